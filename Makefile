@@ -1,0 +1,55 @@
+# make test | demo | kafka | lint | bench | clean      (a .venv is made when it is first needed)
+#
+#   PYTHON=python3.12    the Python to make the .venv with (any from 3.11 on is found by itself)
+#   BOOTSTRAP=host:port  for `make demo`: use this Kafka instead of a built-in one
+#   NODES=3 PORT=9092    for `make kafka`
+#   ARGS="-k commit -x"  for `make test`: passed on to pytest
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := test
+.PHONY: test demo kafka lint bench clean venv
+
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+NODES ?= 1
+PORT ?= 9092
+
+test: venv
+	@if missing=$$($(PY) -m tests.real_kafka --missing); then $(PY) -m tests.real_kafka --prepare; \
+	else echo "left out: tests/kafka, since $$missing"; fi
+	@$(PY) -m pytest $(ARGS)
+
+demo: venv
+	@$(PY) -m examples.demo $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP))
+
+kafka: venv
+	@$(PY) -m tests.real_kafka --nodes $(NODES) --port $(PORT)
+
+lint: venv
+	@$(VENV)/bin/ruff check --quiet .
+	@$(VENV)/bin/ruff format --quiet --check . || { echo "not formatted; mend it by: $(VENV)/bin/ruff format ."; exit 1; }
+	@$(VENV)/bin/mypy --strict --no-error-summary -p aktor
+	@echo "lint: no complaints"
+
+bench: venv
+	@$(PY) -m benchmarks $(ARGS)
+
+clean:
+	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+venv: $(STAMP)
+
+# Written last, and only then: an interrupted installation is done again.
+$(STAMP): setup.cfg pyproject.toml
+	@python=$$(for p in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11; do \
+	  "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done) || true; \
+	if [ -z "$$python" ]; then echo "aktor needs Python 3.11 or newer: apt-get install python3.11 python3.11-venv, then make PYTHON=python3.11"; exit 1; fi; \
+	if ! "$$python" -c 'import venv, ensurepip' 2>/dev/null; then echo "$$python lacks venv: apt-get install python3-venv"; exit 1; fi; \
+	[ -x $(PY) ] || { echo "making $(VENV) with $$("$$python" --version)"; "$$python" -m venv $(VENV); }
+	@echo "installing aktor and its test tools into $(VENV) (a minute, once)"
+	@$(PY) -m pip install --quiet --disable-pip-version-check -e '.[codecs,demo,test]'
+	@touch $@

@@ -1,0 +1,1 @@
+"""How it is said: the runtime, supervision, the network."""

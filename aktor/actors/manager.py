@@ -1,0 +1,179 @@
+"""A request manager: an actor that holds rules of Kafka and decides what to send and when.
+
+A handler takes one message and returns what the manager wants said; `poll` returns what it wants
+sent and when it wants to be asked again. Neither has a clock, a socket, a thread or randomness, so
+a test calls them and reads the result:
+
+    manager = CommitManager(Settings(group_id="g"))
+    said = manager.handle(CoordinatorFound(broker=...))
+    result = manager.poll(now=0.0, jitter=0.5)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from aktor.actors.runtime import CooperativeActor, Dispatcher
+from aktor.events.lifecycle import Tick, Ticked
+from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
+from aktor.settings import Settings
+from aktor.trace import Trace, silent
+
+__all__ = ["NEVER", "NOTHING", "Backoff", "PollResult", "RequestManager"]
+
+#: A wake time for a manager that waits for a message only.
+NEVER: Final = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class PollResult:
+    """What a manager wants sent now, and the absolute time it wants to be polled again."""
+
+    requests: tuple[Request, ...] = ()
+    wake_at: float = NEVER
+
+
+#: Nothing to send, and only a message can change that.
+NOTHING: Final = PollResult()
+
+
+class Backoff:
+    """When a retry is due: exponential with jitter, as `ExponentialBackoff` in the Java client.
+
+    The n-th failure in a row waits `first * 2**(n-1)`, at most `longest`, plus or minus 20 %.
+    """
+
+    __slots__ = ("_first", "_longest", "failures", "retry_at")
+
+    def __init__(self, first: float, longest: float) -> None:
+        self._first = first
+        self._longest = longest
+        self.failures = 0
+        self.retry_at = -math.inf
+
+    def failed(self, now: float, jitter: float) -> float:
+        """Note a failure at `now`; returns the time of the next attempt (also `retry_at`)."""
+        wait = min(self._first * 2.0 ** min(self.failures, 30), self._longest)
+        self.failures += 1
+        self.retry_at = now + wait * (0.8 + 0.4 * jitter)
+        return self.retry_at
+
+    def reset(self) -> None:
+        """Forget the failures: the next attempt may be made at once."""
+        self.failures = 0
+        self.retry_at = -math.inf
+
+
+class RequestManager(CooperativeActor):
+    """Base of the managers. Subclasses set `name`, `HANDLERS` and `RESPONSES`, and `poll`.
+
+    `HANDLERS` maps a message type to the name of its handler: the list of what the manager
+    understands; anything else is a dead letter. `RESPONSES` maps the class of a protocol request
+    to the name of the handler of its response, `(ResponseReceived) -> messages`; a failed request
+    goes to `on_request_failed`.
+    """
+
+    name: ClassVar[str]
+    HANDLERS: ClassVar[Mapping[type, str]] = {}
+    RESPONSES: ClassVar[Mapping[type, str]] = {}
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        incarnation: int = 1,
+        dispatcher: Dispatcher | None = None,
+        trace: Trace | None = None,
+    ) -> None:
+        super().__init__(dispatcher=dispatcher)
+        self.settings = settings
+        self.incarnation = incarnation
+        self.log = (trace or silent()).bind(actor=self.name, incarnation=incarnation)
+        self._table: dict[type, Callable[[Any], Iterable[object] | None]] = {
+            kind: getattr(self, method) for kind, method in self.HANDLERS.items()
+        }
+        self._table[Tick] = self._on_tick
+        self._table[ResponseReceived] = self._on_response
+        self._table[RequestFailed] = self._on_failure
+        self._responses: dict[type, Callable[[ResponseReceived], Iterable[object] | None]] = {
+            kind: getattr(self, method) for kind, method in self.RESPONSES.items()
+        }
+
+    @classmethod
+    def understands(cls) -> frozenset[type]:
+        """Every message type this manager has a handler for."""
+        return frozenset(cls.HANDLERS) | {Tick, ResponseReceived, RequestFailed}
+
+    # -- what subclasses write
+
+    def poll(self, now: float, jitter: float) -> PollResult:
+        """What to send at `now`, and when to ask again. `jitter` is random in [0, 1)."""
+        return NOTHING
+
+    def on_request_failed(self, failed: RequestFailed) -> Iterable[object] | None:
+        """No answer will come for `failed.request` (its `body` and `context` say which it was)."""
+        raise NotImplementedError(f"{self.name} sends requests and must say what a failure means")
+
+    # -- what they call
+
+    def request(
+        self, body: Any, *, to: int | Destination, deadline: float, context: Any = None
+    ) -> Request:
+        """A request of this manager's, for a `PollResult`."""
+        return Request(
+            body=body,
+            to=to,
+            deadline=deadline,
+            sender=self.name,
+            incarnation=self.incarnation,
+            context=context,
+        )
+
+    # -- what the runtime and the tests call
+
+    def handle(self, message: object) -> list[object]:
+        """Handle one message; returns what the manager wants said."""
+        handler = self._table.get(type(message))
+        if handler is None:
+            self.log.warning("message.dropped", message=type(message).__name__, because="unknown")
+            self.dead_letters += 1
+            return []
+        return list(handler(message) or ())
+
+    def on_receive(self, message: object) -> None:
+        """Pykka's hook: handle, then say."""
+        for said in self.handle(message):
+            self.say(said)
+
+    def _on_tick(self, tick: Tick) -> tuple[Ticked]:
+        result = self.poll(tick.now, tick.jitter)
+        return (
+            Ticked(
+                actor=self.name,
+                incarnation=self.incarnation,
+                requests=result.requests,
+                wake_at=result.wake_at,
+            ),
+        )
+
+    def _is_stale(self, request: Request) -> bool:
+        if request.incarnation == self.incarnation:
+            return False
+        self.log.info(
+            "answer.dropped",
+            request=type(request.body).__name__,
+            because="it was asked by an earlier incarnation",
+            asked_by=request.incarnation,
+        )
+        return True
+
+    def _on_response(self, received: ResponseReceived) -> Iterable[object] | None:
+        if self._is_stale(received.request):
+            return None
+        return self._responses[type(received.request.body)](received)
+
+    def _on_failure(self, failed: RequestFailed) -> Iterable[object] | None:
+        return None if self._is_stale(failed.request) else self.on_request_failed(failed)

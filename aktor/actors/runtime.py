@@ -1,0 +1,477 @@
+"""The runtime: Pykka actors that take turns on one thread, and the clock they are told.
+
+Pykka gives the actor, its reference, its future and its life-cycle; here are an inbox, a loop and a
+future for it (Pykka's hooks `_create_actor_inbox`, `_start_actor_loop`, `_create_future`, and
+`_handle_receive`). All actors of a consumer share one `Dispatcher`. In production it runs on a
+thread of its own and sleeps in the network's selector; in a test or a simulation the same actors
+get a dispatcher with a virtual clock and a seeded order, and no thread at all.
+
+    dispatcher = Dispatcher(ROUTES, sleeper=net)          dispatcher = Dispatcher(ROUTES, clock=time,
+    dispatcher.start_thread("aktor-worker")                                       order=Seeded(7))
+                                                          run_until(dispatcher, time, 60.0)
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol, TypeAlias
+
+import pykka
+from pykka._envelope import Envelope
+
+from aktor.events.lifecycle import ActorCrashed, ConsumerFailed, Tick, TickDue, Ticked
+from aktor.events.network import SendRequests
+from aktor.trace import Trace, silent
+
+__all__ = [
+    "Bell",
+    "CooperativeActor",
+    "Dispatcher",
+    "InOrder",
+    "Order",
+    "Receiver",
+    "Reply",
+    "Seeded",
+    "Sleeper",
+    "VirtualTime",
+    "run_until",
+]
+
+#: Messages delivered between two looks at the sockets.
+TURNS_PER_LOOK: Final = 256
+
+#: The clockwork itself: delivering these is no reason for another tick.
+_CLOCKWORK: Final = frozenset({TickDue, Tick, Ticked, SendRequests})
+
+_Mail: TypeAlias = tuple["CooperativeActor", Envelope[Any]]
+
+
+class Receiver(Protocol):
+    """Whoever can be told something: an actor's reference, or the application's port."""
+
+    def tell(self, message: Any) -> None:
+        """Take the message; never blocks, never raises for the message's content."""
+
+
+class Sleeper(Protocol):
+    """What the dispatcher sleeps in when there is nothing to do: the network's selector."""
+
+    def wait(self, timeout: float) -> None:
+        """Do what the sockets ask for, or sleep up to `timeout` seconds until they or `wake` do."""
+
+    def wake(self) -> None:
+        """End a `wait` early. From any thread."""
+
+
+class Bell:
+    """What the application thread waits on; rung when there may be something for it."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def ring(self) -> None:
+        """Wake the waiter, or keep the next wait from sleeping. From any thread."""
+        try:
+            self._lock.release()
+        except RuntimeError:
+            pass  # it rings already
+
+    def wait(self, timeout: float) -> bool:
+        """Sleep until rung or `timeout` seconds have passed; False if nobody rang."""
+        return self._lock.acquire(timeout=max(0.0, min(timeout, threading.TIMEOUT_MAX)))
+
+
+class Reply(pykka.ThreadingFuture[Any]):
+    """A Pykka future that can say whether it is done, and rings a bell when it is."""
+
+    def __init__(self, bell: Bell | None = None) -> None:
+        super().__init__()
+        self._bell = bell
+
+    @property
+    def done(self) -> bool:
+        """True once a result or an error was set."""
+        return self._result is not None
+
+    def set(self, value: Any = None) -> None:
+        """Set the result, wake the waiter."""
+        super().set(value)
+        if self._bell is not None:
+            self._bell.ring()
+
+    def fail(self, error: BaseException) -> None:
+        """End in `error`, wake the waiter."""
+        self.set_exception((type(error), error, error.__traceback__))
+        if self._bell is not None:
+            self._bell.ring()
+
+
+class Order(Protocol):
+    """In which order messages of different actors are delivered; one actor's keep theirs."""
+
+    def put(self, mail: _Mail) -> None:
+        """Add. From any thread."""
+
+    def take(self) -> _Mail | None:
+        """The next to deliver, None if there is none."""
+
+
+class InOrder:
+    """First come, first served: the order of production."""
+
+    __slots__ = ("_queue", "put")
+
+    def __init__(self) -> None:
+        self._queue: deque[_Mail] = deque()
+        self.put = self._queue.append
+
+    def take(self) -> _Mail | None:
+        """The oldest message."""
+        return self._queue.popleft() if self._queue else None
+
+
+class Seeded:
+    """Any actor with mail may be next, chosen by a seed; each actor reads its mail in order."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._inboxes: dict[CooperativeActor, deque[_Mail]] = {}
+
+    def put(self, mail: _Mail) -> None:
+        """Add to the receiver's inbox."""
+        self._inboxes.setdefault(mail[0], deque()).append(mail)
+
+    def take(self) -> _Mail | None:
+        """The oldest message of an actor drawn at random."""
+        if not self._inboxes:
+            return None
+        actor = self._random.choice(list(self._inboxes))
+        inbox = self._inboxes[actor]
+        mail = inbox.popleft()
+        if not inbox:
+            del self._inboxes[actor]
+        return mail
+
+
+class _Inbox:
+    """Pykka's inbox: hands every envelope on to the dispatcher, which keeps the order."""
+
+    __slots__ = ("_actor",)
+
+    def __init__(self, actor: CooperativeActor) -> None:
+        self._actor = actor
+
+    def put(self, envelope: Envelope[Any]) -> None:
+        dispatcher = self._actor.dispatcher
+        assert dispatcher is not None, "an actor without a dispatcher can be called, not told"
+        dispatcher.post((self._actor, envelope))
+
+    def get(self) -> Envelope[Any]:
+        raise NotImplementedError("the dispatcher delivers; an actor does not read its inbox")
+
+    def empty(self) -> bool:
+        return True
+
+
+class CooperativeActor(pykka.Actor):
+    """A Pykka actor that runs on a `Dispatcher` instead of a thread of its own.
+
+    Made without a dispatcher it is an ordinary object whose handlers can be called.
+    """
+
+    name = "actor"
+    incarnation = 1
+    dead_letters = 0
+
+    def __init__(self, *, dispatcher: Dispatcher | None = None) -> None:
+        self.dispatcher = dispatcher
+        self.counters: dict[str, float] = {}
+        super().__init__()
+
+    def _create_actor_inbox(self) -> _Inbox:  # type: ignore[override]  # Pykka calls it on self
+        return _Inbox(self)
+
+    @staticmethod
+    def _create_future() -> Reply:
+        return Reply()
+
+    def _start_actor_loop(self) -> None:
+        # Pykka's registry is global: a user's `ActorRegistry.stop_all()` must not stop a consumer.
+        pykka.ActorRegistry.unregister(self.actor_ref)
+        self.on_start()
+
+    def receive(self, envelope: Envelope[Any]) -> None:
+        """Handle one envelope; an exception is a crash, whoever asked."""
+        response = self._handle_receive(envelope.message)
+        if envelope.reply_to is not None:
+            envelope.reply_to.set(response)
+
+    def say(self, message: object) -> None:
+        """Tell everyone whom the routes name for this type of message."""
+        assert self.dispatcher is not None, "an actor without a dispatcher has nobody to talk to"
+        self.dispatcher.publish(message)
+
+    def tell(self, name: str, message: object) -> None:
+        """Tell one actor by name."""
+        assert self.dispatcher is not None, "an actor without a dispatcher has nobody to talk to"
+        self.dispatcher.tell(name, message)
+
+
+class Dispatcher:
+    """Delivers messages to the actors of one consumer, one at a time, and keeps their time.
+
+    Owns the clock, the randomness and the order of delivery. `routes` maps message types to
+    receivers' names. Any thread may call `post`, `publish`, `tell`, `stop`; the rest belongs to
+    the dispatching thread.
+    """
+
+    def __init__(
+        self,
+        routes: Mapping[type, tuple[str, ...]],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleeper: Sleeper | None = None,
+        order: Order | None = None,
+        seed: int | None = None,
+        trace: Trace | None = None,
+    ) -> None:
+        self.clock = clock
+        self.sleeper = sleeper
+        self.log = (trace or silent()).bind(actor="dispatcher")
+        self.dead_letters = 0
+        self.turns = 0
+        self.failure: BaseException | None = None
+        self._routes = routes
+        self._receivers: dict[str, Receiver] = {}
+        self._order: Order = order or InOrder()
+        self._random = random.Random(seed)
+        self._wake_at = -math.inf
+        self._work = True
+        self._ticking = False
+        self._sleeping = False
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+        self._thread_id: int | None = None
+
+    # -- who is there
+
+    def connect(self, name: str, receiver: Receiver) -> None:
+        """From now on `name` is this receiver."""
+        self._receivers[name] = receiver
+
+    def disconnect(self, name: str) -> None:
+        """Nobody answers to `name` until it is connected again."""
+        self._receivers.pop(name, None)
+
+    # -- talking (any thread)
+
+    def publish(self, message: object, *, wake: bool = True) -> None:
+        """Tell everyone whom the routes name for this type; `wake=False` lets it wait its turn."""
+        names = self._routes.get(type(message), ())
+        if not names:
+            self._drop(message, because="nobody is named for it")
+        for name in names:
+            self.tell(name, message, wake=wake)
+
+    def tell(self, name: str, message: object, *, wake: bool = True) -> None:
+        """Tell the receiver called `name`."""
+        receiver = self._receivers.get(name)
+        if receiver is None:
+            self._drop(message, because=f"there is no {name}")
+        elif isinstance(receiver, CooperativeActor):
+            self.post((receiver, Envelope(message)), wake=wake)
+        else:
+            receiver.tell(message)
+
+    def post(self, mail: _Mail, *, wake: bool = True) -> None:
+        """Queue one envelope for one actor."""
+        self._order.put(mail)
+        # Read after the append: either we see the sleeper, or it sees the mail (see `_sleep`).
+        if wake and self._sleeping and threading.get_ident() != self._thread_id:
+            self._wake()
+
+    def _wake(self) -> None:
+        if self.sleeper is not None:
+            self.sleeper.wake()
+
+    def _drop(self, message: object, *, because: str) -> None:
+        self.dead_letters += 1
+        self.log.warning("message.dropped", message=type(message).__name__, because=because)
+
+    # -- turning
+
+    def turn(self) -> float | None:
+        """Deliver one message, or start the tick that is due.
+
+        Returns None if something was done, else the time to sleep until.
+        """
+        mail = self._order.take()
+        if mail is not None:
+            self._deliver(*mail)
+            return None
+        if self._ticking:
+            return None if self._restart_lost_round() else self._wake_at
+        now = self.clock()
+        if self._work or now >= self._wake_at:
+            self._work = False
+            self._ticking = True
+            self.publish(TickDue(now=now, jitter=self._random.random()))
+            return None
+        return self._wake_at
+
+    def round_finished(self, wake_at: float) -> None:
+        """The supervisor has asked everyone: sleep until `wake_at` unless something comes."""
+        self._ticking = False
+        self._wake_at = wake_at
+
+    def _restart_lost_round(self) -> bool:
+        """A round whose members died has no mail left; begin a new one."""
+        if "supervisor" not in self._receivers:
+            return False
+        self._ticking = False
+        self._work = True
+        return True
+
+    def _deliver(self, actor: CooperativeActor, envelope: Envelope[Any]) -> None:
+        self.turns += 1
+        message = envelope.message
+        if type(message) not in _CLOCKWORK:
+            self._work = True
+        if actor.actor_stopped.is_set():
+            actor.dead_letters += 1
+            self._drop(message, because=f"{actor.name} was restarted")
+            return
+        try:
+            actor.receive(envelope)
+        except BaseException as error:
+            self._crashed(actor, message, error)
+
+    def _crashed(self, actor: CooperativeActor, message: object, error: BaseException) -> None:
+        handling = type(message).__name__
+        self.log.error(
+            "actor.crashed",
+            crashed=actor.name,
+            crashed_incarnation=actor.incarnation,
+            handling=handling,
+            error=error,
+        )
+        actor.actor_stopped.set()
+        if actor.name == "supervisor":
+            self.fail(error)
+        else:
+            self.publish(
+                ActorCrashed(
+                    actor=actor.name,
+                    incarnation=actor.incarnation,
+                    handling=handling,
+                    error=error,
+                    now=self.clock(),
+                )
+            )
+
+    def fail(self, error: BaseException) -> None:
+        """Nothing can go on: tell the application, deliver nothing more."""
+        self.failure = error
+        self._stopping = True
+        self._work = False
+        self.publish(ConsumerFailed(error=error))
+
+    # -- the thread
+
+    def start_thread(self, name: str) -> None:
+        """Turn on a daemon thread of this name until `stop`."""
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """True while the thread turns."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def stop(self, timeout: float) -> bool:
+        """End the thread and wait for it; False if it did not end in time."""
+        self._stopping = True
+        self._wake()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+        return not self.alive
+
+    def _run(self) -> None:
+        self._thread_id = threading.get_ident()
+        try:
+            while not self._stopping:
+                for _ in range(TURNS_PER_LOOK):
+                    wake_at = self.turn()
+                    if wake_at is not None or self._stopping:
+                        break
+                self._sleep(-math.inf if wake_at is None else wake_at)
+        except BaseException as error:
+            self.log.error("dispatcher.failed", error=error)
+            self.fail(error)
+        finally:
+            self.on_stopped()
+
+    def on_stopped(self) -> None:
+        """Called on the dispatching thread when it ends; the composition closes what is left."""
+
+    def _sleep(self, wake_at: float) -> None:
+        assert self.sleeper is not None, "a dispatcher on a thread sleeps in the network"
+        if self._stopping:
+            return
+        self._sleeping = True
+        try:
+            mail = self._order.take()
+            if mail is not None:
+                # It came after the last look and its sender may not have seen us asleep.
+                self._sleeping = False
+                self._deliver(*mail)
+                self.sleeper.wait(0.0)
+                return
+            self.sleeper.wait(max(0.0, wake_at - self.clock()))
+        finally:
+            self._sleeping = False
+
+
+class VirtualTime:
+    """A clock that moves when told to."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def run_until(
+    dispatcher: Dispatcher,
+    clock: VirtualTime,
+    until: float,
+    *,
+    on_idle: Callable[[], Iterable[float] | None] | None = None,
+) -> None:
+    """Turn the dispatcher in virtual time until the clock reads `until`.
+
+    When nothing is left to do the clock jumps to the next wake time. `on_idle` is called before
+    each jump (a scripted broker answers there); it returns times that must not be jumped over, or
+    None after having said something, and then there is no jump.
+    """
+    while dispatcher.failure is None:
+        wake_at = dispatcher.turn()
+        if wake_at is None:
+            continue
+        stops: Iterable[float] | None = () if on_idle is None else on_idle()
+        if stops is None:
+            continue
+        target = min((wake_at, until, *stops))
+        if target >= until:
+            clock.now = max(clock.now, until)
+            return
+        clock.now = max(clock.now, target)

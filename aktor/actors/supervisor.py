@@ -1,0 +1,192 @@
+"""The supervisor: starts the children, takes them round the clock, and mends what crashes.
+
+Each tick it asks every manager in turn, with one `now`, what to send and when to wake; hands the
+requests to the network actor, which comes last; and tells the dispatcher how long to sleep. When a
+child crashes it restarts that child and those below it, or gives the consumer up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from aktor.actors.runtime import CooperativeActor, Dispatcher
+from aktor.actors.supervision import Child, GiveUp, after_crash
+from aktor.errors import ActorCrashedError
+from aktor.events.answers import Answered
+from aktor.events.lifecycle import (
+    ActorCrashed,
+    ActorsRestarted,
+    ActorStatus,
+    ReportStatus,
+    Tick,
+    TickDue,
+    Ticked,
+)
+from aktor.events.network import Request, SendRequests
+from aktor.trace import Trace, silent
+
+__all__ = ["TICK_ORDER", "Supervisor"]
+
+#: Who is asked in which order, every tick. The network comes last and takes what they want sent.
+TICK_ORDER = (
+    "coordinator",
+    "commits",
+    "membership",
+    "positions",
+    "metadata",
+    "fetch",
+    "network",
+)
+
+
+class Supervisor(CooperativeActor):
+    """Owns the children, their restart budgets and their incarnation numbers."""
+
+    name = "supervisor"
+
+    def __init__(
+        self, children: Sequence[Child], *, dispatcher: Dispatcher, trace: Trace | None = None
+    ) -> None:
+        super().__init__(dispatcher=dispatcher)
+        self.runtime = dispatcher
+        self.children = tuple(children)
+        self.log = (trace or silent()).bind(actor=self.name, incarnation=1)
+        self.incarnations = {child.name: 0 for child in self.children}
+        self.restarts = {child.name: 0 for child in self.children}
+        self._running: dict[str, CooperativeActor] = {}
+        self._crashes: dict[str, list[float]] = {child.name: [] for child in self.children}
+        self._tick = Tick(now=-math.inf, jitter=0.0)
+        self._to_ask: list[str] = []
+        self._requests: list[Request] = []
+        self._wake_at = math.inf
+
+    def on_start(self) -> None:
+        """Start the children in order."""
+        self.runtime.connect(self.name, self)
+        for child in self.children:
+            self._start_child(child)
+
+    def on_receive(self, message: object) -> None:
+        """Pykka's hook."""
+        match message:
+            case TickDue():
+                self._begin_round(message)
+            case Ticked():
+                self._on_ticked(message)
+            case ActorCrashed():
+                self._on_crash(message)
+            case ReportStatus():
+                self.say(Answered(ticket=message.ticket, value=self._status()))
+            case _:
+                self.dead_letters += 1
+                self.log.warning(
+                    "message.dropped", message=type(message).__name__, because="unknown"
+                )
+
+    # -- the round
+
+    def _begin_round(self, due: TickDue) -> None:
+        self._tick = Tick(now=due.now, jitter=due.jitter)
+        self._to_ask = [name for name in TICK_ORDER if name in self._running]
+        self._wake_at = math.inf
+        self._ask_next()
+
+    def _ask_next(self) -> None:
+        if not self._to_ask:
+            self.runtime.round_finished(self._wake_at)
+            return
+        name = self._to_ask[0]
+        if name == "network" and self._requests:
+            requests, self._requests = tuple(self._requests), []
+            self.tell("network", SendRequests(requests=requests))
+        self.tell(name, self._tick)
+
+    def _on_ticked(self, ticked: Ticked) -> None:
+        expected = self._to_ask[0] if self._to_ask else None
+        if ticked.actor != expected or ticked.incarnation != self.incarnations[ticked.actor]:
+            # An answer to a round that a crash cut short; its requests are answered as stale.
+            self.log.debug("tick.dropped", of=ticked.actor, of_incarnation=ticked.incarnation)
+            return
+        self._to_ask.pop(0)
+        self._requests.extend(ticked.requests)
+        self._wake_at = min(self._wake_at, ticked.wake_at)
+        self._ask_next()
+
+    # -- the children
+
+    def _start_child(self, child: Child) -> None:
+        self.incarnations[child.name] += 1
+        actor = child.make(self.incarnations[child.name])
+        self._running[child.name] = actor
+        self.runtime.connect(child.name, actor)
+        self.log.info("actor.started", started=child.name, as_incarnation=actor.incarnation)
+
+    def _stop_child(self, child: Child) -> None:
+        actor = self._running.pop(child.name, None)
+        self.runtime.disconnect(child.name)
+        if actor is not None:
+            actor.actor_stopped.set()
+            try:
+                actor.on_stop()
+            except Exception as error:
+                self.log.error("actor.stop_failed", stopping=child.name, error=error)
+
+    def stop_children(self) -> None:
+        """Stop all, last first. Called when the dispatcher's thread ends."""
+        for child in reversed(self.children):
+            self._stop_child(child)
+
+    def _on_crash(self, crash: ActorCrashed) -> None:
+        if crash.incarnation != self.incarnations[crash.actor]:
+            return  # it fell while it was being replaced
+        before = self._crashes[crash.actor]
+        decision = after_crash(self.children, crash.actor, before, crash.now)
+        before.append(crash.now)
+        if isinstance(decision, GiveUp):
+            self._give_up(crash)
+            return
+        names = tuple(child.name for child in decision.children)
+        for child in reversed(decision.children):
+            self._stop_child(child)
+        self._requests = [one for one in self._requests if one.sender not in names]
+        for child in decision.children:
+            self.restarts[child.name] += 1
+            self._start_child(child)
+        self.log.warning(
+            "actor.restarted", actors=names, because=crash.error, handling=crash.handling
+        )
+        self._announce(ActorsRestarted(actors=names, because=crash.error))
+        self.runtime.round_finished(-math.inf)
+
+    def _status(self) -> tuple[ActorStatus, ...]:
+        return tuple(
+            ActorStatus(
+                name=name,
+                incarnation=actor.incarnation,
+                dead_letters=actor.dead_letters,
+                counters=dict(actor.counters),
+            )
+            for name, actor in self._running.items()
+        )
+
+    def _announce(self, restarted: ActorsRestarted) -> None:
+        for child in self.children:
+            if child.name not in restarted.actors:
+                self.tell(child.name, restarted)
+        self.tell("application", restarted)
+
+    def _give_up(self, crash: ActorCrashed) -> None:
+        self.log.error(
+            "actor.escalated",
+            crashed=crash.actor,
+            handling=crash.handling,
+            restarts=self.restarts[crash.actor],
+            because=crash.error,
+        )
+        error = ActorCrashedError(
+            actor=crash.actor, reason=f"{type(crash.error).__name__} while handling {crash.handling}"
+        )
+        error.__cause__ = crash.error
+        self.stop_children()
+        self.runtime.fail(error)

@@ -1,0 +1,100 @@
+"""What the network actor and the sockets below it say to each other.
+
+    NetworkActor ──connect, send, close_connection──▶ Net (KafkaNet; in a simulation, a made-up one)
+    NetworkActor ◀──ConnectionOpened | ConnectionFailed | ConnectionClosed── Net
+    NetworkActor ◀──RequestAnswered | RequestBroken── Net
+
+A connection is named by a `key` which is used once: what is said about an old one cannot be taken
+for news of its successor. Calls never raise and never report before they return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from aktor.actors.runtime import Sleeper
+
+__all__ = [
+    "ConnectionClosed",
+    "ConnectionFailed",
+    "ConnectionOpened",
+    "Net",
+    "NetFactory",
+    "RequestAnswered",
+    "RequestBroken",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionOpened:
+    """Net ▶ NetworkActor: connected, versions known, logged in."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionFailed:
+    """Net ▶ NetworkActor: this attempt did not become a connection.
+
+    `error` is a `KafkaConnectionError`, a `FrameError` or an `AuthenticationError`.
+    """
+
+    key: str
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionClosed:
+    """Net ▶ NetworkActor: the open connection is gone, and every answer still due on it."""
+
+    key: str
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestAnswered:
+    """Net ▶ NetworkActor: the answer; send nothing more for `throttle` seconds (KIP-219)."""
+
+    key: str
+    request_id: int
+    response: Any
+    throttle: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestBroken:
+    """Net ▶ NetworkActor: this request was not sent and cannot be; the connection is well.
+
+    `error` is an `UnsupportedVersionError` if the broker does not speak it.
+    """
+
+    key: str
+    request_id: int
+    error: Exception
+
+
+class Net(Sleeper, Protocol):
+    """Mechanism without policy: does what it is told and reports what happened."""
+
+    def connect(
+        self, key: str, host: str, port: int, timeout: float, *, canonical: bool = False
+    ) -> None:
+        """Open a connection within `timeout` seconds; ends in one report, Opened or Failed.
+
+        `canonical`: ask the resolver for the host's full name and use that (for Kerberos).
+        """
+
+    def send(self, key: str, request_id: int, body: Any) -> None:
+        """Send; ends in one report, unless the connection ends first (then in that)."""
+
+    def close_connection(self, key: str, because: str) -> None:
+        """Close, or end the attempt. Nothing is reported about it any more."""
+
+    def close(self) -> None:
+        """Close everything; no more reports."""
+
+
+#: Makes a net that reports to the given function.
+NetFactory = Callable[[Callable[[object], None]], Net]

@@ -1,0 +1,1 @@
+"""The application thread's half: the facade, its settings, delivery and callbacks."""

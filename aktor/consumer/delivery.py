@@ -1,0 +1,349 @@
+"""What the user is given: assigned partitions, their positions, and the records ready for them.
+
+Belongs to the application thread. Every partition has an epoch, raised by each assign and seek;
+what was fetched for an older epoch is dropped here, which is all the locking the two sides need.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from aktor.events.fetching import Chunk
+from aktor.events.positions import Assigned, Position, PositionsFailed, PositionsResolved
+from aktor.records import RecordReader
+from aktor.trace import Trace
+
+if TYPE_CHECKING:
+    from kafka.consumer.fetcher import ConsumerRecord
+
+__all__ = ["Delivery", "Partition"]
+
+#: Makes the reader of one chunk.
+ReaderMaker = Callable[[Chunk], RecordReader]
+
+
+class Partition:
+    """One assigned partition.
+
+    `offset` is the consumed position: the next record to give out, None until it is resolved.
+    `taken` is how far its records were decoded: the two differ only while somebody iterates.
+    """
+
+    __slots__ = (
+        "chunks",
+        "delivering",
+        "epoch",
+        "error",
+        "going",
+        "held",
+        "high_watermark",
+        "last_stable_offset",
+        "leader_epoch",
+        "offset",
+        "paused",
+        "reader",
+        "taken",
+        "topic_partition",
+    )
+
+    def __init__(self, topic_partition: TopicPartition, epoch: int) -> None:
+        self.topic_partition = topic_partition
+        self.epoch = epoch
+        self.offset: int | None = None
+        self.taken: int | None = None
+        self.leader_epoch = -1
+        self.paused = False
+        #: False while `on_partitions_assigned` has not returned yet; what arrives is kept.
+        self.delivering = True
+        #: True from the moment it is being revoked; what arrives is dropped.
+        self.going = False
+        self.error: Exception | None = None
+        self.high_watermark: int | None = None
+        self.last_stable_offset: int | None = None
+        self.chunks: deque[Chunk] = deque()
+        self.reader: RecordReader | None = None
+        #: Records decoded for an iteration that was interrupted; given out first.
+        self.held: list[ConsumerRecord] = []
+
+    def move_to(self, position: Position | None) -> None:
+        """Set the position, or forget it."""
+        self.offset = self.taken = None if position is None else position.offset
+        self.leader_epoch = -1 if position is None else position.leader_epoch
+        self.error = None
+
+    @property
+    def position(self) -> Position | None:
+        """The consumed position, if there is one."""
+        if self.offset is None:
+            return None
+        return Position(offset=self.offset, leader_epoch=self.leader_epoch)
+
+    @property
+    def open(self) -> bool:
+        """Whether records may be given out, if there are any."""
+        return self.delivering and not self.paused and not self.going
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is something to give out now."""
+        return bool(self.held or self.chunks) and self.open and self.offset is not None
+
+    @property
+    def given_up_to(self) -> int | None:
+        """The position once everything that was taken has been given out."""
+        return self.held[0].offset if self.held else self.taken
+
+
+class Delivery:
+    """Owns the assignment as applied, the consumed positions, the paused set and the buffer."""
+
+    def __init__(self, make_reader: ReaderMaker, trace: Trace) -> None:
+        self.partitions: dict[TopicPartition, Partition] = {}
+        #: Bytes taken out of the fetch buffer and not yet reported by a Poll.
+        self.freed_bytes = 0
+        self.buffered_bytes = 0
+        self.records_taken = 0
+        self.bytes_taken = 0
+        #: Partitions whose buffer had a gap: to be sought anew (a bug if it ever happens).
+        self.astray: set[TopicPartition] = set()
+        self.log = trace.bind(actor="application")
+        self._make_reader = make_reader
+        self._epoch = 0
+        self._moved: set[TopicPartition] = set()
+        self._turn: deque[TopicPartition] = deque()
+
+    # -- assignment
+
+    def next_epoch(self) -> int:
+        """A number that no partition has had before."""
+        self._epoch += 1
+        return self._epoch
+
+    def assign(self, partitions: Iterable[TopicPartition], *, delivering: bool = True) -> None:
+        """Own exactly these; those owned before keep their state."""
+        wanted = list(dict.fromkeys(partitions))
+        for gone in self.partitions.keys() - set(wanted):
+            self.remove(gone)
+        for one in wanted:
+            if one not in self.partitions:
+                state = Partition(one, self.next_epoch())
+                state.delivering = delivering
+                self.partitions[one] = state
+                self._turn.append(one)
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """Own this partition no more; what is buffered for it is dropped."""
+        state = self.partitions.pop(topic_partition, None)
+        if state is None:
+            return
+        self._drop_buffered(state)
+        self._moved.discard(topic_partition)
+        self._turn.remove(topic_partition)
+
+    def seek(self, topic_partition: TopicPartition, position: Position | None) -> Partition:
+        """Go to this position (None: it will be looked up), in a new epoch."""
+        state = self.partitions[topic_partition]
+        self._drop_buffered(state)
+        state.epoch = self.next_epoch()
+        state.move_to(position)
+        if position is not None:
+            self._moved.add(topic_partition)
+        return state
+
+    def hold_back(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Give out nothing more of these (they are about to be revoked)."""
+        for one in topic_partitions:
+            state = self.partitions.get(one)
+            if state is not None:
+                state.going = True
+                self._drop_buffered(state)
+
+    def as_assigned(self) -> Mapping[TopicPartition, Assigned]:
+        """The assignment as the background is told it."""
+        return {
+            one: Assigned(epoch=state.epoch, position=state.position)
+            for one, state in self.partitions.items()
+        }
+
+    # -- positions
+
+    def consumed(
+        self, topic_partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Consumed positions of these partitions (default: all) that have one."""
+        found = {}
+        for one in self.partitions if topic_partitions is None else topic_partitions:
+            state = self.partitions.get(one)
+            if state is not None and state.offset is not None:
+                found[one] = OffsetAndMetadata(state.offset, "", state.leader_epoch)
+        return found
+
+    def take_moved(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Consumed positions that moved since this was last asked."""
+        if not self._moved:
+            return {}
+        moved = self.consumed(self._moved)
+        self._moved.clear()
+        return moved
+
+    def take_freed_bytes(self) -> int:
+        """Bytes freed since this was last asked."""
+        freed, self.freed_bytes = self.freed_bytes, 0
+        return freed
+
+    def mark_all_moved(self) -> None:
+        """Report every position again (a restarted actor must hear them)."""
+        self._moved.update(self.partitions)
+
+    def advance(self, state: Partition, offset: int, leader_epoch: int) -> None:
+        """The user has been given everything below `offset`."""
+        state.offset = offset
+        state.leader_epoch = leader_epoch
+        self._moved.add(state.topic_partition)
+
+    def apply(self, outcome: PositionsResolved | PositionsFailed) -> None:
+        """A position was found, or cannot be."""
+        if isinstance(outcome, PositionsFailed):
+            for one, epoch in outcome.epochs.items():
+                state = self.partitions.get(one)
+                if state is not None and state.epoch == epoch:
+                    state.error = outcome.error
+            return
+        for one, assigned in outcome.partitions.items():
+            state = self.partitions.get(one)
+            if state is None or state.epoch != assigned.epoch or state.offset is not None:
+                self.log.debug(
+                    "position.dropped", partition=one, because="it is for an older epoch"
+                )
+                continue
+            state.move_to(assigned.position)
+            self._moved.add(one)
+
+    def position_error(self) -> Exception | None:
+        """Why a partition has no position and will get none until it is sought or reset."""
+        for state in self.partitions.values():
+            if state.error is not None and state.offset is None:
+                return state.error
+        return None
+
+    # -- records
+
+    def put(self, chunk: Chunk) -> None:
+        """File one fetched chunk, or drop it if its partition has moved on."""
+        state = self.partitions.get(chunk.partition)
+        if state is None or state.epoch != chunk.epoch or state.going:
+            self.freed_bytes += chunk.size
+            self.log.debug(
+                "chunk.dropped",
+                partition=chunk.partition,
+                offset=chunk.offset,
+                because="the partition has moved on",
+            )
+            return
+        if chunk.high_watermark >= 0:
+            state.high_watermark = chunk.high_watermark
+            state.last_stable_offset = chunk.last_stable_offset
+        if chunk.size or chunk.error is not None:
+            state.chunks.append(chunk)
+            self.buffered_bytes += chunk.size
+
+    def take(self, limit: int, *, advance: bool = True) -> dict[TopicPartition, list[Any]]:
+        """Up to `limit` records, partition by partition, in turn.
+
+        With `advance` the consumed positions move at once; without it the caller advances record
+        by record. Raises a partition's error (corrupt batch, refused record, ...) only if no
+        records were taken; the position stays before what could not be given.
+        """
+        taken: dict[TopicPartition, list[Any]] = {}
+        failed: tuple[Partition, Exception] | None = None
+        for _ in range(len(self._turn)):
+            state = self.partitions[self._turn[0]]
+            self._turn.rotate(-1)
+            if not state.ready:
+                continue
+            try:
+                records = self._take_from(state, limit)
+            except Exception as error:
+                failed = failed or (state, error)
+                continue
+            if records:
+                taken[state.topic_partition] = records
+                limit -= len(records)
+            if advance or not records:
+                self.advance_past(state)
+            if limit <= 0:
+                break
+        if failed is not None and not taken:
+            state, error = failed
+            if state.chunks and state.chunks[0].error is error:
+                state.chunks.popleft()
+            raise error
+        return taken
+
+    def advance_past(self, state: Partition) -> None:
+        """Everything that was taken of this partition has been given out."""
+        offset = state.given_up_to
+        assert offset is not None, "records are taken only after the position is known"
+        if offset != state.offset:
+            self.advance(state, offset, state.leader_epoch)
+
+    def _take_from(self, state: Partition, limit: int) -> list[Any]:
+        if state.held:
+            records, state.held = state.held[:limit], state.held[limit:]
+            return records
+        records = []
+        try:
+            while len(records) < limit and state.chunks:
+                reader = state.reader or self._open_reader(state)
+                if reader is None:
+                    break
+                more = reader.take(limit - len(records))
+                records = records + more if records else more
+                state.taken = reader.next_offset
+                if reader.leader_epoch >= 0:
+                    state.leader_epoch = reader.leader_epoch
+                if reader.exhausted:
+                    self._finish_chunk(state)
+        except Exception:
+            if not records:
+                raise  # it stays where it is: the next take raises the same again
+        self.records_taken += len(records)
+        return records
+
+    def _open_reader(self, state: Partition) -> RecordReader | None:
+        chunk = state.chunks[0]
+        if chunk.error is not None:
+            raise chunk.error
+        if chunk.offset != state.taken:
+            self.log.error(
+                "chunk.dropped",
+                partition=chunk.partition,
+                offset=chunk.offset,
+                expected=state.taken,
+                because="it does not continue where the last one ended",
+            )
+            self.astray.add(state.topic_partition)
+            self._drop_buffered(state)
+            return None
+        state.reader = self._make_reader(chunk)
+        return state.reader
+
+    def _finish_chunk(self, state: Partition) -> None:
+        chunk = state.chunks.popleft()
+        state.reader = None
+        self.freed_bytes += chunk.size
+        self.buffered_bytes -= chunk.size
+        self.bytes_taken += len(chunk.data)
+
+    def _drop_buffered(self, state: Partition) -> None:
+        size = sum(chunk.size for chunk in state.chunks)
+        self.freed_bytes += size
+        self.buffered_bytes -= size
+        state.chunks.clear()
+        state.reader = None
+        state.held = []
+        state.taken = state.offset

@@ -1,0 +1,490 @@
+"""The application thread's side of a consumer: it says, waits, and gives out what has come.
+
+`KafkaConsumer` checks arguments and speaks kafka-python's language; this is what it works with.
+One `poll` is: raise what is pending, run rebalance steps, take records if there are any (without a
+word to the background), tell the background what changed, else wait for the bell.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from aktor.actors.runtime import Bell
+from aktor.consumer.delivery import Delivery, Partition, ReaderMaker
+from aktor.consumer.port import ApplicationPort
+from aktor.consumer.rebalancing import Rebalancing, Step
+from aktor.errors import WakeupError
+from aktor.events.commits import AutoCommitFinished, CommitOffsets
+from aktor.events.coordinator import CoordinatorRefused
+from aktor.events.fetching import PausePartitions
+from aktor.events.lifecycle import ActorsRestarted
+from aktor.events.membership import (
+    ConfirmSession,
+    GroupFailed,
+    LeaveGroup,
+    Loss,
+    MemberState,
+    SubscriptionChanged,
+)
+from aktor.events.metadata import ClusterChanged, TopicsRefused, TrackTopics
+from aktor.events.polling import Poll
+from aktor.events.positions import (
+    AssignmentChanged,
+    Position,
+    Reset,
+    ResetPositions,
+    ResetStrategy,
+    SeekPartitions,
+)
+from aktor.settings import Settings
+from aktor.trace import Trace
+
+__all__ = ["Engine", "Publish"]
+
+Publish = Callable[..., None]
+
+#: How often an unchanged Poll is repeated, and an unconfirmed session asked about, in seconds.
+POLL_REPEAT: Final = 0.25
+CONFIRM_REPEAT: Final = 0.2
+
+#: The share of the fetch buffer that must have been freed before the background is woken for it.
+WAKE_SHARE: Final = 4
+
+
+class Engine:
+    """Owns what the user sees: subscription, assignment as applied, positions, open callbacks."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        bell: Bell,
+        port: ApplicationPort,
+        publish: Publish,
+        clock: Callable[[], float],
+        make_reader: ReaderMaker,
+        trace: Trace,
+        on_auto_commit: Callable[[Any, Any], Any] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.port = port
+        self.clock = clock
+        self.delivery = Delivery(make_reader, trace)
+        self.rebalancing = Rebalancing(self.delivery, publish, trace)
+        self.subscription: frozenset[str] = frozenset()
+        self.assigned_by_user = False
+        #: Callbacks of finished asynchronous commits, for the application thread to run.
+        self.completions: deque[Callable[[], None]] = deque()
+        self.log = trace.bind(actor="application")
+        self.in_callback = False
+        self.closing = False
+        self._bell = bell
+        self._publish = publish
+        self._on_auto_commit = on_auto_commit
+        self._woken = False
+        self._urgent = False
+        self._polled_at = -math.inf
+        self._ask_again_at = math.inf
+        self._commit_at = -math.inf
+        self._freed_unwoken = 0
+        self._member_id = ""
+
+    # -- saying and asking
+
+    @property
+    def in_group(self) -> bool:
+        """Whether partitions are assigned by a group."""
+        return bool(self.subscription) and self.settings.group_id is not None
+
+    def say(self, message: object) -> None:
+        """Tell the background something, at once."""
+        self._publish(message)
+
+    def ask(
+        self,
+        actor: str,
+        question: Callable[[int], object],
+        *,
+        deadline: float,
+        what: str,
+    ) -> Any:
+        """Ask `actor` and wait for the answer.
+
+        Raises the answer's error, `KafkaTimeoutError` at the deadline, `WakeupError`, or the
+        connection's error if there is one.
+        """
+        self._check_alive()
+        self.restore_if_restarted()
+        ticket, reply = self.port.ask(actor)
+        try:
+            self.say(question(ticket))
+            while not reply.done:
+                self._raise_interruptions()
+                now = self.clock()
+                if now >= deadline:
+                    raise KafkaTimeoutError(f"{what} was not done in time")
+                self._bell.wait(deadline - now)
+            return reply.get()
+        finally:
+            self.port.give_up(ticket)
+
+    def wakeup(self) -> None:
+        """End the blocked call, or the next one. From any thread."""
+        self._woken = True
+        self._bell.ring()
+
+    def _check_alive(self) -> None:
+        if self.port.failure is not None:
+            raise self.port.failure
+
+    def _raise_interruptions(self) -> None:
+        self._check_alive()
+        if self._woken and not self.closing:
+            self._woken = False
+            raise WakeupError
+        error = self.port.take_connection_error()
+        if error is not None:
+            raise error
+
+    # -- poll
+
+    def poll(
+        self, deadline: float, limit: int, *, advance: bool = True
+    ) -> dict[TopicPartition, list[Any]]:
+        """Records as soon as there are any, {} at the deadline. See the module's docstring."""
+        while True:
+            self._raise_interruptions()
+            self.run_events()
+            now = self.clock()
+            self._tell_poll(now)
+            records = self._collect(limit, now, advance=advance)
+            if records:
+                return records
+            if now >= deadline:
+                self._raise_position_error()
+                return {}
+            self._raise_position_error()
+            self._wait(min(deadline, now + self.settings.max_poll_interval / 3, self._ask_again_at))
+
+    def _wait(self, until: float) -> None:
+        if self.port.events or self.port.chunks or self.port.positions or self.completions:
+            return
+        if self.delivery.freed_bytes:
+            self._tell_poll(self.clock(), force=True)
+        self._bell.wait(until - self.clock())
+
+    def _raise_position_error(self) -> None:
+        error = self.delivery.position_error()
+        if error is not None:
+            raise error
+
+    def confirmed(self, now: float) -> bool:
+        """Whether the group has confirmed us recently enough to give records out.
+
+        A member that was stopped for longer than its session may have lost its partitions to
+        another: it must hear from the group before it hands anything out.
+        """
+        if not self.in_group or now <= self.port.session_until:
+            self._ask_again_at = math.inf
+            return True
+        if now >= self._ask_again_at or self._ask_again_at == math.inf:
+            self._ask_again_at = now + CONFIRM_REPEAT
+            self.log.info("session.unconfirmed", overdue_s=round(now - self.port.session_until, 3))
+            self.say(ConfirmSession())
+        return False
+
+    def _collect(self, limit: int, now: float, *, advance: bool) -> dict[TopicPartition, list[Any]]:
+        self.drain_buffer()
+        if self.delivery.buffered_bytes == 0 and not self._anything_ready():
+            return {}
+        if not self.confirmed(now):
+            return {}
+        try:
+            records = self.delivery.take(limit, advance=advance)
+        except OffsetOutOfRangeError as error:
+            self._reset_out_of_range(error)
+            return {}
+        if self.delivery.astray:
+            self._refetch_astray()
+        return records
+
+    def drain_buffer(self) -> None:
+        """Take over what was found and fetched; no waiting, no word to the background."""
+        self.apply_positions()
+        chunks = self.port.chunks
+        while chunks:
+            self.delivery.put(chunks.popleft())
+
+    def interrupted(self, poll_at: float) -> bool:
+        """Whether an iteration must look at the background before the next record."""
+        now = self.clock()
+        return (
+            now >= poll_at
+            or bool(self.port.events)
+            or self._woken
+            or (now > self.port.session_until and self.in_group)
+        )
+
+    def _anything_ready(self) -> bool:
+        return any(state.ready for state in self.delivery.partitions.values())
+
+    def _reset_out_of_range(self, error: OffsetOutOfRangeError) -> None:
+        resets = {}
+        for one, offset in error.args[0].items():
+            if one in self.delivery.partitions:
+                state = self.delivery.seek(one, None)
+                resets[one] = Reset(epoch=state.epoch, from_offset=offset)
+        self.say(ResetPositions(partitions=resets, because="the offset is out of range"))
+
+    def _refetch_astray(self) -> None:
+        for one in list(self.delivery.astray):
+            self.seek(one, self.delivery.partitions[one].position)
+        self.delivery.astray.clear()
+
+    def _tell_poll(self, now: float, *, force: bool = False) -> None:
+        moved = self.delivery.take_moved()
+        freed = self.delivery.take_freed_bytes()
+        wake = force or self._urgent or self._must_wake(now, freed)
+        if not (wake or moved or freed or now - self._polled_at >= POLL_REPEAT):
+            return
+        self._polled_at = now
+        self._urgent = False
+        self._freed_unwoken = 0 if wake else self._freed_unwoken + freed
+        self._publish(Poll(now=now, positions=moved, freed_bytes=freed), wake=wake)
+
+    def _must_wake(self, now: float, freed: int) -> bool:
+        if self._freed_unwoken + freed >= self.settings.max_buffered_bytes // WAKE_SHARE:
+            return True
+        if self.settings.enable_auto_commit and now >= self._commit_at:
+            self._commit_at = now + self.settings.auto_commit_interval
+            return True
+        if now - self._polled_at < POLL_REPEAT:
+            return False
+        return self.in_group and self.port.member.state is not MemberState.STABLE
+
+    # -- events
+
+    def run_events(self) -> None:
+        """Act on what the background said, on this thread; raises what must be raised."""
+        self.run_completions()
+        events = self.port.events
+        while events:
+            event = events.popleft()
+            match event:
+                case ActorsRestarted():
+                    self._restore(event)
+                case AutoCommitFinished():
+                    if self._on_auto_commit is not None:
+                        self._on_auto_commit(event.offsets, event.error)
+                case TopicsRefused() | GroupFailed() | CoordinatorRefused():
+                    raise event.error
+                case ClusterChanged():
+                    self._assign_everything()
+                case _:
+                    self._run_step(event)
+
+    def _run_step(self, step: Any) -> None:
+        error = self._in_callback(lambda: self.rebalancing.run(step))
+        self._urgent = True
+        if error is not None:
+            raise error
+
+    def _in_callback(self, act: Callable[[], Exception | None]) -> Exception | None:
+        before, self.in_callback = self.in_callback, True
+        try:
+            return act()
+        finally:
+            self.in_callback = before
+
+    def run_completions(self) -> None:
+        """Run the callbacks of finished asynchronous commits."""
+        while self.completions:
+            self.completions.popleft()()
+
+    def apply_positions(self) -> None:
+        """Take over positions that were found."""
+        while self.port.positions:
+            self.delivery.apply(self.port.positions.popleft())
+
+    # -- after a restart
+
+    def restore_if_restarted(self) -> None:
+        """Tell restarted actors what they must know, before anything else is asked of them."""
+        for event in list(self.port.events):
+            if isinstance(event, ActorsRestarted):
+                self.port.events.remove(event)
+                self._restore(event)
+
+    def _restore(self, restarted: ActorsRestarted) -> None:
+        if self.port.member.member_id:
+            self._member_id = self.port.member.member_id
+        error = None
+        if "membership" in restarted.actors and self.in_group:
+            owned = frozenset(self.delivery.partitions)
+            error = self._in_callback(lambda: self.rebalancing.give_up(owned, Loss.LOST))
+            self.say(SubscriptionChanged(topics=self.subscription, member_id=self._member_id))
+        # What was fetched ahead is unknown to the new fetch manager: go on from the positions.
+        for one, state in self.delivery.partitions.items():
+            self.delivery.seek(one, state.position)
+        self.delivery.mark_all_moved()
+        self._track()
+        self.say(AssignmentChanged(partitions=self.delivery.as_assigned()))
+        self.tell_paused()
+        self._urgent = True
+        if error is not None:
+            raise error
+
+    # -- subscription and assignment
+
+    def _track(self) -> None:
+        topics = self.subscription or frozenset(one.topic for one in self.delivery.partitions)
+        self.say(TrackTopics(owner="application", topics=topics))
+
+    def subscribe(self, topics: frozenset[str], listener: Any) -> None:
+        """Replace the subscription; partitions come and go in later polls."""
+        self.rebalancing.listener = listener
+        self.subscription = topics
+        self._track()
+        self._urgent = True
+        if self.settings.group_id is not None:
+            self.say(SubscriptionChanged(topics=topics))
+        else:
+            self.port.watch_cluster = True
+            self._assign_everything()
+
+    def _assign_everything(self) -> None:
+        """Without a group, subscribing means owning all partitions (as kafka-python does)."""
+        if not self.subscription or self.settings.group_id is not None:
+            return
+        cluster = self.port.cluster
+        wanted = [
+            TopicPartition(topic, partition)
+            for topic in sorted(self.subscription)
+            for partition in sorted(cluster.partitions_for_topic(topic) or ())
+        ]
+        if set(wanted) != self.delivery.partitions.keys():
+            self.delivery.assign(wanted)
+            self.say(AssignmentChanged(partitions=self.delivery.as_assigned()))
+            self.tell_paused()
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Replace the assignment by hand."""
+        self.assigned_by_user = True
+        self.delivery.assign(partitions)
+        self._track()
+        self.say(AssignmentChanged(partitions=self.delivery.as_assigned()))
+        self.tell_paused()
+        self._urgent = True
+
+    def leave(self, deadline: float, *, because: str) -> Exception | None:
+        """Give all partitions back, leave the group if in one; returns a listener's error."""
+        member, self.port.member = self.port.member, self.port.member
+        error = None
+        if self.in_group:
+            # Steps of a rebalance that is being abandoned are not answered any more.
+            for event in list(self.port.events):
+                if isinstance(event, Step):
+                    self.port.events.remove(event)
+            loss = Loss.REVOKED if member.generation >= 0 else Loss.LOST
+            owned = frozenset(self.delivery.partitions)
+            error = self._in_callback(lambda: self.rebalancing.give_up(owned, loss))
+            self._leave_group(deadline, because)
+        self.subscription = frozenset()
+        self.assigned_by_user = False
+        self.port.watch_cluster = False
+        self.delivery.assign(())
+        return error
+
+    def _leave_group(self, deadline: float, because: str) -> None:
+        try:
+            self.ask(
+                "membership",
+                lambda ticket: LeaveGroup(ticket=ticket, deadline=deadline, because=because),
+                deadline=deadline,
+                what="leaving the group",
+            )
+        except Exception as error:
+            self.log.warning("member.leave_failed", error=error)
+        self.say(SubscriptionChanged(topics=frozenset()))
+
+    def unsubscribe(self, deadline: float) -> None:
+        """No subscription, no assignment."""
+        error = self.leave(deadline, because="the consumer unsubscribed")
+        self._track()
+        self.say(AssignmentChanged(partitions={}))
+        if error is not None:
+            raise error
+
+    # -- positions
+
+    def seek(self, topic_partition: TopicPartition, position: Position | None) -> None:
+        """Read on from here; None looks the position up again."""
+        self.delivery.seek(topic_partition, position)
+        assigned = self.delivery.as_assigned()[topic_partition]
+        self.say(SeekPartitions(partitions={topic_partition: assigned}))
+
+    def reset(self, topic_partitions: Iterable[TopicPartition], strategy: ResetStrategy) -> None:
+        """Go to the beginning or the end, lazily."""
+        resets = {}
+        for one in topic_partitions:
+            state = self.delivery.seek(one, None)
+            resets[one] = Reset(epoch=state.epoch, strategy=strategy)
+        self.say(ResetPositions(partitions=resets, because="the application asked for it"))
+
+    def position(self, topic_partition: TopicPartition, deadline: float) -> int | None:
+        """The consumed position, waiting for it until the deadline; None if it is not found."""
+        self.restore_if_restarted()
+        while True:
+            self.apply_positions()
+            state = self._state(topic_partition)
+            if state.offset is not None:
+                return state.offset
+            if state.error is not None:
+                raise state.error
+            self._raise_interruptions()
+            now = self.clock()
+            if now >= deadline:
+                return None
+            if not self.port.positions:
+                self._bell.wait(deadline - now)
+
+    def _state(self, topic_partition: TopicPartition) -> Partition:
+        return self.delivery.partitions[topic_partition]
+
+    def tell_paused(self) -> None:
+        """Tell the background which partitions are paused."""
+        paused = frozenset(one for one, state in self.delivery.partitions.items() if state.paused)
+        self.say(PausePartitions(partitions=paused))
+
+    # -- commits
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: float) -> None:
+        """Commit and wait."""
+        self.ask(
+            "commits",
+            lambda ticket: CommitOffsets(
+                ticket=ticket, offsets=dict(offsets), deadline=deadline, retry=True
+            ),
+            deadline=deadline,
+            what=f"the commit of {len(offsets)} partitions",
+        )
+        self.run_completions()
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        settle: Callable[[Any, BaseException | None], None],
+    ) -> None:
+        """Commit without waiting; `settle` is called when it ended, on the background thread."""
+        self._check_alive()
+        self.restore_if_restarted()
+        ticket = self.port.open("commits", settle)
+        self.say(
+            CommitOffsets(ticket=ticket, offsets=dict(offsets), deadline=math.inf, retry=False)
+        )

@@ -1,0 +1,697 @@
+"""`KafkaConsumer`: kafka-python's consumer, method by method, over the actor system.
+
+Names, defaults, argument checks, return types and exceptions are those of kafka-python 3.0; where
+they differ the docstring says so. Differences on purpose are listed in `docs/differences.md`.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from kafka.consumer.subscription_state import (
+    AsyncConsumerRebalanceListener,
+    ConsumerRebalanceListener,
+)
+from kafka.errors import IllegalStateError, KafkaTimeoutError
+from kafka.future import Future
+from kafka.structs import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+)
+from kafka.util import ensure_valid_topic_name
+
+from aktor.actors.runtime import Bell
+from aktor.consumer import configuration, deserializers
+from aktor.consumer.engine import Engine
+from aktor.consumer.guard import Guard, exclusive
+from aktor.consumer.iteration import Iteration
+from aktor.consumer.metrics import ConsumerMetrics
+from aktor.consumer.port import ApplicationPort
+from aktor.consumer.status import ConsumerStatus, PartitionStatus
+from aktor.consumer.system import ActorSystem
+from aktor.errors import ConfigurationError
+from aktor.events.commits import CommitOffsets, FetchCommittedOffsets
+from aktor.events.fetching import Chunk
+from aktor.events.lifecycle import ActorStatus, ReportStatus
+from aktor.events.metadata import LookUpTopics, TopicInfo, TrackTopics
+from aktor.events.positions import LookUpOffsets, Position, ResetStrategy
+from aktor.records import RecordReader
+from aktor.trace import open_trace
+
+__all__ = ["KafkaConsumer"]
+
+#: How long `status` and `metrics` wait for the background thread, in seconds.
+STATUS_WAIT: Final = 1.0
+
+#: The part of the close budget kept for leaving the group, whatever the last commit takes.
+LEAVE_SHARE: Final = 0.25
+
+
+class KafkaConsumer:
+    """Consume records from a Kafka cluster.
+
+    `topics` are subscribed to at once, if given; `configs` are kafka-python's settings (and a few
+    of our own: `docs/configuration.md`). One thread at a time may use a consumer; only `wakeup`
+    may be called from another. The constructor starts one background thread and does not block.
+
+    Raises:
+        ConfigurationError: an unknown setting (the nearest known name is in the text), a value
+            out of range, or settings that contradict each other.
+    """
+
+    DEFAULT_CONFIG = configuration.DEFAULT_CONFIG
+
+    def __init__(self, *topics: str, **configs: Any) -> None:
+        self.config, settings = configuration.parse(configs)
+        self._settings = settings
+        self._deserialize_key = deserializers.wrap(self.config["key_deserializer"], "key")
+        self._deserialize_value = deserializers.wrap(self.config["value_deserializer"], "value")
+        self._guard = Guard()
+        self._trace = open_trace(consumer=settings.client_id, group=settings.group_id)
+        bell = Bell()
+        self._port = ApplicationPort(bell, self._trace)
+        self._system = ActorSystem(settings, self._port, self._trace)
+        dispatcher = self._system.dispatcher
+        self._engine = Engine(
+            settings,
+            bell=bell,
+            port=self._port,
+            publish=dispatcher.publish,
+            clock=dispatcher.clock,
+            make_reader=self._reader_maker(),
+            trace=self._trace,
+            on_auto_commit=self.config["default_offset_commit_callback"],
+        )
+        self._clock = dispatcher.clock
+        self._metrics = ConsumerMetrics(self.config) if self.config["metrics_enabled"] else None
+        self._iterating = Iteration(self._engine)
+        self._last_actors: tuple[ActorStatus, ...] = ()
+        if topics:
+            self.subscribe(topics)
+        dispatcher.start_thread(f"aktor-{settings.client_id}")
+        # A consumer that is dropped without close() must not leave its thread behind.
+        weakref.finalize(self, dispatcher.stop, 0.0)
+
+    def _reader_maker(self) -> Any:
+        settings, read_committed = (
+            self._settings,
+            self._settings.isolation_level == "read_committed",
+        )
+        key, value = self._deserialize_key, self._deserialize_value
+
+        def make(chunk: Chunk) -> RecordReader:
+            return RecordReader(
+                chunk.data,
+                topic=chunk.partition.topic,
+                partition=chunk.partition.partition,
+                fetch_offset=chunk.offset,
+                check_crcs=settings.check_crcs,
+                read_committed=read_committed,
+                aborted=chunk.aborted,
+                deserialize_key=key,
+                deserialize_value=value,
+                max_batch_bytes=settings.max_decompressed_batch_bytes,
+            )
+
+        return make
+
+    # -- subscription
+
+    @exclusive
+    def subscribe(
+        self,
+        topics: Sequence[str] = (),
+        pattern: str | None = None,
+        listener: ConsumerRebalanceListener | AsyncConsumerRebalanceListener | None = None,
+    ) -> None:
+        """Subscribe to these topics, replacing an earlier subscription.
+
+        Without a `group_id` all partitions of the topics are read by this consumer. `listener` is
+        called on the application thread, inside `poll`.
+
+        Raises:
+            IllegalStateError: after `assign`, or called from a listener.
+            TypeError: `topics` is a str or no sequence, or `listener` is not a listener.
+            ValueError: neither topics nor a pattern, or an invalid topic name.
+            ConfigurationError: a pattern (not supported yet).
+        """
+        self._forbid_in_callback("subscribe")
+        if not topics and not pattern:
+            raise ValueError("Must provide topics or pattern")
+        if topics and pattern:
+            raise IllegalStateError(
+                "You must choose only one way to configure your consumer: (1) subscribe to specific"
+                " topics by name, (2) subscribe to topics matching a regex pattern, (3) assign"
+                " itself specific topic-partitions."
+            )
+        if pattern:
+            raise ConfigurationError("subscribe(pattern=...) is not supported yet; name the topics")
+        if isinstance(topics, str) or not isinstance(topics, Sequence):
+            raise TypeError("Topics must be a list (or non-str sequence)")
+        for topic in topics:
+            ensure_valid_topic_name(topic)
+        if listener is not None and not isinstance(
+            listener, (ConsumerRebalanceListener, AsyncConsumerRebalanceListener)
+        ):
+            raise TypeError(
+                "listener must be a ConsumerRebalanceListener or AsyncConsumerRebalanceListener"
+            )
+        if self._engine.assigned_by_user:
+            raise IllegalStateError("subscribe after assign: call unsubscribe first")
+        self._iterating.stow()
+        self._engine.subscribe(frozenset(topics), listener)
+
+    @exclusive
+    def unsubscribe(self) -> None:
+        """Leave the group and own nothing; with auto-commit the positions are committed first."""
+        self._forbid_in_callback("unsubscribe")
+        self._iterating.stow()
+        self._commit_quietly()
+        self._engine.unsubscribe(self._clock() + self._settings.request_timeout)
+
+    @exclusive
+    def subscription(self) -> set[str] | None:
+        """The subscribed topics, or None."""
+        return set(self._engine.subscription) or None
+
+    @exclusive
+    def assign(self, partitions: Iterable[TopicPartition] | None) -> None:
+        """Read exactly these partitions, without group management. Empty is `unsubscribe`.
+
+        Raises:
+            IllegalStateError: after `subscribe`, or called from a listener.
+        """
+        self._forbid_in_callback("assign")
+        wanted = list(partitions or ())
+        if not wanted:
+            self.unsubscribe()
+            return
+        for one in wanted:
+            _check_partition(one)
+        if self._engine.subscription:
+            raise IllegalStateError("assign after subscribe: call unsubscribe first")
+        self._iterating.stow()
+        self._commit_quietly()
+        self._engine.assign(wanted)
+
+    @exclusive
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions owned now."""
+        return set(self._engine.delivery.partitions)
+
+    def _forbid_in_callback(self, method: str) -> None:
+        if self._engine.in_callback:
+            raise IllegalStateError(f"{method} may not be called from a rebalance listener")
+
+    # -- records
+
+    def poll(
+        self, timeout_ms: float = 0, max_records: int | None = None, update_offsets: bool = True
+    ) -> dict[TopicPartition, list[Any]]:
+        """Records as soon as there are any; {} when `timeout_ms` has passed.
+
+        Returns `{TopicPartition: [ConsumerRecord, ...]}` with at most `max_records` in all
+        (default `max_poll_records`). `update_offsets` is for internal use.
+
+        Raises:
+            ValueError, TypeError: bad arguments.
+            IllegalStateError: closed, forked, used by another thread, or called from a listener.
+            WakeupError: `wakeup` was called.
+            AuthenticationError, BootstrapError: the cluster cannot be used or reached.
+            NoOffsetForPartitionError, OffsetOutOfRangeError: no position, and no policy to reset.
+            CorruptBatchError, RecordDeserializationError, BatchTooLargeError: at this offset; the
+                position stays until the user seeks past it.
+            TopicAuthorizationFailedError, GroupAuthorizationFailedError, ...: what Kafka said.
+            UserCallbackError: a rebalance listener raised; its exception is the cause.
+        """
+        if timeout_ms < 0:
+            raise ValueError("Timeout must not be negative")
+        limit = self.config["max_poll_records"] if max_records is None else max_records
+        if not isinstance(limit, int):
+            raise TypeError("max_records must be an integer")
+        if limit <= 0:
+            raise ValueError("max_records must be positive")
+        with self._guard:
+            self._forbid_in_callback("poll")
+            self._iterating.stow()
+            return self._engine.poll(
+                self._clock() + timeout_ms / 1000, limit, advance=update_offsets
+            )
+
+    def __iter__(self) -> KafkaConsumer:
+        return self
+
+    def __next__(self) -> Any:
+        """The next record, waiting up to `consumer_timeout_ms` for it.
+
+        A position moves past a record when it is handed out; each call counts as a poll.
+        """
+        if self._guard.closed:
+            raise StopIteration("KafkaConsumer closed")
+        with self._guard:
+            self._forbid_in_callback("iteration")
+            record = self._iterating.next()
+            if record is None:
+                record = self._iterating.wait(
+                    self._clock() + self.config["consumer_timeout_ms"] / 1000,
+                    self.config["max_poll_records"],
+                )
+            if record is None:
+                raise StopIteration
+            return record
+
+    def wakeup(self) -> None:
+        """End a blocked call with `WakeupError`, or the next one. The one thread-safe method."""
+        self._engine.wakeup()
+
+    # -- positions
+
+    @exclusive
+    def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int | None:
+        """The offset of the next record to be given out; None if not found within `timeout_ms`.
+
+        Raises:
+            TypeError, IllegalStateError: not a TopicPartition, not assigned.
+            KafkaTimeoutError: no timeout was given and `default_api_timeout_ms` has passed.
+        """
+        self._check_assigned(partition, IllegalStateError("Partition is not assigned"))
+        found = self._engine.position(partition, self._deadline(timeout_ms))
+        if found is None and timeout_ms is None:
+            raise KafkaTimeoutError(
+                f"no position for {partition.topic}-{partition.partition} within"
+                f" {self._settings.default_api_timeout:g} s; check that the topic exists and its"
+                " leader can be reached"
+            )
+        return found
+
+    @exclusive
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Give out records from `offset` on. ValueError: not an int >= 0, or not assigned."""
+        _check_partition(partition)
+        if not isinstance(offset, int) or offset < 0:
+            raise ValueError("Offset must be int >= 0")
+        self._check_assigned(partition, ValueError("Unassigned partition"))
+        self._engine.seek(partition, Position(offset=offset))
+
+    @exclusive
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go to the first available offset of these (default: all) partitions, lazily."""
+        self._engine.reset(self._assigned_or_all(partitions), ResetStrategy.EARLIEST)
+
+    @exclusive
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go to the end of these (default: all) partitions, lazily."""
+        self._engine.reset(self._assigned_or_all(partitions), ResetStrategy.LATEST)
+
+    def _assigned_or_all(self, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:
+        for one in partitions:
+            _check_partition(one)
+        if not partitions:
+            if not self._engine.delivery.partitions:
+                raise ValueError("No partitions are currently assigned")
+            return list(self._engine.delivery.partitions)
+        for one in partitions:
+            self._check_assigned(one, ValueError(f"Unassigned partition: {one}"))
+        return list(partitions)
+
+    def _check_assigned(self, partition: TopicPartition, error: Exception) -> None:
+        _check_partition(partition)
+        if partition not in self._engine.delivery.partitions:
+            raise error
+
+    @exclusive
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Give out nothing of these until `resume`. KeyError: not assigned."""
+        self._set_paused(partitions, paused=True)
+
+    @exclusive
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Give out records of these again. KeyError: not assigned."""
+        self._set_paused(partitions, paused=False)
+
+    def _set_paused(self, partitions: tuple[TopicPartition, ...], *, paused: bool) -> None:
+        for one in partitions:
+            _check_partition(one)
+        for one in partitions:
+            self._engine.delivery.partitions[one].paused = paused
+        self._iterating.stow()
+        self._engine.tell_paused()
+
+    @exclusive
+    def paused(self) -> set[TopicPartition]:
+        """The paused partitions."""
+        return {one for one, state in self._engine.delivery.partitions.items() if state.paused}
+
+    @exclusive
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """The offset after the last record, as of the latest fetch; None before the first."""
+        self._check_assigned(partition, IllegalStateError("Partition is not assigned"))
+        self._engine.drain_buffer()
+        return self._engine.delivery.partitions[partition].high_watermark
+
+    # -- commits
+
+    @exclusive
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Commit these offsets (default: all consumed positions) and wait for it.
+
+        Retries through coordinator changes until `timeout_ms` (default `request_timeout_ms`).
+
+        Raises:
+            IllegalStateError: no `group_id`.
+            CommitFailedError: the group has given the partitions to somebody else.
+            RebalanceInProgressError: the group rebalances; poll, then commit again.
+            KafkaTimeoutError: not done in time.
+        """
+        chosen = self._offsets_to_commit(offsets)
+        timeout = self._settings.request_timeout if timeout_ms is None else timeout_ms / 1000
+        self._engine.commit(chosen, self._clock() + timeout)
+
+    @exclusive
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+        callback: Any = None,
+    ) -> Future:
+        """Commit without waiting; returns kafka-python's `Future`.
+
+        `callback(offsets, response_or_error)` (response None) runs in the next poll, commit or
+        close, on the application thread. The future ends by itself.
+        """
+        chosen = self._offsets_to_commit(offsets)
+        future = Future()
+
+        def settle(_value: Any, error: BaseException | None) -> None:
+            if callback is not None:
+                self._engine.completions.append(lambda: callback(chosen, error))
+            if error is None:
+                future.success(None)
+            else:
+                future.failure(error)
+
+        self._engine.run_completions()
+        self._engine.commit_async(chosen, settle)
+        return future
+
+    def _offsets_to_commit(self, offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
+        if self._settings.group_id is None:
+            raise IllegalStateError("Requires group_id")
+        if offsets is None:
+            return self._engine.delivery.consumed()
+        for one, offset in offsets.items():
+            if not isinstance(one, TopicPartition):
+                raise TypeError("keys must be TopicPartition namedtuples")
+            if not isinstance(offset, OffsetAndMetadata):
+                raise TypeError("values must be OffsetAndMetadata namedtuples")
+        return dict(offsets)
+
+    def _commit_quietly(self) -> None:
+        """The last commit before partitions go away, if auto-commit is on; not waited for."""
+        if not self._settings.enable_auto_commit:
+            return
+        consumed = self._engine.delivery.consumed()
+        if consumed:
+            self._engine.commit_async(consumed, lambda _value, _error: None)
+
+    @exclusive
+    def committed(
+        self, partition: TopicPartition, metadata: bool = False, timeout_ms: float | None = None
+    ) -> int | OffsetAndMetadata | None:
+        """The group's committed offset, or None. With `metadata` the whole OffsetAndMetadata.
+
+        Raises KafkaTimeoutError after `timeout_ms` (default `default_api_timeout_ms`).
+        """
+        if self._settings.group_id is None:
+            raise IllegalStateError("Requires group_id")
+        _check_partition(partition)
+        deadline = self._deadline(timeout_ms)
+        found = self._engine.ask(
+            "commits",
+            lambda ticket: FetchCommittedOffsets(
+                ticket=ticket, partitions=frozenset({partition}), deadline=deadline
+            ),
+            deadline=deadline,
+            what=f"looking up the committed offset of {partition.topic}-{partition.partition}",
+        ).get(partition)
+        if found is None or metadata:
+            return found  # type: ignore[no-any-return]
+        return found.offset  # type: ignore[no-any-return]
+
+    @exclusive
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Who this member is, for transactions; a snapshot that asks nobody."""
+        group_id = self._settings.group_id
+        if group_id is None:
+            return ConsumerGroupMetadata(group_id=None)
+        member = self._port.member
+        return ConsumerGroupMetadata(
+            group_id, member.generation, member.member_id, None, member.state.value
+        )
+
+    # -- the cluster
+
+    @exclusive
+    def topics(self) -> set[str]:
+        """The names of all topics this user may describe. Always asks a broker."""
+        return set(self._look_up_topics(None))
+
+    @exclusive
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        """The partition ids of a topic; empty if it does not exist."""
+        known = self._port.cluster.partitions_for_topic(topic)
+        if known is not None:
+            return known
+        found = self._look_up_topics(frozenset({topic})).get(topic)
+        return set(found.partitions) if found is not None else set()
+
+    def _look_up_topics(self, topics: frozenset[str] | None) -> Mapping[str, TopicInfo]:
+        deadline = self._deadline(None)
+        found: Mapping[str, TopicInfo] = self._engine.ask(
+            "metadata",
+            lambda ticket: LookUpTopics(ticket=ticket, topics=topics, deadline=deadline),
+            deadline=deadline,
+            what="looking up topics",
+        )
+        return found
+
+    @exclusive
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first available offset of each partition (assigned or not)."""
+        return self._edges(partitions, ResetStrategy.EARLIEST, timeout_ms)
+
+    @exclusive
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset after the last record (the last stable one, with read_committed)."""
+        return self._edges(partitions, ResetStrategy.LATEST, timeout_ms)
+
+    def _edges(
+        self,
+        partitions: Iterable[TopicPartition],
+        strategy: ResetStrategy,
+        timeout_ms: float | None,
+    ) -> dict[TopicPartition, int]:
+        found = self._look_up_offsets(dict.fromkeys(partitions, strategy.value), timeout_ms)
+        return {one: offset.offset for one, offset in found.items() if offset is not None}
+
+    @exclusive
+    def offsets_for_times(
+        self, timestamps: dict[TopicPartition, int], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first offset at or after each timestamp (ms), None where there is none.
+
+        Raises ValueError for a negative time, KafkaTimeoutError for a partition that does not
+        answer in time (default `request_timeout_ms`).
+        """
+        for one, timestamp in timestamps.items():
+            timestamps[one] = int(timestamp)
+            if timestamp < 0:
+                raise ValueError(
+                    f"The target time for partition {one} is {timestamp}."
+                    " The target time cannot be negative."
+                )
+        return self._look_up_offsets(timestamps, timeout_ms)
+
+    def _look_up_offsets(
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        if not timestamps:
+            return {}
+        for one in timestamps:
+            _check_partition(one)
+        timeout = self._settings.request_timeout if timeout_ms is None else timeout_ms / 1000
+        deadline = self._clock() + timeout
+        topics = frozenset(one.topic for one in timestamps)
+        names = ", ".join(sorted(f"{one.topic}-{one.partition}" for one in timestamps)[:10])
+        self._engine.say(TrackTopics(owner="queries", topics=topics))
+        try:
+            found: dict[TopicPartition, OffsetAndTimestamp | None] = self._engine.ask(
+                "positions",
+                lambda ticket: LookUpOffsets(
+                    ticket=ticket, timestamps=dict(timestamps), deadline=deadline
+                ),
+                deadline=deadline,
+                what=f"looking up offsets of {names}",
+            )
+        finally:
+            self._engine.say(TrackTopics(owner="queries", topics=frozenset()))
+        return found
+
+    # -- watching
+
+    @exclusive
+    def metrics(self, raw: bool = False) -> Any:
+        """`{group: {name: value}}`, or kafka-python's raw objects; None if not enabled."""
+        if self._metrics is None:
+            return None
+        return self._metrics.snapshot(self._engine, self._actors(), raw=raw)
+
+    def status(self) -> ConsumerStatus:
+        """Who is alive, who we are in the group, what is assigned and how far it was read.
+
+        Works in every state, also after `close` and after a failure; `str()` of it reads well.
+        """
+        delivery = self._engine.delivery
+        read_committed = self._settings.isolation_level == "read_committed"
+        partitions = {}
+        for one, state in list(delivery.partitions.items()):
+            end = state.last_stable_offset if read_committed else state.high_watermark
+            known = state.offset is not None and end is not None
+            partitions[one] = PartitionStatus(
+                position=state.offset,
+                end=end,
+                lag=max(0, end - state.offset) if known else None,  # type: ignore[operator]
+                paused=state.paused,
+                buffered_bytes=sum(chunk.size for chunk in list(state.chunks)),
+            )
+        actors = self._actors()
+        member = self._port.member
+        return ConsumerStatus(
+            client_id=self._settings.client_id,
+            state=self._state(actors),
+            group_id=self._settings.group_id,
+            member_id=member.member_id,
+            generation=member.generation,
+            member_state=member.state.value,
+            subscription=self._engine.subscription,
+            partitions=partitions,
+            actors=actors,
+        )
+
+    def _state(self, actors: tuple[ActorStatus, ...]) -> str:
+        if self._guard.closed:
+            return "closed"
+        if self._port.failure is not None:
+            return f"failed: {self._port.failure}"
+        return "running" if actors else "unresponsive"
+
+    def _actors(self) -> tuple[ActorStatus, ...]:
+        if self._guard.closed or self._guard.forked or self._port.failure is not None:
+            return ()
+        ticket, reply = self._port.ask("supervisor")
+        self._engine.say(ReportStatus(ticket=ticket))
+        try:
+            actors: tuple[ActorStatus, ...] = reply.get(timeout=STATUS_WAIT)
+        except Exception:
+            return ()
+        finally:
+            self._port.give_up(ticket)
+        return actors
+
+    def bootstrap_connected(self) -> bool:
+        """Whether the cluster has been reached."""
+        return self._port.cluster.version > 0
+
+    # -- the end
+
+    def __enter__(self) -> KafkaConsumer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close(autocommit=kind is None)
+
+    def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
+        """Commit (with auto-commit on), run the listener, leave the group, end the thread.
+
+        Ends within `timeout_ms` (default `request_timeout_ms`) but for the listener's own time,
+        also when all brokers are down. Closing twice, or in a forked child, does nothing.
+
+        Raises:
+            UserCallbackError: the listener raised; the consumer is closed all the same.
+        """
+        if self._guard.closed or self._guard.forked:
+            return
+        self._guard.enter()
+        try:
+            self._forbid_in_callback("close")
+            timeout = self._settings.request_timeout if timeout_ms is None else timeout_ms / 1000
+            self._close(self._clock() + timeout, timeout, autocommit)
+        finally:
+            self._guard.__exit__()
+
+    def _close(self, deadline: float, timeout: float, autocommit: bool) -> None:
+        self._iterating.stow()
+        engine, error = self._engine, None
+        engine.closing = True
+        try:
+            if self._port.failure is None:
+                if autocommit and self._settings.enable_auto_commit:
+                    self._commit_on_close(deadline - timeout * LEAVE_SHARE)
+                error = engine.leave(deadline, because="the consumer was closed")
+                engine.run_completions()
+        finally:
+            self._guard.closed = True
+            self._system.dispatcher.stop(max(0.5, deadline - self._clock()))
+            self._port.close()
+            engine.run_completions()
+            deserializers.close(self.config["key_deserializer"])
+            deserializers.close(self.config["value_deserializer"])
+            if self._metrics is not None:
+                self._metrics.close()
+        if error is not None:
+            raise error
+
+    def _commit_on_close(self, deadline: float) -> None:
+        consumed = self._engine.delivery.consumed()
+        if not consumed:
+            return
+        try:
+            self._engine.ask(
+                "commits",
+                lambda ticket: CommitOffsets(
+                    ticket=ticket, offsets=consumed, deadline=deadline, retry=True
+                ),
+                deadline=deadline,
+                what="the last commit",
+            )
+        except Exception as error:
+            # Nothing is lost: the group goes on from the last commit and repeats some records.
+            self._trace.warning("commit.failed", because=error, at="close", offsets=consumed)
+            logging.getLogger("aktor").warning("the last commit before close failed: %s", error)
+
+    def _deadline(self, timeout_ms: float | None) -> float:
+        timeout = self._settings.default_api_timeout if timeout_ms is None else timeout_ms / 1000
+        return self._clock() + timeout
+
+    def __repr__(self) -> str:
+        topics = ", ".join(sorted(self._engine.subscription))
+        return (
+            f"<KafkaConsumer {self._settings.client_id} group={self._settings.group_id} [{topics}]>"
+        )
+
+
+def _check_partition(partition: Any) -> None:
+    if not isinstance(partition, TopicPartition):
+        raise TypeError("partition must be a TopicPartition namedtuple")

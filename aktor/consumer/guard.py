@@ -1,0 +1,70 @@
+"""Who may use a consumer: one thread at a time, in the process that made it, until it is closed."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from aktor.errors import ConcurrentAccessError, ConsumerClosedError, ConsumerForkedError
+
+__all__ = ["Guard", "exclusive"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Guard:
+    """Owns the right to be inside the consumer. Re-entrant, for calls made in callbacks."""
+
+    __slots__ = ("_depth", "_lock", "_owner", "_owner_name", "_pid", "closed")
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._owner = 0
+        self._owner_name = ""
+        self._depth = 0
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a child of the process that made the consumer."""
+        return os.getpid() != self._pid
+
+    def __enter__(self) -> None:
+        if self.forked:
+            raise ConsumerForkedError(made_in=self._pid, used_in=os.getpid())
+        if self.closed:
+            raise ConsumerClosedError
+        self.enter()
+
+    def enter(self) -> None:
+        """Enter even if closed (for `close` itself)."""
+        me = threading.get_ident()
+        if self._owner != me:
+            if not self._lock.acquire(blocking=False):
+                raise ConcurrentAccessError(
+                    owner=self._owner_name, other=threading.current_thread().name
+                )
+            self._owner = me
+            self._owner_name = threading.current_thread().name
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._owner = 0
+            self._lock.release()
+
+
+def exclusive(method: F) -> F:
+    """A method of an object with a `_guard` that only one thread may be in."""
+
+    @functools.wraps(method)
+    def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with self._guard:
+            return method(self, *args, **kwargs)
+
+    return cast("F", guarded)

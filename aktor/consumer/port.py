@@ -1,0 +1,207 @@
+"""The application's port: where the background's messages wait for the application thread.
+
+The dispatcher's thread puts in, the application thread takes out. Nothing here needs a lock: each
+deque has one writer and one reader, each snapshot is replaced as a whole, and each ticket is
+popped once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from aktor.actors.runtime import Bell, Reply
+from aktor.errors import ActorRestartedError, ConsumerClosedError
+from aktor.events.answers import Answered, Failed
+from aktor.events.commits import AutoCommitFinished
+from aktor.events.coordinator import CoordinatorRefused
+from aktor.events.fetching import Chunk, RecordsFetched
+from aktor.events.lifecycle import ActorsRestarted, ConsumerFailed
+from aktor.events.membership import (
+    AssignPartitions,
+    GroupFailed,
+    MemberChanged,
+    MemberState,
+    RevokePartitions,
+    RunRevokedCallback,
+    SessionExtended,
+)
+from aktor.events.metadata import Cluster, ClusterChanged, TopicsRefused
+from aktor.events.network import BootstrapFailed, BrokerRefused
+from aktor.events.positions import PositionsFailed, PositionsResolved
+from aktor.trace import Trace
+
+__all__ = ["NOT_A_MEMBER", "ApplicationPort", "Settle"]
+
+#: Called once with (value, None) or (None, error) when a question ends.
+Settle = Callable[[Any, BaseException | None], None]
+
+NOT_A_MEMBER: Final = MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED)
+
+
+class ApplicationPort:
+    """Owns what was said to the application and not yet read, and the open questions."""
+
+    def __init__(self, bell: Bell, trace: Trace) -> None:
+        self.bell = bell
+        self.log = trace.bind(actor="application")
+        #: What `poll` must act on, in order: rebalance steps, errors, restarts, commit outcomes.
+        self.events: deque[object] = deque()
+        #: Position outcomes, read also by `position()`.
+        self.positions: deque[PositionsResolved | PositionsFailed] = deque()
+        #: The fetch buffer.
+        self.chunks: deque[Chunk] = deque()
+        self.cluster = Cluster()
+        self.member = NOT_A_MEMBER
+        self.session_until = -math.inf
+        self.failure: BaseException | None = None
+        self.connection_error: Exception | None = None
+        self.watch_cluster = False
+        self._tickets = itertools.count(1)
+        self._open: dict[int, tuple[str, Settle]] = {}
+        self._table: dict[type, Callable[[Any], None]] = {
+            Answered: self._on_answered,
+            Failed: self._on_failed,
+            RecordsFetched: self._on_records,
+            PositionsResolved: self._on_positions,
+            PositionsFailed: self._on_positions,
+            ClusterChanged: self._on_cluster,
+            MemberChanged: self._on_member,
+            SessionExtended: self._on_session,
+            BrokerRefused: self._on_connection_error,
+            BootstrapFailed: self._on_connection_error,
+            ActorsRestarted: self._on_restarted,
+            ConsumerFailed: self._on_consumer_failed,
+            RevokePartitions: self._on_event,
+            RunRevokedCallback: self._on_event,
+            AssignPartitions: self._on_event,
+            TopicsRefused: self._on_event,
+            CoordinatorRefused: self._on_event,
+            GroupFailed: self._on_event,
+            AutoCommitFinished: self._on_quiet_event,
+        }
+
+    # -- the background's side
+
+    def tell(self, message: object) -> None:
+        """Take one message; the runtime's `Receiver`."""
+        handler = self._table.get(type(message))
+        if handler is None:
+            self.log.warning("message.dropped", message=type(message).__name__, because="unknown")
+        else:
+            handler(message)
+
+    @classmethod
+    def understands(cls) -> frozenset[type]:
+        """Every message type the application has a place for."""
+        return frozenset(cls(Bell(), Trace(None, [], {}))._table)
+
+    def _on_records(self, fetched: RecordsFetched) -> None:
+        self.chunks.extend(fetched.chunks)
+        self.bell.ring()
+
+    def _on_positions(self, outcome: PositionsResolved | PositionsFailed) -> None:
+        self.positions.append(outcome)
+        self.bell.ring()
+
+    def _on_event(self, event: object) -> None:
+        self.events.append(event)
+        self.bell.ring()
+
+    def _on_quiet_event(self, event: object) -> None:
+        self.events.append(event)
+
+    def _on_cluster(self, changed: ClusterChanged) -> None:
+        self.cluster = changed.cluster
+        self.connection_error = None
+        if self.watch_cluster:
+            self._on_event(changed)
+
+    def _on_member(self, member: MemberChanged) -> None:
+        self.member = member
+
+    def _on_session(self, extended: SessionExtended) -> None:
+        self.session_until = extended.until
+        self.bell.ring()
+
+    def _on_connection_error(self, said: BrokerRefused | BootstrapFailed) -> None:
+        self.connection_error = said.error
+        self.bell.ring()
+
+    def _on_restarted(self, restarted: ActorsRestarted) -> None:
+        for ticket, (actor, _) in list(self._open.items()):
+            if actor in restarted.actors:
+                error = ActorRestartedError(actor=actor)
+                error.__cause__ = restarted.because
+                self._settle(ticket, None, error)
+        if "membership" in restarted.actors:
+            self.member = NOT_A_MEMBER
+        self._on_event(restarted)
+
+    def _on_consumer_failed(self, failed: ConsumerFailed) -> None:
+        self.fail(failed.error)
+
+    def fail(self, error: BaseException) -> None:
+        """End everything: each open question, and each later call, with this error."""
+        self.failure = error
+        for ticket in list(self._open):
+            self._settle(ticket, None, error)
+        self.bell.ring()
+
+    def _on_answered(self, answer: Answered) -> None:
+        self._settle(answer.ticket, answer.value, None)
+
+    def _on_failed(self, answer: Failed) -> None:
+        self._settle(answer.ticket, None, answer.error)
+
+    def _settle(self, ticket: int, value: Any, error: BaseException | None) -> None:
+        actor, settle = self._open.pop(ticket, (None, None))
+        if settle is None:
+            self.log.debug("answer.dropped", ticket=ticket, because="nobody waits for it any more")
+            return
+        settle(value, error)
+
+    # -- the application's side
+
+    def open(self, actor: str, settle: Settle) -> int:
+        """A new ticket for a question to `actor`; `settle` is called once, on either thread."""
+        ticket = next(self._tickets)
+        self._open[ticket] = (actor, settle)
+        if self.failure is not None:
+            self._settle(ticket, None, self.failure)
+        return ticket
+
+    def ask(self, actor: str) -> tuple[int, Reply]:
+        """A new ticket and the future that its answer will be set on."""
+        reply = Reply(self.bell)
+
+        def settle(value: Any, error: BaseException | None) -> None:
+            if error is None:
+                reply.set(value)
+            else:
+                reply.fail(error)
+
+        return self.open(actor, settle), reply
+
+    def give_up(self, ticket: int) -> None:
+        """Nobody waits for this answer any more."""
+        self._open.pop(ticket, None)
+
+    @property
+    def open_questions(self) -> int:
+        """How many questions have no answer yet."""
+        return len(self._open)
+
+    def take_connection_error(self) -> Exception | None:
+        """The latest connection error, once."""
+        error, self.connection_error = self.connection_error, None
+        return error
+
+    def close(self) -> None:
+        """End every open question: the consumer is closed."""
+        error = ConsumerClosedError()
+        for ticket in list(self._open):
+            self._settle(ticket, None, error)

@@ -1,0 +1,109 @@
+"""The application's part in a rebalance: give partitions up, take partitions on, run the listener.
+
+Runs on the application thread, inside `poll`, `unsubscribe` and `close` only. Each step is asked
+for by the membership manager and answered to it (see `events/membership.py`), so that nothing here
+knows which group protocol is spoken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kafka.structs import TopicPartition
+
+from aktor.consumer.delivery import Delivery
+from aktor.errors import UserCallbackError, WakeupError
+from aktor.events.membership import (
+    AssignPartitions,
+    CallbackFinished,
+    Loss,
+    PartitionsReleased,
+    RevokePartitions,
+    RunRevokedCallback,
+)
+from aktor.events.positions import AssignmentChanged
+from aktor.trace import Trace
+
+__all__ = ["Rebalancing", "Step"]
+
+Step = RevokePartitions | RunRevokedCallback | AssignPartitions
+
+
+class Rebalancing:
+    """Owns the rebalance listener."""
+
+    def __init__(self, delivery: Delivery, publish: Callable[[object], None], trace: Trace) -> None:
+        self.listener: Any = None
+        self.log = trace.bind(actor="application")
+        self._delivery = delivery
+        self._publish = publish
+
+    def run(self, step: Step) -> Exception | None:
+        """Take one step and answer it. Returns what the listener raised, for `poll` to raise."""
+        match step:
+            case RevokePartitions():
+                self._release(step)
+                return None
+            case RunRevokedCallback():
+                error = self.give_up(step.partitions, step.loss)
+            case AssignPartitions():
+                error = self._take_on(step)
+        self._publish(CallbackFinished(rebalance=step.rebalance, error=error))
+        return error
+
+    def _release(self, step: RevokePartitions) -> None:
+        self._delivery.hold_back(step.partitions)
+        positions = self._delivery.consumed(step.partitions) if step.loss is Loss.REVOKED else {}
+        self._publish(PartitionsReleased(rebalance=step.rebalance, positions=positions))
+
+    def give_up(self, partitions: frozenset[TopicPartition], loss: Loss) -> Exception | None:
+        """Run the callback for partitions that go away, then own them no more."""
+        self._delivery.hold_back(partitions)
+        owned = set(partitions) & self._delivery.partitions.keys()
+        callback = "on_partitions_revoked" if loss is Loss.REVOKED else "on_partitions_lost"
+        error = self._call(callback, owned) if owned else None
+        for one in owned:
+            self._delivery.remove(one)
+        self._publish(AssignmentChanged(partitions=self._delivery.as_assigned()))
+        return error
+
+    def _take_on(self, step: AssignPartitions) -> Exception | None:
+        # Positions are looked up and data is fetched while the callback runs; a seek in the
+        # callback raises the epoch, so that it wins over both.
+        self._delivery.assign(sorted(step.assigned), delivering=False)
+        self._publish(AssignmentChanged(partitions=self._delivery.as_assigned()))
+        error = self._call("on_partitions_assigned", set(step.added))
+        for one in step.assigned:
+            self._delivery.partitions[one].delivering = True
+        return error
+
+    def _call(self, name: str, partitions: set[TopicPartition]) -> Exception | None:
+        if self.listener is None:
+            return None
+        began = time.monotonic()
+        try:
+            result = getattr(self.listener, name)(partitions)
+            if inspect.isawaitable(result):
+                asyncio.run(_await(result))
+        except WakeupError as error:
+            return error
+        except Exception as error:
+            self.log.warning("callback.failed", callback=name, partitions=partitions, error=error)
+            failure = UserCallbackError(name)
+            failure.__cause__ = error
+            return failure
+        self.log.info(
+            "callback.finished",
+            callback=name,
+            partitions=partitions,
+            ms=round((time.monotonic() - began) * 1000, 1),
+        )
+        return None
+
+
+async def _await(result: Any) -> None:
+    await result

@@ -1,0 +1,76 @@
+"""What `consumer.status()` returns: one frozen picture of the consumer, readable as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafka.structs import TopicPartition
+
+from aktor.events.lifecycle import ActorStatus
+
+__all__ = ["ConsumerStatus", "PartitionStatus"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStatus:
+    """One assigned partition: consumed position, end as last heard of, records between them.
+
+    None means not known yet. `lag` counts from the position to the high watermark (or the last
+    stable offset, with read_committed).
+    """
+
+    position: int | None
+    end: int | None
+    lag: int | None
+    paused: bool
+    buffered_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerStatus:
+    """Who is alive, who we are in the group, what is assigned, how far it was read.
+
+    `state` is "running", "closed", "failed: <error>" or "unresponsive" (the background thread did
+    not answer within a second).
+    """
+
+    client_id: str
+    state: str
+    group_id: str | None
+    member_id: str
+    generation: int
+    member_state: str
+    subscription: frozenset[str]
+    partitions: Mapping[TopicPartition, PartitionStatus]
+    actors: tuple[ActorStatus, ...]
+
+    @property
+    def lag(self) -> int | None:
+        """Records still to be read over all partitions, None while any of them is unknown."""
+        lags = [one.lag for one in self.partitions.values()]
+        return None if None in lags else sum(lag for lag in lags if lag is not None)
+
+    def __str__(self) -> str:
+        lines = [f"consumer {self.client_id}: {self.state}"]
+        if self.group_id is not None:
+            member = self.member_id or "not a member"
+            lines.append(
+                f"group {self.group_id}: {member}, generation {self.generation},"
+                f" {self.member_state.strip('<>')}"
+            )
+        if self.subscription:
+            lines.append(f"subscribed to {', '.join(sorted(self.subscription))}")
+        for one, status in sorted(self.partitions.items()):
+            paused = ", paused" if status.paused else ""
+            lines.append(
+                f"  {one.topic}-{one.partition}: position {_or(status.position)},"
+                f" end {_or(status.end)}, lag {_or(status.lag)}{paused}"
+            )
+        for actor in self.actors:
+            lines.append(f"  actor {actor.name}: incarnation {actor.incarnation}")
+        return "\n".join(lines)
+
+
+def _or(value: int | None) -> str:
+    return "unknown" if value is None else str(value)

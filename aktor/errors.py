@@ -1,0 +1,288 @@
+"""What can go wrong: typed errors that say where it happened and what to do about it.
+
+Everything kafka-python already has a class for keeps that class (a drop-in must raise what the
+caller catches); what is here adds coordinates and remedies, as subclasses of those classes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka.errors import (
+    BrokerResponseError,
+    CorruptRecordError,
+    IllegalStateError,
+    KafkaConfigurationError,
+    KafkaConnectionError,
+    KafkaError,
+    RetriableError,
+    SaslAuthenticationFailedError,
+)
+
+__all__ = [
+    "ActorCrashedError",
+    "ActorRestartedError",
+    "AuthenticationError",
+    "BatchTooLargeError",
+    "BootstrapError",
+    "ConcurrentAccessError",
+    "ConfigurationError",
+    "ConsumerClosedError",
+    "ConsumerForkedError",
+    "CorruptBatchError",
+    "FrameError",
+    "RecordDeserializationError",
+    "UserCallbackError",
+    "WakeupError",
+]
+
+
+class ConfigurationError(KafkaConfigurationError):
+    """A setting is unknown, out of range or contradicts another one."""
+
+
+class AuthenticationError(SaslAuthenticationFailedError):
+    """A broker refused who we say we are (SASL), or we refused the broker (TLS).
+
+    Carries `broker` ("host:port") and `mechanism` ("PLAIN", "SCRAM-SHA-256", "SSL", ...); never a
+    credential.
+    """
+
+    def __init__(self, *, broker: str, mechanism: str, reason: str) -> None:
+        self.broker = broker
+        self.mechanism = mechanism
+        self.reason = reason
+        super().__init__(
+            f"authentication with broker {broker} by {mechanism} failed: {reason}."
+            " Check the credentials, the mechanism and the certificate settings."
+        )
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (
+            type(self),
+            {"broker": self.broker, "mechanism": self.mechanism, "reason": self.reason},
+        )
+
+
+class BootstrapError(KafkaConnectionError):
+    """None of the bootstrap servers answered as a Kafka broker.
+
+    `attempts` maps "host:port" to the reason it failed last.
+    """
+
+    def __init__(self, *, attempts: dict[str, str]) -> None:
+        self.attempts = dict(attempts)
+        tried = "; ".join(f"{broker}: {why}" for broker, why in sorted(self.attempts.items()))
+        super().__init__(
+            f"no Kafka broker could be reached ({tried})."
+            " Check bootstrap_servers, the port and security_protocol."
+        )
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (type(self), {"attempts": self.attempts})
+
+
+class FrameError(KafkaConnectionError):
+    """A broker sent bytes that are not a Kafka response; the connection was closed."""
+
+    def __init__(self, *, broker: str, reason: str) -> None:
+        self.broker = broker
+        self.reason = reason
+        super().__init__(
+            f"broker {broker} sent a malformed answer ({reason}); the connection was closed."
+            " Check that the port speaks Kafka and that security_protocol matches the listener."
+        )
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (type(self), {"broker": self.broker, "reason": self.reason})
+
+
+class CorruptBatchError(CorruptRecordError):
+    """The bytes at this offset are not a sound record batch (checksum or structure)."""
+
+    def __init__(self, *, topic: str, partition: int, offset: int, reason: str) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.reason = reason
+        super().__init__(
+            f"corrupt record batch in {topic}-{partition} at offset {offset}: {reason}."
+            f" The position stays at {offset}; seek past it to go on."
+        )
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (
+            type(self),
+            {
+                "topic": self.topic,
+                "partition": self.partition,
+                "offset": self.offset,
+                "reason": self.reason,
+            },
+        )
+
+
+class BatchTooLargeError(KafkaError):
+    """A batch would decompress to more than the limit (a decompression bomb, or a small limit)."""
+
+    def __init__(self, *, topic: str, partition: int, offset: int, limit: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.limit = limit
+        super().__init__(
+            f"the record batch in {topic}-{partition} at offset {offset} decompresses to more than"
+            f" {limit} bytes. Raise max_decompressed_batch_bytes if that is expected, or seek past"
+            " it."
+        )
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (
+            type(self),
+            {
+                "topic": self.topic,
+                "partition": self.partition,
+                "offset": self.offset,
+                "limit": self.limit,
+            },
+        )
+
+
+class RecordDeserializationError(KafkaError):
+    """A deserializer refused a record; the raw bytes are here, the position stays at the record.
+
+    `key`, `value` are the raw bytes (or None), `headers` a list of (str, bytes | None).
+    The deserializer's own exception is `__cause__`.
+    """
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        partition: int,
+        offset: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[tuple[str, bytes | None]],
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.key = key
+        self.value = value
+        self.headers = headers
+        super().__init__(
+            f"the record in {topic}-{partition} at offset {offset} could not be deserialized."
+            f" The position stays at {offset}; seek to {offset + 1} to skip it."
+        )
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (
+            type(self),
+            {
+                "topic": self.topic,
+                "partition": self.partition,
+                "offset": self.offset,
+                "key": self.key,
+                "value": self.value,
+                "headers": self.headers,
+            },
+        )
+
+
+class ActorRestartedError(RetriableError):
+    """The actor that was working on this call crashed and was restarted; the call may be retried.
+
+    `actor` is its name; the original exception is `__cause__`.
+    """
+
+    retriable = True
+
+    def __init__(self, *, actor: str) -> None:
+        self.actor = actor
+        super().__init__(f"the {actor} actor crashed and was restarted; call again")
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (type(self), {"actor": self.actor})
+
+
+class ActorCrashedError(KafkaError):
+    """An actor crashed more often than its restart budget allows; this consumer is finished.
+
+    `actor` is its name; the original exception is `__cause__`.
+    """
+
+    def __init__(self, *, actor: str, reason: str) -> None:
+        self.actor = actor
+        self.reason = reason
+        super().__init__(
+            f"the {actor} actor crashed too often and was given up ({reason})."
+            " Close this consumer and make a new one; please report the traceback."
+        )
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (type(self), {"actor": self.actor, "reason": self.reason})
+
+
+class UserCallbackError(KafkaError):
+    """A rebalance listener raised; its exception is `__cause__`."""
+
+    def __init__(self, callback: str) -> None:
+        self.callback = callback
+        super().__init__(f"User rebalance callback throws an error: {callback}")
+
+
+class ConsumerClosedError(IllegalStateError):
+    """The consumer was used after `close`."""
+
+    def __init__(self) -> None:
+        super().__init__("this consumer is closed; make a new one")
+
+
+class ConsumerForkedError(IllegalStateError):
+    """The consumer was made in another process and inherited by `fork()`."""
+
+    def __init__(self, *, made_in: int, used_in: int) -> None:
+        self.made_in = made_in
+        self.used_in = used_in
+        super().__init__(
+            f"this consumer was made in process {made_in} and cannot be used in its child"
+            f" {used_in}; make the consumer in the process that uses it"
+        )
+
+
+class ConcurrentAccessError(IllegalStateError):
+    """Two threads used one consumer at the same time; only `wakeup` may come from elsewhere."""
+
+    def __init__(self, *, owner: str, other: str) -> None:
+        super().__init__(
+            f"KafkaConsumer is not safe for multi-threaded access: thread {owner!r} is inside a"
+            f" call and thread {other!r} made another. Only wakeup() may be called from any thread."
+        )
+
+
+class WakeupError(KafkaError):
+    """`wakeup` was called; the blocked call ended early and nothing was lost."""
+
+    def __init__(self) -> None:
+        super().__init__("wakeup() was called")
+
+
+def _rebuild(cls: type[Any], fields: dict[str, Any]) -> Any:
+    """Pickle support for errors with keyword-only arguments."""
+    return cls(**fields)
+
+
+#: Error codes of Kafka 4.3 that kafka-python has no class for.
+class InvalidRegularExpression(BrokerResponseError):
+    """The broker could not parse the subscription's regular expression (KIP-848)."""
+
+    errno = 128
+    message = "INVALID_REGULAR_EXPRESSION"
+
+
+class RebootstrapRequired(BrokerResponseError):
+    """The broker asks the client to bootstrap again (KIP-1102)."""
+
+    errno = 129
+    message = "REBOOTSTRAP_REQUIRED"

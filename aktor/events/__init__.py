@@ -1,0 +1,1 @@
+"""What is said: frozen dataclasses, one module per conversation; `routes` says who hears what."""

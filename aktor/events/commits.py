@@ -1,0 +1,86 @@
+"""The commit conversation: where the group will go on reading.
+
+    application ──CommitOffsets──▶ CommitManager ──OffsetCommit──▶ coordinator
+    application ──FetchCommittedOffsets──▶ CommitManager ──OffsetFetch──▶ coordinator
+    application ◀──Answered | Failed── CommitManager
+    membership ──CommitBeforeRevocation──▶ CommitManager ──RevocationCommitted──▶ membership
+    positions ──FindStartingOffsets──▶ CommitManager
+    positions ◀──StartingOffsetsFound | StartingOffsetsFailed── CommitManager
+    application ◀──AutoCommitFinished── CommitManager
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitOffsets:
+    """application ▶ CommitManager: store these offsets before `deadline`.
+
+    `retry` True (commit): retriable errors are retried until the deadline. False (commit_async):
+    one attempt once the coordinator is known. Commits keep their order.
+    """
+
+    ticket: int
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    deadline: float
+    retry: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitBeforeRevocation:
+    """membership ▶ CommitManager: the last commit of partitions that go away; never blocks long."""
+
+    rebalance: int
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevocationCommitted:
+    """CommitManager ▶ membership: done, or failed and traced; go on either way."""
+
+    rebalance: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchCommittedOffsets:
+    """application ▶ CommitManager: Answered `{partition: OffsetAndMetadata | None}`."""
+
+    ticket: int
+    partitions: frozenset[TopicPartition]
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindStartingOffsets:
+    """positions ▶ CommitManager: what was committed for these? (Repeated until answered.)"""
+
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartingOffsetsFound:
+    """CommitManager ▶ positions: None where nothing was ever committed."""
+
+    offsets: Mapping[TopicPartition, OffsetAndMetadata | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartingOffsetsFailed:
+    """CommitManager ▶ positions: not retriable (authorization, fenced group); ask no more."""
+
+    partitions: frozenset[TopicPartition]
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutoCommitFinished:
+    """CommitManager ▶ application: for `default_offset_commit_callback`; error None is success."""
+
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    error: Exception | None

@@ -1,0 +1,50 @@
+"""The coordinator conversation: which broker looks after our group.
+
+    CoordinatorManager ──FindCoordinator──▶ any broker
+    CoordinatorManager ──CoordinatorFound | CoordinatorLost──▶ NetworkActor, membership, commits
+    membership, commits ──SuspectCoordinator──▶ CoordinatorManager
+    CoordinatorManager ──CoordinatorRefused──▶ membership, commits, application
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aktor.events.metadata import Broker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorFound:
+    """CoordinatorManager ▶ NetworkActor, membership, commits: group requests go there."""
+
+    broker: Broker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorLost:
+    """CoordinatorManager ▶ NetworkActor, membership, commits: hold group requests back."""
+
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuspectCoordinator:
+    """membership | commits ▶ CoordinatorManager: `node_id` did not act as our coordinator.
+
+    Ignored if the coordinator is another node by now.
+    """
+
+    node_id: int
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorRefused:
+    """CoordinatorManager ▶ membership, commits, application: we may not use this group.
+
+    `error` is a `GroupAuthorizationFailedError`, an `InvalidGroupIdError` or alike, naming the
+    group. Everything that waits for the coordinator fails with it; the look-up goes on at the
+    longest backoff, so that a right granted later is noticed.
+    """
+
+    error: Exception

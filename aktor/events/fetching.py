@@ -1,0 +1,51 @@
+"""The fetch conversation: record batches on their way to the application.
+
+    application ──PausePartitions──▶ fetch ──Fetch──▶ leaders
+    fetch ──RecordsFetched──▶ application         (into the fetch buffer; whole batches)
+    positions ──PositionsResolved──▶ fetch        (see the positions conversation)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kafka.structs import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """What one Fetch brought for one partition: a view of its record batches, still encoded.
+
+    Belongs to `epoch` and continues at `offset`. `error` is set instead of data when the broker
+    refused this partition at this offset (out of range, unauthorised, ...): it takes its turn in
+    the buffer, so the records before it are given out first. `size` is what counts against
+    `max_buffered_bytes`. `aborted` is [(producer id, first offset)], for read_committed.
+    """
+
+    partition: TopicPartition
+    epoch: int
+    offset: int
+    data: memoryview = field(default=memoryview(b""), repr=False)
+    size: int = 0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    aborted: tuple[tuple[int, int], ...] = ()
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsFetched:
+    """fetch ▶ application: append these to the fetch buffer; they count until `Poll` frees them.
+
+    A chunk without data and error only brings news of the high watermark.
+    """
+
+    chunks: tuple[Chunk, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PausePartitions:
+    """application ▶ fetch: exactly these are paused now; what was fetched stays buffered."""
+
+    partitions: frozenset[TopicPartition]

@@ -1,0 +1,88 @@
+"""The life-cycle conversation: time goes round, and somebody may fall over.
+
+    dispatcher ──TickDue──────────▶ Supervisor ──Tick──▶ manager          (one after the other)
+                                    Supervisor ◀──Ticked── manager
+    dispatcher ──ActorCrashed─────▶ Supervisor
+    Supervisor ──ActorsRestarted──▶ every manager that lived on, NetworkActor, application
+    Supervisor ──ConsumerFailed───▶ application                           (the budget is spent)
+    application ──ReportStatus────▶ Supervisor ──Answered──▶ application
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from aktor.events.network import Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TickDue:
+    """dispatcher ▶ Supervisor: nothing is left to deliver, or the earliest wake time has come."""
+
+    now: float
+    jitter: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """Supervisor ▶ manager: it is `now`; what do you want to send, and when do you wake?
+
+    `jitter` is a fresh random number in [0, 1): managers have no randomness of their own.
+    """
+
+    now: float
+    jitter: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticked:
+    """manager ▶ Supervisor: these requests now, and wake me no later than `wake_at`."""
+
+    actor: str
+    incarnation: int
+    requests: tuple[Request, ...]
+    wake_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorCrashed:
+    """dispatcher ▶ Supervisor: this incarnation raised while it handled a message."""
+
+    actor: str
+    incarnation: int
+    handling: str
+    error: BaseException
+    now: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorsRestarted:
+    """Supervisor ▶ all: these actors start afresh; say again what they need to know."""
+
+    actors: tuple[str, ...]
+    because: BaseException
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerFailed:
+    """Supervisor ▶ application: an actor crashed too often; fail everything with this error."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportStatus:
+    """application ▶ Supervisor: who is alive? Answered with a tuple of `ActorStatus`."""
+
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorStatus:
+    """One supervised actor: its incarnation (1 + restarts), and what it has counted so far."""
+
+    name: str
+    incarnation: int
+    dead_letters: int
+    counters: Mapping[str, float] = field(default_factory=dict)

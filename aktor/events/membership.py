@@ -1,0 +1,154 @@
+"""The membership conversation: who owns what, and how partitions change hands.
+
+    application ──SubscriptionChanged──▶ membership ──JoinGroup, SyncGroup──▶ coordinator
+    application ◀──RevokePartitions── membership               stop delivering these
+    application ──PartitionsReleased──▶ membership             with the consumed positions
+                   membership ──CommitBeforeRevocation──▶ commits ──RevocationCommitted──▶ membership
+    application ◀──RunRevokedCallback── membership
+    application ──CallbackFinished──▶ membership               now it may tell the broker
+    application ◀──AssignPartitions── membership               apply, run the callback
+    application ──CallbackFinished──▶ membership
+    application ──LeaveGroup──▶ membership ──Answered──▶ application
+    membership ──MemberChanged──▶ commits, application
+    membership ──SessionExtended──▶ application                each answered heartbeat
+    application ──ConfirmSession──▶ membership                 heartbeat at once: am I still in?
+    membership ──GroupFailed──▶ application
+
+A step carries the number of its `rebalance`; an answer to an older one is dropped and traced.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionChanged:
+    """application ▶ membership: these topics from now on; the member joins at the next Poll.
+
+    `member_id` is the last one known to the application: a restarted membership rejoins with it.
+    """
+
+    topics: frozenset[str]
+    member_id: str = ""
+
+
+class Loss(enum.Enum):
+    """Why partitions go away."""
+
+    REVOKED = "revoked"
+    """By agreement: positions are committed first."""
+
+    LOST = "lost"
+    """They are somebody else's already: nothing may be committed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevokePartitions:
+    """membership ▶ application: stop delivering these, drop what is buffered, answer."""
+
+    rebalance: int
+    partitions: frozenset[TopicPartition]
+    loss: Loss
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionsReleased:
+    """application ▶ membership: no more records of these are given out; consumed up to here.
+
+    `positions` is empty when the partitions were lost.
+    """
+
+    rebalance: int
+    positions: Mapping[TopicPartition, OffsetAndMetadata]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRevokedCallback:
+    """membership ▶ application: run `on_partitions_revoked` or `on_partitions_lost`, answer.
+
+    The application drops the partitions from its assignment once the callback has returned.
+    """
+
+    rebalance: int
+    partitions: frozenset[TopicPartition]
+    loss: Loss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignPartitions:
+    """membership ▶ application: `assigned` is all that is owned now, `added` what is new.
+
+    The application applies it, runs `on_partitions_assigned(added)`, answers.
+    """
+
+    rebalance: int
+    assigned: frozenset[TopicPartition]
+    added: frozenset[TopicPartition]
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallbackFinished:
+    """application ▶ membership: the step is done; `error` is what the listener raised, if so."""
+
+    rebalance: int
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveGroup:
+    """application ▶ membership: leave before `deadline`; Answered when left (or given up).
+
+    The application has released its partitions and run its callbacks before it says this.
+    """
+
+    ticket: int
+    deadline: float
+    because: str
+
+
+class MemberState(enum.Enum):
+    """How far the member is, as others see it (kafka-python's three words)."""
+
+    UNJOINED = "<unjoined>"
+    REBALANCING = "<rebalancing>"
+    STABLE = "<stable>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberChanged:
+    """membership ▶ commits, application: who we are in the group now.
+
+    `generation` is -1 and `member_id` "" outside of a group.
+    """
+
+    member_id: str
+    generation: int
+    state: MemberState
+    protocol: str = "classic"
+    assignor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionExtended:
+    """membership ▶ application: the group confirmed us; records may be given out until `until`."""
+
+    until: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmSession:
+    """application ▶ membership: the session may be over; heartbeat now and tell me."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFailed:
+    """membership ▶ application: the group cannot be used; raise this from `poll`."""
+
+    error: Exception

@@ -1,0 +1,118 @@
+"""The metadata conversation: what the cluster looks like.
+
+    application, membership ──TrackTopics──▶ MetadataManager ──Metadata──▶ broker
+    any manager ──RefreshMetadata──▶ MetadataManager
+    application ──LookUpTopics──▶ MetadataManager ──Answered | Failed──▶ application
+    MetadataManager ──ClusterChanged──▶ NetworkActor, membership, positions, fetch, application
+    MetadataManager ──TopicsRefused──▶ application
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """Where a broker is reached."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionInfo:
+    """Who leads a partition; `leader` is -1 while there is none, `leader_epoch` -1 if unknown."""
+
+    leader: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicInfo:
+    """A topic that exists: its id (None before Metadata v10) and its partitions."""
+
+    topic_id: object | None
+    partitions: Mapping[int, PartitionInfo]
+    internal: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """The cluster as last heard of: a frozen snapshot; `version` grows with every change."""
+
+    version: int = 0
+    cluster_id: str | None = None
+    brokers: Mapping[int, Broker] = field(default_factory=dict)
+    topics: Mapping[str, TopicInfo] = field(default_factory=dict)
+
+    def leader(self, topic: str, partition: int) -> PartitionInfo | None:
+        """The partition's leader, or None if the partition is unknown or has none now."""
+        info = self.topics.get(topic)
+        found = info.partitions.get(partition) if info is not None else None
+        return found if found is not None and found.leader >= 0 else None
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Partition ids of a known topic, else None. (What kafka-python's assignors ask for.)"""
+        info = self.topics.get(topic)
+        return set(info.partitions) if info is not None else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackTopics:
+    """application | membership ▶ MetadataManager: `owner` needs these topics from now on.
+
+    Replaces what this owner asked for before; the union over the owners is kept fresh.
+    """
+
+    owner: str
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefreshMetadata:
+    """manager ▶ MetadataManager: what I know is stale (a leader moved, a partition is unknown)."""
+
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeadersMoved:
+    """fetch ▶ MetadataManager: a broker named new leaders in its answer (KIP-951)."""
+
+    leaders: Mapping[tuple[str, int], PartitionInfo]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookUpTopics:
+    """application ▶ MetadataManager: ask a broker now; None means all topics.
+
+    Answered with `{topic: TopicInfo}` of those that exist. Failed with
+    `TopicAuthorizationFailedError` or `InvalidTopicError`, naming the topics.
+    """
+
+    ticket: int
+    topics: frozenset[str] | None
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterChanged:
+    """MetadataManager ▶ all who care: the new snapshot."""
+
+    cluster: Cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsRefused:
+    """MetadataManager ▶ application: tracked topics cannot be read; raise this from `poll`.
+
+    `error` is a `TopicAuthorizationFailedError`, an `InvalidTopicError`, or an
+    `UnknownTopicOrPartitionError` for a topic that never existed; told once per topic and error.
+    """
+
+    topics: frozenset[str]
+    error: Exception

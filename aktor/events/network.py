@@ -1,0 +1,88 @@
+"""The network conversation: unsent requests in, exactly one answer each out.
+
+    manager ──Ticked(requests)──▶ Supervisor ──SendRequests──▶ NetworkActor ──bytes──▶ broker
+    manager ◀──ResponseReceived | RequestFailed── NetworkActor
+    application ◀──BrokerRefused | BootstrapFailed── NetworkActor
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+
+class Destination(enum.Enum):
+    """Where a request goes when it is not a node id."""
+
+    ANY = "any"
+    """The least loaded node that can be reached."""
+
+    COORDINATOR = "coordinator"
+    """The group's coordinator, over a connection of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One request that a manager wants sent before `deadline` (absolute, seconds).
+
+    `body` is a kafka-python protocol request; `to` a node id or a `Destination`. `context` is the
+    manager's own note and comes back with the answer, as the whole request does, so a manager
+    keeps no table of what it asked. An answer for an older `incarnation` is dropped.
+    """
+
+    body: Any
+    to: int | Destination
+    deadline: float
+    sender: str
+    incarnation: int
+    context: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendRequests:
+    """Supervisor ▶ NetworkActor: send these, in this order per destination."""
+
+    requests: tuple[Request, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseReceived:
+    """NetworkActor ▶ manager: the broker `node` answered `request` with `response`."""
+
+    request: Request
+    response: Any
+    node: int
+    now: float
+    jitter: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestFailed:
+    """NetworkActor ▶ manager: no answer will come.
+
+    `error` is a `KafkaTimeoutError` (deadline), a `KafkaConnectionError` (could not connect, or
+    disconnected; `FrameError` if the answer was malformed), an `AuthenticationError`, or an
+    `UnsupportedVersionError` (the broker does not speak a version that the request allows).
+    `node` is the node it was sent to or was meant for, None if none was chosen.
+    """
+
+    request: Request
+    error: Exception
+    node: int | None
+    now: float
+    jitter: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRefused:
+    """NetworkActor ▶ application: a broker refused our credentials, or its certificate is bad."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootstrapFailed:
+    """NetworkActor ▶ application: no bootstrap server could be reached as a Kafka broker."""
+
+    error: Exception

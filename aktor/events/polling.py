@@ -1,0 +1,25 @@
+"""What every `poll` says to the background: one message, carrying only what changed.
+
+    application ──Poll──▶ commits, membership, fetch
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poll:
+    """application ▶ commits, membership, fetch: the application polls at `now`.
+
+    `positions` are the consumed positions that moved since the last Poll (the next offset to be
+    given out; all records below are finished with). `freed_bytes` is how much of the fetch buffer
+    was taken since then. The poll timer (`max_poll_interval_ms`) restarts at `now`.
+    """
+
+    now: float
+    positions: Mapping[TopicPartition, OffsetAndMetadata]
+    freed_bytes: int

@@ -1,0 +1,111 @@
+"""The positions conversation: where each assigned partition starts.
+
+    application ──AssignmentChanged──▶ positions, fetch, commits
+    application ──SeekPartitions | ResetPositions──▶ positions, fetch
+    positions ──FindStartingOffsets──▶ commits           (see the commit conversation)
+    positions ──ListOffsets──▶ leaders
+    positions ──PositionsResolved──▶ fetch, application
+    positions ──PositionsFailed──▶ application
+    application ──LookUpOffsets──▶ positions ──Answered | Failed──▶ application
+
+Every partition has an `epoch` at the application, raised by each assign, revoke and seek. What is
+said about an older epoch is dropped and traced.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafka.structs import TopicPartition
+
+
+class ResetStrategy(enum.Enum):
+    """Where to go when there is no position: ListOffsets' own timestamps."""
+
+    EARLIEST = -2
+    LATEST = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """The next offset to read, with the leader epoch of the record before it (-1 unknown)."""
+
+    offset: int
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assigned:
+    """One assigned partition: its epoch, and its position if the application knows it already."""
+
+    epoch: int
+    position: Position | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignmentChanged:
+    """application ▶ positions, fetch, commits: exactly these partitions are assigned now.
+
+    A partition with the epoch it had before is kept as it is.
+    """
+
+    partitions: Mapping[TopicPartition, Assigned]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeekPartitions:
+    """application ▶ positions, fetch: read on from these positions (in the new epochs)."""
+
+    partitions: Mapping[TopicPartition, Assigned]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reset:
+    """One reset: the partition's new epoch, and where to go (None: by `auto_offset_reset`)."""
+
+    epoch: int
+    strategy: ResetStrategy | None = None
+    from_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetPositions:
+    """application ▶ positions, fetch: forget the position and look it up (`because`)."""
+
+    partitions: Mapping[TopicPartition, Reset]
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionsResolved:
+    """positions ▶ fetch, application: reading starts here (position is never None here)."""
+
+    partitions: Mapping[TopicPartition, Assigned]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionsFailed:
+    """positions ▶ application: no position can be found; raise `error` from poll and position.
+
+    `epochs` says for which epochs of the partitions. `error` is a `NoOffsetForPartitionError`
+    (policy none), a `TopicAuthorizationFailedError`, ... The partitions stay without a position
+    until they are sought, reset or assigned anew.
+    """
+
+    epochs: Mapping[TopicPartition, int]
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookUpOffsets:
+    """application ▶ positions: offsets by time (ms; -2 earliest, -1 latest), assigned or not.
+
+    Answered `{partition: OffsetAndTimestamp | None}`; None where no record is that young. Fails
+    with `KafkaTimeoutError` naming the partitions, or an authorization error.
+    """
+
+    ticket: int
+    timestamps: Mapping[TopicPartition, int]
+    deadline: float

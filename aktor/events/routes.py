@@ -1,0 +1,97 @@
+"""Who hears what: the one table that routes every message by its type.
+
+Messages addressed by their content (a response goes to its request's sender, a `Tick` to one
+manager at a time) are delivered by name and stand in `BY_NAME`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from aktor.events import (
+    answers,
+    commits,
+    coordinator,
+    fetching,
+    lifecycle,
+    membership,
+    metadata,
+    network,
+    polling,
+    positions,
+)
+
+__all__ = ["BY_NAME", "ROUTES"]
+
+APPLICATION: Final = "application"
+SUPERVISOR: Final = "supervisor"
+NETWORK: Final = "network"
+COORDINATOR: Final = "coordinator"
+MEMBERSHIP: Final = "membership"
+COMMITS: Final = "commits"
+METADATA: Final = "metadata"
+POSITIONS: Final = "positions"
+FETCH: Final = "fetch"
+
+#: Message type -> the names of its receivers.
+ROUTES: Final[Mapping[type, tuple[str, ...]]] = {
+    lifecycle.TickDue: (SUPERVISOR,),
+    lifecycle.Ticked: (SUPERVISOR,),
+    lifecycle.ActorCrashed: (SUPERVISOR,),
+    lifecycle.ConsumerFailed: (APPLICATION,),
+    lifecycle.ReportStatus: (SUPERVISOR,),
+    network.SendRequests: (NETWORK,),
+    network.BrokerRefused: (APPLICATION,),
+    network.BootstrapFailed: (APPLICATION,),
+    answers.Answered: (APPLICATION,),
+    answers.Failed: (APPLICATION,),
+    metadata.TrackTopics: (METADATA,),
+    metadata.RefreshMetadata: (METADATA,),
+    metadata.LeadersMoved: (METADATA,),
+    metadata.LookUpTopics: (METADATA,),
+    metadata.ClusterChanged: (NETWORK, MEMBERSHIP, POSITIONS, FETCH, APPLICATION),
+    metadata.TopicsRefused: (APPLICATION,),
+    coordinator.CoordinatorFound: (NETWORK, MEMBERSHIP, COMMITS),
+    coordinator.CoordinatorLost: (NETWORK, MEMBERSHIP, COMMITS),
+    coordinator.SuspectCoordinator: (COORDINATOR,),
+    coordinator.CoordinatorRefused: (MEMBERSHIP, COMMITS, APPLICATION),
+    polling.Poll: (COMMITS, MEMBERSHIP, FETCH),
+    membership.SubscriptionChanged: (MEMBERSHIP,),
+    membership.RevokePartitions: (APPLICATION,),
+    membership.PartitionsReleased: (MEMBERSHIP,),
+    membership.RunRevokedCallback: (APPLICATION,),
+    membership.AssignPartitions: (APPLICATION,),
+    membership.CallbackFinished: (MEMBERSHIP,),
+    membership.LeaveGroup: (MEMBERSHIP,),
+    membership.MemberChanged: (COMMITS, APPLICATION),
+    membership.SessionExtended: (APPLICATION,),
+    membership.ConfirmSession: (MEMBERSHIP,),
+    membership.GroupFailed: (APPLICATION,),
+    commits.CommitOffsets: (COMMITS,),
+    commits.CommitBeforeRevocation: (COMMITS,),
+    commits.RevocationCommitted: (MEMBERSHIP,),
+    commits.FetchCommittedOffsets: (COMMITS,),
+    commits.FindStartingOffsets: (COMMITS,),
+    commits.StartingOffsetsFound: (POSITIONS,),
+    commits.StartingOffsetsFailed: (POSITIONS,),
+    commits.AutoCommitFinished: (APPLICATION,),
+    positions.AssignmentChanged: (POSITIONS, FETCH, COMMITS),
+    positions.SeekPartitions: (POSITIONS, FETCH),
+    positions.ResetPositions: (POSITIONS, FETCH),
+    positions.PositionsResolved: (FETCH, APPLICATION),
+    positions.PositionsFailed: (APPLICATION,),
+    positions.LookUpOffsets: (POSITIONS,),
+    fetching.RecordsFetched: (APPLICATION,),
+    fetching.PausePartitions: (FETCH,),
+}
+
+#: Delivered to the actor they name, never by type.
+BY_NAME: Final[frozenset[type]] = frozenset(
+    {
+        lifecycle.Tick,
+        lifecycle.ActorsRestarted,
+        network.ResponseReceived,
+        network.RequestFailed,
+    }
+)

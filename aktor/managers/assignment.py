@@ -1,0 +1,157 @@
+"""Who gets which partitions: kafka-python's assignors, as a member and as the leader use them.
+
+The assignors are pure functions over a cluster and the members' subscriptions, except that sticky
+ones remember their last assignment: one instance each, owned by one membership manager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kafka.coordinator.assignors.abstract import RebalanceProtocol
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from kafka.protocol.consumer import JoinGroupResponse
+from kafka.protocol.consumer.metadata import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+from kafka.structs import TopicPartition
+
+from aktor.errors import ConfigurationError
+from aktor.events.metadata import Cluster
+
+__all__ = ["DEFAULT_STRATEGY", "Assignors", "LeaderPlan", "partition_ids"]
+
+#: What kafka-python's KafkaConsumer offers by default, in order of preference.
+DEFAULT_STRATEGY = (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)
+
+#: Subscriptions from this version on carry the owned partitions and their generation (KIP-792).
+_WITH_GENERATION = 2
+
+
+class Assignors:
+    """The assignors a member offers, by name, in order of preference.
+
+    `strategy` holds classes or instances. `cooperative` is the highest protocol that all of them
+    support, as in the Java client (KIP-429). Raises `ConfigurationError` if there is none.
+    """
+
+    def __init__(self, strategy: Sequence[Any]) -> None:
+        made = [one() if isinstance(one, type) else one for one in strategy or DEFAULT_STRATEGY]
+        self.by_name: dict[str, Any] = {one.name: one for one in made}
+        common = frozenset(RebalanceProtocol)
+        for one in made:
+            common &= frozenset(one.supported_protocols())
+        if not common:
+            raise ConfigurationError(
+                f"partition_assignment_strategy {sorted(self.by_name)} mixes eager and cooperative"
+                " assignors, which have no rebalance protocol in common; use one kind only"
+            )
+        self.cooperative = max(common) == RebalanceProtocol.COOPERATIVE
+
+    def subscriptions(
+        self, topics: frozenset[str], owned: Iterable[TopicPartition], generation: int
+    ) -> list[tuple[str, bytes]]:
+        """What JoinGroup offers: (assignor, encoded subscription), the preferred one first."""
+        return [
+            (name, self._subscription(assignor, topics, owned, generation))
+            for name, assignor in self.by_name.items()
+        ]
+
+    def _subscription(
+        self, assignor: Any, topics: frozenset[str], owned: Iterable[TopicPartition], generation: int
+    ) -> bytes:
+        made = assignor.metadata(set(topics))
+        if isinstance(made, (bytes, bytearray)):
+            return bytes(made)
+        if self.cooperative:
+            # The assignor remembers what it was given last; what counts is what is owned now.
+            made = ConsumerProtocolSubscription(
+                version=max(made.version or 0, _WITH_GENERATION),
+                topics=made.topics,
+                user_data=made.user_data,
+                owned_partitions=[
+                    ConsumerProtocolSubscription.TopicPartition(topic=topic, partitions=partitions)
+                    for topic, partitions in _by_topic(owned).items()
+                ],
+                generation_id=generation,
+            )
+        return bytes(made.encode())
+
+    def read(self, name: str, assignment: bytes, generation: int) -> frozenset[TopicPartition]:
+        """The partitions that SyncGroup assigned; tells the assignor."""
+        if assignment:
+            decoded = ConsumerProtocolAssignment.decode(bytes(assignment))
+        else:
+            # The coordinator's word for a member that the leader left out.
+            decoded = ConsumerProtocolAssignment(0, [], b"")
+        self.by_name[name].on_assignment(decoded, generation)
+        return frozenset(decoded.partitions())
+
+
+class LeaderPlan:
+    """What the leader of one generation knows: who is in the group, and who wants which topics.
+
+    `members` are those of the JoinGroup response; raises whatever the decoding of a member's
+    subscription raises.
+    """
+
+    def __init__(self, assignor: Any, members: Iterable[Any]) -> None:
+        self.assignor = assignor
+        self.members = [
+            JoinGroupResponse.JoinGroupResponseMember(
+                member_id=one.member_id,
+                group_instance_id=one.group_instance_id,
+                metadata=ConsumerProtocolSubscription.decode(bytes(one.metadata)),
+            )
+            for one in members
+        ]
+        self.topics = frozenset(topic for one in self.members for topic in one.metadata.topics)
+
+    def missing(self, cluster: Cluster) -> frozenset[str]:
+        """The group's topics that the snapshot does not know (yet)."""
+        return frozenset(one for one in self.topics if cluster.partitions_for_topic(one) is None)
+
+    def assign(self, cluster: Cluster) -> dict[str, bytes]:
+        """Member id -> encoded assignment; raises whatever the assignor raises."""
+        made = self.assignor.assign(_AssignorsCluster(cluster, self.topics), self.members)
+        return {
+            member: bytes(one if isinstance(one, (bytes, bytearray)) else one.encode())
+            for member, one in made.items()
+        }
+
+
+class _AssignorsCluster:
+    """The group's topics as assignors ask for them, by methods of kafka-python's ClusterMetadata."""
+
+    def __init__(self, cluster: Cluster, topics: frozenset[str]) -> None:
+        self._partitions = {one: cluster.partitions_for_topic(one) for one in sorted(topics)}
+
+    def topics(self, exclude_internal_topics: bool = True) -> set[str]:
+        """The group's topics that exist."""
+        return {topic for topic, found in self._partitions.items() if found is not None}
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Partition ids, None for an unknown topic."""
+        found = self._partitions.get(topic)
+        return None if found is None else set(found)
+
+    available_partitions_for_topic = partitions_for_topic
+
+
+def partition_ids(
+    cluster: Cluster, topics: Iterable[str]
+) -> Mapping[str, frozenset[int] | None]:
+    """What an assignment of these topics depends on; None for a topic that is unknown."""
+    found = {topic: cluster.partitions_for_topic(topic) for topic in topics}
+    return {topic: None if ids is None else frozenset(ids) for topic, ids in found.items()}
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    grouped: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        grouped.setdefault(topic, []).append(partition)
+    return grouped

@@ -1,0 +1,125 @@
+"""The states of a member of a classic consumer group, and the one table of how they follow.
+
+`mermaid()` draws the table.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["IN_GROUP", "TRANSITIONS", "IllegalTransitionError", "State", "Trigger", "mermaid", "move"]
+
+
+class State(enum.Enum):
+    """Where the member is on its way round."""
+
+    UNJOINED = "unjoined"
+    """In no group, with nothing owned. Nothing is sent, except a LeaveGroup that is still due after
+    a late poll. Left for JOINING when there is a subscription, the application has polled since it
+    changed (or since it was late, or was told of a fatal error), and the retry time has come."""
+
+    PREPARING = "preparing"
+    """The application hands partitions back before the member joins again: all of them under the
+    eager protocol, those of topics it no longer subscribes to under the cooperative one. Heartbeats
+    go on. Left for JOINING when the revoked callback has returned."""
+
+    JOINING = "joining"
+    """JoinGroup is sent as soon as the coordinator is known, and again after each retriable error;
+    the coordinator keeps it until every member has joined. Heartbeats of the previous generation go
+    on beside it, over another connection. Left for SYNCING with the new generation."""
+
+    SYNCING = "syncing"
+    """A leader waits for the metadata of the group's topics (not long) and assigns; then everybody
+    sends SyncGroup, which the coordinator keeps until it has the leader's. Left for ASSIGNING, for
+    REVOKING if owned partitions are not in the assignment, or back to JOINING when the group
+    rebalances again."""
+
+    REVOKING = "revoking"
+    """Cooperative only: the application hands back what the new assignment lacks, while it goes on
+    with the rest. Heartbeats go on. Left for ASSIGNING when the revoked callback has returned."""
+
+    ASSIGNING = "assigning"
+    """The application applies the assignment and runs its assigned callback. Heartbeats go on. Left
+    for STABLE when the callback has returned."""
+
+    STABLE = "stable"
+    """A member with its partitions. Only heartbeats are sent. Left for PREPARING or JOINING when
+    the group rebalances, the subscription changed, partitions were added (leader), or a cooperative
+    rebalance has its second round."""
+
+    LOSING = "losing"
+    """The group goes on without this member (fenced, late, refused), which may not commit any more.
+    The application gives up what it owned and runs its lost callback. No heartbeats. Left for
+    UNJOINED."""
+
+    LEAVING = "leaving"
+    """The application wants to leave and owns nothing any more. LeaveGroup is sent until answered or
+    past its deadline. Left for UNJOINED."""
+
+
+class Trigger(enum.Enum):
+    """What moves a member from one state to the next."""
+
+    PREPARE = "prepare"
+    """A rebalance begins, and something has to be handed back first."""
+    JOIN = "join"
+    """A rebalance begins, and nothing has to be handed back (any more)."""
+    JOINED = "joined"
+    """JoinGroup succeeded: there is a new generation."""
+    REVOKE = "revoke"
+    """SyncGroup succeeded, and the assignment lacks partitions that are owned."""
+    ASSIGN = "assign"
+    """SyncGroup succeeded, and nothing has to be handed back (any more)."""
+    APPLIED = "applied"
+    """The application has applied the assignment."""
+    LOSE = "lose"
+    """The membership is over while partitions are owned."""
+    FORGET = "forget"
+    """The membership is over and nothing is owned (any more)."""
+    LEAVE = "leave"
+    """The application asked to leave."""
+    LEFT = "left"
+    """The group was told, or could not be told in time."""
+
+
+class IllegalTransitionError(RuntimeError):
+    """A trigger came in a state that does not know it: a bug in the membership manager."""
+
+
+_S: Final = State
+_T: Final = Trigger
+_OUT: Final = {_T.LOSE: _S.LOSING, _T.FORGET: _S.UNJOINED, _T.LEAVE: _S.LEAVING}
+_AGAIN: Final = {_T.PREPARE: _S.PREPARING, _T.JOIN: _S.JOINING}
+
+#: The whole machine.
+TRANSITIONS: Final[Mapping[State, Mapping[Trigger, State]]] = {
+    _S.UNJOINED:  {_T.JOIN: _S.JOINING, _T.LEAVE: _S.LEAVING},
+    _S.PREPARING: {_T.JOIN: _S.JOINING, **_OUT},
+    _S.JOINING:   {_T.JOINED: _S.SYNCING, **_OUT},
+    _S.SYNCING:   {_T.ASSIGN: _S.ASSIGNING, _T.REVOKE: _S.REVOKING, **_AGAIN, **_OUT},
+    _S.REVOKING:  {_T.ASSIGN: _S.ASSIGNING, **_OUT},
+    _S.ASSIGNING: {_T.APPLIED: _S.STABLE, **_OUT},
+    _S.STABLE:    {**_AGAIN, **_OUT},
+    _S.LOSING:    {_T.FORGET: _S.UNJOINED, _T.LEAVE: _S.LEAVING},
+    _S.LEAVING:   {_T.LEFT: _S.UNJOINED},
+}  # fmt: skip
+
+#: States in which the group counts on this member: its poll timer runs, and heartbeats are sent.
+IN_GROUP: Final = frozenset(State) - {State.UNJOINED, State.LOSING, State.LEAVING}
+
+
+def move(before: State, trigger: Trigger) -> State:
+    """The state that follows; raises `IllegalTransitionError` if the table has none."""
+    try:
+        return TRANSITIONS[before][trigger]
+    except KeyError:
+        raise IllegalTransitionError(f"{trigger.name} while {before.name}") from None
+
+
+def mermaid() -> str:
+    """The table as a Mermaid state diagram."""
+    edges = [(a, t, b) for a, row in TRANSITIONS.items() for t, b in row.items()]
+    lines = [f"    {a.name} --> {b.name}: {t.value}" for a, t, b in edges]
+    return "\n".join(["stateDiagram-v2", "    [*] --> UNJOINED", *lines])

@@ -1,0 +1,541 @@
+"""The metadata manager keeps the picture of the cluster fresh, and answers questions about topics.
+
+One request for the tracked topics is in flight at a time. It is sent when somebody needs a topic
+that is not in the picture, when somebody found the picture stale, when it is old, and, with a
+growing backoff, while a tracked topic is unknown or a partition has no leader.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from kafka.errors import (
+    InvalidTopicError,
+    KafkaTimeoutError,
+    MetadataEmptyBrokerList,
+    NoError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+    for_code,
+)
+from kafka.protocol.metadata import MetadataRequest
+from kafka.structs import TopicPartition
+
+from aktor.actors.manager import NEVER, Backoff, PollResult, RequestManager
+from aktor.events.answers import Answered, Failed
+from aktor.events.lifecycle import ActorsRestarted
+from aktor.events.metadata import (
+    Broker,
+    Cluster,
+    ClusterChanged,
+    LeadersMoved,
+    LookUpTopics,
+    PartitionInfo,
+    RefreshMetadata,
+    TopicInfo,
+    TopicsRefused,
+    TrackTopics,
+)
+from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
+
+__all__ = ["MetadataManager"]
+
+#: How long a broker may take for its first answer, in seconds; doubled with each failure up to
+#: `request_timeout`. A broker whose connection is half open then costs this and not 30 s, and one
+#: that is merely slow is heard in the end.
+PATIENCE: Final = 3.0
+
+#: A topic that nobody has seen yet is reported as unknown after this many answers in a row ...
+UNKNOWN_ANSWERS: Final = 2
+#: ... and this many seconds: a topic that is being created is unknown for a moment.
+UNKNOWN_SECONDS: Final = 2.0
+
+#: Before Metadata v9 (Kafka 2.4) a broker may tell leader epochs that lag behind (KAFKA-9212).
+RELIABLE_EPOCHS: Final = 9
+
+#: Versions of incarnation n begin at n times this: a restart must not make the version smaller.
+VERSIONS_PER_INCARNATION: Final = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Refresh:
+    """Context of a request for the snapshot: the tracked topics it asks for."""
+
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _LookUp:
+    """Context of a request for a question."""
+
+    ticket: int
+
+
+@dataclass(slots=True)
+class _Question:
+    """A question on its way: at most one request in flight for it."""
+
+    asked: LookUpTopics
+    backoff: Backoff
+    since: float | None = None
+    in_flight: bool = False
+
+
+@dataclass(slots=True)
+class _Unknown:
+    """A tracked topic that brokers do not know: since when, and in how many answers in a row."""
+
+    since: float
+    answers: int = 0
+
+
+class MetadataManager(RequestManager):
+    """Owns the cluster snapshot, the topics to keep fresh in it, and the questions about topics."""
+
+    name = "metadata"
+    HANDLERS: ClassVar[Mapping[type, str]] = {
+        TrackTopics: "on_track_topics",
+        RefreshMetadata: "on_refresh_metadata",
+        LeadersMoved: "on_leaders_moved",
+        LookUpTopics: "on_look_up_topics",
+        ActorsRestarted: "on_actors_restarted",
+    }
+    RESPONSES: ClassVar[Mapping[type, str]] = {MetadataRequest: "on_metadata"}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.cluster = Cluster(version=(self.incarnation - 1) * VERSIONS_PER_INCARNATION)
+        self._tracked: dict[str, frozenset[str]] = {}
+        self._questions: dict[int, _Question] = {}
+
+        self._in_flight: _Refresh | None = None
+        self._failing = self._new_backoff()
+        self._unresolved = self._new_backoff()
+        self._is_unresolved = False
+        self._at_once: str | None = None
+        self._soon: str | None = None
+        # A fresh consumer asks for the brokers at once. A restarted manager first waits to hear
+        # again what is tracked: a snapshot without topics would look as if they were deleted.
+        self._answered_at = -math.inf if self.incarnation == 1 else math.inf
+
+        self._seen: set[str] = set()
+        self._unknown: dict[str, _Unknown] = {}
+        self._refused: dict[str, type[Exception]] = {}
+
+    def _new_backoff(self) -> Backoff:
+        return Backoff(self.settings.retry_backoff, self.settings.retry_backoff_max)
+
+    def _patience(self, failures: int) -> float:
+        return min(self.settings.request_timeout, PATIENCE * 2.0 ** min(failures, 10))
+
+    # -- what others want
+
+    def on_track_topics(self, track: TrackTopics) -> Iterable[object]:
+        """Ask for new topics at once; drop from the snapshot what nobody needs any more."""
+        before = self._tracked_topics()
+        self._tracked[track.owner] = track.topics
+        after = self._tracked_topics()
+
+        if after - before:
+            self._at_once = "new topics are tracked"
+            self._unresolved.reset()
+        if before - after:
+            return self._forget(before - after)
+        return ()
+
+    def _tracked_topics(self) -> frozenset[str]:
+        return frozenset().union(*self._tracked.values())
+
+    def _forget(self, gone: frozenset[str]) -> Iterable[object]:
+        self._seen -= gone
+        for topic in gone:
+            self._unknown.pop(topic, None)
+            self._refused.pop(topic, None)
+        kept = {name: info for name, info in self.cluster.topics.items() if name not in gone}
+        return self._take(self.cluster.cluster_id, self.cluster.brokers, kept)
+
+    def on_refresh_metadata(self, refresh: RefreshMetadata) -> None:
+        """Ask again soon. One that comes during a request may know more than its answer."""
+        self._soon = refresh.because
+
+    def on_leaders_moved(self, moved: LeadersMoved) -> Iterable[object]:
+        """Take over newer leaders that a Fetch answer named (KIP-951)."""
+        topics = dict(self.cluster.topics)
+        for (topic, partition), new in moved.leaders.items():
+            known = topics.get(topic)
+            old = known.partitions.get(partition) if known is not None else None
+            if known is None or old is None or new.leader_epoch <= old.leader_epoch:
+                continue
+            if new.leader not in self.cluster.brokers:
+                self._soon = f"the new leader {new.leader} of {topic}-{partition} is unknown"
+                continue
+            topics[topic] = TopicInfo(
+                topic_id=known.topic_id,
+                partitions={**known.partitions, partition: new},
+                internal=known.internal,
+            )
+        return self._take(self.cluster.cluster_id, self.cluster.brokers, topics)
+
+    def on_look_up_topics(self, asked: LookUpTopics) -> None:
+        """Keep the question; `poll` sends it."""
+        self._questions[asked.ticket] = _Question(asked, self._new_backoff())
+
+    def on_actors_restarted(self, _restarted: ActorsRestarted) -> Iterable[object]:
+        """Who starts afresh needs the snapshot, if there is one yet."""
+        return (ClusterChanged(cluster=self.cluster),) if self.cluster.brokers else ()
+
+    # -- what is sent
+
+    def poll(self, now: float, jitter: float) -> PollResult:
+        """The refresh if it is due, and every question that is due."""
+        requests: list[Request] = []
+        wake_at = NEVER
+        if self._in_flight is None:
+            due = self._refresh_due_at()
+            if now >= due:
+                requests.append(self._refresh(now))
+            else:
+                wake_at = due
+        for question in self._questions.values():
+            if question.in_flight:
+                continue
+            if now >= question.backoff.retry_at:
+                requests.append(self._ask(question, now))
+            else:
+                wake_at = min(wake_at, question.backoff.retry_at)
+        return PollResult(requests=tuple(requests), wake_at=wake_at)
+
+    def _refresh_due_at(self) -> float:
+        if self._failing.failures:
+            return self._failing.retry_at
+        if self._at_once is not None:
+            return -math.inf
+        due = self._answered_at + self.settings.metadata_max_age
+        if self._soon is not None:
+            due = min(due, self._answered_at + self.settings.retry_backoff)
+        if self._is_unresolved:
+            due = min(due, self._unresolved.retry_at)
+        return due
+
+    def _refresh(self, now: float) -> Request:
+        # A name the broker called invalid will never be valid: it is not asked for again.
+        invalid = {name for name, kind in self._refused.items() if kind is InvalidTopicError}
+        self._in_flight = _Refresh(self._tracked_topics() - invalid)
+        self.log.debug(
+            "metadata.requested",
+            topics=self._in_flight.topics,
+            because=self._at_once or self._soon or self._other_reason(),
+        )
+        self._at_once = self._soon = None
+        return self.request(
+            _metadata_request(
+                self._in_flight.topics, create=self.settings.allow_auto_create_topics
+            ),
+            to=Destination.ANY,
+            deadline=now + self._patience(self._failing.failures),
+            context=self._in_flight,
+        )
+
+    def _other_reason(self) -> str:
+        if self._failing.failures:
+            return "the last request failed"
+        if self._is_unresolved:
+            return "a topic is unknown or a partition has no leader"
+        return "the snapshot is old" if self.cluster.brokers else "the consumer starts"
+
+    def _ask(self, question: _Question, now: float) -> Request:
+        question.in_flight = True
+        question.since = now if question.since is None else question.since
+        asked = question.asked
+        return self.request(
+            # Asking creates nothing: kafka-python's `partitions_for_topic` and `topics` do not.
+            _metadata_request(asked.topics, create=False),
+            to=Destination.ANY,
+            deadline=min(asked.deadline, now + self._patience(question.backoff.failures)),
+            context=_LookUp(asked.ticket),
+        )
+
+    # -- what is answered
+
+    def on_metadata(self, received: ResponseReceived) -> Iterable[object]:
+        """To the snapshot or to the question, whichever the request was for."""
+        context = received.request.context
+        error = _refusal_of(received.response)
+        if isinstance(context, _LookUp):
+            return self._on_looked_up(context.ticket, received, error)
+        self._in_flight = None
+        if error is not None:
+            self._refresh_failed(error, received.now, received.jitter)
+            return ()
+        return self._on_refreshed(received)
+
+    def on_request_failed(self, failed: RequestFailed) -> Iterable[object]:
+        """Try again after the backoff; the network then chooses another node."""
+        context = failed.request.context
+        if isinstance(context, _LookUp):
+            return self._retry_question(context.ticket, failed.error, failed.now, failed.jitter)
+        self._in_flight = None
+        self._refresh_failed(failed.error, failed.now, failed.jitter)
+        return ()
+
+    def _refresh_failed(self, error: Exception, now: float, jitter: float) -> None:
+        retry_at = self._failing.failed(now, jitter)
+        self.log.warning("metadata.failed", because=error, retry_in=round(retry_at - now, 3))
+
+    def _on_refreshed(self, received: ResponseReceived) -> Iterable[object]:
+        self._failing.reset()
+        self._answered_at = received.now
+        topics, refusals = self._judge_topics(received.response, received.now)
+        said = self._take(received.response.cluster_id, _brokers(received.response), topics)
+        if self._is_unresolved:
+            self._unresolved.failed(received.now, received.jitter)
+        else:
+            self._unresolved.reset()
+        return (*said, *refusals)
+
+    def _judge_topics(
+        self, response: Any, now: float
+    ) -> tuple[dict[str, TopicInfo], tuple[TopicsRefused, ...]]:
+        """The topics of the next snapshot, and what is to be told about the others.
+
+        A topic with an error that passes, or that is missing in the answer, stays as it was.
+        """
+        tracked = self._tracked_topics()
+        topics = dict(self.cluster.topics)
+        newly_refused: dict[type[Exception], set[str]] = {}
+        for answer in response.topics:
+            name = answer.name
+            if name not in tracked:
+                continue
+            kind = for_code(answer.error_code)
+            if kind is UnknownTopicOrPartitionError:
+                refuse = self._is_lastingly_unknown(name, topics, now)
+            else:
+                self._unknown.pop(name, None)
+                refuse = kind in (TopicAuthorizationFailedError, InvalidTopicError)
+            if kind is NoError:
+                self._seen.add(name)
+                self._refused.pop(name, None)
+                topics[name] = self._merge(name, _topic_info(answer, response.API_VERSION))
+            elif refuse:
+                topics.pop(name, None)
+                if self._refused.get(name) is not kind:
+                    self._refused[name] = kind
+                    newly_refused.setdefault(kind, set()).add(name)
+        return topics, tuple(self._refuse(kind, names) for kind, names in newly_refused.items())
+
+    def _is_lastingly_unknown(self, name: str, topics: dict[str, TopicInfo], now: float) -> bool:
+        """Count the answer; True if the application should hear of it.
+
+        A topic that we know disappears with the second such answer in a row: a single broker may
+        lag behind the others.
+        """
+        unknown = self._unknown.setdefault(name, _Unknown(now))
+        unknown.answers += 1
+        if unknown.answers < UNKNOWN_ANSWERS:
+            return False
+        if topics.pop(name, None) is not None:
+            self.log.info("topic.deleted", topic=name)
+        return (
+            now - unknown.since >= UNKNOWN_SECONDS
+            and name not in self._seen
+            and name in self._tracked.get("application", ())
+        )
+
+    def _refuse(self, kind: type[Exception], names: set[str]) -> TopicsRefused:
+        error: Exception
+        if kind is UnknownTopicOrPartitionError:
+            listed = ", ".join(sorted(names))
+            error = UnknownTopicOrPartitionError(
+                f"no broker knows the topic {listed}. Create it, check the spelling, or see whether"
+                " allow_auto_create_topics and the broker's auto.create.topics.enable are meant to"
+                " create it; it is looked for further on."
+            )
+        else:
+            error = kind(names)
+        self.log.warning("topic.refused", topics=names, because=error)
+        return TopicsRefused(topics=frozenset(names), error=error)
+
+    def _merge(self, name: str, new: TopicInfo) -> TopicInfo:
+        """The new answer, except where a broker that lags behind told us something older.
+
+        For the same topic, leader epochs do not go back and partitions do not disappear.
+        """
+        old = self.cluster.topics.get(name)
+        if old is None:
+            return new
+        if new.topic_id != old.topic_id and None not in (new.topic_id, old.topic_id):
+            self.log.warning("topic.recreated", topic=name, was=old.topic_id, now=new.topic_id)
+            return new
+        partitions = dict(new.partitions)
+        for partition, known in old.partitions.items():
+            told = partitions.get(partition)
+            if told is None:
+                if new.topic_id is not None and new.topic_id == old.topic_id:
+                    partitions[partition] = known
+            elif 0 <= told.leader_epoch < known.leader_epoch:
+                self.log.debug(
+                    "leader.dropped",
+                    partition=TopicPartition(name, partition),
+                    leader=told.leader,
+                    leader_epoch=told.leader_epoch,
+                    because=f"epoch {known.leader_epoch} is known already",
+                )
+                partitions[partition] = known
+        return TopicInfo(
+            topic_id=new.topic_id if new.topic_id is not None else old.topic_id,
+            partitions=dict(sorted(partitions.items())),
+            internal=new.internal,
+        )
+
+    # -- the snapshot
+
+    def _take(
+        self,
+        cluster_id: str | None,
+        brokers: Mapping[int, Broker],
+        topics: Mapping[str, TopicInfo],
+    ) -> Iterable[object]:
+        """The only place where the snapshot is replaced; says so if anything is different."""
+        old = self.cluster
+        if (cluster_id, brokers, topics) != (old.cluster_id, old.brokers, old.topics):
+            self.cluster = Cluster(
+                version=old.version + 1, cluster_id=cluster_id, brokers=brokers, topics=topics
+            )
+            self._trace_change(old, self.cluster)
+        self._is_unresolved = self._lacks_something()
+        return () if self.cluster is old else (ClusterChanged(cluster=self.cluster),)
+
+    def _lacks_something(self) -> bool:
+        """True while asking again soon may help."""
+        if self._unknown:
+            return True
+        for name in self._tracked_topics():
+            info = self.cluster.topics.get(name)
+            if info is None:
+                # A right may be granted; a name does not become valid.
+                if self._refused.get(name) is not InvalidTopicError:
+                    return True
+            elif any(one.leader not in self.cluster.brokers for one in info.partitions.values()):
+                return True
+        return False
+
+    def _trace_change(self, old: Cluster, new: Cluster) -> None:
+        leaders = {
+            TopicPartition(topic, partition): info.leader
+            for topic, found in new.topics.items()
+            if topic in old.topics
+            for partition, info in found.partitions.items()
+            if old.topics[topic].partitions.get(partition) != info
+        }
+        self.log.info(
+            "cluster.changed",
+            version=new.version,
+            cluster_id=new.cluster_id,
+            brokers=sorted(new.brokers),
+            topics_added=new.topics.keys() - old.topics.keys(),
+            topics_removed=old.topics.keys() - new.topics.keys(),
+            leaders=leaders,
+        )
+        if old.cluster_id is not None and old.cluster_id != new.cluster_id:
+            self.log.warning("cluster.replaced", was=old.cluster_id, now=new.cluster_id)
+
+    # -- questions
+
+    def _on_looked_up(
+        self, ticket: int, received: ResponseReceived, error: Exception | None
+    ) -> Iterable[object]:
+        question = self._questions[ticket]
+        if error is not None:
+            return self._retry_question(ticket, error, received.now, received.jitter)
+        found: dict[str, TopicInfo] = {}
+        refused: dict[type[Exception], set[str]] = {}
+        unavailable: dict[str, Exception] = {}
+        for answer in received.response.topics:
+            kind = for_code(answer.error_code)
+            if kind is NoError:
+                found[answer.name] = _topic_info(answer, received.response.API_VERSION)
+            elif kind in (TopicAuthorizationFailedError, InvalidTopicError):
+                refused.setdefault(kind, set()).add(answer.name)
+            elif kind is not UnknownTopicOrPartitionError:
+                unavailable[answer.name] = kind(answer.name)
+
+        if refused:
+            kind, names = next(iter(refused.items()))
+            return self._end_question(Failed(ticket=ticket, error=kind(names)))
+        # When all topics were asked for, one that is just being created is not worth the wait.
+        if unavailable and question.asked.topics is not None:
+            first = next(iter(unavailable.values()))
+            return self._retry_question(ticket, first, received.now, received.jitter)
+        return self._end_question(Answered(ticket=ticket, value=found))
+
+    def _retry_question(
+        self, ticket: int, error: Exception, now: float, jitter: float
+    ) -> Iterable[object]:
+        """Ask again after the backoff, or give up if the deadline comes first."""
+        question = self._questions[ticket]
+        question.in_flight = False
+        if isinstance(error, UnsupportedVersionError):
+            return self._end_question(Failed(ticket=ticket, error=error))
+        if question.backoff.failed(now, jitter) < question.asked.deadline:
+            return ()
+        assert question.since is not None, "an answer to a question that was never sent"
+        topics = question.asked.topics
+        what = "all topics" if topics is None else f"the topics {', '.join(sorted(topics))}"
+        timeout = KafkaTimeoutError(
+            f"no broker described {what} within {now - question.since:.1f} s"
+            f" ({question.backoff.failures} attempts); the last one failed with {error}"
+        )
+        return self._end_question(Failed(ticket=ticket, error=timeout))
+
+    def _end_question(self, end: Answered | Failed) -> tuple[object]:
+        del self._questions[end.ticket]
+        if isinstance(end, Failed):
+            self.log.warning("lookup.failed", ticket=end.ticket, because=end.error)
+        return (end,)
+
+
+def _metadata_request(topics: Iterable[str] | None, *, create: bool) -> Any:
+    """By name; None asks for all topics, an empty collection for the brokers alone (v1+)."""
+    named = topics and [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(topics)]
+    return MetadataRequest(
+        topics=None if topics is None else (named or []),
+        allow_auto_topic_creation=create,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+        min_version=1,
+    )
+
+
+def _refusal_of(response: Any) -> Exception | None:
+    """Why an answer as a whole is of no use: a broker that knows no broker is starting up."""
+    if response.error_code:
+        error: Exception = for_code(response.error_code)()
+        return error
+    return None if response.brokers else MetadataEmptyBrokerList("the answer names no broker")
+
+
+def _brokers(response: Any) -> dict[int, Broker]:
+    return {
+        one.node_id: Broker(node_id=one.node_id, host=one.host, port=one.port, rack=one.rack)
+        for one in response.brokers
+    }
+
+
+def _topic_info(answer: Any, version: int | None) -> TopicInfo:
+    reliable = version is None or version >= RELIABLE_EPOCHS
+    return TopicInfo(
+        topic_id=answer.topic_id or None,
+        partitions={
+            one.partition_index: PartitionInfo(
+                leader=one.leader_id,
+                leader_epoch=one.leader_epoch if reliable and one.leader_epoch is not None else -1,
+            )
+            for one in sorted(answer.partitions, key=lambda each: int(each.partition_index))
+        },
+        internal=bool(answer.is_internal),
+    )

@@ -1,0 +1,681 @@
+"""The position manager finds out where reading starts: a committed offset, or an end of the log.
+
+It follows each assigned partition until it has a position, and looks up offsets by time for the
+application. Everything else about positions (consuming, seeking, committing) happens elsewhere.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+from kafka.errors import (
+    KafkaTimeoutError,
+    NoError,
+    NoOffsetForPartitionError,
+    OffsetNotAvailableError,
+    OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    UnsupportedForMessageFormatError,
+    UnsupportedVersionError,
+    for_code,
+)
+from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.structs import OffsetAndTimestamp, TopicPartition
+
+from aktor.actors.manager import NEVER, NOTHING, Backoff, PollResult, RequestManager
+from aktor.events.answers import Answered, Failed
+from aktor.events.commits import FindStartingOffsets, StartingOffsetsFailed, StartingOffsetsFound
+from aktor.events.lifecycle import ActorsRestarted
+from aktor.events.metadata import Cluster, ClusterChanged, PartitionInfo, RefreshMetadata
+from aktor.events.network import Request, RequestFailed, ResponseReceived
+from aktor.events.positions import (
+    Assigned,
+    AssignmentChanged,
+    LookUpOffsets,
+    Position,
+    PositionsFailed,
+    PositionsResolved,
+    ResetPositions,
+    ResetStrategy,
+    SeekPartitions,
+)
+
+__all__ = ["TRANSITIONS", "PositionManager", "State", "Trigger"]
+
+#: How long a leader may take for its first answer, in seconds; doubled with each failure up to
+#: `request_timeout`. A leader whose connection is half open then costs this and not 30 s, and one
+#: that reads from remote storage (KIP-1075) is heard in the end.
+PATIENCE: Final = 5.0
+
+#: What `auto_offset_reset` means; any other word means that the application decides.
+POLICIES: Final[Mapping[str, ResetStrategy]] = {
+    "earliest": ResetStrategy.EARLIEST,
+    "latest": ResetStrategy.LATEST,
+}
+
+#: The offset in an answer to ListOffsets that found none.
+NO_OFFSET: Final = -1
+
+
+class State(enum.Enum):
+    """How far an assigned partition is on its way to a position."""
+
+    INITIALIZING = "initializing"
+    """What was committed for it is being asked."""
+
+    AWAIT_RESET = "await_reset"
+    """ListOffsets is asked where its log begins or ends, until a leader says so."""
+
+    RESOLVED = "resolved"
+    """It has a position; from here on the fetch manager and the application move it."""
+
+    FAILED = "failed"
+    """It cannot have one; the application was told and decides."""
+
+
+class Trigger(enum.Enum):
+    """What can happen to it."""
+
+    COMMITTED_FOUND = "an offset is committed"
+    NOTHING_COMMITTED = "no offset is committed"
+    END_FOUND = "the end of the log was looked up"
+    REFUSED = "the position was refused"
+    SOUGHT = "the application sought"
+    RESET_WANTED = "a reset was asked for"
+
+
+_S, _T = State, Trigger
+
+#: What the application may do at any moment.
+_ANY_TIME: Final[Mapping[Trigger, State]] = {
+    _T.SOUGHT: _S.RESOLVED,
+    _T.RESET_WANTED: _S.AWAIT_RESET,
+}
+
+#: The whole machine. A pair that is not here is a bug in us.
+TRANSITIONS: Final[Mapping[State, Mapping[Trigger, State]]] = {
+    _S.INITIALIZING: {
+        _T.COMMITTED_FOUND: _S.RESOLVED,
+        _T.NOTHING_COMMITTED: _S.AWAIT_RESET,
+        _T.REFUSED: _S.FAILED,
+        **_ANY_TIME,
+    },
+    _S.AWAIT_RESET: {_T.END_FOUND: _S.RESOLVED, _T.REFUSED: _S.FAILED, **_ANY_TIME},
+    _S.RESOLVED: {**_ANY_TIME},
+    _S.FAILED: {**_ANY_TIME},
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class _Partition:
+    """One assigned partition. `strategy`, `from_offset`, `because` tell of the reset, if any."""
+
+    epoch: int
+    state: State
+    backoff: Backoff
+    strategy: ResetStrategy | None = None
+    from_offset: int | None = None
+    because: str = ""
+    in_flight: bool = False
+
+    def move(self, trigger: Trigger) -> None:
+        """The only place where `state` is assigned again."""
+        after = TRANSITIONS[self.state].get(trigger)
+        assert after is not None, f"{trigger.name} while {self.state.name}"
+        self.state = after
+        self.in_flight = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a reset in flight was asked for; it counts only while this is still wanted."""
+
+    epoch: int
+    strategy: ResetStrategy
+
+
+@dataclass(frozen=True, slots=True)
+class _ResetsAsked:
+    """Context of a request on behalf of assigned partitions."""
+
+    wanted: Mapping[TopicPartition, _Wanted]
+
+
+@dataclass(frozen=True, slots=True)
+class _TimesAsked:
+    """Context of a request on behalf of a question."""
+
+    ticket: int
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(slots=True, kw_only=True)
+class _LookUp:
+    """A question on its way: what was found, what is in flight, why the rest is not found yet."""
+
+    asked: LookUpOffsets
+    backoff: Backoff
+    since: float | None = None
+    in_flight: set[TopicPartition] = field(default_factory=set)
+    found: dict[TopicPartition, OffsetAndTimestamp | None] = field(default_factory=dict)
+    troubles: dict[TopicPartition, object] = field(default_factory=dict)
+
+    def to_ask(self) -> list[TopicPartition]:
+        """Neither answered nor in flight."""
+        return [tp for tp in self.asked.timestamps if not self._has(tp)]
+
+    def _has(self, tp: TopicPartition) -> bool:
+        return tp in self.found or tp in self.in_flight
+
+
+@dataclass(slots=True)
+class _Listed:
+    """An answer to ListOffsets, taken apart."""
+
+    offsets: dict[TopicPartition, OffsetAndTimestamp | None] = field(default_factory=dict)
+    troubles: dict[TopicPartition, Exception] = field(default_factory=dict)
+    forbidden: set[TopicPartition] = field(default_factory=set)
+
+
+class PositionManager(RequestManager):
+    """Owns the way of each assigned partition to its position, and the look-ups of offsets."""
+
+    name = "positions"
+    HANDLERS: ClassVar[Mapping[type, str]] = {
+        AssignmentChanged: "on_assignment_changed",
+        SeekPartitions: "on_seek_partitions",
+        ResetPositions: "on_reset_positions",
+        StartingOffsetsFound: "on_starting_offsets_found",
+        StartingOffsetsFailed: "on_starting_offsets_failed",
+        ClusterChanged: "on_cluster_changed",
+        LookUpOffsets: "on_look_up_offsets",
+        ActorsRestarted: "on_actors_restarted",
+    }
+    RESPONSES: ClassVar[Mapping[type, str]] = {ListOffsetsRequest: "on_list_offsets"}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._cluster = Cluster()
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._awaiting: set[TopicPartition] = set()  # those in AWAIT_RESET, to be quick when none
+        self._look_ups: dict[int, _LookUp] = {}
+        self._to_say: list[object] = []
+
+    def handle(self, message: object) -> list[object]:
+        """Handle one message; a tick may end questions whose deadline has come."""
+        said = super().handle(message)
+        if self._to_say:
+            said, self._to_say = [*said, *self._to_say], []
+        return said
+
+    # -- what the application wants
+
+    def on_assignment_changed(self, changed: AssignmentChanged) -> Iterable[object]:
+        """Forget what is gone, keep what has its old epoch, find positions for the rest."""
+        kept = {
+            tp: known
+            for tp, known in self._partitions.items()
+            if tp in changed.partitions and changed.partitions[tp].epoch == known.epoch
+        }
+        new = {tp: one for tp, one in changed.partitions.items() if tp not in kept}
+        self._partitions = kept
+        self._awaiting &= kept.keys()
+        return self._admit(new)
+
+    def _admit(self, new: Mapping[TopicPartition, Assigned]) -> Iterable[object]:
+        for tp, assigned in new.items():
+            self._partitions[tp] = _Partition(
+                epoch=assigned.epoch,
+                state=State.INITIALIZING if assigned.position is None else State.RESOLVED,
+                backoff=Backoff(self.settings.retry_backoff, self.settings.retry_backoff_max),
+            )
+        return self._find([tp for tp, assigned in new.items() if assigned.position is None])
+
+    def _find(self, initializing: Iterable[TopicPartition]) -> Iterable[object]:
+        partitions = frozenset(initializing)
+        if not partitions:
+            return ()
+        if self.settings.group_id is None:
+            return self._reset_by_policy(partitions, because="there is no group to commit for")
+        return (FindStartingOffsets(partitions=partitions),)
+
+    def on_seek_partitions(self, sought: SeekPartitions) -> None:
+        """The application knows where to read: whatever is under way for it is void."""
+        for tp, to in sought.partitions.items():
+            partition = self._assigned(tp, because="a seek")
+            if partition is not None:
+                partition.epoch = to.epoch
+                partition.move(Trigger.SOUGHT)
+                self._awaiting.discard(tp)
+
+    def on_reset_positions(self, reset: ResetPositions) -> Iterable[object]:
+        """Look the positions up, by strategy or by policy."""
+        refused: list[TopicPartition] = []
+        for tp, wanted in reset.partitions.items():
+            partition = self._assigned(tp, because="a reset")
+            if partition is None:
+                continue
+            partition.epoch = wanted.epoch
+            partition.from_offset = wanted.from_offset
+            partition.move(Trigger.RESET_WANTED)
+            if not self._await_reset(tp, wanted.strategy, reset.because):
+                refused.append(tp)
+        return self._refuse_for_policy(refused)
+
+    def _assigned(self, tp: TopicPartition, *, because: str) -> _Partition | None:
+        partition = self._partitions.get(tp)
+        if partition is None:
+            self.log.info("position.dropped", partitions=[tp], because=f"{because}, not assigned")
+        return partition
+
+    def _await_reset(self, tp: TopicPartition, strategy: ResetStrategy | None, why: str) -> bool:
+        """Note what a partition in AWAIT_RESET waits for; False if the policy allows nothing."""
+        partition = self._partitions[tp]
+        partition.strategy = strategy or POLICIES.get(self.settings.auto_offset_reset)
+        partition.because = why
+        partition.backoff.reset()
+        if partition.strategy is None:
+            return False
+        self._awaiting.add(tp)
+        return True
+
+    # -- what was committed
+
+    def on_starting_offsets_found(self, found: StartingOffsetsFound) -> Iterable[object]:
+        """Start at what is committed; reset the others, and only these (KAFKA-17674)."""
+        resolved: dict[TopicPartition, Assigned] = {}
+        uncommitted: list[TopicPartition] = []
+        for tp, committed in found.offsets.items():
+            partition = self._partitions.get(tp)
+            if partition is None or partition.state is not State.INITIALIZING:
+                continue
+            if committed is None:
+                uncommitted.append(tp)
+                continue
+            partition.move(Trigger.COMMITTED_FOUND)
+            epoch = committed.leader_epoch
+            position = Position(
+                offset=committed.offset, leader_epoch=-1 if epoch is None else epoch
+            )
+            resolved[tp] = Assigned(epoch=partition.epoch, position=position)
+        return (
+            *self._resolve(resolved, because="committed"),
+            *self._reset_by_policy(uncommitted, because="no offset is committed"),
+        )
+
+    def _reset_by_policy(
+        self, partitions: Iterable[TopicPartition], *, because: str
+    ) -> Iterable[object]:
+        refused: list[TopicPartition] = []
+        for tp in partitions:
+            self._partitions[tp].move(Trigger.NOTHING_COMMITTED)
+            if not self._await_reset(tp, None, because):
+                refused.append(tp)
+        return self._refuse_for_policy(refused)
+
+    def on_starting_offsets_failed(self, failed: StartingOffsetsFailed) -> Iterable[object]:
+        """What is committed will not be known: the application decides."""
+        waiting = [
+            tp
+            for tp in failed.partitions
+            if tp in self._partitions and self._partitions[tp].state is State.INITIALIZING
+        ]
+        return self._fail(waiting, failed.error)
+
+    # -- how a partition ends
+
+    def _resolve(
+        self, positions: Mapping[TopicPartition, Assigned], *, because: str
+    ) -> Iterable[object]:
+        if not positions:
+            return ()
+        offsets = {tp: one.position.offset for tp, one in positions.items() if one.position}
+        self.log.info("position.resolved", partitions=offsets, because=because)
+        return (PositionsResolved(partitions=positions),)
+
+    def _fail(self, partitions: Iterable[TopicPartition], error: Exception) -> Iterable[object]:
+        epochs: dict[TopicPartition, int] = {}
+        for tp in partitions:
+            self._partitions[tp].move(Trigger.REFUSED)
+            self._awaiting.discard(tp)
+            epochs[tp] = self._partitions[tp].epoch
+        if not epochs:
+            return ()
+        self.log.warning("position.failed", partitions=list(epochs), because=error)
+        return (PositionsFailed(epochs=epochs, error=error),)
+
+    def _refuse_for_policy(self, partitions: list[TopicPartition]) -> Iterable[object]:
+        """With `auto_offset_reset="none"` the application must say where to go."""
+        remedy = "seek to an offset, or set auto_offset_reset to earliest or latest"
+        outside = {
+            tp: self._partitions[tp].from_offset
+            for tp in partitions
+            if self._partitions[tp].from_offset is not None
+        }
+        missing = set(partitions) - outside.keys()
+        return (
+            *self._fail(outside, OffsetOutOfRangeError(outside, remedy)),
+            *self._fail(missing, NoOffsetForPartitionError(missing, remedy)),
+        )
+
+    # -- what others tell
+
+    def on_cluster_changed(self, changed: ClusterChanged) -> None:
+        """A partition whose leader is another now need not wait for its backoff."""
+        before, self._cluster = self._cluster, changed.cluster
+        for tp in self._awaiting:
+            if before.leader(*tp) != self._cluster.leader(*tp):
+                self._partitions[tp].backoff.reset()
+        for look_up in self._look_ups.values():
+            if any(before.leader(*tp) != self._cluster.leader(*tp) for tp in look_up.to_ask()):
+                look_up.backoff.reset()
+
+    def on_look_up_offsets(self, asked: LookUpOffsets) -> Iterable[object]:
+        """Keep the question; `poll` asks the leaders."""
+        if not asked.timestamps:
+            return (Answered(ticket=asked.ticket, value={}),)
+        backoff = Backoff(self.settings.retry_backoff, self.settings.retry_backoff_max)
+        self._look_ups[asked.ticket] = _LookUp(asked=asked, backoff=backoff)
+        return ()
+
+    def on_actors_restarted(self, restarted: ActorsRestarted) -> Iterable[object]:
+        """A question to the commit manager was lost with it."""
+        if "commits" not in restarted.actors:
+            return ()
+        return self._find(
+            tp for tp, one in self._partitions.items() if one.state is State.INITIALIZING
+        )
+
+    # -- what is sent
+
+    def poll(self, now: float, jitter: float) -> PollResult:
+        """ListOffsets to every leader of whom something is wanted."""
+        if not self._awaiting and not self._look_ups:
+            return NOTHING
+        self._end_overdue(now)
+        requests = (*self._ask_resets(now, jitter), *self._ask_look_ups(now, jitter))
+        return PollResult(requests=requests, wake_at=self._wake_at())
+
+    def _wake_at(self) -> float:
+        waits = [
+            self._partitions[tp].backoff.retry_at
+            for tp in self._awaiting
+            if not self._partitions[tp].in_flight
+        ]
+        for look_up in self._look_ups.values():
+            waits.append(look_up.asked.deadline)
+            if look_up.to_ask():
+                waits.append(look_up.backoff.retry_at)
+        return min(waits, default=NEVER)
+
+    def _ask_resets(self, now: float, jitter: float) -> Iterator[Request]:
+        due = [
+            tp
+            for tp in self._awaiting
+            if not self._partitions[tp].in_flight and now >= self._partitions[tp].backoff.retry_at
+        ]
+        by_leader, leaderless = self._by_leader(due)
+        for tp in leaderless:
+            self._partitions[tp].backoff.failed(now, jitter)
+        self._want_leaders(leaderless)
+        for node, partitions in by_leader.items():
+            timestamps: dict[TopicPartition, int] = {}
+            wanted: dict[TopicPartition, _Wanted] = {}
+            failures = 0
+            for tp in partitions:
+                partition = self._partitions[tp]
+                assert partition.strategy is not None, "a reset without a strategy"
+                partition.in_flight = True
+                timestamps[tp] = partition.strategy.value
+                wanted[tp] = _Wanted(partition.epoch, partition.strategy)
+                failures = max(failures, partition.backoff.failures)
+            deadline = now + self._patience(failures)
+            yield self._list_offsets(node, timestamps, now, deadline, _ResetsAsked(wanted))
+
+    def _ask_look_ups(self, now: float, jitter: float) -> Iterator[Request]:
+        for look_up in self._look_ups.values():
+            if look_up.since is None:
+                look_up.since = now
+            if now < look_up.backoff.retry_at:
+                continue
+            deadline = min(look_up.asked.deadline, now + self._patience(look_up.backoff.failures))
+            by_leader, leaderless = self._by_leader(look_up.to_ask())
+            if leaderless:
+                look_up.backoff.failed(now, jitter)
+                look_up.troubles.update(dict.fromkeys(leaderless, "its leader is unknown"))
+                self._want_leaders(leaderless)
+            for node, partitions in by_leader.items():
+                look_up.in_flight |= set(partitions)
+                timestamps = {tp: look_up.asked.timestamps[tp] for tp in partitions}
+                context = _TimesAsked(look_up.asked.ticket, frozenset(partitions))
+                yield self._list_offsets(node, timestamps, now, deadline, context)
+
+    def _patience(self, failures: int) -> float:
+        return min(self.settings.request_timeout, PATIENCE * 2.0 ** min(failures, 10))
+
+    def _by_leader(
+        self, partitions: Iterable[TopicPartition]
+    ) -> tuple[dict[int, list[TopicPartition]], list[TopicPartition]]:
+        by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+        leaderless: list[TopicPartition] = []
+        for tp in sorted(partitions):
+            info = self._cluster.leader(*tp)
+            (leaderless if info is None else by_leader[info.leader]).append(tp)
+        return by_leader, leaderless
+
+    def _want_leaders(self, leaderless: list[TopicPartition]) -> None:
+        if leaderless:
+            names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in leaderless[:5])
+            more = f" and {len(leaderless) - 5} more" if len(leaderless) > 5 else ""
+            self._to_say.append(RefreshMetadata(because=f"no leader is known of {names}{more}"))
+
+    def _list_offsets(
+        self,
+        node: int,
+        timestamps: Mapping[TopicPartition, int],
+        now: float,
+        deadline: float,
+        context: _ResetsAsked | _TimesAsked,
+    ) -> Request:
+        committed = self.settings.isolation_level == "read_committed"
+        topics: defaultdict[str, list[Any]] = defaultdict(list)
+        for tp, timestamp in timestamps.items():
+            topics[tp.topic].append(
+                ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
+                    partition_index=tp.partition,
+                    current_leader_epoch=self._leader(tp).leader_epoch,
+                    timestamp=timestamp,
+                )
+            )
+        body = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=int(committed),
+            topics=[
+                ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=partitions)
+                for name, partitions in topics.items()
+            ],
+            timeout_ms=max(0, int((deadline - now) * 1000)),
+            # v0 answers in segments; before v2 a broker cannot tell committed from aborted.
+            min_version=2 if committed else 1,
+        )
+        return self.request(body, to=node, deadline=deadline, context=context)
+
+    def _leader(self, tp: TopicPartition) -> PartitionInfo:
+        info = self._cluster.leader(*tp)
+        assert info is not None, "asked about a partition without a leader"
+        return info
+
+    # -- what is answered
+
+    def on_list_offsets(self, received: ResponseReceived) -> Iterable[object]:
+        """Apply what is still wanted, try the rest again."""
+        context = received.request.context
+        if isinstance(context, _ResetsAsked):
+            listed = _take_apart(received.response, context.wanted.keys())
+            return self._on_resets_listed(context, listed, received.now, received.jitter)
+        listed = _take_apart(received.response, context.partitions)
+        return self._on_times_listed(context, listed, received.now, received.jitter)
+
+    def on_request_failed(self, failed: RequestFailed) -> Iterable[object]:
+        """The leader did not answer: perhaps it is another one now."""
+        context = failed.request.context
+        if isinstance(context, _ResetsAsked):
+            if isinstance(failed.error, UnsupportedVersionError):
+                return self._fail(self._still_wanted(context), failed.error)
+            listed = _Listed(troubles=dict.fromkeys(context.wanted, failed.error))
+            return self._on_resets_listed(context, listed, failed.now, failed.jitter)
+        if isinstance(failed.error, UnsupportedVersionError):
+            return self._end_look_up(Failed(ticket=context.ticket, error=failed.error))
+        listed = _Listed(troubles=dict.fromkeys(context.partitions, failed.error))
+        return self._on_times_listed(context, listed, failed.now, failed.jitter)
+
+    def _still_wanted(self, context: _ResetsAsked) -> list[TopicPartition]:
+        """A seek, a new assignment or another reset wins over a reset in flight."""
+        wanted: list[TopicPartition] = []
+        dropped: list[TopicPartition] = []
+        for tp, then in context.wanted.items():
+            one = self._partitions.get(tp)
+            valid = (
+                one is not None
+                and one.state is State.AWAIT_RESET
+                and (one.epoch, one.strategy) == (then.epoch, then.strategy)
+            )
+            (wanted if valid else dropped).append(tp)
+        if dropped:
+            self.log.info("position.dropped", partitions=dropped, because="no longer wanted")
+        return wanted
+
+    def _on_resets_listed(
+        self, context: _ResetsAsked, listed: _Listed, now: float, jitter: float
+    ) -> Iterable[object]:
+        resets: dict[TopicPartition, OffsetAndTimestamp] = {}
+        forbidden: list[TopicPartition] = []
+        troubles: dict[TopicPartition, Exception] = {}
+        for tp in self._still_wanted(context):
+            offset = listed.offsets.get(tp)
+            if offset is not None:
+                resets[tp] = offset
+            elif tp in listed.forbidden:
+                forbidden.append(tp)
+            else:
+                troubles[tp] = listed.troubles.get(tp) or OffsetNotAvailableError()
+                self._partitions[tp].in_flight = False
+                self._partitions[tp].backoff.failed(now, jitter)
+        error = TopicAuthorizationFailedError({tp.topic for tp in forbidden})
+        return (
+            *self._reset(resets),
+            *self._fail(forbidden, error),
+            *self._refresh_after(troubles),
+        )
+
+    def _reset(self, resets: Mapping[TopicPartition, OffsetAndTimestamp]) -> Iterable[object]:
+        groups: defaultdict[tuple[ResetStrategy | None, str], list[TopicPartition]]
+        groups = defaultdict(list)
+        positions: dict[TopicPartition, Assigned] = {}
+        for tp, found in resets.items():
+            partition = self._partitions[tp]
+            groups[partition.strategy, partition.because].append(tp)
+            partition.move(Trigger.END_FOUND)
+            self._awaiting.discard(tp)
+            positions[tp] = Assigned(
+                epoch=partition.epoch,
+                position=Position(offset=found.offset, leader_epoch=found.leader_epoch),
+            )
+        for (strategy, because), partitions in groups.items():
+            self.log.info(
+                "position.reset",
+                partitions={tp: resets[tp].offset for tp in partitions},
+                from_offsets={tp: self._partitions[tp].from_offset for tp in partitions},
+                strategy=strategy.name.lower() if strategy else None,
+                because=because,
+            )
+        return self._resolve(positions, because="reset")
+
+    def _refresh_after(self, troubles: Mapping[TopicPartition, Exception]) -> Iterable[object]:
+        """Without a refresh the next attempt would go to the same node (KAFKA-18469)."""
+        if not troubles:
+            return ()
+        reasons = sorted({str(error) for error in troubles.values()})
+        self.log.warning("position.retrying", partitions=list(troubles), because=reasons)
+        return (RefreshMetadata(because=f"offsets were not listed: {reasons[0]}"),)
+
+    # -- questions
+
+    def _on_times_listed(
+        self, context: _TimesAsked, listed: _Listed, now: float, jitter: float
+    ) -> Iterable[object]:
+        look_up = self._look_ups.get(context.ticket)
+        if look_up is None:
+            return ()  # another leader's refusal or the deadline has ended it
+        look_up.in_flight -= context.partitions
+        if listed.forbidden:
+            error = TopicAuthorizationFailedError({tp.topic for tp in listed.forbidden})
+            return self._end_look_up(Failed(ticket=context.ticket, error=error))
+        for tp, offset in listed.offsets.items():
+            if offset is None and look_up.asked.timestamps[tp] < 0:
+                listed.troubles[tp] = OffsetNotAvailableError()
+            else:
+                look_up.found[tp] = offset
+        if look_up.found.keys() >= look_up.asked.timestamps.keys():
+            return self._end_look_up(Answered(ticket=context.ticket, value=look_up.found))
+        if not listed.troubles:
+            return ()
+        look_up.troubles.update(listed.troubles)
+        if now >= look_up.backoff.retry_at:
+            look_up.backoff.failed(now, jitter)
+        return self._refresh_after(listed.troubles)
+
+    def _end_look_up(self, end: Answered | Failed) -> Iterable[object]:
+        if self._look_ups.pop(end.ticket, None) is None:
+            return ()
+        if isinstance(end, Failed):
+            self.log.warning("lookup.failed", ticket=end.ticket, because=end.error)
+        return (end,)
+
+    def _end_overdue(self, now: float) -> None:
+        overdue = [one for one in self._look_ups.values() if now >= one.asked.deadline]
+        for look_up in overdue:
+            missing = sorted(look_up.asked.timestamps.keys() - look_up.found.keys())
+            waited = now - (now if look_up.since is None else look_up.since)
+            reasons = "; ".join(
+                f"{tp.topic}-{tp.partition}: {look_up.troubles.get(tp, 'no answer yet')}"
+                for tp in missing
+            )
+            error = KafkaTimeoutError(
+                f"no offset was found within {waited:.1f} s for {reasons}."
+                " Check that the partitions exist and that their leaders can be reached."
+            )
+            self._to_say.extend(self._end_look_up(Failed(ticket=look_up.asked.ticket, error=error)))
+
+
+def _take_apart(response: Any, asked: Iterable[TopicPartition]) -> _Listed:
+    """What an answer says of each partition that was asked about; silence is a trouble, too."""
+    listed = _Listed(troubles={tp: UnknownTopicOrPartitionError() for tp in asked})
+    for topic in response.topics:
+        for answer in topic.partitions:
+            tp = TopicPartition(topic.name, answer.partition_index)
+            if listed.troubles.pop(tp, None) is None:
+                continue  # never asked for
+            kind = for_code(answer.error_code)
+            if kind is NoError:
+                listed.offsets[tp] = _found(answer)
+            elif kind is TopicAuthorizationFailedError:
+                listed.forbidden.add(tp)
+            elif kind is UnsupportedForMessageFormatError:
+                listed.offsets[tp] = None  # records without timestamps (before Kafka 0.10)
+            else:
+                listed.troubles[tp] = kind()
+    return listed
+
+
+def _found(answer: Any) -> OffsetAndTimestamp | None:
+    if answer.offset == NO_OFFSET:
+        return None
+    timestamp = -1 if answer.timestamp is None else answer.timestamp
+    epoch = -1 if answer.leader_epoch is None else answer.leader_epoch
+    return OffsetAndTimestamp(answer.offset, timestamp, epoch)

@@ -1,0 +1,1 @@
+"""Kafka's messages where kafka-python lacks them, or reads them too slowly."""

@@ -1,0 +1,278 @@
+"""Decompression that never gives more bytes than it is allowed to.
+
+gzip comes from the standard library, the others from cramjam (`pip install 'aktor[codecs]'`),
+imported when first needed.
+"""
+
+from __future__ import annotations
+
+import mmap
+import zlib
+from collections.abc import Callable
+from typing import Any, Final
+
+from aktor.records.faults import CodecUnavailable, Malformed, Oversized
+
+NAMES: Final = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
+
+#: Up to here a buffer is copied to `bytes`, which are faster to read record by record; beyond,
+#: the time of the copy is not worth having the batch in memory twice.
+COPY_AT_MOST: Final = 16 * 1024 * 1024
+
+#: How much one step of gzip takes in and gives out.
+_STEP = 256 * 1024
+
+
+def decompress(codec: int, data: memoryview, limit: int) -> bytes | memoryview:
+    """The decompressed `data`.
+
+    Raises `Oversized` beyond `limit` bytes, `Malformed` if `data` is not of this codec, and
+    `CodecUnavailable` if the codec is unknown or not installed.
+    """
+    try:
+        decoder = _DECODERS[codec]
+    except KeyError:
+        raise CodecUnavailable(
+            f"compressed with codec {codec}, which this version does not know; upgrade aktor"
+        ) from None
+    return readable(decoder(data, limit))
+
+
+def readable(buffer: Any) -> bytes | memoryview:
+    """`buffer` in the form which is fastest to read, without a second copy of a big one."""
+    return bytes(buffer) if len(buffer) <= COPY_AT_MOST else memoryview(buffer)
+
+
+def _gunzip(data: memoryview, limit: int) -> Any:
+    out = bytearray()
+    rest: bytes | memoryview = data
+    while True:  # a stream may have several members (RFC 1952)
+        rest = _gunzip_member(rest, out, limit)
+        if not rest:
+            return out
+
+
+def _gunzip_member(data: bytes | memoryview, out: bytearray, limit: int) -> bytes | memoryview:
+    """Append one member to `out` and return what follows it."""
+    member = zlib.decompressobj(wbits=31)
+    taken = 0
+    pending: bytes | memoryview = b""
+    while not member.eof:
+        if not pending:
+            pending = data[taken : taken + _STEP]
+            taken += len(pending)
+            at_end = not pending
+        try:
+            piece = member.decompress(pending, _STEP)
+        except zlib.error as fault:
+            raise Malformed(f"not a gzip stream: {fault}") from None
+        if at_end and not piece and not member.eof:
+            raise Malformed("the gzip stream ends early")
+        pending = member.unconsumed_tail
+        out += piece
+        if len(out) > limit:
+            raise Oversized
+    return data[taken - len(member.unused_data) :]
+
+
+#: What the Java client's stream (xerial) starts with, before two int32 of versions, which some
+#: writers give in the wrong byte order and nobody needs.
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = 16
+
+
+def _unsnappy(data: memoryview, limit: int) -> Any:
+    snappy = _cramjam("snappy").snappy
+    blocks = _xerial_blocks(data) if data[:8] == _XERIAL_MAGIC else [data]
+    sizes = [_snappy_size(block) for block in blocks]
+    total = sum(sizes)
+    if total > limit:
+        raise Oversized
+
+    out = bytearray(total)
+    room = memoryview(out)
+    for block, size in zip(blocks, sizes, strict=True):
+        if _checked("snappy", snappy.decompress_raw_into, block, room[:size]) != size:
+            raise Malformed("a snappy block is shorter than it says")
+        room = room[size:]
+    return out
+
+
+def _xerial_blocks(data: memoryview) -> list[memoryview]:
+    """Blocks of raw snappy, each after its int32 length."""
+    if len(data) < _XERIAL_HEADER:
+        raise Malformed("a snappy stream ends within its header")
+    blocks = []
+    pos = _XERIAL_HEADER
+    while pos < len(data):
+        start = pos + 4
+        pos = start + int.from_bytes(data[pos:start], "big", signed=True)
+        if not start < pos <= len(data):
+            raise Malformed("a snappy block runs beyond its batch")
+        blocks.append(data[start:pos])
+    return blocks
+
+
+def _snappy_size(block: memoryview) -> int:
+    """The uncompressed length that a block of raw snappy starts with (a varint of 32 bits)."""
+    size = 0
+    for index, byte in enumerate(block[:5]):
+        size |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return size
+    raise Malformed("a snappy block without a length")
+
+
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_LZ4_BLOCK_SIZES = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
+#: No byte of an LZ4 block stands for more than 255 bytes.
+_LZ4_RATIO = 255
+
+
+def _unlz4(data: memoryview, limit: int) -> Any:
+    lz4 = _cramjam("lz4").lz4
+    return _decompress_whole("lz4", lz4, data, _lz4_bound(data), limit)
+
+
+def repair_lz4_header(data: memoryview) -> memoryview:
+    """`data` with the right header checksum.
+
+    Kafka's first LZ4 writer, and so everything in format v0, took the checksum of the frame's
+    magic too; decoders that know the frame format refuse that (KIP-57).
+    """
+    if data[:4] != _LZ4_MAGIC:
+        raise Malformed("not an lz4 frame")
+    size = _lz4_header_size(data)
+    if len(data) <= size:
+        raise Malformed("an lz4 frame ends within its header")
+    checksum = _xxh32_short(bytes(data[4 : size - 1])) >> 8 & 0xFF
+    return memoryview(b"".join((data[: size - 1], bytes((checksum,)), data[size:])))
+
+
+def _lz4_header_size(data: memoryview) -> int:
+    if len(data) < 7:
+        raise Malformed("an lz4 frame ends within its header")
+    flags = data[4]
+    return 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
+
+
+def _lz4_bound(data: memoryview) -> int:
+    """The most bytes that the frames of `data` can decompress to, from their block lengths."""
+    bound = pos = 0
+    while pos < len(data):
+        if data[pos : pos + 4] != _LZ4_MAGIC:
+            raise Malformed("not an lz4 frame")
+        frame = data[pos:]
+        block_size = _LZ4_BLOCK_SIZES.get((frame[5] >> 4) & 0x07) if len(frame) > 5 else None
+        if block_size is None:
+            raise Malformed("an lz4 frame of unknown block size")
+        flags = frame[4]
+        pos += _lz4_header_size(frame)
+        while size := int.from_bytes(data[pos : pos + 4], "little"):
+            stored = size & 0x7FFF_FFFF
+            bound += min(block_size, stored * _LZ4_RATIO)
+            pos += 4 + stored + (4 if flags & 0x10 else 0)
+            if pos > len(data):
+                raise Malformed("an lz4 block runs beyond its batch")
+        pos += 4 + (4 if flags & 0x04 else 0)
+    return bound
+
+
+def _xxh32_short(data: bytes) -> int:
+    """The xxHash32 of less than 16 bytes, seed 0: all that an LZ4 header needs."""
+    mask = 0xFFFF_FFFF
+    state = (374_761_393 + len(data)) & mask
+    words = len(data) // 4 * 4
+    for at in range(0, words, 4):
+        word = int.from_bytes(data[at : at + 4], "little")
+        state = (state + word * 3_266_489_917) & mask
+        state = (state << 17 | state >> 15) * 668_265_263 & mask
+    for byte in data[words:]:
+        state = (state + byte * 374_761_393) & mask
+        state = (state << 11 | state >> 21) * 2_654_435_761 & mask
+    state = (state ^ state >> 15) * 2_246_822_519 & mask
+    state = (state ^ state >> 13) * 3_266_489_917 & mask
+    return state ^ state >> 16
+
+
+_ZSTD_MAGIC = 0xFD2F_B528
+_ZSTD_SKIPPABLE = 0x184D_2A50
+_ZSTD_BLOCK = 128 * 1024
+
+
+def _unzstd(data: memoryview, limit: int) -> Any:
+    zstd = _cramjam("zstd").zstd
+    return _decompress_whole("zstd", zstd, data, _zstd_bound(data), limit)
+
+
+def _zstd_bound(data: memoryview) -> int:
+    """The most bytes that the frames of `data` can decompress to, from their blocks (RFC 8878)."""
+    bound = pos = 0
+    while pos < len(data):
+        magic = int.from_bytes(data[pos : pos + 4], "little")
+        if magic & 0xFFFF_FFF0 == _ZSTD_SKIPPABLE:
+            pos += 8 + int.from_bytes(data[pos + 4 : pos + 8], "little")
+            continue
+        if magic != _ZSTD_MAGIC or len(data) - pos < 6:
+            raise Malformed("not a zstd frame")
+        descriptor = data[pos + 4]
+        pos += 5 + _zstd_header_rest(descriptor)
+        last = False
+        while not last:
+            block = int.from_bytes(data[pos : pos + 3], "little")
+            last, kind, size = bool(block & 1), block >> 1 & 3, block >> 3
+            bound += _ZSTD_BLOCK if kind == 2 else size
+            pos += 3 + (1 if kind == 1 else size)
+            if pos > len(data):
+                raise Malformed("a zstd block runs beyond its batch")
+        pos += 4 if descriptor & 0x04 else 0
+    return bound
+
+
+def _zstd_header_rest(descriptor: int) -> int:
+    """How many bytes of a frame's header follow its descriptor."""
+    single_segment = descriptor >> 5 & 1
+    window = 0 if single_segment else 1
+    dictionary = (0, 1, 2, 4)[descriptor & 3]
+    content_size = (single_segment, 2, 4, 8)[descriptor >> 6]
+    return window + dictionary + content_size
+
+
+def _decompress_whole(name: str, codec: Any, data: memoryview, bound: int, limit: int) -> Any:
+    """Decompress `data`, which gives `bound` bytes at most, into no more than `limit`."""
+    if bound <= limit:
+        return _checked(name, codec.decompress, data)
+
+    # Its blocks could give too much, but need not: writers may leave them half full. Memory
+    # mapped anonymously is only taken where it is written, and the decoder stops at its end.
+    room = mmap.mmap(-1, limit)
+    try:
+        size = _checked(name, codec.decompress_into, data, room)
+    except Malformed as fault:
+        raise Oversized from fault
+    return memoryview(room)[:size]
+
+
+def _checked(name: str, decode: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return decode(*arguments)
+    except _cramjam(name).DecompressionError as fault:
+        raise Malformed(f"not a sound {name} stream: {fault}") from None
+
+
+def _cramjam(name: str) -> Any:
+    try:
+        import cramjam
+    except ImportError:
+        raise CodecUnavailable(
+            f"compressed with {name}, which needs cramjam; pip install 'aktor[codecs]'"
+        ) from None
+    return cramjam
+
+
+_DECODERS: Final[dict[int, Callable[[memoryview, int], Any]]] = {
+    1: _gunzip,
+    2: _unsnappy,
+    3: _unlz4,
+    4: _unzstd,
+}

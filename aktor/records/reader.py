@@ -1,0 +1,284 @@
+"""The records of one partition, read from fetched bytes a few at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from kafka.consumer.fetcher import ConsumerRecord
+from kafka.errors import KafkaError, UnsupportedCodecError
+
+from aktor.errors import BatchTooLargeError, CorruptBatchError, RecordDeserializationError
+from aktor.records.batch import (
+    CODEC_MASK,
+    CONTROL,
+    MAGIC_AT,
+    TRANSACTIONAL,
+    V2,
+    BatchHeader,
+    end_of_batch,
+    offset_at,
+)
+from aktor.records.codecs import decompress, readable
+from aktor.records.faults import CodecUnavailable, Malformed, Oversized
+from aktor.records.legacy import Message, MessageCursor
+from aktor.records.records import Headers, RecordCursor
+from aktor.records.transactions import AbortedProducers
+
+#: How many bytes one batch may decompress to. Brokers take 1 MB compressed by default
+#: (`message.max.bytes`), so honest batches stay far below.
+MAX_BATCH_BYTES: Final = 256 * 1024 * 1024
+
+Deserialize = Callable[[str, Headers, "bytes | None"], Any]
+
+
+class RecordReader:
+    """The records of one partition out of one Fetch response, taken in order, a few at a time.
+
+    Owns the position in `data`. Batches are checked, decompressed and decoded when `take` gets
+    to them, on its thread. Not thread-safe.
+
+    `aborted` is the response's list of (producer id, first offset), used if `read_committed`.
+    A deserializer gets (topic, headers, raw bytes or None). No batch is decompressed to more
+    than `max_batch_bytes`; twice that may be in use for a moment if it is below 16 MiB.
+    """
+
+    def __init__(
+        self,
+        data: memoryview | bytes,
+        *,
+        topic: str,
+        partition: int,
+        fetch_offset: int,
+        check_crcs: bool = True,
+        read_committed: bool = False,
+        aborted: Sequence[tuple[int, int]] = (),
+        deserialize_key: Deserialize | None = None,
+        deserialize_value: Deserialize | None = None,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
+    ) -> None:
+        #: The position of a consumer that has taken everything taken so far. It moves over
+        #: control records and over aborted and compacted-away ones too.
+        self.next_offset = fetch_offset
+        #: The partition leader's epoch of the last batch entered, -1 if unknown.
+        self.leader_epoch = -1
+
+        self._data = memoryview(data)
+        self._topic = topic
+        self._partition = partition
+        self._check_crcs = check_crcs
+        self._deserialize_key = deserialize_key
+        self._deserialize_value = deserialize_value
+        self._max_batch_bytes = max_batch_bytes
+        self._aborted = AbortedProducers(aborted) if read_committed else None
+
+        self._at = 0  # where the next batch begins
+        self._cursor: RecordCursor | MessageCursor | None = None
+        self._after_batch = 0  # the position once `_cursor` is through
+        self._position = fetch_offset  # ahead of `next_offset` by what is in `_ready`
+        self._ready: list[ConsumerRecord] = []
+        self._error: KafkaError | None = None
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether there is nothing more in here. What is left of a cut-off batch does not count."""
+        if self._ready or self._cursor is not None or self._error is not None:
+            return False
+        try:
+            return end_of_batch(self._data, self._at) is None
+        except Malformed:
+            return False  # to be raised when it is taken
+
+    def take(self, limit: int) -> list[ConsumerRecord]:
+        """The next records, `limit` at most, and none only if this is exhausted.
+
+        What was read before an error is returned first. Then this call and every later one
+        raise that same error: `CorruptBatchError`, `BatchTooLargeError`,
+        `RecordDeserializationError` or kafka's `UnsupportedCodecError`.
+        """
+        assert limit > 0, "taking no records would look like the end"
+        # Whatever interrupts this (Ctrl-C in a deserializer), `_ready` and the cursor's mark stay
+        # good for the next call: no record is lost or comes twice.
+        while len(self._ready) < limit and self._error is None:
+            if self._cursor is not None:
+                self._decode(self._cursor, limit - len(self._ready))
+            elif not self._enter_batch():
+                break
+        return self._hand_over(limit)
+
+    def _hand_over(self, limit: int) -> list[ConsumerRecord]:
+        if self._error is not None and not self._ready:
+            self.next_offset = self._position
+            raise self._error.with_traceback(None)
+        records, self._ready = self._ready[:limit], self._ready[limit:]
+        self.next_offset = records[-1].offset + 1 if self._ready else self._position
+        return records
+
+    def _enter_batch(self) -> bool:
+        """Check the batch at `_at` and either move past it or make it the one being read.
+
+        False if there is no batch left.
+        """
+        claimed = self._position
+        try:
+            end = end_of_batch(self._data, self._at)
+            if end is None:
+                return False
+            view = self._data[self._at : end]
+            if view[MAGIC_AT] == V2:
+                claimed = offset_at(self._data, self._at)
+                self._enter_records(BatchHeader(view))
+            elif view[MAGIC_AT] < V2:
+                self._enter_messages(view)
+            else:
+                raise Malformed(f"unknown message format v{view[MAGIC_AT]}")
+        except (Malformed, Oversized, CodecUnavailable) as fault:
+            self._fail(fault, offset=max(self._position, claimed))
+        else:
+            self._at = end
+            self._leave_if_read()
+        return True
+
+    def _enter_records(self, header: BatchHeader) -> None:
+        if self._check_crcs:
+            header.verify()
+        self._verify_order(header.base_offset)
+        self.leader_epoch = header.leader_epoch
+        self._after_batch = header.last_offset + 1
+        if self._is_hidden(header) or self._after_batch <= self._position:
+            self._position = max(self._position, self._after_batch)
+            return
+        cursor = RecordCursor(header, self._records_of(header), self._topic, self._partition)
+        if header.base_offset < self._position:
+            cursor.skip_before(self._position)
+        self._cursor = cursor
+
+    def _verify_order(self, offset: int) -> None:
+        if self._at and offset < self._after_batch:
+            raise Malformed(f"offset {offset} after those before {self._after_batch}")
+
+    def _is_hidden(self, header: BatchHeader) -> bool:
+        """Whether the batch is a control batch or of an aborted transaction (KIP-98)."""
+        control = bool(header.flags & CONTROL)
+        if self._aborted is None or header.producer_id < 0:
+            return control
+        self._aborted.reach(header.last_offset)
+        if control:
+            if self._is_abort_marker(header):
+                self._aborted.end(header.producer_id)
+            return True
+        return bool(header.flags & TRANSACTIONAL) and header.producer_id in self._aborted
+
+    def _is_abort_marker(self, header: BatchHeader) -> bool:
+        """A control record's key is an int16 version and an int16 type, where 0 is ABORT."""
+        marker: list[ConsumerRecord] = []
+        cursor = RecordCursor(header, self._records_of(header), self._topic, self._partition)
+        cursor.decode(1, marker)
+        if not marker:
+            return False  # the marker was compacted away
+        key = marker[0].key
+        if key is None or len(key) < 4:
+            raise Malformed("a control record without a type")
+        return bool(key[2:4] == b"\x00\x00")
+
+    def _records_of(self, header: BatchHeader) -> bytes | memoryview:
+        codec = header.flags & CODEC_MASK
+        if codec:
+            return decompress(codec, header.payload, self._max_batch_bytes)
+        return readable(header.payload)
+
+    def _enter_messages(self, view: memoryview) -> None:
+        outer = Message(view, 0, view[MAGIC_AT])
+        if self._check_crcs:
+            outer.verify(view)
+        self._verify_order(outer.offset)
+        self._after_batch = outer.offset + 1
+        if self._after_batch <= self._position:
+            return
+        cursor = MessageCursor(
+            view,
+            outer,
+            self._topic,
+            self._partition,
+            self.leader_epoch,
+            check_crcs=self._check_crcs,
+            limit=self._max_batch_bytes,
+        )
+        cursor.skip_before(self._position)
+        self._cursor = cursor
+
+    def _decode(self, cursor: RecordCursor | MessageCursor, limit: int) -> None:
+        """Move up to `limit` records from the batch being read to `_ready`."""
+        records: list[ConsumerRecord] = []
+        fault: Exception | None = None
+        mark = cursor.mark
+        try:
+            mark = cursor.decode(limit, records)
+        except Malformed as malformed:
+            fault = malformed
+        error = self._deserialize(records)
+
+        cursor.mark = mark
+        self._ready += records
+        if records:
+            self._position = records[-1].offset + 1
+        if error is not None:
+            self._position = error.offset
+            self._error = error
+        elif fault is not None:
+            self._fail(fault, offset=self._position)
+        else:
+            self._leave_if_read()
+
+    def _leave_if_read(self) -> None:
+        if self._cursor is not None and not self._cursor.mark.left:
+            self._cursor = None
+            self._position = max(self._position, self._after_batch)
+
+    def _deserialize(self, records: list[ConsumerRecord]) -> RecordDeserializationError | None:
+        """Deserialize in place. At the first failure cut the list there and return the error."""
+        if self._deserialize_key is None and self._deserialize_value is None:
+            return None
+        for index, record in enumerate(records):
+            key, value, headers = record.key, record.value, record.headers
+            try:
+                if self._deserialize_key is not None:
+                    key = self._deserialize_key(self._topic, headers, key)
+                if self._deserialize_value is not None:
+                    value = self._deserialize_value(self._topic, headers, value)
+            except Exception as cause:
+                del records[index:]
+                return self._undeserializable(record, cause)
+            records[index] = ConsumerRecord(*record[:6], key, value, *record[8:])
+        return None
+
+    def _undeserializable(
+        self, record: ConsumerRecord, cause: Exception
+    ) -> RecordDeserializationError:
+        error = RecordDeserializationError(
+            topic=self._topic,
+            partition=self._partition,
+            offset=record.offset,
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+        )
+        error.__cause__ = cause
+        return error
+
+    def _fail(self, fault: Exception, offset: int) -> None:
+        """Keep the public error for `fault`; the position goes to `offset` and stays there."""
+        self._position = offset
+        topic, partition = self._topic, self._partition
+        if isinstance(fault, Oversized):
+            self._error = BatchTooLargeError(
+                topic=topic, partition=partition, offset=offset, limit=self._max_batch_bytes
+            )
+        elif isinstance(fault, CodecUnavailable):
+            self._error = UnsupportedCodecError(
+                f"the record batch in {topic}-{partition} at offset {offset} is {fault}"
+            )
+        else:
+            self._error = CorruptBatchError(
+                topic=topic, partition=partition, offset=offset, reason=str(fault)
+            )

@@ -1,0 +1,58 @@
+"""The settings of one consumer, checked and in seconds: what every part of it may read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Settings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Made by `aktor.consumer.configuration` from the user's keyword arguments.
+
+    Times are seconds, sizes are bytes. `connection` holds what only the connections need (TLS,
+    SASL, socket options), under kafka-python's names; it is kept out of `repr` for its secrets.
+    """
+
+    client_id: str = "aktor"
+    client_rack: str = ""
+    bootstrap_servers: tuple[tuple[str, int], ...] = (("localhost", 9092),)
+    bootstrap_timeout: float = 30.0
+    connection: dict[str, Any] = field(default_factory=dict, repr=False)
+    security_protocol: str = "PLAINTEXT"
+    sasl_mechanism: str | None = None
+
+    group_id: str | None = None
+    session_timeout: float = 45.0
+    heartbeat_interval: float = 3.0
+    max_poll_interval: float = 300.0
+    partition_assignment_strategy: tuple[Any, ...] = ()
+
+    enable_auto_commit: bool = True
+    auto_commit_interval: float = 5.0
+    auto_offset_reset: str = "latest"
+    isolation_level: str = "read_uncommitted"
+
+    fetch_min_bytes: int = 1
+    fetch_max_wait: float = 0.5
+    fetch_max_bytes: int = 52_428_800
+    max_partition_fetch_bytes: int = 1_048_576
+    max_buffered_bytes: int = 52_428_800
+    max_decompressed_batch_bytes: int = 268_435_456
+    enable_incremental_fetch_sessions: bool = True
+    check_crcs: bool = True
+
+    request_timeout: float = 30.0
+    default_api_timeout: float = 60.0
+    retry_backoff: float = 0.1
+    retry_backoff_max: float = 1.0
+    reconnect_backoff: float = 0.05
+    reconnect_backoff_max: float = 30.0
+    connection_setup_timeout: float = 10.0
+    connections_max_idle: float = 540.0
+    max_in_flight: int = 5
+
+    metadata_max_age: float = 300.0
+    allow_auto_create_topics: bool = True

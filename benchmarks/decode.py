@@ -1,0 +1,90 @@
+"""How fast record batches become `ConsumerRecord`s: kafka-python's way against aktor's.
+
+    python -m benchmarks.decode
+
+Both check checksums, decompress, and take 500 records at a time, as `poll` does by default. The
+rounds of the two alternate, so that what else the machine does hurts both; medians are shown.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Final
+
+import kafka.codec
+from kafka.consumer.fetcher import Fetcher
+from kafka.record import MemoryRecords, MemoryRecordsBuilder
+from kafka.structs import TopicPartition
+
+from aktor.records import RecordReader
+
+CODECS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+RECORD_SIZES: Final = (100, 1000)
+BATCH_BYTES: Final = 1024 * 1024
+TAKE: Final = 500
+ROUNDS: Final = 9
+
+
+def main() -> None:
+    print(f"k records/s, one thread, batches of 1 MiB, take({TAKE}), median of {ROUNDS} rounds")
+    print(f"{'codec':8}{'record':>8}{'kafka-python':>14}{'aktor':>8}{'ratio':>8}")
+    for size in RECORD_SIZES:
+        for codec in CODECS:
+            if not getattr(kafka.codec, f"has_{codec}", lambda: True)():
+                print(f"{codec:8}{size:>6} B   kafka-python has no library for {codec} here")
+                continue
+            theirs, ours = _compare(_a_batch(CODECS[codec], size), BATCH_BYTES // size)
+            print(f"{codec:8}{size:>6} B{theirs:>14,.0f}{ours:>8,.0f}{ours / theirs:>7.1f}x")
+
+
+def _compare(data: bytes, count: int) -> tuple[float, float]:
+    """Thousand records a second: kafka-python's, aktor's."""
+    theirs, ours = [], []
+    for _ in range(ROUNDS):
+        theirs.append(_rate(_take_all_by_kafka_python, data, count))
+        ours.append(_rate(_take_all_by_aktor, data, count))
+    return median(theirs), median(ours)
+
+
+def _rate(take_all: Callable[[bytes], int], data: bytes, count: int) -> float:
+    start = time.perf_counter()
+    taken = take_all(data)
+    elapsed = time.perf_counter() - start
+    assert taken == count, f"took {taken} of {count} records"
+    return count / elapsed / 1000
+
+
+def _take_all_by_kafka_python(data: bytes) -> int:
+    partition = TopicPartition("orders", 0)
+    records = Fetcher.PartitionRecords(0, partition, MemoryRecords(data), check_crcs=True)
+    count = 0
+    while records:
+        count += len(records.take(TAKE))
+    return count
+
+
+def _take_all_by_aktor(data: bytes) -> int:
+    reader = RecordReader(data, topic="orders", partition=0, fetch_offset=0)
+    count = 0
+    while not reader.exhausted:
+        count += len(reader.take(TAKE))
+    return count
+
+
+def _a_batch(codec: int, size: int) -> bytes:
+    """A batch of JSON values of `size` bytes, without keys and headers."""
+    builder = MemoryRecordsBuilder(2, codec, 2 * BATCH_BYTES)
+    for number in range(BATCH_BYTES // size):
+        start = json.dumps({"id": number, "user": f"u{number * 7919 % 10007}", "note": ""})
+        note = f"{number * 2654435761 % 2**32:08x}" * (size // 8)
+        value = (start[:-2] + note)[: size - 2] + '"}'
+        builder.append(1_700_000_000_000 + number // 10, None, value.encode())
+    builder.close()
+    return bytes(builder.buffer())
+
+
+if __name__ == "__main__":
+    main()

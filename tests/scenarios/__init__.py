@@ -1,0 +1,1 @@
+"""Longer stories: a run under a seed with faults, then a check of its whole history."""

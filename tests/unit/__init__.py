@@ -1,0 +1,1 @@
+"""One rule at a time: pure handlers and decoders, no broker, no thread, no waiting."""

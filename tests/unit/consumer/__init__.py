@@ -1,0 +1,1 @@
+"""Rules of the application thread's side: settings, deserializers, delivery."""

@@ -1,0 +1,1 @@
+"""Tests of the records package: bytes in, records out."""

@@ -1,0 +1,237 @@
+"""Every codec in every framing that Kafka clients write, and none beyond its limit."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import struct
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import cramjam
+import pytest
+from kafka.errors import UnsupportedCodecError
+
+from aktor.errors import BatchTooLargeError, CorruptBatchError
+from aktor.records.codecs import decompress
+from aktor.records.faults import Malformed, Oversized
+from tests.unit.records.building import CODECS, a_batch, a_reader, compressor, values, xerial
+
+MIB = 1024 * 1024
+COMPRESSED = ("gzip", "snappy", "lz4", "zstd")
+TEXT = b"to be read as it was written, " * 9000
+
+
+def raw_snappy(data: bytes) -> bytes:
+    return bytes(cramjam.snappy.compress_raw(data))
+
+
+def xerial_of_redpanda(data: bytes) -> bytes:
+    """Some writers give xerial's two versions in the wrong byte order."""
+    return xerial(data)[:8] + struct.pack("<ii", 1, 1) + xerial(data)[16:]
+
+
+def gzip_of_two_members(data: bytes) -> bytes:
+    return gzip.compress(data[:1000]) + gzip.compress(data[1000:])
+
+
+def lz4_frame(*flags: int) -> Callable[[bytes], bytes]:
+    """A frame of stored blocks with 64 KiB each, as an LZ4 writer makes of what will not shrink."""
+
+    def frame(data: bytes) -> bytes:
+        import xxhash
+
+        header = bytes((0x60 | sum(flags), 0x40))
+        header += struct.pack("<Q", len(data)) if 0x08 in flags else b""
+        out = b"\x04\x22\x4d\x18" + header
+        out += bytes((xxhash.xxh32(header).intdigest() >> 8 & 0xFF,))
+        for start in range(0, len(data), 1 << 16):
+            block = data[start : start + (1 << 16)]
+            out += struct.pack("<I", len(block) | 1 << 31) + block
+            out += xxhash.xxh32(block).digest()[::-1] if 0x10 in flags else b""
+        out += bytes(4)
+        return out + (xxhash.xxh32(data).digest()[::-1] if 0x04 in flags else b"")
+
+    return frame
+
+
+def zstd_after_a_skippable_frame(data: bytes) -> bytes:
+    return b"\x50\x2a\x4d\x18" + struct.pack("<I", 3) + b"abc" + bytes(cramjam.zstd.compress(data))
+
+
+def zstd_of_two_frames(data: bytes) -> bytes:
+    return b"".join(bytes(cramjam.zstd.compress(part)) for part in (data[:5], data[5:]))
+
+
+def zstd_of_rle_blocks(size: int) -> bytes:
+    """Zeros in 4 bytes for every 128 KiB, in a frame that does not say its size."""
+    blocks, rest = divmod(size, 128 * 1024)
+    rle = struct.pack("<I", 128 * 1024 << 3 | 1 << 1)[:3] + b"\0"
+    last = struct.pack("<I", rest << 3 | 1 << 1 | 1)[:3] + b"\0"
+    return b"\x28\xb5\x2f\xfd\x00\x58" + rle * blocks + last
+
+
+@pytest.mark.parametrize(
+    ("codec", "compress"),
+    [
+        *[(codec, compressor(codec)) for codec in COMPRESSED],
+        ("gzip", gzip_of_two_members),
+        ("snappy", raw_snappy),
+        ("snappy", xerial_of_redpanda),
+        ("zstd", zstd_after_a_skippable_frame),
+        ("zstd", zstd_of_two_frames),
+    ],
+)
+def test_every_framing_gives_back_what_went_in(
+    codec: str, compress: Callable[[bytes], bytes]
+) -> None:
+    for data in (TEXT, os.urandom(100_000), b"x"):
+        assert decompress(CODECS[codec], memoryview(compress(data)), MIB) == data
+
+
+@pytest.mark.parametrize("flags", [(), (0x10,), (0x04,), (0x08,), (0x10, 0x04, 0x08)])
+def test_every_option_of_an_lz4_frame_is_read(flags: tuple[int, ...]) -> None:
+    pytest.importorskip("xxhash")
+    frame = lz4_frame(*flags)(TEXT)
+
+    assert decompress(CODECS["lz4"], memoryview(frame), MIB) == TEXT
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_exactly_the_limit_is_allowed_and_a_byte_more_is_not(codec: str) -> None:
+    for data in (bytes(300_000), os.urandom(300_000)):
+        compressed = memoryview(compressor(codec)(data))
+
+        assert decompress(CODECS[codec], compressed, len(data)) == data
+
+        with pytest.raises(Oversized):
+            decompress(CODECS[codec], compressed, len(data) - 1)
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_a_batch_above_the_limit_is_refused_with_coordinates(codec: str) -> None:
+    batch = a_batch(values(bytes(MIB)), base_offset=7, codec=codec)
+    reader = a_reader(batch, max_batch_bytes=MIB)
+
+    for _ in range(2):
+        with pytest.raises(BatchTooLargeError) as caught:
+            reader.take(1)
+
+    assert (caught.value.topic, caught.value.partition) == ("orders", 3)
+    assert (caught.value.offset, caught.value.limit, reader.next_offset) == (7, MIB, 7)
+
+
+#: Run alone, so that the highest memory it ever had is its own.
+MEASURE = """
+import resource, sys
+from aktor.records.codecs import decompress
+from aktor.records.faults import Oversized
+import cramjam
+
+codec, path, limit = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+data = memoryview(open(path, "rb").read())
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    decompress(codec, data, limit)
+    print("not refused")
+except Oversized:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss has other units elsewhere")
+@pytest.mark.parametrize("codec", [*COMPRESSED, "zstd of RLE blocks"])
+def test_a_bomb_takes_no_more_memory_than_its_limit(codec: str, tmp_path: Path) -> None:
+    name = codec.split()[0]
+    size = 64 * MIB
+    bomb = tmp_path / "bomb"
+    bomb.write_bytes(zstd_of_rle_blocks(size) if name != codec else compressor(name)(bytes(size)))
+
+    command = [sys.executable, "-c", MEASURE, str(CODECS[name]), str(bomb), str(MIB)]
+    grown_kib = int(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
+
+    assert grown_kib < 8 * 1024
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_every_cut_of_a_stream_is_malformed(codec: str) -> None:
+    compressed = compressor(codec)(b"a few words, " * 8)
+
+    for end in range(len(compressed)):
+        if codec == "snappy" and end == 16:
+            continue  # xerial's header alone is a sound stream of nothing
+        with pytest.raises(Malformed):
+            decompress(CODECS[codec], memoryview(compressed)[:end], MIB)
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_garbage_after_a_stream_is_malformed(codec: str) -> None:
+    compressed = compressor(codec)(b"a few words, " * 8) + b"\1garbage"
+
+    with pytest.raises(Malformed):
+        decompress(CODECS[codec], memoryview(compressed), MIB)
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_what_is_not_of_the_codec_is_a_corrupt_batch(codec: str) -> None:
+    reader = a_reader(a_batch(codec=codec, compress=lambda data: b"plainly not compressed"))
+
+    with pytest.raises(CorruptBatchError):
+        reader.take(1)
+
+
+def test_a_snappy_block_that_lies_about_its_length_is_malformed() -> None:
+    block = raw_snappy(b"abc")
+
+    for lie in (b"\x02", b"\x04", b"\xff\xff\xff\xff\x00"):
+        with pytest.raises((Malformed, Oversized)):
+            decompress(CODECS["snappy"], memoryview(lie + block[1:]), MIB)
+
+
+def test_an_lz4_frame_with_an_absurd_content_size_is_malformed() -> None:
+    pytest.importorskip("xxhash")
+    frame = lz4_frame(0x08)(TEXT)
+    lie = frame[:6] + struct.pack("<Q", 2**62) + frame[14:]
+
+    with pytest.raises(Malformed):
+        decompress(CODECS["lz4"], memoryview(lie), MIB)
+
+
+def test_a_gzip_stream_with_a_wrong_checksum_is_malformed() -> None:
+    compressed = gzip.compress(TEXT)
+    lie = compressed[:-8] + struct.pack("<I", zlib.crc32(TEXT) ^ 1) + compressed[-4:]
+
+    with pytest.raises(Malformed):
+        decompress(CODECS["gzip"], memoryview(lie), MIB)
+
+
+@pytest.mark.parametrize("codec", ["snappy", "lz4", "zstd"])
+def test_a_missing_codec_is_named_with_its_remedy(
+    codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = a_batch(base_offset=8, codec=codec)
+    monkeypatch.setitem(sys.modules, "cramjam", None)
+    reader = a_reader(batch)
+
+    with pytest.raises(UnsupportedCodecError) as caught:
+        reader.take(1)
+
+    for part in ("orders-3", "offset 8", codec, "pip install 'aktor[codecs]'"):
+        assert part in str(caught.value)
+
+
+def test_gzip_needs_nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cramjam", None)
+
+    assert len(a_reader(a_batch(codec="gzip")).take(1)) == 1
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_a_codec_from_the_future_is_unsupported_not_corrupt(codec: int) -> None:
+    reader = a_reader(a_batch(flags=codec))
+
+    with pytest.raises(UnsupportedCodecError, match=f"codec {codec}"):
+        reader.take(1)
