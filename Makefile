@@ -29,7 +29,7 @@ kafka: venv
 	@$(PY) -m tests.real_kafka --nodes $(NODES) --port $(PORT)
 
 lint: venv
-	@$(VENV)/bin/ruff check --quiet .
+	@$(VENV)/bin/ruff check --quiet --output-format concise .
 	@$(VENV)/bin/ruff format --quiet --check . || { echo "not formatted; mend it by: $(VENV)/bin/ruff format ."; exit 1; }
 	@$(VENV)/bin/mypy --strict --no-error-summary -p aktor
 	@echo "lint: no complaints"

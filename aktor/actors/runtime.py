@@ -19,7 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, Self, TypeAlias
 
 import pykka
 from pykka._envelope import Envelope
@@ -195,6 +195,16 @@ class CooperativeActor(pykka.Actor):
         self.dispatcher = dispatcher
         self.counters: dict[str, float] = {}
         super().__init__()
+
+    @classmethod
+    def launch(cls, *args: Any, **kwargs: Any) -> Self:
+        """Start, and return the actor itself where Pykka's `start` returns its reference.
+
+        Pykka's references are weak: it is the dispatcher that keeps an actor alive.
+        """
+        actor = cls(*args, **kwargs)
+        actor._start_actor_loop()
+        return actor
 
     def _create_actor_inbox(self) -> _Inbox:  # type: ignore[override]  # Pykka calls it on self
         return _Inbox(self)

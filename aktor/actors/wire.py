@@ -38,7 +38,8 @@ class ConnectionOpened:
 class ConnectionFailed:
     """Net ▶ NetworkActor: this attempt did not become a connection.
 
-    `error` is a `KafkaConnectionError`, a `FrameError` or an `AuthenticationError`.
+    `error` is a `KafkaConnectionError` (`__cause__` is a `TimeoutError` if time ran out), a
+    `FrameError` or an `AuthenticationError`.
     """
 
     key: str
@@ -55,11 +56,15 @@ class ConnectionClosed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestAnswered:
-    """Net ▶ NetworkActor: the answer; send nothing more for `throttle` seconds (KIP-219)."""
+    """Net ▶ NetworkActor: the answer, in this version of its API.
+
+    The broker wants to be sent nothing for `throttle` seconds (KIP-219).
+    """
 
     key: str
     request_id: int
     response: Any
+    version: int
     throttle: float = 0.0
 
 

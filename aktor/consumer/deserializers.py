@@ -1,4 +1,4 @@
-"""The user's deserializers: one call per key or value, its shape decided once and not per record."""
+"""The user's deserializers: one call per key or value, its shape decided once for all records."""
 
 from __future__ import annotations
 

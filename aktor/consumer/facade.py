@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from kafka.consumer.subscription_state import (
     AsyncConsumerRebalanceListener,
@@ -25,7 +25,6 @@ from kafka.structs import (
 )
 from kafka.util import ensure_valid_topic_name
 
-from aktor.actors.runtime import Bell
 from aktor.consumer import configuration, deserializers
 from aktor.consumer.engine import Engine
 from aktor.consumer.guard import Guard, exclusive
@@ -33,7 +32,7 @@ from aktor.consumer.iteration import Iteration
 from aktor.consumer.metrics import ConsumerMetrics
 from aktor.consumer.port import ApplicationPort
 from aktor.consumer.status import ConsumerStatus, PartitionStatus
-from aktor.consumer.system import ActorSystem
+from aktor.consumer.system import ActorSystem, Host
 from aktor.errors import ConfigurationError
 from aktor.events.commits import CommitOffsets, FetchCommittedOffsets
 from aktor.events.fetching import Chunk
@@ -66,6 +65,9 @@ class KafkaConsumer:
 
     DEFAULT_CONFIG = configuration.DEFAULT_CONFIG
 
+    #: Threads, clock and sockets; tests and simulations put their own here in a subclass.
+    _host: ClassVar[Host] = Host()
+
     def __init__(self, *topics: str, **configs: Any) -> None:
         self.config, settings = configuration.parse(configs)
         self._settings = settings
@@ -73,9 +75,9 @@ class KafkaConsumer:
         self._deserialize_value = deserializers.wrap(self.config["value_deserializer"], "value")
         self._guard = Guard()
         self._trace = open_trace(consumer=settings.client_id, group=settings.group_id)
-        bell = Bell()
+        bell = self._host.make_bell()
         self._port = ApplicationPort(bell, self._trace)
-        self._system = ActorSystem(settings, self._port, self._trace)
+        self._system = ActorSystem(settings, self._port, self._trace, self._host)
         dispatcher = self._system.dispatcher
         self._engine = Engine(
             settings,
@@ -93,7 +95,7 @@ class KafkaConsumer:
         self._last_actors: tuple[ActorStatus, ...] = ()
         if topics:
             self.subscribe(topics)
-        dispatcher.start_thread(f"aktor-{settings.client_id}")
+        self._host.start(dispatcher, f"aktor-{settings.client_id}")
         # A consumer that is dropped without close() must not leave its thread behind.
         weakref.finalize(self, dispatcher.stop, 0.0)
 

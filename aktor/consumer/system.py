@@ -8,7 +8,7 @@ from typing import Any
 from aktor.actors.kafka_net import KafkaNet
 from aktor.actors.manager import RequestManager
 from aktor.actors.network import NetworkActor
-from aktor.actors.runtime import CooperativeActor, Dispatcher
+from aktor.actors.runtime import Bell, CooperativeActor, Dispatcher
 from aktor.actors.supervision import Child
 from aktor.actors.supervisor import Supervisor
 from aktor.consumer.port import ApplicationPort
@@ -22,7 +22,7 @@ from aktor.managers.positions import PositionManager
 from aktor.settings import Settings
 from aktor.trace import Trace
 
-__all__ = ["MANAGERS", "ActorSystem"]
+__all__ = ["MANAGERS", "ActorSystem", "Host"]
 
 #: In start order: an actor may depend only on those above it, so when one crashes it and everyone
 #: below start afresh. Above them all stands the network.
@@ -36,26 +36,54 @@ MANAGERS: tuple[type[RequestManager], ...] = (
 )
 
 
+class Host:
+    """What a consumer runs on: real threads, clock and sockets here; others in tests."""
+
+    def make_bell(self) -> Bell:
+        """What the application thread waits on."""
+        return Bell()
+
+    def make_dispatcher(self, trace: Trace) -> Dispatcher:
+        """What the actors run on."""
+        return Dispatcher(ROUTES, trace=trace)
+
+    def make_network(
+        self, settings: Settings, dispatcher: Dispatcher, trace: Trace, incarnation: int
+    ) -> CooperativeActor:
+        """The network actor, with its sockets."""
+
+        def make_net(tell: Callable[[object], None]) -> KafkaNet:
+            net = KafkaNet(settings, tell)
+            dispatcher.sleeper = net
+            return net
+
+        return NetworkActor.launch(
+            settings,
+            net=make_net,
+            incarnation=incarnation,
+            dispatcher=dispatcher,
+            trace=trace,
+        )
+
+    def start(self, dispatcher: Dispatcher, name: str) -> None:
+        """Begin to turn."""
+        dispatcher.start_thread(name)
+
+
 class ActorSystem:
     """Owns the dispatcher and the supervisor; starts and stops them together."""
 
     def __init__(
-        self,
-        settings: Settings,
-        port: ApplicationPort,
-        trace: Trace,
-        *,
-        dispatcher: Dispatcher | None = None,
-        make_network: Callable[[int], CooperativeActor] | None = None,
+        self, settings: Settings, port: ApplicationPort, trace: Trace, host: Host
     ) -> None:
         self.settings = settings
         self.trace = trace
-        self.dispatcher = dispatcher or Dispatcher(ROUTES, trace=trace)
+        self.host = host
+        self.dispatcher = host.make_dispatcher(trace)
         self.dispatcher.connect("application", port)
-        self._supervisor: Supervisor = _launch(
-            Supervisor,
+        self._supervisor: Supervisor = Supervisor.launch(
             [
-                Child("network", make_network or self._make_network),
+                Child("network", self._make_network),
                 *(Child(kind.name, self._maker(kind)) for kind in MANAGERS),
             ],
             dispatcher=self.dispatcher,
@@ -65,8 +93,7 @@ class ActorSystem:
 
     def _maker(self, kind: type[RequestManager]) -> Callable[[int], CooperativeActor]:
         def make(incarnation: int) -> CooperativeActor:
-            return _launch(
-                kind,
+            return kind.launch(
                 self.settings,
                 incarnation=incarnation,
                 dispatcher=self.dispatcher,
@@ -76,21 +103,5 @@ class ActorSystem:
         return make
 
     def _make_network(self, incarnation: int) -> CooperativeActor:
-        def make_net(tell: Callable[[object], None]) -> KafkaNet:
-            net = KafkaNet(self.settings, tell)
-            self.dispatcher.sleeper = net
-            return net
+        return self.host.make_network(self.settings, self.dispatcher, self.trace, incarnation)
 
-        return _launch(
-            NetworkActor,
-            self.settings,
-            net=make_net,
-            incarnation=incarnation,
-            dispatcher=self.dispatcher,
-            trace=self.trace,
-        )
-
-
-def _launch(kind: type[Any], *args: Any, **kwargs: Any) -> Any:
-    """Start an actor the Pykka way and return the actor itself, for its dispatcher."""
-    return kind.start(*args, **kwargs)._actor

@@ -62,7 +62,11 @@ class Assignors:
         ]
 
     def _subscription(
-        self, assignor: Any, topics: frozenset[str], owned: Iterable[TopicPartition], generation: int
+        self,
+        assignor: Any,
+        topics: frozenset[str],
+        owned: Iterable[TopicPartition],
+        generation: int,
     ) -> bytes:
         made = assignor.metadata(set(topics))
         if isinstance(made, (bytes, bytearray)):
@@ -125,7 +129,7 @@ class LeaderPlan:
 
 
 class _AssignorsCluster:
-    """The group's topics as assignors ask for them, by methods of kafka-python's ClusterMetadata."""
+    """The group's topics as assignors ask for them: methods of kafka-python's ClusterMetadata."""
 
     def __init__(self, cluster: Cluster, topics: frozenset[str]) -> None:
         self._partitions = {one: cluster.partitions_for_topic(one) for one in sorted(topics)}
@@ -142,9 +146,7 @@ class _AssignorsCluster:
     available_partitions_for_topic = partitions_for_topic
 
 
-def partition_ids(
-    cluster: Cluster, topics: Iterable[str]
-) -> Mapping[str, frozenset[int] | None]:
+def partition_ids(cluster: Cluster, topics: Iterable[str]) -> Mapping[str, frozenset[int] | None]:
     """What an assignment of these topics depends on; None for a topic that is unknown."""
     found = {topic: cluster.partitions_for_topic(topic) for topic in topics}
     return {topic: None if ids is None else frozenset(ids) for topic, ids in found.items()}

@@ -9,7 +9,15 @@ import enum
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["IN_GROUP", "TRANSITIONS", "IllegalTransitionError", "State", "Trigger", "mermaid", "move"]
+__all__ = [
+    "IN_GROUP",
+    "TRANSITIONS",
+    "IllegalTransitionError",
+    "State",
+    "Trigger",
+    "mermaid",
+    "move",
+]
 
 
 class State(enum.Enum):
@@ -55,8 +63,8 @@ class State(enum.Enum):
     UNJOINED."""
 
     LEAVING = "leaving"
-    """The application wants to leave and owns nothing any more. LeaveGroup is sent until answered or
-    past its deadline. Left for UNJOINED."""
+    """The application wants to leave and owns nothing any more. LeaveGroup is sent until it is
+    answered or past its deadline. Left for UNJOINED."""
 
 
 class Trigger(enum.Enum):

@@ -40,7 +40,7 @@ class RecordReader:
 
     `aborted` is the response's list of (producer id, first offset), used if `read_committed`.
     A deserializer gets (topic, headers, raw bytes or None). No batch is decompressed to more
-    than `max_batch_bytes`; twice that may be in use for a moment if it is below 16 MiB.
+    than `max_batch_bytes`.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class RecordReader:
 
         self._at = 0  # where the next batch begins
         self._cursor: RecordCursor | MessageCursor | None = None
-        self._after_batch = 0  # the position once `_cursor` is through
+        self._after_batch = 0  # the position once the batch before `_at` is through
         self._position = fetch_offset  # ahead of `next_offset` by what is in `_ready`
         self._ready: list[ConsumerRecord] = []
         self._error: KafkaError | None = None
@@ -120,6 +120,7 @@ class RecordReader:
         False if there is no batch left.
         """
         claimed = self._position
+        cursor: RecordCursor | MessageCursor | None
         try:
             end = end_of_batch(self._data, self._at)
             if end is None:
@@ -127,31 +128,32 @@ class RecordReader:
             view = self._data[self._at : end]
             if view[MAGIC_AT] == V2:
                 claimed = offset_at(self._data, self._at)
-                self._enter_records(BatchHeader(view))
+                after, cursor = self._enter_records(BatchHeader(view))
             elif view[MAGIC_AT] < V2:
-                self._enter_messages(view)
+                after, cursor = self._enter_messages(view)
             else:
                 raise Malformed(f"unknown message format v{view[MAGIC_AT]}")
         except (Malformed, Oversized, CodecUnavailable) as fault:
             self._fail(fault, offset=max(self._position, claimed))
         else:
-            self._at = end
+            # All at once and last: an interrupt before this leaves the batch still to be entered.
+            self._at, self._after_batch, self._cursor = end, after, cursor
             self._leave_if_read()
         return True
 
-    def _enter_records(self, header: BatchHeader) -> None:
+    def _enter_records(self, header: BatchHeader) -> tuple[int, RecordCursor | None]:
+        """The offset after the batch, and its records unless there are none to deliver."""
         if self._check_crcs:
             header.verify()
         self._verify_order(header.base_offset)
         self.leader_epoch = header.leader_epoch
-        self._after_batch = header.last_offset + 1
-        if self._is_hidden(header) or self._after_batch <= self._position:
-            self._position = max(self._position, self._after_batch)
-            return
+        after = header.last_offset + 1
+        if self._is_hidden(header) or after <= self._position:
+            return after, None
         cursor = RecordCursor(header, self._records_of(header), self._topic, self._partition)
         if header.base_offset < self._position:
             cursor.skip_before(self._position)
-        self._cursor = cursor
+        return after, cursor
 
     def _verify_order(self, offset: int) -> None:
         if self._at and offset < self._after_batch:
@@ -187,14 +189,15 @@ class RecordReader:
             return decompress(codec, header.payload, self._max_batch_bytes)
         return readable(header.payload)
 
-    def _enter_messages(self, view: memoryview) -> None:
+    def _enter_messages(self, view: memoryview) -> tuple[int, MessageCursor | None]:
+        """The offset after the message, and what is in it unless there is nothing to deliver."""
         outer = Message(view, 0, view[MAGIC_AT])
         if self._check_crcs:
             outer.verify(view)
         self._verify_order(outer.offset)
-        self._after_batch = outer.offset + 1
-        if self._after_batch <= self._position:
-            return
+        after = outer.offset + 1
+        if after <= self._position:
+            return after, None
         cursor = MessageCursor(
             view,
             outer,
@@ -205,7 +208,7 @@ class RecordReader:
             limit=self._max_batch_bytes,
         )
         cursor.skip_before(self._position)
-        self._cursor = cursor
+        return after, cursor
 
     def _decode(self, cursor: RecordCursor | MessageCursor, limit: int) -> None:
         """Move up to `limit` records from the batch being read to `_ready`."""
@@ -218,6 +221,7 @@ class RecordReader:
             fault = malformed
         error = self._deserialize(records)
 
+        # An interrupt before this leaves the same records to be decoded again.
         cursor.mark = mark
         self._ready += records
         if records:
@@ -231,7 +235,7 @@ class RecordReader:
             self._leave_if_read()
 
     def _leave_if_read(self) -> None:
-        if self._cursor is not None and not self._cursor.mark.left:
+        if self._cursor is None or not self._cursor.mark.left:
             self._cursor = None
             self._position = max(self._position, self._after_batch)
 

@@ -12,9 +12,8 @@ import pytest
 from tests.real_kafka import KafkaCluster, what_is_missing
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _kafka_can_be_had() -> None:
-    """The one permitted skip."""
+def pytest_runtest_setup() -> None:
+    """The one permitted skip: this folder, where a real Kafka can't be had."""
     if missing := what_is_missing():
         pytest.skip(missing)
 

@@ -23,8 +23,10 @@ def main() -> int:
         missing = what_is_missing()
         print(missing or "nothing is missing")
         return 1 if missing else 0
-    # Let SIGTERM end us the way Ctrl-C does: through the `with`.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # SIGTERM ends us the way Ctrl-C does, through the `with`; and a shell that starts us in the
+    # background takes SIGINT from us, which we want back.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     cluster = KafkaCluster(
         arguments.nodes,
         port=arguments.port,

@@ -40,7 +40,6 @@ QUICK: Mapping[str, str] = {
     # Every segment maps index files of this size; small ones keep a topic of many partitions cheap.
     "log.index.size.max.bytes": "1048576",
     "log.cleaner.dedupe.buffer.size": "8388608",
-    "replica.fetch.wait.max.ms": "100",
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
 }
 

@@ -56,6 +56,18 @@ def test_an_inconsistent_batch_is_refused(batch: bytes, check_crcs: bool) -> Non
         take_all(reader)
 
 
+@pytest.mark.parametrize(
+    ("count", "last_offset_delta"), [(-1, 1), (3, 1), (1000, 999), (2**31 - 1, 2**31 - 1)]
+)
+def test_an_impossible_count_is_refused_before_anything_is_delivered(
+    count: int, last_offset_delta: int
+) -> None:
+    batch = a_batch(values(b"a", b"b"), count=count, last_offset_delta=last_offset_delta)
+
+    with pytest.raises(CorruptBatchError, match=f"{count} records in"):
+        a_reader(batch).take(1)
+
+
 def test_batches_that_step_back_are_refused_rather_than_delivered_twice() -> None:
     reader = a_reader(a_batch(base_offset=10) + a_batch(base_offset=10), fetch_offset=10)
 

@@ -139,6 +139,13 @@ def test_a_broken_message_is_corrupt(
         take_all(a_reader(data[:8] + length + data[12:], check_crcs=check_crcs))
 
 
+def test_a_wrapper_whose_offset_is_below_those_in_it_is_corrupt() -> None:
+    data = a_wrapper([a_message(offset) for offset in (7, 8)], 1)
+
+    with pytest.raises(CorruptBatchError, match="offset 8 in the wrapper 1"):
+        a_reader(data).take(1)
+
+
 def test_a_wrong_checksum_is_refused_outside_and_inside_a_wrapper() -> None:
     inside = a_wrapper([a_message(0, b"good"), a_message(1, b"bad", crc=1)], 1)
     reader = a_reader(inside)

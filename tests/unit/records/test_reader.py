@@ -203,6 +203,18 @@ def test_a_record_that_cannot_be_deserialized_stays_the_next(which: str, cause: 
         assert reader.next_offset == 12
 
 
+def test_the_position_moves_over_a_gap_to_the_record_that_cannot_be_deserialized() -> None:
+    def refuse_the_second(topic: str, headers: Any, raw: bytes | None) -> Any:
+        return {b"first": 1}[raw or b""]
+
+    batch = a_batch([a_record(0, b"first"), a_record(5, b"second")], last_offset_delta=5)
+    reader = a_reader(batch, deserialize_value=refuse_the_second)
+
+    assert offsets(reader.take(10)) == [0]
+
+    assert reader.next_offset == 5
+
+
 def test_the_earlier_of_two_errors_counts() -> None:
     def refuse(topic: str, headers: Any, raw: bytes | None) -> Any:
         raise ValueError
@@ -300,6 +312,13 @@ def test_a_producers_two_interleaved_aborted_transactions_end_one_by_one() -> No
     reader = a_reader(data, read_committed=True, aborted=[(1, 0), (2, 1)])
 
     assert offsets(take_all(reader)) == [3]
+
+
+def test_a_producers_records_outside_its_transactions_are_never_aborted() -> None:
+    data = a_batch(base_offset=0, producer_id=1)  # idempotent, not transactional
+    reader = a_reader(data, read_committed=True, aborted=[(1, 0)])
+
+    assert offsets(take_all(reader)) == [0]
 
 
 def test_an_abort_marker_of_a_producer_without_records_here_does_no_harm() -> None:

@@ -102,6 +102,14 @@ def test_a_broken_record_is_a_corrupt_batch(record: bytes, check_crcs: bool) -> 
         reader.take(1)
 
 
+def test_a_header_that_is_cut_off_by_the_end_of_the_batch_is_refused() -> None:
+    whole = a_record(headers=[("h", b"0123456789")])
+    reader = a_reader(a_batch([whole[:-4]]))
+
+    with pytest.raises(CorruptBatchError, match="a header runs beyond"):
+        reader.take(1)
+
+
 def test_a_record_that_runs_into_the_next_batch_is_refused() -> None:
     long = a_raw_record(START + NULL + varint(70) + b"v" * 8)
     reader = a_reader(a_batch([long]) + a_batch(base_offset=1))

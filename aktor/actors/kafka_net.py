@@ -1,0 +1,896 @@
+"""KafkaNet: the sockets. It opens connections to brokers and carries requests and answers.
+
+The only module that imports `kafka.net`. Taken from there: the loop (`NetworkSelector`, turned step
+by step by the dispatcher, never on a thread of its own), the SASL mechanisms, the proxies; from
+`kafka.protocol`: the messages and the negotiation of versions. Not taken: `KafkaConnection`, its
+transport and its parser, because they read 4 KiB at a time and copy each byte five times, leave a
+connection open after an answer they cannot read, look names up on the loop's thread, and log what
+they send (SASL passwords included) and every lost connection as an error. Since nothing here runs
+those classes, none of that is logged, and kafka-python's loggers need no filter: whoever uses
+kafka-python beside us sees its log unchanged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import errno
+import functools
+import importlib.metadata
+import os
+import random
+import selectors
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from kafka.errors import IncompatibleBrokerVersion, KafkaConnectionError, KafkaError, for_code
+from kafka.future import Future
+from kafka.net.inet import KafkaNetSocket
+from kafka.net.sasl import get_sasl_mechanism
+from kafka.net.selector import KernelEvent, NetworkSelector, Task, TaskState
+from kafka.protocol.api_header import ResponseClassRegistry
+from kafka.protocol.broker_version_data import BrokerVersionData
+from kafka.protocol.metadata import ApiVersionsRequest
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+
+from aktor.actors.frames import SCRATCH_SIZE, BadLength, FrameCutter
+from aktor.actors.wire import (
+    ConnectionClosed,
+    ConnectionFailed,
+    ConnectionOpened,
+    RequestAnswered,
+    RequestBroken,
+)
+from aktor.errors import AuthenticationError, FrameError
+from aktor.protocol.fetch import parse_fetch_response
+from aktor.settings import Settings
+
+__all__ = ["KafkaNet"]
+
+#: Bytes read from one socket before the others get their turn.
+READ_BUDGET: Final = 1024 * 1024
+
+#: kafka-python's `receive_message_max_bytes`.
+LONGEST_FRAME: Final = 100_000_000
+
+_BLOCKED: Final = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+_CONNECTING: Final = (errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK)
+_WORD: Final = struct.Struct(">i")
+_FETCH: Final = 1
+_API_VERSIONS: Final = 18
+_UNSUPPORTED_VERSION: Final = 35
+_UNSUPPORTED_MECHANISM: Final = 33
+_ILLEGAL_SASL_STATE: Final = 34
+
+#: What the SASL mechanisms expect to find, as kafka-python's defaults have it.
+_SASL_DEFAULTS: Final[Mapping[str, Any]] = {
+    "sasl_plain_username": None,
+    "sasl_plain_password": None,
+    "sasl_kerberos_name": None,
+    "sasl_kerberos_service_name": "kafka",
+    "sasl_kerberos_domain_name": None,
+    "sasl_oauth_token_provider": None,
+}
+_SECRETS: Final = ("sasl_plain_password", "ssl_password")
+
+_T = TypeVar("_T")
+_Address = tuple[int, int, int, str, Any]
+
+
+class _Loop(NetworkSelector):  # type: ignore[misc]  # kafka-python is untyped
+    """kafka.net's loop, with a reader that stays registered (its own `wait_read` registers anew
+    with the kernel for every wait)."""
+
+    def parked(self) -> KernelEvent:
+        """Await this to be called when the registered socket is readable."""
+        return KernelEvent("_park")
+
+    def again(self) -> KernelEvent:
+        """Await this to be called after the others had their turn."""
+        return KernelEvent("_rejoin")
+
+    def _park(self) -> None:
+        self._current.state = TaskState.WAIT_IO
+
+    def _rejoin(self) -> None:
+        self._add_ready_task(self._current)
+
+
+class KafkaNet:
+    """Owns the selector, the sockets, and what is due on each connection (a `wire.Net`).
+
+    Belongs to one thread, except for `wake`. Reports through `tell`, which must only note the
+    report down. `connection` of the settings: kafka-python's names for TLS, SASL, socket options,
+    `client_dns_lookup`, `proxy_url`, `api_version`, `receive_message_max_bytes`.
+    """
+
+    def __init__(self, settings: Settings, tell: Callable[[object], None]) -> None:
+        self.settings = settings
+        self.tell = tell
+        self.scratch = bytearray(SCRATCH_SIZE)
+        self.loop = _Loop(
+            client_id=settings.client_id,
+            selector=settings.connection.get("selector") or selectors.DefaultSelector,
+            slow_task_threshold_secs=0,  # else two clock readings for each step
+        )
+        self._connections: dict[str, _Connection] = {}
+        self._closed = False
+        self._pid = os.getpid()
+
+    # -- the actor's side
+
+    def connect(
+        self, key: str, host: str, port: int, timeout: float, *, canonical: bool = False
+    ) -> None:
+        """Begin to open the connection `key`; ends in ConnectionOpened or ConnectionFailed."""
+        connection = _Connection(self, key, host, port, canonical=canonical)
+        self._connections[key] = connection
+        connection.start(timeout)
+
+    def send(self, key: str, request_id: int, body: Any) -> None:
+        """Send `body`, a kafka-python request, in the newest version that both sides speak."""
+        connection = self._connections.get(key)
+        if connection is None:
+            gone = KafkaConnectionError(f"connection {key} is closed")
+            self.tell(RequestBroken(key=key, request_id=request_id, error=gone))
+            return
+        connection.send(request_id, body)
+
+    def close_connection(self, key: str, because: str) -> None:
+        """Close `key`, or end the attempt; no more reports about it."""
+        connection = self._connections.pop(key, None)
+        if connection is not None:
+            connection.close(None)
+
+    def close(self) -> None:
+        """Close every descriptor. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        if os.getpid() != self._pid:
+            self._let_go()
+            return
+        for connection in list(self._connections.values()):
+            connection.close(None)
+        self._connections.clear()
+        self.loop.close()
+
+    def _let_go(self) -> None:
+        """In a forked child: close our copies only. The epoll set is still the parent's, and to
+        unregister a socket here would deafen the parent."""
+        for connection in self._connections.values():
+            connection.let_go()
+        for descriptor in (self.loop._wakeup_r, self.loop._wakeup_w, self.loop._selector):
+            descriptor.close()
+
+    # -- the dispatcher's side
+
+    def wait(self, timeout: float) -> None:
+        """Do what the sockets ask for, or sleep up to `timeout` seconds (inf: without limit)."""
+        self.loop.poll(None if timeout == float("inf") else timeout * 1000.0)
+
+    def wake(self) -> None:
+        """End a `wait` early. From any thread, also after `close`."""
+        self.loop.wakeup()
+
+    # -- the connections' side
+
+    def forget(self, key: str) -> None:
+        """The connection `key` has closed itself."""
+        self._connections.pop(key, None)
+
+
+class _Phase(enum.Enum):
+    """How far a connection is; the value completes "the broker closed the connection ..."."""
+
+    RESOLVING = "before it was there"
+    CONNECTING = "while it was made"
+    SECURING = "during the TLS handshake"
+    VERSIONING = "at the first request"
+    LOGGING_IN = "during the login"
+    OPEN = "while it was in use"
+
+
+class _Due:
+    """An answer that the broker owes us."""
+
+    __slots__ = ("api_key", "correlation_id", "name", "request_id", "response", "version", "waiter")
+
+    def __init__(
+        self,
+        *,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        request_id: int | None = None,
+        waiter: Future | None = None,
+    ) -> None:
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.request_id = request_id
+        self.waiter = waiter
+        self.response: Any = ResponseClassRegistry._response_class_registry.get(api_key)
+        self.name = f"{self.response.name if self.response is not None else api_key} v{version}"
+
+    def decode(self, frame: memoryview) -> Any:
+        """Read the whole frame. Raises whatever a malformed one leads to."""
+        (correlation_id,) = _WORD.unpack_from(frame)
+        if correlation_id != self.correlation_id:
+            raise ValueError(
+                f"it answers request {correlation_id}, the next answer due is to"
+                f" {self.correlation_id}"
+            )
+        if self.api_key == _API_VERSIONS:
+            # Its header has no tags in any version (KIP-511), and an error comes in version 0.
+            return self.response[self.version].decode(bytes(frame[4:]))
+        flexible = self.response.flexible_version_q(self.version)
+        body = frame[_skip_tags(frame, 4) :] if flexible else frame[4:]
+        if self.api_key == _FETCH:
+            return parse_fetch_response(body, self.version)
+        # What `decode` of the class does, but keeping the end: a cut-off string at the end is
+        # read as a shorter one without complaint.
+        decode = self.response._struct.compiled_decode_from(
+            self.version, compact=flexible, tagged=flexible, data_class=self.response[None]
+        )
+        response, end = decode(body, 0)
+        if end > len(body):
+            raise ValueError(f"it is cut off: {len(body)} bytes of at least {end}")
+        return response
+
+
+class _Connection:
+    """Owns one socket, from the look-up of its name to its end, and the answers due on it."""
+
+    def __init__(self, net: KafkaNet, key: str, host: str, port: int, *, canonical: bool) -> None:
+        self._net = net
+        self._loop = net.loop
+        self._config = net.settings.connection
+        self._key = key
+        self._host = host
+        self._port = port
+        self._label = f"{host}:{port}"
+        self._canonical = canonical
+        self._phase = _Phase.RESOLVING
+        self._closed = False
+        self._sock: socket.socket | None = None
+        self._tls = net.settings.security_protocol in ("SSL", "SASL_SSL")
+        self._sasl = net.settings.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+        self._raw_tokens = False
+        self._correlation_id = 0
+        self._versions: BrokerVersionData | None = None
+        self._cutter = FrameCutter(
+            self._config.get("receive_message_max_bytes") or LONGEST_FRAME, net.scratch
+        )
+        self._due: deque[_Due] = deque()
+        self._answered = False
+        self._unsent: deque[bytes | memoryview] = deque()
+        self._held: deque[tuple[int, Any]] | None = None
+        self._tasks: dict[str, Task] = {}
+
+    # -- beginning
+
+    def start(self, timeout: float) -> None:
+        """Begin; what is not open after `timeout` seconds has failed."""
+        self._tasks["open"] = self._loop.call_soon(self._open)
+        self._set_timer(timeout, lambda: self._give_up(timeout))
+
+    async def _open(self) -> None:
+        try:
+            await self._connect()
+            if self._tls:
+                self._phase = _Phase.SECURING
+                await self._secure()
+            self._start_reading()
+            self._phase = _Phase.VERSIONING
+            await self._learn_versions()
+            if self._sasl:
+                self._phase = _Phase.LOGGING_IN
+            lifetime = await self._log_in() if self._sasl else 0.0
+        except Exception as error:
+            self._lost(error)
+            return
+        self._phase = _Phase.OPEN
+        self._renew_after(lifetime)
+        self._net.tell(ConnectionOpened(key=self._key))
+
+    def _give_up(self, timeout: float) -> None:
+        self._lost(TimeoutError(f"no answer within {timeout:g} s {self._phase.value}"))
+
+    def _set_timer(self, delay: float, then: Callable[[], Any]) -> None:
+        self._stop_timer()
+        self._tasks["timer"] = self._loop.call_at(time.monotonic() + delay, then)
+
+    def _stop_timer(self) -> None:
+        timer = self._tasks.pop("timer", None)
+        if timer is not None:
+            self._loop.cancel(timer)
+
+    # -- name, address, TLS
+
+    async def _connect(self) -> None:
+        # A proxy looks names up when it is made, so it is made by the thread that may wait.
+        factory, addresses = await self._resolve()
+        self._phase = _Phase.CONNECTING
+        failure: OSError = OSError("the name has no address")
+        for address in addresses:
+            try:
+                self._sock = await self._connect_to(factory, address)
+                return
+            except OSError as error:
+                failure = error
+        raise failure
+
+    async def _resolve(self) -> tuple[Any, list[_Address]]:
+        proxy = self._config.get("proxy_url") or self._config.get("socks5_proxy")
+        if proxy:
+            return await self._in_thread(lambda: self._resolve_proxy(proxy))
+        factory = KafkaNetSocket()
+        try:
+            return factory, self._look_up(socket.AI_NUMERICHOST)
+        except socket.gaierror:
+            pass  # a name, not an address
+        if not self._canonical:
+            return factory, await self._in_thread(self._look_up)
+        addresses = await self._in_thread(lambda: self._look_up(socket.AI_CANONNAME))
+        # The name that certificates and Kerberos principals are checked against from here on.
+        self._host = next((one[3] for one in addresses if one[3]), self._host)
+        return factory, addresses
+
+    def _look_up(self, flags: int = 0) -> list[_Address]:
+        # Anew for every attempt: brokers move, and a cached address would outlive them.
+        return socket.getaddrinfo(  # type: ignore[return-value]
+            self._host, self._port, type=socket.SOCK_STREAM, flags=flags
+        )
+
+    def _resolve_proxy(self, proxy: str) -> tuple[Any, list[_Address]]:
+        try:
+            factory = KafkaNetSocket(proxy)
+        except ValueError:
+            # kafka-python's text quotes the address, which may contain a password.
+            raise OSError("proxy_url is not a socks5://, socks5h:// or http:// address") from None
+        return factory, factory.dns_lookup(self._host, self._port)
+
+    async def _connect_to(self, factory: Any, address: _Address) -> socket.socket:
+        family, kind, protocol, _, where = address
+        sock: socket.socket = factory.socket(family, kind, protocol)
+        try:
+            sock.setblocking(False)
+            for option in self._socket_options():
+                sock.setsockopt(*option)
+            while True:
+                try:
+                    code = factory.connect_ex(sock, where)
+                except BlockingIOError:
+                    code = errno.EWOULDBLOCK  # a proxy between two steps of its conversation
+                if code in (0, errno.EISCONN):
+                    return sock
+                if code not in _CONNECTING:
+                    raise OSError(code, os.strerror(code))
+                await self._loop.wait_write(sock)
+        except BaseException:  # also the end of the attempt while it waits
+            sock.close()
+            raise
+
+    def _socket_options(self) -> list[tuple[int, int, int]]:
+        options = self._config.get("socket_options")
+        if options is None:
+            options = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
+        sizes = (
+            (socket.SO_RCVBUF, self._config.get("receive_buffer_bytes")),
+            (socket.SO_SNDBUF, self._config.get("send_buffer_bytes")),
+        )
+        # -1 is Kafka's word for the system's default.
+        return [*options, *((socket.SOL_SOCKET, name, n) for name, n in sizes if n and n > 0)]
+
+    async def _secure(self) -> None:
+        assert self._sock is not None, "TLS before there is a socket"
+        try:
+            context = self._config.get("ssl_context") or _make_ssl_context(self._config)
+        except (OSError, ValueError, TypeError) as error:
+            raise self._refused(f"the certificate settings cannot be used: {error}") from None
+        self._sock = sock = context.wrap_socket(
+            self._sock, server_hostname=self._host.rstrip("."), do_handshake_on_connect=False
+        )
+        while True:
+            try:
+                sock.do_handshake()
+                return
+            except ssl.SSLWantReadError:
+                await self._loop.wait_read(sock)
+            except ssl.SSLWantWriteError:
+                await self._loop.wait_write(sock)
+
+    # -- versions and login
+
+    async def _learn_versions(self) -> None:
+        """ApiVersions (KIP-35, KIP-511); a configured `api_version` is an upper bound."""
+        wanted = self._config.get("api_version")
+        configured = BrokerVersionData(wanted) if wanted is not None else None
+        version = ApiVersionsRequest.max_version
+        if configured is not None:
+            try:
+                version = configured.api_version(ApiVersionsRequest)
+            except IncompatibleBrokerVersion:
+                self._versions = configured  # a broker before 0.10 has no such request
+                return
+        found = BrokerVersionData(api_versions=await self._ask_versions(version))
+        older = configured is not None and configured < found
+        self._versions = configured if older else found
+
+    async def _ask_versions(self, version: int) -> dict[int, tuple[int, int]]:
+        while True:
+            body = ApiVersionsRequest(
+                version=version,
+                client_software_name="aktor",
+                client_software_version=_our_version(),
+            )
+            answer = await self._ask(body)
+            spoken = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+            if answer.error_code == _UNSUPPORTED_VERSION and version > 0:
+                version = min(version - 1, spoken.get(_API_VERSIONS, (0, 0))[1])
+                continue
+            if answer.error_code:
+                raise KafkaConnectionError(
+                    f"broker {self._label} refused to say what it speaks:"
+                    f" {for_code(answer.error_code).__name__}"
+                )
+            return spoken
+
+    async def _log_in(self) -> float:
+        """SaslHandshake, then the mechanism's tokens to and fro (KIP-43, KIP-152).
+
+        Returns for how many seconds the login is good (0: for ever).
+        """
+        name = self._mechanism
+        handshake = await self._ask(SaslHandshakeRequest(mechanism=name, max_version=1))
+        if handshake.error_code or name not in handshake.mechanisms:
+            raise self._refused(_why_no_handshake(handshake))
+        self._raw_tokens = handshake.version == 0
+        mechanism = await self._mechanically(
+            lambda: get_sasl_mechanism(name)(host=self._host, **self._sasl_config())
+        )
+        lifetime = 0.0
+        while not mechanism.is_done():
+            token = await self._mechanically(mechanism.auth_bytes)
+            if self._raw_tokens and mechanism.is_done():
+                self._write(_WORD.pack(len(token)) + token)  # Kerberos' last word has no answer
+                break
+            answer, lifetime = await self._exchange(token)
+            await self._mechanically(functools.partial(mechanism.receive, answer))
+        if not mechanism.is_authenticated():
+            raise self._refused("the broker did not accept the credentials")
+        self._raw_tokens = False
+        return lifetime
+
+    async def _exchange(self, token: bytes) -> tuple[bytes, float]:
+        if self._raw_tokens:
+            waiter = Future()
+            self._due.append(_Due(api_key=-1, version=0, correlation_id=-1, waiter=waiter))
+            self._write(_WORD.pack(len(token)) + token)
+            return await waiter, 0.0
+        answer = await self._ask(SaslAuthenticateRequest(auth_bytes=token))
+        if answer.error_code:
+            raise self._refused(answer.error_message or for_code(answer.error_code).__name__)
+        return answer.auth_bytes, (answer.session_lifetime_ms or 0) / 1000.0
+
+    async def _mechanically(self, work: Callable[[], _T]) -> _T:
+        """Let the mechanism work on a thread: it may ask for a token over HTTP, or a ticket."""
+        try:
+            return await self._in_thread(work)
+        except Exception as error:
+            refused = self._refused(f"{type(error).__name__}: {error}")
+            refused.__cause__ = error
+            raise refused from error
+
+    def _renew_after(self, lifetime: float) -> None:
+        """Log in again before the login ends (KIP-368), at a random moment lest all do at once."""
+        self._stop_timer()
+        if lifetime > 0:
+            delay = max(lifetime, 1.0) * random.uniform(0.85, 0.95)
+            self._set_timer(delay, self._begin_renewal)
+
+    def _begin_renewal(self) -> None:
+        self._held = deque()
+        self._set_timer(
+            self._net.settings.request_timeout,
+            lambda: self._lost(TimeoutError("the login could not be renewed in time")),
+        )
+        self._tasks["open"] = self._loop.call_soon(self._renew)
+
+    async def _renew(self) -> None:
+        # Answers still due come before those of the login, since a broker keeps the order.
+        try:
+            lifetime = await self._log_in()
+        except Exception as error:
+            reason = error.reason if isinstance(error, AuthenticationError) else str(error)
+            self._lost(KafkaConnectionError(f"broker {self._label} ended the session: {reason}"))
+            return
+        self._renew_after(lifetime)
+        held, self._held = self._held or (), None
+        for request_id, body in held:
+            self.send(request_id, body)
+
+    @property
+    def _mechanism(self) -> str:
+        settings = self._net.settings
+        return str(settings.sasl_mechanism or self._config.get("sasl_mechanism"))
+
+    def _sasl_config(self) -> dict[str, Any]:
+        given = {name: one for name, one in self._config.items() if name.startswith("sasl_")}
+        return {
+            **_SASL_DEFAULTS,
+            **given,
+            "sasl_mechanism": self._mechanism,
+            "security_protocol": self._net.settings.security_protocol,
+        }
+
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+        """Run on a thread of its own what may block; the loop goes on."""
+        done = Future()
+
+        def finish(result: Any, error: Exception | None) -> None:
+            if not self._closed:  # else nobody waits any more
+                done.success((result, error))
+
+        def run() -> None:
+            try:
+                result, error = work(), None
+            except Exception as caught:
+                result, error = None, caught
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                self._loop.call_soon_threadsafe(lambda: finish(result, error))
+
+        threading.Thread(target=run, name="aktor-look-up", daemon=True).start()
+        result, error = await done
+        if error is not None:
+            raise error
+        return result  # type: ignore[no-any-return]
+
+    # -- sending
+
+    def send(self, request_id: int, body: Any) -> None:
+        """Send for the actor."""
+        if self._held is not None:
+            self._held.append((request_id, body))
+            return
+        try:
+            data, due = self._encode(body)
+        except IncompatibleBrokerVersion as error:
+            self._break(request_id, IncompatibleBrokerVersion(f"broker {self._label}: {error}"))
+        except Exception as error:
+            text = f"{type(body).__name__} cannot be encoded: {type(error).__name__}: {error}"
+            self._break(request_id, KafkaError(text))
+        else:
+            due.request_id = request_id
+            self._due.append(due)
+            self._write(data)
+
+    def _break(self, request_id: int, error: Exception) -> None:
+        self._net.tell(RequestBroken(key=self._key, request_id=request_id, error=error))
+
+    async def _ask(self, body: Any) -> Any:
+        """Send for ourselves, wait for the answer."""
+        data, due = self._encode(body)
+        waiter = due.waiter = Future()
+        self._due.append(due)
+        self._write(data)
+        return await waiter
+
+    def _encode(self, body: Any) -> tuple[bytes, _Due]:
+        asked = body.API_VERSION
+        version = asked
+        if version is None:
+            assert self._versions is not None, "a request before the versions are known"
+            version = self._versions.api_version(body)
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        try:
+            body.API_VERSION = version
+            body.with_header(
+                correlation_id=self._correlation_id, client_id=self._net.settings.client_id
+            )
+            data: bytes = body.encode(framed=True, header=True)
+        finally:
+            body._version = asked  # the same body may go to a broker of another version next
+        due = _Due(api_key=body.API_KEY, version=version, correlation_id=self._correlation_id)
+        return data, due
+
+    def _write(self, data: bytes) -> None:
+        self._unsent.append(data)
+        if len(self._unsent) > 1:
+            return  # something waits already, and the writer for it
+        try:
+            if not self._flush():
+                self._tasks["write"] = self._loop.call_soon(self._write_rest)
+        except OSError as error:
+            self._lost_while_sending(error)
+
+    def _flush(self) -> bool:
+        """Send what the socket takes; True when nothing is left."""
+        assert self._sock is not None, "nothing is sent before there is a socket"
+        while self._unsent:
+            data = self._unsent[0]
+            try:
+                sent = self._sock.send(data)
+            except _BLOCKED:
+                return False
+            if sent == len(data):
+                self._unsent.popleft()
+            else:
+                self._unsent[0] = memoryview(data)[sent:]
+        return True
+
+    async def _write_rest(self) -> None:
+        try:
+            while not self._flush():
+                await self._loop.wait_write(self._sock)
+        except OSError as error:
+            self._lost_while_sending(error)
+
+    def _lost_while_sending(self, error: OSError) -> None:
+        # What the broker said before it hung up may still lie in the socket.
+        try:
+            while self._read_some():
+                pass
+        except Exception as last:
+            self._lost(last if not isinstance(last, EOFError) else error)
+        else:
+            self._lost(error)
+
+    # -- receiving
+
+    def _start_reading(self) -> None:
+        assert self._sock is not None, "nothing is read before there is a socket"
+        self._tasks["read"] = reader = Task(self._read)
+        self._loop.add_reader(self._sock, reader)
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                # Decrypted bytes in TLS' own buffer do not make the socket readable again.
+                more = self._read_some() and self._tls
+                await (self._loop.again() if more else self._loop.parked())
+        except Exception as error:
+            self._lost(error)
+
+    def _read_some(self) -> bool:
+        """Take what is there, up to the budget; True if the budget ended it."""
+        left = READ_BUDGET
+        while left > 0:
+            if self._sock is None:
+                return False
+            try:
+                received, room = self._cutter.receive(self._sock.recv_into)
+            except _BLOCKED:
+                return False
+            finally:
+                self._answer()
+            if received == 0:
+                raise EOFError
+            left -= received
+            if received < room and not self._tls:
+                return False
+        return True
+
+    def _answer(self) -> None:
+        frames = self._cutter.frames
+        while frames and not self._closed:
+            frame = frames.popleft()
+            if not self._due:
+                raise FrameError(broker=self._label, reason="an answer to no request")
+            due = self._due.popleft()
+            try:
+                response = bytes(frame) if due.api_key < 0 else due.decode(frame)
+            except Exception as error:  # kafka-python's decoder raises whatever comes
+                reason = f"{due.name} of {len(frame)} bytes: {type(error).__name__}: {error}"
+                raise FrameError(broker=self._label, reason=reason) from None
+            self._deliver(due, response)
+
+    def _deliver(self, due: _Due, response: Any) -> None:
+        if due.waiter is not None:
+            due.waiter.success(response)
+            return
+        assert due.request_id is not None, "an answer is due to the actor or to ourselves"
+        self._answered = True
+        self._net.tell(
+            RequestAnswered(
+                key=self._key,
+                request_id=due.request_id,
+                response=response,
+                version=due.version,
+                throttle=self._throttle(response),
+            )
+        )
+
+    def _throttle(self, response: Any) -> float:
+        milliseconds = getattr(response, "throttle_time_ms", None)
+        if not milliseconds or self._versions is None:
+            return 0.0
+        # Before 2.0 the broker itself waited, and the time is history (KIP-219).
+        return milliseconds / 1000.0 if self._versions.broker_version >= (2, 0) else 0.0
+
+    # -- ending
+
+    def _lost(self, error: Exception) -> None:
+        self.close(self._explain(error))
+
+    def close(self, error: Exception | None) -> None:
+        """Close the socket, end what is under way; `error` None: without a report."""
+        if self._closed:
+            return
+        self._closed = True
+        self._net.forget(self._key)
+        if self._sock is not None:
+            self._loop.remove_reader(self._sock)
+        for task in self._tasks.values():
+            self._loop.cancel(task)
+        self._tasks.clear()
+        self.let_go()
+        if error is None:
+            return
+        report = ConnectionClosed if self._phase is _Phase.OPEN else ConnectionFailed
+        self._net.tell(report(key=self._key, error=error))
+
+    def let_go(self) -> None:
+        """Close the descriptor and nothing else (no shutdown: a forked parent may use it)."""
+        if self._sock is not None:
+            self._sock.close()
+            self._sock = None
+
+    # -- explaining
+
+    def _refused(self, reason: str) -> AuthenticationError:
+        mechanism = self._mechanism if self._phase is not _Phase.SECURING else "SSL"
+        return AuthenticationError(
+            broker=self._label, mechanism=mechanism, reason=self._redact(reason)
+        )
+
+    def _redact(self, text: str) -> str:
+        for name in _SECRETS:
+            secret = self._config.get(name)
+            if isinstance(secret, str) and secret:
+                text = text.replace(secret, "***")
+        return text
+
+    def _explain(self, error: Exception) -> Exception:
+        """What happened, as an error that names the broker and the likely cause."""
+        if isinstance(error, AuthenticationError | KafkaConnectionError):
+            return error
+        explained = self._name_cause(error)
+        explained.__cause__ = error
+        return explained
+
+    def _name_cause(self, error: Exception) -> Exception:
+        match error:
+            case BadLength():
+                return FrameError(broker=self._label, reason=_what_speaks(error))
+            case ssl.SSLError():
+                return self._explain_tls(error)
+            case EOFError() | ConnectionResetError() | BrokenPipeError():
+                return self._explain_hang_up()
+            case TimeoutError():
+                return self._failed(str(error))
+            case socket.gaierror():
+                return self._failed(f"the name cannot be looked up: {error.strerror}")
+            case OSError():
+                return self._failed(error.strerror or str(error))
+        return self._failed(f"{type(error).__name__}: {error}")
+
+    def _failed(self, reason: str) -> KafkaConnectionError:
+        return KafkaConnectionError(f"broker {self._label}: {self._redact(reason)}")
+
+    def _explain_hang_up(self) -> Exception:
+        text = f"the broker closed the connection {self._phase.value}"
+        protocol = self._net.settings.security_protocol
+        if self._phase is _Phase.LOGGING_IN and self._raw_tokens:
+            return self._refused(text)  # before KIP-152 that was how a broker said no
+        if self._phase is _Phase.SECURING:
+            hint = "the broker's listener seems not to use TLS"
+        elif self._phase is _Phase.VERSIONING and not self._tls:
+            hint = "the broker's listener seems to expect TLS"
+        elif self._phase is _Phase.OPEN and self._due and not self._answered and not self._sasl:
+            hint = "the broker's listener seems to expect a login (SASL)"
+        elif self._cutter.mid_frame:
+            hint = "in the middle of an answer"
+        else:
+            return self._failed(text)
+        about = f"; security_protocol is {protocol}" if "listener" in hint else ""
+        return self._failed(f"{text}; {hint}{about}")
+
+    def _explain_tls(self, error: ssl.SSLError) -> Exception:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            reason = f"the broker's certificate was refused: {error.verify_message}"
+        elif "ALERT" in (error.reason or ""):
+            reason = f"the broker ended the TLS handshake: {_words(error.reason)}"
+        elif isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+            return self._explain_hang_up()
+        elif self._phase is _Phase.SECURING:
+            return FrameError(
+                broker=self._label,
+                reason=f"{_words(error.reason)}: the broker's listener seems not to use TLS;"
+                f" security_protocol is {self._net.settings.security_protocol}",
+            )
+        else:
+            return self._failed(f"TLS failed: {_words(error.reason)}")
+        return AuthenticationError(broker=self._label, mechanism="SSL", reason=reason)
+
+
+def _make_ssl_context(config: Mapping[str, Any]) -> ssl.SSLContext:
+    """Made for each connection, so that certificates which were renewed on disk are seen."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = config.get("ssl_check_hostname", True)
+    if config.get("ssl_cafile"):
+        context.load_verify_locations(config["ssl_cafile"])
+    else:
+        context.load_default_certs()
+    if config.get("ssl_certfile"):
+        context.load_cert_chain(
+            config["ssl_certfile"], config.get("ssl_keyfile"), config.get("ssl_password")
+        )
+    if config.get("ssl_crlfile"):
+        context.load_verify_locations(config["ssl_crlfile"])
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+    if config.get("ssl_ciphers"):
+        context.set_ciphers(config["ssl_ciphers"])
+    return context
+
+
+def _skip_tags(frame: memoryview, at: int) -> int:
+    """Where a flexible header's tagged fields end (KIP-482)."""
+    count, at = _varint(frame, at)
+    for _ in range(count):
+        _, at = _varint(frame, at)
+        size, at = _varint(frame, at)
+        at += size
+    if at > len(frame):
+        raise ValueError("the header is cut off")
+    return at
+
+
+def _varint(frame: memoryview, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 35, 7):
+        byte = frame[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise ValueError("a varint of more than five bytes")
+
+
+def _what_speaks(error: BadLength) -> str:
+    """What the peer is, told by its first bytes."""
+    if error.head[:2] in (b"\x15\x03", b"\x16\x03"):
+        return "the broker's listener seems to expect TLS (security_protocol SSL or SASL_SSL)"
+    if error.head == b"HTTP":
+        return "an HTTP server, not a Kafka broker"
+    return str(error)
+
+
+def _why_no_handshake(handshake: Any) -> str:
+    if handshake.error_code == _ILLEGAL_SASL_STATE:
+        return "the broker's listener seems not to use SASL (check security_protocol)"
+    if handshake.error_code in (0, _UNSUPPORTED_MECHANISM):
+        offered = ", ".join(handshake.mechanisms) or "none"
+        return f"the broker does not offer this mechanism; it offers {offered}"
+    return str(for_code(handshake.error_code).__name__)
+
+
+def _words(reason: str | None) -> str:
+    """OpenSSL's reason, readable: "TLSV1_ALERT_UNKNOWN_CA" is "tlsv1 alert unknown ca"."""
+    return (reason or "unknown reason").lower().replace("_", " ")
+
+
+def _our_version() -> str:
+    """What a broker's request metrics show as our version (KIP-511)."""
+    try:
+        return importlib.metadata.version("aktor")
+    except importlib.metadata.PackageNotFoundError:
+        return "0"

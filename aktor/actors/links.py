@@ -1,0 +1,149 @@
+"""A link: the way to one broker, with its connection, its queue and its backoff."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final
+
+from aktor.actors.manager import Backoff
+from aktor.events.network import Request
+
+__all__ = ["Link", "LinkEvent", "LinkState", "Waiting"]
+
+
+class LinkState(enum.Enum):
+    """Whether requests can be sent."""
+
+    IDLE = "idle"
+    """No connection. A request begins one, once the backoff is over."""
+
+    CONNECTING = "connecting"
+    """An attempt is under way: requests wait for it, and fail if it does."""
+
+    READY = "ready"
+    """Requests are sent, at most `max_in_flight` at a time."""
+
+
+class LinkEvent(enum.Enum):
+    """What moves a link."""
+
+    WANTED = "wanted"
+    OPENED = "opened"
+    FAILED = "failed"
+    LOST = "lost"
+    DROPPED = "dropped"
+
+
+_S, _E = LinkState, LinkEvent
+
+#: The whole machine. A pair that is not here is a bug in us.
+TRANSITIONS: Final[Mapping[LinkState, Mapping[LinkEvent, LinkState]]] = {
+    _S.IDLE:       {_E.WANTED: _S.CONNECTING},
+    _S.CONNECTING: {_E.OPENED: _S.READY, _E.FAILED: _S.IDLE, _E.DROPPED: _S.IDLE},
+    _S.READY:      {_E.LOST: _S.IDLE, _E.DROPPED: _S.IDLE},
+}  # fmt: skip
+
+
+class Waiting:
+    """A request on its way: in a queue, or sent and unanswered."""
+
+    __slots__ = ("body_name", "came_at", "request", "request_id", "sent_at")
+
+    def __init__(self, request: Request, request_id: int, now: float) -> None:
+        self.request = request
+        self.request_id = request_id
+        self.came_at = now
+        self.sent_at = now
+        self.body_name = type(request.body).__name__.removesuffix("Request")
+
+
+class Link:
+    """Owns what is known about one way to a broker, and the requests which wait for it.
+
+    `node` is the broker's id as answers carry it; a bootstrap server, whose id nobody knows yet,
+    has a negative one, as in Java's client.
+    """
+
+    def __init__(self, name: str, node: int, host: str, port: int, backoff: Backoff) -> None:
+        self.name = name
+        self.node = node
+        self.host = host
+        self.port = port
+        self.state = LinkState.IDLE
+        self.key = ""
+        self.unsent: deque[Waiting] = deque()
+        self.in_flight: dict[int, Waiting] = {}
+        self.backoff = backoff
+        self.retry_at = -math.inf
+        self.attempted_at = -math.inf
+        self.used_at = -math.inf
+        self.silent_until = -math.inf
+        #: The current connection has brought an answer: the listener is the right one.
+        self.proven = False
+        #: How the last attempt ended, until one succeeds.
+        self.failure: Exception | None = None
+
+    @property
+    def address(self) -> str:
+        """host:port, as errors and traces name the broker."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def busy(self) -> bool:
+        """True while a request is queued or in flight."""
+        return bool(self.unsent or self.in_flight)
+
+    @property
+    def load(self) -> int:
+        """Requests queued or in flight."""
+        return len(self.unsent) + len(self.in_flight)
+
+    def on(self, event: LinkEvent) -> None:
+        """The only place where `state` is assigned."""
+        after = TRANSITIONS[self.state].get(event)
+        assert after is not None, f"{event.name} while {self.state.name}"
+        self.state = after
+
+    def can_connect(self, now: float) -> bool:
+        """True if there is no connection and the backoff is over."""
+        return self.state is LinkState.IDLE and self.retry_at <= now
+
+    def in_backoff(self, now: float) -> bool:
+        """True if there is no connection and none may be tried yet."""
+        return self.state is LinkState.IDLE and self.retry_at > now
+
+    def room(self, max_in_flight: int, now: float) -> int:
+        """How many more requests may be sent at `now`."""
+        if self.state is not LinkState.READY or self.silent_until > now:
+            return 0
+        return max_in_flight - self.load
+
+    def take_unsent(self, of: Any = None) -> list[Waiting]:
+        """Empty the queue; with `of`, a set of senders, of their requests only."""
+        taken = [one for one in self.unsent if of is None or one.request.sender in of]
+        self.unsent = deque(one for one in self.unsent if one not in taken) if of else deque()
+        return taken
+
+    def take_in_flight(self) -> list[Waiting]:
+        """Forget what was sent: no answer will come."""
+        taken = list(self.in_flight.values())
+        self.in_flight = {}
+        return taken
+
+    def wake_at(self, now: float, max_idle: float) -> float:
+        """When this link needs looking at again, without any message (inf: never)."""
+        wake = math.inf
+        for waiting in self.in_flight.values():
+            wake = min(wake, waiting.request.deadline)
+        for waiting in self.unsent:
+            wake = min(wake, waiting.request.deadline)
+        if self.state is LinkState.READY and not self.busy:
+            wake = min(wake, self.used_at + max_idle)
+        elif self.unsent and self.in_backoff(now):
+            wake = min(wake, self.retry_at)
+        elif self.unsent and self.silent_until > now:
+            wake = min(wake, self.silent_until)
+        return wake

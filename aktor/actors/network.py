@@ -1,0 +1,630 @@
+"""NetworkActor: which broker a request goes to, over which connection, and who is told what.
+
+Requests come in, exactly one answer each goes out to the sender. The sockets are `KafkaNet`'s; here
+are the queues, the deadlines, the backoff, and the way to a first broker (bootstrap).
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import ClassVar, Final
+
+from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, KafkaTimeoutError
+
+from aktor.actors.links import Link, LinkEvent, LinkState, Waiting
+from aktor.actors.manager import Backoff
+from aktor.actors.runtime import CooperativeActor, Dispatcher
+from aktor.actors.wire import (
+    ConnectionClosed,
+    ConnectionFailed,
+    ConnectionOpened,
+    NetFactory,
+    RequestAnswered,
+    RequestBroken,
+)
+from aktor.errors import ActorRestartedError, AuthenticationError, BootstrapError, FrameError
+from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
+from aktor.events.lifecycle import ActorsRestarted, Tick, Ticked
+from aktor.events.metadata import Broker, Cluster, ClusterChanged
+from aktor.events.network import (
+    BootstrapFailed,
+    BrokerRefused,
+    Destination,
+    RequestFailed,
+    ResponseReceived,
+    SendRequests,
+)
+from aktor.settings import Settings
+from aktor.trace import Trace, silent
+
+__all__ = ["NetworkActor"]
+
+#: An attempt that takes longer does not keep others from being made beside it: one bootstrap
+#: server that swallows everything must not cost the whole connection timeout.
+PATIENCE: Final = 1.0
+
+#: How long hard failures may last before the application is told that nobody is there; a broker
+#: that is just starting gets this time.
+BOOTSTRAP_GRACE: Final = 2.0
+
+#: The application is told at most this often, while it lasts.
+BOOTSTRAP_REPEAT: Final = 2.0
+
+#: A broker that refused our credentials is asked again no sooner.
+REFUSED_PAUSE: Final = 1.0
+
+
+class NetworkActor(CooperativeActor):
+    """Owns connections as decisions: queues, requests in flight, deadlines, backoff.
+
+    Handlers note what happened; `Tick` decides and acts. `net` makes the sockets, given the
+    function they report to. `clock` (by default the dispatcher's) and `rng` can be given by tests.
+    """
+
+    name = "network"
+    HANDLERS: ClassVar[Mapping[type, str]] = {
+        SendRequests: "on_send_requests",
+        ClusterChanged: "on_cluster_changed",
+        CoordinatorFound: "on_coordinator_found",
+        CoordinatorLost: "on_coordinator_lost",
+        ActorsRestarted: "on_actors_restarted",
+        ConnectionOpened: "on_connection_opened",
+        ConnectionFailed: "on_connection_failed",
+        ConnectionClosed: "on_connection_closed",
+        RequestAnswered: "on_request_answered",
+        RequestBroken: "on_request_broken",
+        Tick: "on_tick",
+    }
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        net: NetFactory,
+        incarnation: int = 1,
+        dispatcher: Dispatcher | None = None,
+        trace: Trace | None = None,
+        clock: Callable[[], float] | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        super().__init__(dispatcher=dispatcher)
+        self.settings = settings
+        self.incarnation = incarnation
+        self.log = (trace or silent()).bind(actor=self.name, incarnation=incarnation)
+        given = clock or (dispatcher.clock if dispatcher is not None else None)
+        assert given is not None, "the network actor needs a clock or a dispatcher"
+        self._clock = given
+        self._random = rng or random.Random()
+        self._table = {kind: getattr(self, method) for kind, method in self.HANDLERS.items()}
+        self._said: list[object] = []
+        self._request_ids = 0
+        self._attempts = 0
+        self._anywhere: deque[Waiting] = deque()
+        self._cluster = Cluster()
+        self._nodes: dict[int, Link] = {}
+        self._coordinator: Link | None = None
+        self._coordinator_known = False
+        self._leaving: list[Link] = []
+        self._by_key: dict[str, Link] = {}
+        self._bootstrap = self._make_bootstrap_links()
+        self._bootstrapping = False
+        self._reached = False
+        self._began_at: float | None = None
+        self._complained_at = -math.inf
+        self._net = net(self._report)
+
+    def _make_bootstrap_links(self) -> list[Link]:
+        links = [
+            self._new_link(f"bootstrap-{i}", -1 - i, host, port)
+            for i, (host, port) in enumerate(self.settings.bootstrap_servers)
+        ]
+        # Rotated by chance, lest all clients in the world begin with the same server.
+        start = self._random.randrange(len(links)) if links else 0
+        return links[start:] + links[:start]
+
+    def _new_link(self, name: str, node: int, host: str, port: int) -> Link:
+        settings = self.settings
+        backoff = Backoff(settings.reconnect_backoff, settings.reconnect_backoff_max)
+        return Link(name, node, host, port, backoff)
+
+    @classmethod
+    def understands(cls) -> frozenset[type]:
+        """Every message type this actor has a handler for."""
+        return frozenset(cls.HANDLERS)
+
+    # -- what the runtime and the tests call
+
+    def handle(self, message: object) -> list[object]:
+        """Handle one message; returns what is to be said, answers to requests included."""
+        handler = self._table.get(type(message))
+        if handler is None:
+            self.log.warning("message.dropped", message=type(message).__name__, because="unknown")
+            self.dead_letters += 1
+            return []
+        handler(message)
+        said, self._said = self._said, []
+        return said
+
+    def on_receive(self, message: object) -> None:
+        """Pykka's hook: handle, then say; an answer goes to the sender of its request."""
+        for said in self.handle(message):
+            if isinstance(said, ResponseReceived | RequestFailed):
+                self.tell(said.request.sender, said)
+            else:
+                self.say(said)
+
+    def on_stop(self) -> None:
+        """Pykka's hook: close every socket."""
+        self._net.close()
+
+    def _report(self, report: object) -> None:
+        """What the net calls: the report waits its turn in the inbox like any message."""
+        self.tell(self.name, report)
+
+    # -- requests in
+
+    def on_send_requests(self, message: SendRequests) -> None:
+        """Queue each where it belongs; the tick that follows sends."""
+        now = self._clock()
+        for request in message.requests:
+            self._request_ids += 1
+            self._enqueue(Waiting(request, self._request_ids, now))
+
+    def _enqueue(self, waiting: Waiting) -> None:
+        to = waiting.request.to
+        if to is Destination.ANY:
+            self._anywhere.append(waiting)
+        elif to is Destination.COORDINATOR:
+            if self._coordinator is None or not self._coordinator_known:
+                self._fail(waiting, CoordinatorNotAvailableError("no coordinator is known"))
+            else:
+                self._coordinator.unsent.append(waiting)
+        elif to in self._nodes:
+            self._nodes[to].unsent.append(waiting)
+        else:
+            text = f"broker {to} is not in the cluster's metadata (it may have left, or be new)"
+            self._fail(waiting, KafkaConnectionError(text), node=to)
+
+    # -- what others know
+
+    def on_cluster_changed(self, message: ClusterChanged) -> None:
+        """Follow the brokers: new ones, moved ones, those that left."""
+        self._cluster = message.cluster
+        for broker in message.cluster.brokers.values():
+            link = self._nodes.get(broker.node_id)
+            if link is None:
+                self._nodes[broker.node_id] = self._new_link(
+                    str(broker.node_id), broker.node_id, broker.host, broker.port
+                )
+            elif (link.host, link.port) != (broker.host, broker.port):
+                self._move(link, broker)
+        for node in self._nodes.keys() - message.cluster.brokers.keys():
+            because = f"broker {node} left the cluster"
+            self._retire(self._nodes.pop(node), KafkaConnectionError(because), because)
+
+    def _move(self, link: Link, broker: Broker) -> None:
+        self._drop(link, f"broker {link.node} moved to {broker.host}:{broker.port}")
+        link.host, link.port = broker.host, broker.port
+        link.backoff.reset()
+        link.retry_at = -math.inf
+
+    def on_coordinator_found(self, message: CoordinatorFound) -> None:
+        """Group requests go to this broker, over a connection that no fetch can block."""
+        broker, link = message.broker, self._coordinator
+        self._coordinator_known = True
+        if link is not None and link.node == broker.node_id:
+            if (link.host, link.port) != (broker.host, broker.port):
+                self._move(link, broker)
+            return
+        if link is not None:
+            because = f"the coordinator is broker {broker.node_id} now"
+            self._retire(link, CoordinatorNotAvailableError(because), because)
+        self._coordinator = self._new_link(
+            f"coordinator-{broker.node_id}", broker.node_id, broker.host, broker.port
+        )
+
+    def on_coordinator_lost(self, message: CoordinatorLost) -> None:
+        """Nothing more goes there. What is in flight may still be answered, so it stays open."""
+        self._coordinator_known = False
+        if self._coordinator is not None:
+            for waiting in self._coordinator.take_unsent():
+                self._fail(waiting, CoordinatorNotAvailableError(message.because))
+
+    def on_actors_restarted(self, message: ActorsRestarted) -> None:
+        """What the fallen had asked for and was not sent must not be: they start afresh."""
+        fallen = frozenset(message.actors)
+        for link in self._links():
+            for waiting in link.take_unsent(of=fallen):
+                self._fail(waiting, ActorRestartedError(actor=waiting.request.sender))
+        orphans = [one for one in self._anywhere if one.request.sender in fallen]
+        for waiting in orphans:
+            self._anywhere.remove(waiting)
+            self._fail(waiting, ActorRestartedError(actor=waiting.request.sender))
+
+    # -- what the net reports
+
+    def on_connection_opened(self, report: ConnectionOpened) -> None:
+        """Requests can be sent."""
+        link = self._by_key.get(report.key)
+        if link is None:
+            return
+        now = self._clock()
+        link.on(LinkEvent.OPENED)
+        link.used_at = now
+        link.silent_until = -math.inf
+        self.log.info(
+            "connection.opened",
+            broker=link.address,
+            node=link.node,
+            key=link.key,
+            ms=_ms(now - link.attempted_at),
+        )
+
+    def on_connection_failed(self, report: ConnectionFailed) -> None:
+        """What waited for this attempt fails; the next one waits for the backoff."""
+        link = self._by_key.pop(report.key, None)
+        if link is None:
+            return
+        link.on(LinkEvent.FAILED)
+        self.log.warning(
+            "connection.failed",
+            broker=link.address,
+            node=link.node,
+            key=report.key,
+            because=report.error,
+        )
+        self._back_off(link, report.error)
+        for waiting in link.take_unsent():
+            self._fail(waiting, report.error, node=link.node)
+        if isinstance(report.error, AuthenticationError):
+            self._on_refused(link, report.error)
+
+    def _on_refused(self, link: Link, error: Exception) -> None:
+        """Wrong credentials are wrong everywhere, and no retry mends them: say it at once."""
+        link.retry_at = self._clock() + REFUSED_PAUSE * (1.0 + 0.2 * self._random.random())
+        while self._anywhere:
+            self._fail(self._anywhere.popleft(), error, node=link.node)
+        self._said.append(BrokerRefused(error=error))
+
+    def on_connection_closed(self, report: ConnectionClosed) -> None:
+        """What was in flight fails; what was not sent yet waits for the next connection."""
+        link = self._by_key.pop(report.key, None)
+        if link is None:
+            return
+        link.on(LinkEvent.LOST)
+        self.log.info(
+            "connection.closed",
+            broker=link.address,
+            node=link.node,
+            key=report.key,
+            because=report.error,
+        )
+        self._back_off(link, report.error)
+        for waiting in link.take_in_flight():
+            self._fail(waiting, report.error, node=link.node)
+
+    def on_request_answered(self, report: RequestAnswered) -> None:
+        """Hand the answer to whoever asked."""
+        link = self._by_key.get(report.key)
+        waiting = link.in_flight.pop(report.request_id, None) if link is not None else None
+        if link is None or waiting is None:
+            self.log.info(
+                "answer.dropped",
+                request=type(report.response).__name__,
+                key=report.key,
+                because="nobody waits for it any more",
+            )
+            return
+        now = self._clock()
+        self._prove(link)
+        link.used_at = now
+        link.silent_until = now + report.throttle if report.throttle else link.silent_until
+        self.log.debug(
+            "request.answered",
+            api=waiting.body_name,
+            version=report.version,
+            node=link.node,
+            request=waiting.request_id,
+            ms=_ms(now - waiting.sent_at),
+            throttle_ms=_ms(report.throttle),
+        )
+        self._said.append(
+            ResponseReceived(
+                request=waiting.request,
+                response=report.response,
+                node=link.node,
+                now=now,
+                jitter=self._random.random(),
+            )
+        )
+
+    def _prove(self, link: Link) -> None:
+        # Not the opened but the answered connection ends the backoff: a listener that wants a
+        # login opens connections and closes them at the first request, for ever.
+        if not link.proven:
+            link.proven = self._reached = True
+            link.failure = None
+            link.backoff.reset()
+            self._bootstrapping = False
+
+    def on_request_broken(self, report: RequestBroken) -> None:
+        """This request cannot be sent on this connection, which is well."""
+        link = self._by_key.get(report.key)
+        waiting = link.in_flight.pop(report.request_id, None) if link is not None else None
+        if link is not None and waiting is not None:
+            self._fail(waiting, report.error, node=link.node)
+
+    # -- the tick
+
+    def on_tick(self, tick: Tick) -> None:
+        """Give up what is late, connect, send, close what is not needed; say when to wake."""
+        now = tick.now
+        self._give_up_late(now)
+        self._find_ways(now)
+        for link in self._links():
+            if link.unsent:
+                self._connect_or_send(link, now)
+        self._close_unneeded(now)
+        self._complain(now)
+        self._said.append(
+            Ticked(
+                actor=self.name,
+                incarnation=self.incarnation,
+                requests=(),
+                wake_at=self._wake_at(now),
+            )
+        )
+
+    def _links(self) -> list[Link]:
+        coordinator = [self._coordinator] if self._coordinator is not None else []
+        return [*coordinator, *self._nodes.values(), *self._bootstrap, *self._leaving]
+
+    # deadlines
+
+    def _give_up_late(self, now: float) -> None:
+        for waiting in [one for one in self._anywhere if one.request.deadline <= now]:
+            self._anywhere.remove(waiting)
+            self._fail(waiting, self._late(waiting, now, "no broker could be reached"))
+        for link in self._links():
+            for waiting in [one for one in link.unsent if one.request.deadline <= now]:
+                link.unsent.remove(waiting)
+                error = self._late(waiting, now, f"it was not sent to broker {link.address}", link)
+                self._fail(waiting, error, node=link.node)
+            late = [one for one in link.in_flight.values() if one.request.deadline <= now]
+            if late:
+                self._hang_up(link, late, now)
+
+    def _hang_up(self, link: Link, late: Iterable[Waiting], now: float) -> None:
+        """A broker that does not answer is given up with everything it owes (NetworkClient)."""
+        for waiting in late:
+            del link.in_flight[waiting.request_id]
+            error = self._late(waiting, now, f"broker {link.address} did not answer")
+            self._fail(waiting, error, node=link.node)
+        name = next(iter(late)).body_name
+        self._drop(link, f"a {name} request was not answered in time")
+        self._back_off(link, KafkaConnectionError(f"broker {link.address} did not answer"))
+
+    def _late(
+        self, waiting: Waiting, now: float, because: str, link: Link | None = None
+    ) -> Exception:
+        failures = [link.failure] if link else [one.failure for one in self._candidates()]
+        last = next((_reason(one) for one in failures if one is not None), None)
+        error: Exception = KafkaTimeoutError(
+            f"{waiting.body_name} timed out after {now - waiting.came_at:.3g} s: {because}"
+            + (f" (last failure: {last})" if last else "")
+        )
+        return error
+
+    # the least loaded node
+
+    def _candidates(self) -> list[Link]:
+        """Where a request to anybody may go: the brokers we know, and the way back to them."""
+        return [*self._nodes.values(), *self._bootstrap]
+
+    def _find_ways(self, now: float) -> None:
+        """Give each request for anybody to a link, or begin a connection it can wait for."""
+        limit = self.settings.max_in_flight
+        while self._anywhere:
+            ready = [one for one in self._candidates() if one.room(limit, now) > 0]
+            if not ready:
+                self._open_a_way(now)
+                return
+            best = min(ready, key=lambda one: one.load)
+            best.unsent.append(self._anywhere.popleft())
+
+    def _open_a_way(self, now: float) -> None:
+        candidates = self._candidates()
+        if any(
+            one.state is LinkState.READY
+            or (one.state is LinkState.CONNECTING and now < one.attempted_at + PATIENCE)
+            for one in candidates
+        ):
+            return  # one of them will have room soon
+        link = self._longest_untried(self._nodes.values(), now)
+        if link is None and all(one.in_backoff(now) for one in self._nodes.values()):
+            link = self._longest_untried(self._bootstrap, now)
+            if link is not None:
+                self._note_bootstrap()
+        if link is not None:
+            self._connect(link, now)
+
+    def _longest_untried(self, links: Iterable[Link], now: float) -> Link | None:
+        able = [one for one in links if one.can_connect(now)]
+        return min(able, key=lambda one: one.attempted_at, default=None)
+
+    def _note_bootstrap(self) -> None:
+        if self._bootstrapping:
+            return
+        self._bootstrapping = True
+        self.log.info(
+            "bootstrap.started",
+            servers=[one.address for one in self._bootstrap],
+            because="no known broker can be reached" if self._nodes else "no broker is known",
+        )
+
+    # connections
+
+    def _connect_or_send(self, link: Link, now: float) -> None:
+        if link.can_connect(now):
+            self._connect(link, now)
+        while link.unsent and self._may_send(link, now):
+            waiting = link.unsent.popleft()
+            waiting.sent_at = now
+            link.in_flight[waiting.request_id] = waiting
+            link.used_at = now
+            self.log.debug(
+                "request.sent", api=waiting.body_name, node=link.node, request=waiting.request_id
+            )
+            self._net.send(link.key, waiting.request_id, waiting.request.body)
+
+    def _may_send(self, link: Link, now: float) -> bool:
+        return (
+            link.state is LinkState.READY
+            and link.silent_until <= now
+            and len(link.in_flight) < self.settings.max_in_flight
+        )
+
+    def _connect(self, link: Link, now: float) -> None:
+        self._attempts += 1
+        if self._began_at is None:
+            self._began_at = now
+        link.on(LinkEvent.WANTED)
+        link.attempted_at = now
+        link.proven = False
+        link.key = f"{link.name}#{self.incarnation}.{self._attempts}"
+        self._by_key[link.key] = link
+        self._net.connect(
+            link.key,
+            link.host,
+            link.port,
+            self.settings.connection_setup_timeout,
+            canonical=link.node < 0 and self._wants_canonical_names,
+        )
+
+    @property
+    def _wants_canonical_names(self) -> bool:
+        mode = self.settings.connection.get("client_dns_lookup")
+        return bool(mode == "resolve_canonical_bootstrap_servers_only")
+
+    def _drop(self, link: Link, because: str) -> None:
+        """Close from our side; what was in flight fails, what was not sent stays queued."""
+        if link.state is LinkState.IDLE:
+            return
+        link.on(LinkEvent.DROPPED)
+        self._by_key.pop(link.key, None)
+        self._net.close_connection(link.key, because)
+        self.log.info(
+            "connection.closed",
+            broker=link.address,
+            node=link.node,
+            key=link.key,
+            because=because,
+        )
+        for waiting in link.take_in_flight():
+            text = f"disconnected from broker {link.address}: {because}"
+            self._fail(waiting, KafkaConnectionError(text), node=link.node)
+
+    def _back_off(self, link: Link, error: Exception) -> None:
+        link.failure = error if not link.proven else None
+        link.retry_at = link.backoff.failed(self._clock(), self._random.random())
+
+    def _retire(self, link: Link, error: Exception, because: str) -> None:
+        """No new requests for this link; it closes when the last answer has come."""
+        for waiting in link.take_unsent():
+            self._fail(waiting, error, node=link.node)
+        if link.in_flight:
+            self._leaving.append(link)
+        else:
+            self._drop(link, because)
+
+    def _close_unneeded(self, now: float) -> None:
+        for link in [one for one in self._leaving if not one.in_flight]:
+            self._leaving.remove(link)
+            self._drop(link, "its broker is not needed any more")
+        found = any(one.state is LinkState.READY for one in self._nodes.values())
+        for link in self._links():
+            if link.state is not LinkState.READY or link.busy:
+                continue
+            if now >= link.used_at + self.settings.connections_max_idle:
+                self._drop(link, "it was idle")
+            elif found and link.node < 0:
+                self._drop(link, "a broker of the cluster is connected")
+
+    # the first broker
+
+    def _complaint_due(self) -> float:
+        """When the application is to be told that nobody can be reached."""
+        if self._reached or self._began_at is None or not self._anywhere:
+            return math.inf
+        failures = [one.failure for one in self._bootstrap]
+        if any(isinstance(one, AuthenticationError) for one in failures):
+            return math.inf  # somebody is there, and does not want us: that was said
+        hard = all(one is not None and not _ran_out_of_time(one) for one in failures)
+        wait = BOOTSTRAP_GRACE if hard else self.settings.bootstrap_timeout
+        return max(self._began_at + wait, self._complained_at + BOOTSTRAP_REPEAT)
+
+    def _complain(self, now: float) -> None:
+        if now < self._complaint_due():
+            return
+        self._complained_at = now
+        attempts = {
+            one.address: _reason(one.failure) if one.failure else "no answer yet"
+            for one in self._bootstrap
+        }
+        error = BootstrapError(attempts=attempts)
+        self.log.warning("bootstrap.failed", because=error)
+        self._said.append(BootstrapFailed(error=error))
+
+    # the clock
+
+    def _wake_at(self, now: float) -> float:
+        idle = self.settings.connections_max_idle
+        wake = min((one.wake_at(now, idle) for one in self._links()), default=math.inf)
+        if not self._anywhere:
+            return wake
+        wake = min(wake, self._complaint_due())
+        wake = min(wake, min(one.request.deadline for one in self._anywhere))
+        for link in self._candidates():
+            for moment in (link.retry_at, link.attempted_at + PATIENCE, link.silent_until):
+                if moment > now:
+                    wake = min(wake, moment)
+        return wake
+
+    # -- answers out
+
+    def _fail(self, waiting: Waiting, error: Exception, *, node: int | None = None) -> None:
+        self.log.debug(
+            "request.failed",
+            api=waiting.body_name,
+            node=node,
+            request=waiting.request_id,
+            because=error,
+        )
+        self._said.append(
+            RequestFailed(
+                request=waiting.request,
+                error=error,
+                node=node,
+                now=self._clock(),
+                jitter=self._random.random(),
+            )
+        )
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000.0, 3)
+
+
+def _ran_out_of_time(error: Exception) -> bool:
+    return isinstance(error.__cause__, TimeoutError)
+
+
+def _reason(error: Exception) -> str:
+    """The text of an error without the parts that a list of brokers says anyway."""
+    if isinstance(error, FrameError | AuthenticationError):
+        return str(error.reason)
+    text = str(error.args[0]) if error.args else type(error).__name__
+    return text.partition(": ")[2] or text if text.startswith("broker ") else text

@@ -1,0 +1,234 @@
+"""The coordinator manager: finds the broker that looks after our group, and finds it again."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kafka.errors import (
+    CoordinatorNotAvailableError,
+    GroupAuthorizationFailedError,
+    InvalidGroupIdError,
+    NoError,
+    for_code,
+)
+from kafka.protocol.metadata import FindCoordinatorRequest
+
+from aktor.actors.manager import NOTHING, Backoff, PollResult, RequestManager
+from aktor.errors import AuthenticationError
+from aktor.events.coordinator import (
+    CoordinatorFound,
+    CoordinatorLost,
+    CoordinatorRefused,
+    SuspectCoordinator,
+)
+from aktor.events.lifecycle import ActorsRestarted
+from aktor.events.metadata import Broker
+from aktor.events.network import Destination, RequestFailed, ResponseReceived
+
+__all__ = ["CoordinatorManager"]
+
+#: Any broker answers FindCoordinator from its memory. One that has not in this many seconds is
+#: gone or half-open, and the next attempt goes to another: waiting `request_timeout_ms` (30 s)
+#: would cost the member most of its session.
+ANSWER_WITHIN: Final = 5.0
+
+#: A second suspicion within this many seconds is a repetition and waits for the backoff; after
+#: a longer calm the next look-up is made at once.
+CALM_AFTER: Final = 10.0
+
+#: A refused look-up is repeated no faster than this, in seconds.
+REFUSED_PAUSE: Final = 1.0
+
+#: KIP-699's `key_type` of consumer groups.
+GROUP_KEY: Final = 0
+
+
+class LookUp(enum.Enum):
+    """How far we are in knowing the coordinator."""
+
+    UNKNOWN = "unknown"
+    ASKED = "asked"
+    KNOWN = "known"
+
+
+class Step(enum.Enum):
+    """What moves a look-up on."""
+
+    SENT = "sent"
+    FOUND = "found"
+    FAILED = "failed"
+    SUSPECTED = "suspected"
+
+
+#: The whole machine. A pair that is not here is a bug in us, never in the broker.
+TRANSITIONS: Final[Mapping[LookUp, Mapping[Step, LookUp]]] = {
+    LookUp.UNKNOWN: {Step.SENT: LookUp.ASKED},
+    LookUp.ASKED: {Step.FOUND: LookUp.KNOWN, Step.FAILED: LookUp.UNKNOWN},
+    LookUp.KNOWN: {Step.SUSPECTED: LookUp.UNKNOWN},
+}
+
+
+class CoordinatorManager(RequestManager):
+    """Owns the coordinator's address.
+
+    With a `group_id` it looks the coordinator up from the start, one request in flight; without
+    one it does nothing. Retriable errors are retried after the backoff. What no retry mends is
+    told as `CoordinatorRefused`, each time, and tried again at the longest backoff.
+    """
+
+    name = "coordinator"
+    HANDLERS = {
+        SuspectCoordinator: "on_suspect_coordinator",
+        ActorsRestarted: "on_actors_restarted",
+    }
+    RESPONSES = {FindCoordinatorRequest: "on_found_or_refused"}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        first, longest = self.settings.retry_backoff, self.settings.retry_backoff_max
+        self.state = LookUp.UNKNOWN
+        self.broker: Broker | None = None
+        self._failures = Backoff(first, longest)
+        self._suspicions = Backoff(first, longest)
+        self._suspected = False
+        self._suspected_at = -math.inf
+        self._refused_until = -math.inf
+
+    # -- what to send, and when
+
+    def poll(self, now: float, jitter: float) -> PollResult:
+        """A FindCoordinator if the coordinator is unknown and the backoff is over."""
+        if self.settings.group_id is None or self.state is not LookUp.UNKNOWN:
+            return NOTHING
+        if self._suspected:
+            self._note_suspicion(now, jitter)
+        due = max(self._failures.retry_at, self._suspicions.retry_at, self._refused_until)
+        if now < due:
+            return PollResult(wake_at=due)
+
+        self._move(Step.SENT)
+        body = FindCoordinatorRequest(
+            # Version 4 asks for a list of keys (KIP-699); what the version lacks is not encoded.
+            key=self.settings.group_id,
+            coordinator_keys=[self.settings.group_id],
+            key_type=GROUP_KEY,
+            max_version=6,
+        )
+        deadline = now + min(self.settings.request_timeout, ANSWER_WITHIN)
+        return PollResult(requests=(self.request(body, to=Destination.ANY, deadline=deadline),))
+
+    def _note_suspicion(self, now: float, jitter: float) -> None:
+        self._suspected = False
+        if now - self._suspected_at < CALM_AFTER:
+            self._suspicions.failed(now, jitter)
+        else:
+            self._suspicions.reset()
+        self._suspected_at = now
+
+    def _move(self, step: Step) -> None:
+        """The only place where `state` is assigned."""
+        self.state = TRANSITIONS[self.state][step]
+
+    # -- how it ended
+
+    def on_found_or_refused(self, received: ResponseReceived) -> list[object]:
+        """The answer to our look-up."""
+        result = self._result(received.response)
+        error_type = CoordinatorNotAvailableError if result is None else for_code(result.error_code)
+        if error_type is not NoError:
+            said = str(getattr(result, "error_message", None) or "")[:200]
+            error = error_type(self._explain(error_type, said))
+            return self._failed(error, received.now, received.jitter)
+
+        assert result is not None, "an answer without a coordinator is an error"
+        self._move(Step.FOUND)
+        self._failures.reset()
+        self._refused_until = -math.inf
+        self.broker = Broker(node_id=result.node_id, host=result.host, port=result.port)
+        self.log.info(
+            "coordinator.found",
+            group=self.settings.group_id,
+            node=result.node_id,
+            address=f"{result.host}:{result.port}",
+        )
+        return [CoordinatorFound(broker=self.broker)]
+
+    def on_request_failed(self, failed: RequestFailed) -> list[object]:
+        """Nobody answered; another node may."""
+        return self._failed(failed.error, failed.now, failed.jitter)
+
+    def _result(self, response: Any) -> Any:
+        """The part of the response that is about our group, None if there is none."""
+        if response.API_VERSION < 4:
+            return response
+        ours = [one for one in response.coordinators if one.key == self.settings.group_id]
+        return ours[0] if ours else None
+
+    def _failed(self, error: Exception, now: float, jitter: float) -> list[object]:
+        self._move(Step.FAILED)
+        # A broker that refuses our credentials is told to the application by the network actor;
+        # another broker, or the same with new credentials, may still answer.
+        if getattr(error, "retriable", False) or isinstance(error, AuthenticationError):
+            retry_at = self._failures.failed(now, jitter)
+            self.log.info(
+                "coordinator.retried",
+                group=self.settings.group_id,
+                because=error,
+                failures=self._failures.failures,
+                wait_ms=round((retry_at - now) * 1000),
+            )
+            return []
+
+        pause = max(self.settings.retry_backoff_max, REFUSED_PAUSE) * (1.0 + 0.2 * jitter)
+        self._refused_until = now + pause
+        self.log.warning(
+            "coordinator.refused",
+            group=self.settings.group_id,
+            because=error,
+            wait_ms=round(pause * 1000),
+        )
+        return [CoordinatorRefused(error=error)]
+
+    def _explain(self, error_type: Any, said: str) -> str:
+        group = f"group {self.settings.group_id!r}"
+        if error_type is GroupAuthorizationFailedError:
+            return (
+                f"not authorized to use {group}."
+                " Check group_id and that this user may READ the group (its ACLs)."
+            )
+        if error_type is InvalidGroupIdError:
+            return f"the brokers do not accept {group}. Check group_id."
+        reason = f"{error_type.message or error_type.__name__}{': ' if said else ''}{said}"
+        return (
+            f"the coordinator of {group} could not be found ({reason})."
+            " Check group_id, and the brokers' logs for this error."
+        )
+
+    # -- what others say
+
+    def on_suspect_coordinator(self, suspect: SuspectCoordinator) -> list[object]:
+        """A broker that does not act as our coordinator is none: look again."""
+        if self.broker is None or self.broker.node_id != suspect.node_id:
+            self.log.debug(
+                "suspicion.dropped", node=suspect.node_id, because="it is not the coordinator"
+            )
+            return []
+        self._move(Step.SUSPECTED)
+        self.broker = None
+        self._suspected = True
+        self.log.info(
+            "coordinator.lost",
+            group=self.settings.group_id,
+            node=suspect.node_id,
+            because=suspect.because,
+        )
+        return [CoordinatorLost(because=suspect.because)]
+
+    def on_actors_restarted(self, restarted: ActorsRestarted) -> list[object]:
+        """Say again who the coordinator is; a restarted network has forgotten our request."""
+        if "network" in restarted.actors and self.state is LookUp.ASKED:
+            self._move(Step.FAILED)
+        return [] if self.broker is None else [CoordinatorFound(broker=self.broker)]

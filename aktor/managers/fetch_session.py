@@ -1,0 +1,129 @@
+"""A fetch session: what one broker remembers of our last Fetch, so that the next says only news.
+
+KIP-227. The first request of a session is full: it names every partition, and the answer names the
+session. The following are incremental: they name what changed and what to forget, and an answer
+leaves out the partitions of which there is no news.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from kafka.errors import FetchSessionIdNotFoundError, InvalidFetchSessionEpochError
+from kafka.structs import TopicPartition
+
+__all__ = ["FetchSession", "Marks", "SessionRequest", "Wanted"]
+
+#: What stands in a request for "no session", and what begins one.
+NO_SESSION: Final = 0
+SESSIONLESS_EPOCH: Final = -1
+FIRST_EPOCH: Final = 0
+#: The epoch after this one is 1 again: 0 would begin another session.
+LAST_EPOCH: Final = 2**31 - 1
+
+_ENDED_BY_BROKER: Final = frozenset(
+    {FetchSessionIdNotFoundError.errno, InvalidFetchSessionEpochError.errno}
+)
+
+
+class Wanted(NamedTuple):
+    """What a Fetch asks of one partition. `epoch` is the partition's with us (not on the wire)."""
+
+    epoch: int
+    offset: int
+    leader_epoch: int
+    max_bytes: int
+
+
+class Marks(NamedTuple):
+    """The offsets that a broker tells with each answer."""
+
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRequest:
+    """The part of a Fetch that depends on the session: who we are, what is new, what to forget."""
+
+    session_id: int
+    epoch: int
+    partitions: Mapping[TopicPartition, Wanted]
+    forgotten: tuple[TopicPartition, ...] = ()
+
+    @property
+    def full(self) -> bool:
+        """Whether it names every partition that is wanted."""
+        return self.epoch in (FIRST_EPOCH, SESSIONLESS_EPOCH)
+
+
+class FetchSession:
+    """Owns the session with one broker: its id, the next epoch, and what the broker remembers."""
+
+    def __init__(self, *, enabled: bool = True) -> None:
+        self._enabled = enabled
+        self._id = NO_SESSION
+        self._epoch = FIRST_EPOCH
+        self._remembered: dict[TopicPartition, Wanted] = {}
+        self._marks: dict[TopicPartition, Marks] = {}
+
+    def next_request(self, wanted: Mapping[TopicPartition, Wanted]) -> SessionRequest:
+        """How to ask for exactly `wanted`. What is not in it any more will be forgotten."""
+        if not self._enabled:
+            return SessionRequest(
+                session_id=NO_SESSION, epoch=SESSIONLESS_EPOCH, partitions=wanted
+            )
+        before, self._remembered = self._remembered, dict(wanted)
+        if self._epoch == FIRST_EPOCH:
+            self._marks.clear()
+            return SessionRequest(session_id=self._id, epoch=FIRST_EPOCH, partitions=wanted)
+        forgotten = tuple(before.keys() - wanted.keys())
+        for tp in forgotten:
+            self._marks.pop(tp, None)
+        news = {tp: one for tp, one in wanted.items() if before.get(tp) != one}
+        return SessionRequest(
+            session_id=self._id, epoch=self._epoch, partitions=news, forgotten=forgotten
+        )
+
+    def answered(self, asked: SessionRequest, session_id: int) -> None:
+        """The broker answered `asked` without an error, and keeps `session_id` (0: none)."""
+        if not self._enabled:
+            return
+        if session_id == NO_SESSION:
+            # The broker has no room for it, ended it, or is too old (before Fetch v7).
+            self._id, self._epoch = NO_SESSION, FIRST_EPOCH
+            return
+        self._id = session_id
+        self._epoch = 1 if asked.full or asked.epoch == LAST_EPOCH else asked.epoch + 1
+
+    def refused(self, error_code: int) -> bool:
+        """The broker answered with an error; True if only the session is to blame.
+
+        Then a new one can be begun at once.
+        """
+        began = self._epoch != FIRST_EPOCH
+        if error_code == FetchSessionIdNotFoundError.errno:
+            self._id = NO_SESSION
+        self.restart()
+        return began and error_code in _ENDED_BY_BROKER
+
+    def restart(self) -> None:
+        """Nobody knows what the broker remembers: the next request is full.
+
+        It names the old session, if there is one, so that the broker can drop that.
+        """
+        self._epoch = FIRST_EPOCH
+
+    # -- what an incremental answer leaves out
+
+    def note_marks(self, tp: TopicPartition, marks: Marks) -> None:
+        """The broker told these of a partition, and will again only when they change."""
+        if self._enabled:
+            self._marks[tp] = marks
+
+    def marks(self, tp: TopicPartition) -> Marks | None:
+        """What holds for a partition that the last answer left out."""
+        return self._marks.get(tp)

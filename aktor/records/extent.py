@@ -1,0 +1,59 @@
+"""How far fetched bytes reach: where the next fetch goes on, found from the batch headers alone."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from aktor.records.batch import LOG_OVERHEAD, MAGIC_AT, V2
+
+__all__ = ["extent"]
+
+#: offset and length of a batch, of any format
+_OVERHEAD = struct.Struct(">qi")
+#: what v2 has at `_LAST_OFFSET_DELTA_AT`: the offset of the last record, from that of the first
+_LAST_OFFSET_DELTA = struct.Struct(">i")
+_LAST_OFFSET_DELTA_AT: Final = 23
+
+#: Shorter is no batch of that format, whatever is in it (v0 and v1 have a message for a batch).
+_SMALLEST_V2: Final = 61 - LOG_OVERHEAD
+_SMALLEST_MESSAGE: Final = 14
+
+#: Where a log must end at the latest, for its end to be an offset too.
+_LAST_OFFSET: Final = 2**63 - 1
+
+
+def extent(data: memoryview, offset: int) -> tuple[int, int]:
+    """The next offset to fetch after the complete batches in `data`, and how many bytes they have.
+
+    `offset` is what was asked for; it comes back with 0 if no batch is complete (a broker cuts a
+    response at its size limit). If it comes back with more than 0, nothing can follow: a header
+    is impossible (then all of `data` counts, so that the reader gets to the bad batch and says
+    what is wrong with it), or the batches end before they reach `offset`. Never raises.
+    """
+    following = offset
+    at, end = 0, len(data)
+    while end - at >= LOG_OVERHEAD:
+        first, length = _OVERHEAD.unpack_from(data, at)
+        if length < _SMALLEST_MESSAGE:
+            return offset, end
+        if length > end - at - LOG_OVERHEAD:
+            break
+        last = _last_offset(data, at, first, length)
+        if not 0 <= last < _LAST_OFFSET:
+            return offset, end
+        following = max(following, last + 1)
+        at += LOG_OVERHEAD + length
+    return following, at
+
+
+def _last_offset(data: memoryview, at: int, first: int, length: int) -> int:
+    """The offset of the last record of the batch at `at`, -1 if its header is impossible."""
+    magic = data[at + MAGIC_AT]
+    if magic < V2:
+        # The offset of a compressed wrapper is that of the last message in it.
+        return int(first) if first >= 0 else -1
+    if magic > V2 or length < _SMALLEST_V2 or first < 0:
+        return -1
+    (delta,) = _LAST_OFFSET_DELTA.unpack_from(data, at + _LAST_OFFSET_DELTA_AT)
+    return int(first + delta) if delta >= 0 else -1

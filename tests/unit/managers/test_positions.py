@@ -1,0 +1,801 @@
+"""The position manager: where each assigned partition starts, and offsets by time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+from kafka.errors import (
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
+    UnsupportedVersionError,
+)
+from kafka.protocol.broker_version_data import BrokerVersionData
+from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+
+from aktor.events.answers import Answered, Failed
+from aktor.events.commits import FindStartingOffsets, StartingOffsetsFailed, StartingOffsetsFound
+from aktor.events.lifecycle import ActorsRestarted
+from aktor.events.metadata import RefreshMetadata
+from aktor.events.network import Request
+from aktor.events.positions import (
+    Assigned,
+    AssignmentChanged,
+    LookUpOffsets,
+    Position,
+    PositionsFailed,
+    PositionsResolved,
+    Reset,
+    ResetPositions,
+    ResetStrategy,
+    SeekPartitions,
+)
+from aktor.managers.positions import TRANSITIONS, PositionManager, State, Trigger
+from aktor.settings import Settings
+from aktor.trace import recording
+from tests.unit.managers.builders_positions import (
+    NOT_LEADER,
+    OFFSET_NOT_AVAILABLE,
+    T0,
+    T1,
+    T2,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC,
+    Turn,
+    a_cluster,
+    answer,
+    asked_of,
+    fail,
+    offsets,
+    tick,
+)
+
+EARLIEST, LATEST = ResetStrategy.EARLIEST, ResetStrategy.LATEST
+
+
+def a_manager(*, knows: Any = None, **settings: Any) -> PositionManager:
+    """A manager of a group member that knows the cluster; with jitter 0.5 backoffs are nominal."""
+    manager = PositionManager(Settings(**{"group_id": "g", **settings}))
+    manager.handle(a_cluster() if knows is None else knows)
+    return manager
+
+
+def assign(manager: PositionManager, *partitions: TopicPartition, epoch: int = 1) -> list[object]:
+    """Exactly these are assigned, all in one epoch, without a position."""
+    return manager.handle(
+        AssignmentChanged(partitions={tp: Assigned(epoch=epoch) for tp in partitions})
+    )
+
+
+def commits_say(
+    manager: PositionManager, found: Mapping[TopicPartition, int | None]
+) -> list[object]:
+    """The commit manager has found these committed offsets (leader epoch 3)."""
+    return manager.handle(
+        StartingOffsetsFound(
+            offsets={
+                tp: None if offset is None else OffsetAndMetadata(offset, "", 3)
+                for tp, offset in found.items()
+            }
+        )
+    )
+
+
+def a_manager_resetting(*partitions: TopicPartition, **settings: Any) -> PositionManager:
+    """A manager of these partitions, none of which has a committed offset."""
+    manager = a_manager(**settings)
+    assign(manager, *partitions)
+    commits_say(manager, dict.fromkeys(partitions))
+    return manager
+
+
+def resolved_in(said: list[object]) -> dict[TopicPartition, Assigned]:
+    """All positions that were told."""
+    return {
+        tp: one
+        for message in said
+        if isinstance(message, PositionsResolved)
+        for tp, one in message.partitions.items()
+    }
+
+
+def failure_in(said: list[object]) -> PositionsFailed:
+    """The one failure that was told."""
+    (failure,) = (one for one in said if isinstance(one, PositionsFailed))
+    return failure
+
+
+def at(offset: int, *, leader_epoch: int = 5, epoch: int = 1) -> Assigned:
+    return Assigned(epoch=epoch, position=Position(offset=offset, leader_epoch=leader_epoch))
+
+
+# -- committed offsets
+
+
+def test_new_partitions_without_a_position_are_asked_for_in_one_message() -> None:
+    manager = a_manager()
+
+    said = assign(manager, T0, T1)
+
+    assert said == [FindStartingOffsets(partitions=frozenset({T0, T1}))]
+
+
+def test_a_committed_offset_is_the_position_with_its_leader_epoch() -> None:
+    manager = a_manager()
+    assign(manager, T0, epoch=4)
+
+    said = commits_say(manager, {T0: 42})
+
+    assert resolved_in(said) == {T0: at(42, leader_epoch=3, epoch=4)}
+    assert tick(manager, 0.0) == Turn((), math.inf, [])
+
+
+def test_a_partition_that_comes_with_its_position_is_neither_asked_for_nor_told() -> None:
+    manager = a_manager()
+
+    said = manager.handle(AssignmentChanged(partitions={T0: at(7), T1: Assigned(epoch=1)}))
+
+    assert said == [FindStartingOffsets(partitions=frozenset({T1}))]
+
+
+def test_only_what_is_new_is_asked_for_when_the_assignment_grows() -> None:
+    manager = a_manager()
+    assign(manager, T0)
+
+    said = assign(manager, T0, T1)
+
+    assert said == [FindStartingOffsets(partitions=frozenset({T1}))]
+
+
+def test_a_partition_in_a_new_epoch_is_new() -> None:
+    manager = a_manager()
+    assign(manager, T0, epoch=1)
+    commits_say(manager, {T0: 42})
+
+    said = assign(manager, T0, epoch=2)
+
+    assert said == [FindStartingOffsets(partitions=frozenset({T0}))]
+
+
+def test_committed_offsets_count_only_for_partitions_that_still_wait_for_them() -> None:
+    """Scenario 85, ...DoesNotApplyOffsetsIfPartitionNotInitializingAnymore; also 86."""
+    manager = a_manager()
+    assign(manager, T0, T1)
+    assign(manager, T0)
+    manager.handle(SeekPartitions(partitions={T0: at(7, epoch=2)}))
+
+    assert commits_say(manager, {T0: 42, T1: 43}) == []
+
+
+def test_a_partition_is_not_reset_before_its_committed_offset_is_known() -> None:
+    """Scenario 85 (KAFKA-17674): T1 was added while T0's committed offset was looked up."""
+    manager = a_manager(auto_offset_reset="latest")
+    assign(manager, T0)
+    assign(manager, T0, T1)
+
+    commits_say(manager, {T0: None})
+
+    assert asked_of(tick(manager, 0.0).request) == {T0: -1}
+    assert resolved_in(commits_say(manager, {T1: 9})) == {T1: at(9, leader_epoch=3)}
+
+
+def test_committed_offsets_that_cannot_be_known_fail_the_partitions_that_wait() -> None:
+    manager = a_manager()
+    assign(manager, T0, T1, epoch=3)
+    commits_say(manager, {T1: 9})
+    error = KafkaConnectionError("no right to the group")
+
+    said = manager.handle(StartingOffsetsFailed(partitions=frozenset({T0, T1}), error=error))
+
+    assert said == [PositionsFailed(epochs={T0: 3}, error=error)]
+
+
+def test_a_question_lost_with_the_commit_manager_is_put_again() -> None:
+    manager = a_manager()
+    assign(manager, T0, T1)
+    commits_say(manager, {T1: 9})
+
+    said = manager.handle(ActorsRestarted(actors=("commits",), because=ValueError()))
+
+    assert said == [FindStartingOffsets(partitions=frozenset({T0}))]
+
+
+def test_a_restart_of_others_is_no_news() -> None:
+    manager = a_manager()
+    assign(manager, T0)
+
+    assert manager.handle(ActorsRestarted(actors=("fetch",), because=ValueError())) == []
+
+
+def test_without_a_group_the_policy_applies_at_once() -> None:
+    manager = a_manager(group_id=None, auto_offset_reset="earliest")
+
+    assert assign(manager, T0) == []
+
+    assert asked_of(tick(manager, 0.0).request) == {T0: -2}
+
+
+# -- the policy
+
+
+@pytest.mark.parametrize(("policy", "timestamp"), [("earliest", -2), ("latest", -1)])
+def test_without_a_committed_offset_the_policy_says_where_to_go(
+    policy: str, timestamp: int
+) -> None:
+    """Scenario 82."""
+    manager = a_manager_resetting(T0, auto_offset_reset=policy)
+
+    request = tick(manager, 0.0).request
+    said = answer(manager, request, offsets({T0: 17}))
+
+    assert request.to == 1
+    assert asked_of(request) == {T0: timestamp}
+    assert resolved_in(said) == {T0: at(17)}
+
+
+def test_with_policy_none_a_partition_without_a_committed_offset_fails() -> None:
+    """Scenarios 2 and 80: the error names the partitions."""
+    manager = a_manager(auto_offset_reset="none")
+    assign(manager, T0, T1, epoch=2)
+
+    said = commits_say(manager, {T0: None, T1: 5})
+
+    assert resolved_in(said) == {T1: at(5, leader_epoch=3, epoch=2)}
+    assert failure_in(said).epochs == {T0: 2}
+    assert isinstance(failure_in(said).error, NoOffsetForPartitionError)
+    assert failure_in(said).error.args[0] == {T0}
+    assert "auto_offset_reset" in str(failure_in(said).error)
+    assert tick(manager, 0.0).requests == ()
+
+
+def test_with_policy_none_an_offset_out_of_range_fails_with_the_offset() -> None:
+    """Scenario 80."""
+    manager = a_manager(auto_offset_reset="none")
+    manager.handle(AssignmentChanged(partitions={T0: at(99), T1: at(5)}))
+
+    said = manager.handle(
+        ResetPositions(
+            partitions={T0: Reset(epoch=2, from_offset=99), T1: Reset(epoch=2)},
+            because="out of range",
+        )
+    )
+
+    outside, missing = (one for one in said if isinstance(one, PositionsFailed))
+    assert isinstance(outside.error, OffsetOutOfRangeError)
+    assert outside.error.args[0] == {T0: 99}
+    assert outside.epochs == {T0: 2}
+    assert isinstance(missing.error, NoOffsetForPartitionError)
+    assert missing.epochs == {T1: 2}
+
+
+def test_a_failed_partition_can_be_sought_or_reset() -> None:
+    manager = a_manager(auto_offset_reset="none")
+    assign(manager, T0, T1)
+    commits_say(manager, {T0: None, T1: None})
+
+    manager.handle(SeekPartitions(partitions={T0: at(7, epoch=2)}))
+    reset = Reset(epoch=2, strategy=EARLIEST)
+    manager.handle(ResetPositions(partitions={T1: reset}, because="seek_to_beginning"))
+
+    assert asked_of(tick(manager, 0.0).request) == {T1: -2}
+
+
+def test_a_new_partition_of_a_known_topic_starts_at_its_beginning_with_policy_earliest() -> None:
+    """Scenario 87: the partition is assigned before its leader is known."""
+    manager = a_manager(knows=a_cluster({T0: (1, 5)}), auto_offset_reset="earliest")
+    assign(manager, T0, T1)
+    commits_say(manager, {T0: 4, T1: None})
+    assert tick(manager, 0.0).requests == ()
+
+    manager.handle(a_cluster({T0: (1, 5), T1: (2, 0)}, version=2))
+    request = tick(manager, 0.01).request
+    said = answer(manager, request, offsets({T1: 0}, leader_epoch=0))
+
+    assert request.to == 2
+    assert resolved_in(said) == {T1: at(0, leader_epoch=0)}
+
+
+# -- resets
+
+
+def test_a_reset_goes_where_the_application_says_in_the_new_epoch() -> None:
+    manager = a_manager(auto_offset_reset="none")
+    manager.handle(AssignmentChanged(partitions={T0: at(99)}))
+    reset = Reset(epoch=2, strategy=LATEST, from_offset=99)
+
+    manager.handle(ResetPositions(partitions={T0: reset}, because="seek_to_end"))
+    said = answer(manager, tick(manager, 0.0).request, offsets({T0: 120}))
+
+    assert resolved_in(said) == {T0: at(120, epoch=2)}
+
+
+def test_a_reset_without_a_strategy_follows_the_policy() -> None:
+    """Scenario 81."""
+    manager = a_manager(auto_offset_reset="earliest")
+    manager.handle(AssignmentChanged(partitions={T0: at(99)}))
+
+    manager.handle(
+        ResetPositions(partitions={T0: Reset(epoch=2, from_offset=99)}, because="out of range")
+    )
+
+    assert asked_of(tick(manager, 0.0).request) == {T0: -2}
+
+
+def test_every_leader_is_asked_once_for_all_its_partitions() -> None:
+    cluster = a_cluster({T0: (1, 5), T1: (2, 6), T2: (1, 7)})
+    manager = a_manager_resetting(T0, T1, T2, knows=cluster)
+
+    first, second = tick(manager, 0.0).requests
+
+    assert (first.to, set(asked_of(first))) == (1, {T0, T2})
+    assert (second.to, set(asked_of(second))) == (2, {T1})
+    epochs = [one.current_leader_epoch for one in first.body.topics[0].partitions]
+    assert epochs == [5, 7]
+
+
+def test_a_request_in_flight_is_not_repeated_and_wakes_nobody() -> None:
+    manager = a_manager_resetting(T0)
+    tick(manager, 0.0)
+
+    assert tick(manager, 1.0) == Turn((), math.inf, [])
+
+
+def a_broker_with_list_offsets(version: int) -> Any:
+    """kafka-python's choice of versions for a broker that speaks ListOffsets up to this one."""
+    return BrokerVersionData(api_versions={ListOffsetsRequest.API_KEY: (0, version)})
+
+
+@pytest.mark.parametrize(
+    ("level", "sent", "oldest"), [("read_uncommitted", 0, 1), ("read_committed", 1, 2)]
+)
+def test_the_isolation_level_is_sent_and_not_lost_on_an_old_broker(
+    level: str, sent: int, oldest: int
+) -> None:
+    """With read_committed the end is the last stable offset, which v0 and v1 cannot tell."""
+    manager = a_manager_resetting(T0, isolation_level=level)
+
+    body = tick(manager, 0.0).request.body
+
+    assert body.isolation_level == sent
+    assert a_broker_with_list_offsets(oldest).api_version(body) == oldest
+    with pytest.raises(UnsupportedVersionError):
+        a_broker_with_list_offsets(oldest - 1).api_version(body)
+
+
+def test_a_leader_may_be_silent_for_some_seconds_and_then_for_longer() -> None:
+    manager = a_manager_resetting(T0, request_timeout=12.0)
+    now, allowed = 0.0, []
+
+    for _ in range(3):
+        request = tick(manager, now).request
+        allowed += [request.deadline - now, request.body.timeout_ms / 1000]
+        fail(manager, request, KafkaTimeoutError("silence"), now=request.deadline)
+        now = tick(manager, request.deadline).wake_at
+
+    assert allowed == pytest.approx([5.0, 5.0, 10.0, 10.0, 12.0, 12.0], abs=0.001)
+
+
+@pytest.mark.parametrize("code", [NOT_LEADER, 9, 56, OFFSET_NOT_AVAILABLE, 5, 74, 76, 3, 999])
+def test_a_retriable_error_refreshes_the_metadata_and_is_retried_after_the_backoff(
+    code: int,
+) -> None:
+    """Scenario 84 (KAFKA-18469); T1 is not held up by T0."""
+    manager = a_manager_resetting(T0, T1)
+    request = tick(manager, 0.0).request
+
+    said = answer(manager, request, offsets({T1: 4}, errors={T0: code}), now=1.0)
+
+    assert resolved_in(said) == {T1: at(4)}
+    assert any(isinstance(one, RefreshMetadata) for one in said)
+    assert tick(manager, 1.05).requests == ()
+    assert tick(manager, 1.05).wake_at == pytest.approx(1.1)
+    assert asked_of(tick(manager, 1.1).request) == {T0: -1}
+
+
+def test_a_new_leader_is_asked_at_once() -> None:
+    manager = a_manager_resetting(T0)
+    request = tick(manager, 0.0).request
+    answer(manager, request, offsets(errors={T0: NOT_LEADER}), now=1.0)
+
+    manager.handle(a_cluster({T0: (2, 6)}, version=2))
+
+    assert tick(manager, 1.01).request.to == 2
+
+
+def test_news_of_other_partitions_do_not_shorten_the_backoff() -> None:
+    manager = a_manager_resetting(T0)
+    request = tick(manager, 0.0).request
+    answer(manager, request, offsets(errors={T0: NOT_LEADER}), now=1.0)
+
+    manager.handle(a_cluster({T0: (1, 5), T1: (2, 6)}, version=2))
+
+    assert tick(manager, 1.01).requests == ()
+
+
+def test_a_leader_that_does_not_answer_leads_to_a_refresh_and_a_retry() -> None:
+    manager = a_manager_resetting(T0)
+
+    said = fail(manager, tick(manager, 0.0).request, KafkaConnectionError("gone"), now=2.0)
+
+    (refresh,) = said
+    assert isinstance(refresh, RefreshMetadata)
+    assert "gone" in refresh.because
+    assert tick(manager, 2.0).wake_at == pytest.approx(2.1)
+
+
+def test_a_partition_that_the_answer_leaves_out_is_asked_for_again() -> None:
+    manager = a_manager_resetting(T0, T1)
+
+    answer(manager, tick(manager, 0.0).request, offsets({T0: 1, T2: 9}), now=0.0)
+
+    assert asked_of(tick(manager, 0.1).request) == {T1: -1}
+
+
+def test_an_answer_without_an_offset_is_no_position() -> None:
+    manager = a_manager_resetting(T0)
+
+    said = answer(manager, tick(manager, 0.0).request, offsets({T0: None}))
+
+    assert resolved_in(said) == {}
+    assert tick(manager, 0.1).requests
+
+
+def test_a_partition_without_a_leader_asks_for_a_refresh_again_and_again_until_it_has_one() -> None:
+    manager = a_manager_resetting(T0, knows=a_cluster({}))
+    now, waits = 0.0, []
+
+    for _ in range(6):
+        turn = tick(manager, now)
+        assert turn.requests == ()
+        assert turn.said == [RefreshMetadata(because="no leader is known of t-0")]
+        waits.append(turn.wake_at - now)
+        now = turn.wake_at
+    manager.handle(a_cluster(version=2))
+
+    assert waits == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
+    assert tick(manager, now).request.to == 1
+
+
+def test_an_unauthorised_topic_fails_its_partitions_and_no_others() -> None:
+    u0 = TopicPartition("u", 0)
+    manager = a_manager_resetting(T0, u0, knows=a_cluster({T0: (1, 5), u0: (1, 5)}))
+    response = offsets({u0: 3}, errors={T0: TOPIC_AUTHORIZATION_FAILED})
+
+    said = answer(manager, tick(manager, 0.0).request, response)
+
+    assert resolved_in(said) == {u0: at(3)}
+    assert failure_in(said).epochs == {T0: 1}
+    assert isinstance(failure_in(said).error, TopicAuthorizationFailedError)
+    assert failure_in(said).error.args == ({"t"},)
+    assert tick(manager, 5.0) == Turn((), math.inf, [])
+
+
+def test_a_broker_too_old_for_the_isolation_level_fails_the_reset() -> None:
+    manager = a_manager_resetting(T0, isolation_level="read_committed")
+    error = UnsupportedVersionError("ListOffsets v2")
+
+    said = fail(manager, tick(manager, 0.0).request, error)
+
+    assert said == [PositionsFailed(epochs={T0: 1}, error=error)]
+
+
+def test_the_oldest_answer_is_understood() -> None:
+    manager = a_manager_resetting(T0)
+
+    said = answer(manager, tick(manager, 0.0).request, offsets({T0: 8}, version=1))
+
+    assert resolved_in(said) == {T0: at(8, leader_epoch=-1)}
+
+
+# -- what overtakes a reset in flight
+
+
+def test_a_seek_wins_over_a_reset_in_flight() -> None:
+    """Scenario 83, testSeekWithInFlightReset."""
+    manager = a_manager_resetting(T0)
+    request = tick(manager, 0.0).request
+
+    said = manager.handle(SeekPartitions(partitions={T0: at(7, epoch=2)}))
+    late = answer(manager, request, offsets({T0: 17}))
+
+    assert said == []
+    assert late == []
+    assert tick(manager, 1.0) == Turn((), math.inf, [])
+
+
+def test_another_reset_wins_over_a_reset_in_flight() -> None:
+    """Scenario 83, testChangeResetWithInFlightReset, testEarlierOffsetResetArrivesLate."""
+    manager = a_manager_resetting(T0, auto_offset_reset="latest")
+    old = tick(manager, 0.0).request
+
+    reset = Reset(epoch=2, strategy=EARLIEST)
+    manager.handle(ResetPositions(partitions={T0: reset}, because="seek_to_beginning"))
+    new = tick(manager, 0.0).request
+    late = answer(manager, old, offsets({T0: 99}))
+    said = answer(manager, new, offsets({T0: 0}))
+
+    assert late == []
+    assert resolved_in(said) == {T0: at(0, epoch=2)}
+
+
+def test_a_failure_of_an_overtaken_reset_does_not_hold_up_the_new_one() -> None:
+    manager = a_manager_resetting(T0)
+    old = tick(manager, 0.0).request
+    manager.handle(ResetPositions(partitions={T0: Reset(epoch=2)}, because="again"))
+
+    assert fail(manager, old, KafkaConnectionError("gone"), now=0.0) == []
+
+    assert tick(manager, 0.0).requests
+
+
+@pytest.mark.parametrize("again", [(), ((T0, 2),)], ids=["revoked", "revoked and assigned again"])
+def test_an_assignment_wins_over_a_reset_in_flight(again: tuple[Any, ...]) -> None:
+    """Scenario 83, testAssignmentChangeWithInFlightReset."""
+    manager = a_manager_resetting(T0)
+    request = tick(manager, 0.0).request
+    assign(manager)
+    for tp, epoch in again:
+        assign(manager, tp, epoch=epoch)
+
+    assert answer(manager, request, offsets({T0: 17})) == []
+    assert tick(manager, 1.0) == Turn((), math.inf, [])
+
+
+def test_a_reset_told_twice_is_done_once() -> None:
+    manager = a_manager_resetting(T0)
+    again = ResetPositions(partitions={T0: Reset(epoch=1)}, because="again")
+    first = tick(manager, 0.0).request
+    manager.handle(again)
+    second = tick(manager, 0.0).request
+
+    assert resolved_in(answer(manager, first, offsets({T0: 17}))) == {T0: at(17)}
+    assert answer(manager, second, offsets({T0: 17})) == []
+
+
+def test_a_new_reset_does_not_wait_for_the_backoff_of_the_old_one() -> None:
+    manager = a_manager_resetting(T0)
+    fail(manager, tick(manager, 0.0).request, KafkaConnectionError("gone"), now=0.0)
+
+    manager.handle(ResetPositions(partitions={T0: Reset(epoch=2)}, because="again"))
+
+    assert tick(manager, 0.01).requests
+
+
+def test_a_reset_or_seek_of_a_partition_that_is_gone_is_dropped_and_traced() -> None:
+    trace, events = recording()
+    manager = PositionManager(Settings(group_id="g"), trace=trace)
+
+    manager.handle(SeekPartitions(partitions={T0: at(7)}))
+    manager.handle(ResetPositions(partitions={T0: Reset(epoch=2)}, because="a test"))
+
+    assert [one["event"] for one in events] == ["position.dropped", "position.dropped"]
+    assert tick(manager, 0.0).requests == ()
+
+
+# -- offsets by time
+
+
+def a_question(
+    timestamps: Mapping[TopicPartition, int], *, deadline: float = 10.0, ticket: int = 7
+) -> LookUpOffsets:
+    return LookUpOffsets(ticket=ticket, timestamps=timestamps, deadline=deadline)
+
+
+def ask(manager: PositionManager, question: LookUpOffsets, now: float = 0.0) -> Request:
+    """Put a question that one leader can answer."""
+    manager.handle(question)
+    return tick(manager, now).request
+
+
+def test_offsets_are_looked_up_of_any_partition_assigned_or_not() -> None:
+    manager = a_manager()
+
+    request = ask(manager, a_question({T0: 1000, T1: -2, T2: -1}))
+    (said,) = answer(manager, request, offsets({T0: (5, 1003), T1: 0, T2: 9}))
+
+    assert asked_of(request) == {T0: 1000, T1: -2, T2: -1}
+    assert said == Answered(
+        ticket=7,
+        value={
+            T0: OffsetAndTimestamp(5, 1003, 5),
+            T1: OffsetAndTimestamp(0, -1, 5),
+            T2: OffsetAndTimestamp(9, -1, 5),
+        },
+    )
+    assert tick(manager, 0.0) == Turn((), math.inf, [])
+
+
+def test_where_no_record_is_that_young_there_is_no_offset() -> None:
+    manager = a_manager()
+
+    (said,) = answer(manager, ask(manager, a_question({T0: 1000})), offsets({T0: None}))
+
+    assert said == Answered(ticket=7, value={T0: None})
+
+
+def test_records_without_timestamps_have_no_offset_by_time() -> None:
+    manager = a_manager()
+
+    (said,) = answer(manager, ask(manager, a_question({T0: 1000})), offsets(errors={T0: 43}))
+
+    assert said == Answered(ticket=7, value={T0: None})
+
+
+def test_an_end_of_the_log_without_an_offset_is_asked_for_again() -> None:
+    manager = a_manager()
+
+    answer(manager, ask(manager, a_question({T0: -1})), offsets({T0: None}))
+
+    assert tick(manager, 0.1).requests
+
+
+def test_a_question_about_nothing_is_answered_at_once() -> None:
+    manager = a_manager()
+
+    assert manager.handle(a_question({})) == [Answered(ticket=7, value={})]
+
+
+def test_a_question_about_several_leaders_is_answered_when_all_have_answered() -> None:
+    manager = a_manager(knows=a_cluster({T0: (1, 5), T1: (2, 5)}))
+    manager.handle(a_question({T0: -1, T1: -1}))
+    first, second = tick(manager, 0.0).requests
+
+    assert answer(manager, first, offsets({T0: 1})) == []
+    (said,) = answer(manager, second, offsets({T1: 2}))
+
+    assert isinstance(said, Answered)
+    assert {tp: one.offset for tp, one in said.value.items()} == {T0: 1, T1: 2}
+
+
+def test_only_what_failed_is_asked_again_after_a_refresh_and_the_backoff() -> None:
+    manager = a_manager()
+    request = ask(manager, a_question({T0: -1, T1: -1}))
+
+    said = answer(manager, request, offsets({T0: 1}, errors={T1: NOT_LEADER}), now=1.0)
+
+    assert [type(one) for one in said] == [RefreshMetadata]
+    assert tick(manager, 1.05).wake_at == pytest.approx(1.1)
+    again = tick(manager, 1.1).request
+    assert asked_of(again) == {T1: -1}
+    (end,) = answer(manager, again, offsets({T1: 2}), now=1.2)
+    assert isinstance(end, Answered)
+
+
+def test_a_question_about_an_unknown_partition_waits_for_the_snapshot() -> None:
+    manager = a_manager(knows=a_cluster({}))
+    manager.handle(a_question({T0: -1}))
+
+    turn = tick(manager, 0.0)
+    manager.handle(a_cluster(version=2))
+
+    assert turn.said == [RefreshMetadata(because="no leader is known of t-0")]
+    assert turn.wake_at == pytest.approx(0.1)
+    assert tick(manager, 0.01).request.to == 1
+
+
+def test_a_question_ends_at_its_deadline_naming_what_was_not_found() -> None:
+    manager = a_manager(knows=a_cluster({T0: (1, 5)}))
+    request = ask(manager, a_question({T0: -1, T1: -1}, deadline=2.0), now=0.5)
+    answer(manager, request, offsets({T0: 1}), now=0.6)
+
+    assert not any(isinstance(one, Failed) for one in tick(manager, 1.99).said)
+    (failed,) = tick(manager, 2.0).said
+
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, KafkaTimeoutError)
+    assert "within 1.5 s for t-1: its leader is unknown" in str(failed.error)
+    assert "t-0" not in str(failed.error)
+    assert tick(manager, 2.0) == Turn((), math.inf, [])
+
+
+def test_the_deadline_of_a_question_is_a_wake_time_and_the_limit_of_its_requests() -> None:
+    manager = a_manager()
+    manager.handle(a_question({T0: -1}, deadline=2.0))
+
+    turn = tick(manager, 0.0)
+
+    assert turn.wake_at == 2.0
+    assert turn.request.deadline == 2.0
+
+
+def test_an_answer_after_the_deadline_is_no_second_end() -> None:
+    manager = a_manager()
+    request = ask(manager, a_question({T0: -1}, deadline=2.0))
+    tick(manager, 2.0)
+
+    assert answer(manager, request, offsets({T0: 1}), now=2.1) == []
+    assert fail(manager, request, UnsupportedVersionError("old"), now=2.1) == []
+
+
+def test_an_unauthorised_topic_fails_the_question_at_once() -> None:
+    manager = a_manager()
+    request = ask(manager, a_question({T0: -1, T1: -1}))
+    response = offsets({T1: 1}, errors={T0: TOPIC_AUTHORIZATION_FAILED})
+
+    (said,) = answer(manager, request, response)
+
+    assert isinstance(said, Failed)
+    assert isinstance(said.error, TopicAuthorizationFailedError)
+    assert said.error.args == ({"t"},)
+
+
+def test_an_error_of_one_attempt_is_named_if_it_was_the_last() -> None:
+    manager = a_manager()
+    request = ask(manager, a_question({T0: -1}, deadline=1.0))
+    answer(manager, request, offsets(errors={T0: UNKNOWN_TOPIC}), now=0.95)
+
+    (failed,) = tick(manager, 1.0).said
+
+    assert isinstance(failed, Failed)
+    assert "UnknownTopicOrPartitionError" in str(failed.error)
+
+
+def test_a_question_does_not_disturb_a_reset_of_the_same_partition() -> None:
+    manager = a_manager_resetting(T0)
+    manager.handle(a_question({T0: -2}))
+    of_reset, of_question = tick(manager, 0.0).requests
+
+    (answered,) = answer(manager, of_question, offsets({T0: 0}))
+    said = answer(manager, of_reset, offsets({T0: 17}))
+
+    assert isinstance(answered, Answered)
+    assert resolved_in(said) == {T0: at(17)}
+
+
+# -- the machine and the trace
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("trigger", [Trigger.SOUGHT, Trigger.RESET_WANTED])
+def test_the_application_may_seek_and_reset_at_any_moment(state: State, trigger: Trigger) -> None:
+    assert trigger in TRANSITIONS[state]
+
+
+def test_every_state_but_the_resolved_is_left_by_itself_or_told_to_the_application() -> None:
+    own = {
+        state: {trigger for trigger in TRANSITIONS[state] if trigger not in _BY_APPLICATION}
+        for state in State
+    }
+
+    assert own[State.RESOLVED] == own[State.FAILED] == set()
+    assert own[State.AWAIT_RESET] == {Trigger.END_FOUND, Trigger.REFUSED}
+    assert own[State.INITIALIZING] == {
+        Trigger.COMMITTED_FOUND,
+        Trigger.NOTHING_COMMITTED,
+        Trigger.REFUSED,
+    }
+
+
+_BY_APPLICATION = {Trigger.SOUGHT, Trigger.RESET_WANTED}
+
+
+def events_named(events: Iterable[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    return [one for one in events if one["event"] == name]
+
+
+def test_every_reset_is_traced_with_the_old_and_the_new_offset() -> None:
+    trace, events = recording()
+    manager = PositionManager(Settings(group_id="g"), trace=trace)
+    manager.handle(a_cluster())
+    manager.handle(AssignmentChanged(partitions={T0: at(99), T1: at(98)}))
+
+    resets = {
+        T0: Reset(epoch=2, strategy=EARLIEST, from_offset=99),
+        T1: Reset(epoch=2, strategy=EARLIEST, from_offset=98),
+    }
+    manager.handle(ResetPositions(partitions=resets, because="out of range"))
+    answer(manager, tick(manager, 0.0).request, offsets({T0: 10, T1: 11}))
+
+    (reset,) = events_named(events, "position.reset")
+    assert reset["partitions"] == {"t-0": 10, "t-1": 11}
+    assert reset["from_offsets"] == {"t-0": 99, "t-1": 98}
+    assert reset["strategy"] == "earliest"
+    assert reset["because"] == "out of range"
+    (resolved,) = events_named(events, "position.resolved")
+    assert resolved["because"] == "reset"
