@@ -432,7 +432,9 @@ class _Connection:
                 client_software_version=_our_version(),
             )
             answer = await self._ask(body)
-            spoken = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+            spoken = {
+                one.api_key: (one.min_version, one.max_version) for one in answer.api_keys or ()
+            }
             if answer.error_code == _UNSUPPORTED_VERSION and version > 0:
                 version = min(version - 1, spoken.get(_API_VERSIONS, (0, 0))[1])
                 continue

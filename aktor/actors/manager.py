@@ -30,10 +30,11 @@ NEVER: Final = math.inf
 
 @dataclass(frozen=True, slots=True)
 class PollResult:
-    """What a manager wants sent now, and the absolute time it wants to be polled again."""
+    """What a manager wants sent and said now, and the time it wants to be polled again."""
 
     requests: tuple[Request, ...] = ()
     wake_at: float = NEVER
+    said: tuple[object, ...] = ()
 
 
 #: Nothing to send, and only a message can change that.
@@ -148,9 +149,10 @@ class RequestManager(CooperativeActor):
         for said in self.handle(message):
             self.say(said)
 
-    def _on_tick(self, tick: Tick) -> tuple[Ticked]:
+    def _on_tick(self, tick: Tick) -> tuple[object, ...]:
         result = self.poll(tick.now, tick.jitter)
         return (
+            *result.said,
             Ticked(
                 actor=self.name,
                 incarnation=self.incarnation,

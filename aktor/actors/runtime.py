@@ -19,7 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Protocol, Self, TypeAlias
+from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias
 
 import pykka
 from pykka._envelope import Envelope
@@ -187,7 +187,7 @@ class CooperativeActor(pykka.Actor):
     Made without a dispatcher it is an ordinary object whose handlers can be called.
     """
 
-    name = "actor"
+    name: ClassVar[str] = "actor"
     incarnation = 1
     dead_letters = 0
 

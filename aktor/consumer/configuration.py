@@ -857,8 +857,8 @@ def _address(item: Any) -> tuple[str, int]:
     if not isinstance(item, str):
         raise _refusal("an item of bootstrap_servers", item, "a str such as 'host:9092'")
     text = re.sub(r"^.*://", "", item.strip())
-    bracketed = re.fullmatch(r"\[([0-9A-Fa-f:.%\w]+)\](?::(\d+))?", text)
-    named = re.fullmatch(r"([^\s:/@,\[\]]+)(?::(\d+))?", text)
+    bracketed = re.fullmatch(r"\[([\w:.%-]+)\](?::(\d{1,5}))?", text)
+    named = re.fullmatch(r"([\w.-]+)(?::(\d{1,5}))?", text)
     match = bracketed or named
     if match is None and not _is_ipv6(text):
         shown = re.sub(r"//[^/@]*@", f"//{MASK}@", item)
@@ -874,7 +874,7 @@ def _address(item: Any) -> tuple[str, int]:
 def _is_ipv6(text: str) -> bool:
     try:
         socket.inet_pton(socket.AF_INET6, text)
-    except OSError:
+    except (OSError, ValueError):
         return False
     return True
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.events.fetching import Chunk
-from aktor.events.positions import Assigned, Position, PositionsFailed, PositionsResolved
+from aktor.events.positions import Assigned, Position, PositionsFailed, PositionsResolved, Reset
 from aktor.records import RecordReader
 from aktor.trace import Trace
 
@@ -46,6 +46,7 @@ class Partition:
         "offset",
         "paused",
         "reader",
+        "reset",
         "taken",
         "topic_partition",
     )
@@ -62,6 +63,8 @@ class Partition:
         #: True from the moment it is being revoked; what arrives is dropped.
         self.going = False
         self.error: Exception | None = None
+        #: The reset that was asked for and not yet answered; asked again after a restart.
+        self.reset: Reset | None = None
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
         self.chunks: deque[Chunk] = deque()
@@ -74,6 +77,7 @@ class Partition:
         self.offset = self.taken = None if position is None else position.offset
         self.leader_epoch = -1 if position is None else position.leader_epoch
         self.error = None
+        self.reset = None
 
     @property
     def position(self) -> Position | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError
@@ -235,12 +236,21 @@ class Engine:
         return any(state.ready for state in self.delivery.partitions.values())
 
     def _reset_out_of_range(self, error: OffsetOutOfRangeError) -> None:
-        resets = {}
         for one, offset in error.args[0].items():
             if one in self.delivery.partitions:
                 state = self.delivery.seek(one, None)
-                resets[one] = Reset(epoch=state.epoch, from_offset=offset)
-        self.say(ResetPositions(partitions=resets, because="the offset is out of range"))
+                state.reset = Reset(epoch=state.epoch, from_offset=offset)
+        self._say_resets("the offset is out of range")
+
+    def _say_resets(self, because: str) -> None:
+        """Say every reset that is not answered yet; repeating one does no harm."""
+        resets = {
+            one: state.reset
+            for one, state in self.delivery.partitions.items()
+            if state.reset is not None
+        }
+        if resets:
+            self.say(ResetPositions(partitions=resets, because=because))
 
     def _refetch_astray(self) -> None:
         for one in list(self.delivery.astray):
@@ -331,10 +341,13 @@ class Engine:
             self.say(SubscriptionChanged(topics=self.subscription, member_id=self._member_id))
         # What was fetched ahead is unknown to the new fetch manager: go on from the positions.
         for one, state in self.delivery.partitions.items():
+            reset = state.reset
             self.delivery.seek(one, state.position)
+            state.reset = replace(reset, epoch=state.epoch) if reset is not None else None
         self.delivery.mark_all_moved()
         self._track()
         self.say(AssignmentChanged(partitions=self.delivery.as_assigned()))
+        self._say_resets("actors were restarted")
         self.tell_paused()
         self._urgent = True
         if error is not None:
@@ -431,11 +444,10 @@ class Engine:
 
     def reset(self, topic_partitions: Iterable[TopicPartition], strategy: ResetStrategy) -> None:
         """Go to the beginning or the end, lazily."""
-        resets = {}
         for one in topic_partitions:
             state = self.delivery.seek(one, None)
-            resets[one] = Reset(epoch=state.epoch, strategy=strategy)
-        self.say(ResetPositions(partitions=resets, because="the application asked for it"))
+            state.reset = Reset(epoch=state.epoch, strategy=strategy)
+        self._say_resets("the application asked for it")
 
     def position(self, topic_partition: TopicPartition, deadline: float) -> int | None:
         """The consumed position, waiting for it until the deadline; None if it is not found."""

@@ -1,7 +1,7 @@
 """The commit manager: stores how far the group has read, and looks up how far it had.
 
-Commits keep their order because one is in flight at a time; the last commit before a revocation
-goes past the line. Whatever waits is held back while the coordinator is unknown, and ends at its
+Commits keep their order because one request is in flight at a time (asynchronous commits that wait
+behind each other share one); the last commit before a revocation goes past the line. Whatever waits is held back while the coordinator is unknown, and ends at its
 deadline at the latest.
 """
 
@@ -12,7 +12,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from kafka.errors import (
     CommitFailedError,
@@ -40,7 +40,7 @@ from kafka.errors import (
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from aktor.actors.manager import NEVER, Backoff, PollResult, RequestManager
+from aktor.actors.manager import NEVER, NOTHING, Backoff, PollResult, RequestManager
 from aktor.errors import AuthenticationError
 from aktor.events.answers import Answered, Failed
 from aktor.events.commits import (
@@ -91,6 +91,10 @@ NOT_OUR_COORDINATOR: Final = (
 #: Codes by which a broker says that the topic is not there (yet, or any more).
 UNKNOWN_TOPIC: Final = (UnknownTopicOrPartitionError, UnknownTopicIdError)
 
+#: Commits that may wait in line: an application that never waits for one, while there is no
+#: coordinator, must not fill the memory.
+LINE_MAX: Final = 10_000
+
 #: Partitions that an error names in full.
 NAMED: Final = 5
 
@@ -132,9 +136,9 @@ class _Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sent:
-    """Note on an OffsetCommit: which commit, to whom, as whom, when."""
+    """Note on an OffsetCommit: which commits, to whom, as whom, when."""
 
-    commit: _Commit
+    commits: tuple[_Commit, ...]
     node: int
     generation: int
     at: float
@@ -241,7 +245,7 @@ class CommitManager(RequestManager):
     """
 
     name = "commits"
-    HANDLERS = {
+    HANDLERS: ClassVar[Mapping[type, str]] = {
         Poll: "on_poll",
         AssignmentChanged: "on_assignment_changed",
         MemberChanged: "on_member_changed",
@@ -254,7 +258,10 @@ class CommitManager(RequestManager):
         FindStartingOffsets: "on_find_starting_offsets",
         ActorsRestarted: "on_actors_restarted",
     }
-    RESPONSES = {OffsetCommitRequest: "on_commit_answer", OffsetFetchRequest: "on_fetch_answer"}
+    RESPONSES: ClassVar[Mapping[type, str]] = {
+        OffsetCommitRequest: "on_commit_answer",
+        OffsetFetchRequest: "on_fetch_answer",
+    }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -292,7 +299,7 @@ class CommitManager(RequestManager):
     def poll(self, now: float, jitter: float) -> PollResult:
         """Commits and look-ups that are due; then ends what is past its deadline."""
         if not (self._line or self._revocations or self._look_ups):
-            return PollResult()
+            return NOTHING
         for waiting in self._waiting():
             if waiting.since is None:
                 waiting.since = now
@@ -311,12 +318,9 @@ class CommitManager(RequestManager):
     def _wake_at(self) -> float:
         times = [waiting.deadline for waiting in self._waiting()]
         if self._coordinator is not None:
-            first_of_line = list(self._line)[:1]
-            times.extend(
-                one.backoff.retry_at
-                for one in (*self._revocations, *first_of_line, *self._look_ups)
-                if not one.in_flight
-            )
+            sendable = (*self._revocations, *list(self._line)[:1])
+            times.extend(one.backoff.retry_at for one in sendable if not one.in_flight)
+            times.extend(one.backoff.retry_at for one in self._look_ups if not one.in_flight)
         return min(times, default=NEVER)
 
     def _end_overdue(self, now: float) -> None:
@@ -340,6 +344,8 @@ class CommitManager(RequestManager):
             return [Failed(ticket=asked.ticket, error=self._no_group("commit"))]
         if not asked.offsets:
             return [Answered(ticket=asked.ticket)]
+        if len(self._line) >= LINE_MAX:
+            return [Failed(ticket=asked.ticket, error=self._line_is_full())]
         owned = self._consumed.owned
         self._line.append(
             _Commit(
@@ -431,6 +437,8 @@ class CommitManager(RequestManager):
         self._coordinator = None
         said: list[object] = []
         for commit in (*self._revocations, *self._line):
+            if commit.kind is Kind.AUTO and not commit.in_flight:
+                self._fill_in(commit)
             if not commit.in_flight:
                 said.extend(self._end_commit(commit, refused.error))
         for look_up in list(self._look_ups):
@@ -447,18 +455,10 @@ class CommitManager(RequestManager):
         return [SuspectCoordinator(node_id=node, because=because)]
 
     def on_actors_restarted(self, restarted: ActorsRestarted) -> list[object]:
-        """Forget what a restarted actor asked; it asks again. Nobody answers for a lost network."""
+        """Forget what a restarted position manager asked: it asks again."""
         if "positions" in restarted.actors:
             for look_up in list(self._look_ups):
                 look_up.for_positions.clear()
-                self._drop_unless_needed(look_up)
-        if "network" in restarted.actors:
-            for one in (*self._revocations, *self._line, *self._look_ups):
-                one.in_flight = False
-            for commit in [one for one in self._line if one.ended]:
-                self._line.remove(commit)
-            self._revocations = [one for one in self._revocations if not one.ended]
-            for look_up in list(self._look_ups):
                 self._drop_unless_needed(look_up)
         return []
 
@@ -467,24 +467,41 @@ class CommitManager(RequestManager):
     def _commits_to_send(self, now: float) -> list[Request]:
         if self._coordinator is None:
             return []
+        node = self._coordinator.node_id
         requests = [
-            self._send_commit(commit, self._coordinator.node_id, now)
+            self._send_commits([commit], node, now)
             for commit in list(self._revocations)
             if commit.due(now) and self._may_go(commit)
         ]
-        while self._line and self._line[0].due(now):
-            commit = self._line[0]
-            if commit.kind is Kind.AUTO:
-                everything = commit.refresh
-                consumed = self._consumed
-                commit.offsets = consumed.everything() if everything else consumed.uncommitted()
-                commit.remaining = dict(commit.offsets)
-                if not commit.offsets:
-                    self._line.popleft()
-                    continue
-            if self._may_go(commit):
-                requests.append(self._send_commit(commit, self._coordinator.node_id, now))
+        batch = self._head_of_line(now)
+        if batch:
+            requests.append(self._send_commits(batch, node, now))
         return requests
+
+    def _head_of_line(self, now: float) -> list[_Commit]:
+        """The commits of the next request: the first in line, or asynchronous ones that follow.
+
+        Of asynchronous commits the last offset of a partition wins, as if each had been sent.
+        """
+        batch: list[_Commit] = []
+        for commit in list(self._line):
+            alone = commit.kind is Kind.AUTO or commit.retry
+            if not commit.due(now) or (batch and alone):
+                break
+            if commit.kind is Kind.AUTO and not self._fill_in(commit):
+                self._line.remove(commit)
+            elif self._may_go(commit):
+                batch.append(commit)
+                if alone:
+                    break
+        return batch
+
+    def _fill_in(self, commit: _Commit) -> bool:
+        """Let an automatic commit store the positions as they are now; False if there are none."""
+        consumed = self._consumed
+        commit.offsets = consumed.everything() if commit.refresh else consumed.uncommitted()
+        commit.remaining = dict(commit.offsets)
+        return bool(commit.offsets)
 
     def _may_go(self, commit: _Commit) -> bool:
         """Whether it may be sent as things are now; if not it ends here."""
@@ -497,47 +514,56 @@ class CommitManager(RequestManager):
         if not self._managed:
             return None
         taken = {
-            one for one, ownership in commit.owned.items() if self._owned_now(one) != ownership
+            one
+            for one, ownership in commit.owned.items()
+            if one in commit.remaining and self._owned_now(one) != ownership
         }
-        if taken & commit.remaining.keys():
-            return CommitFailedError(
+        if taken:
+            return _error(
+                CommitFailedError,
                 f"the offsets of {_names(taken)} were not committed: {self._group} took these"
                 " partitions away while the commit waited, and another member reads on from the"
-                " last commit."
+                " last commit.",
             )
         if self._member.generation >= 0:
             return None
         if self._member.state is MemberState.REBALANCING:
-            return RebalanceInProgressError(
+            return _error(
+                RebalanceInProgressError,
                 f"{self._what(commit)} were not committed: this consumer is joining {self._group}."
-                " Call poll() until it has joined, then commit again."
+                " Call poll() until it has joined, then commit again.",
             )
-        return CommitFailedError(
+        return _error(
+            CommitFailedError,
             f"{self._what(commit)} were not committed: this consumer is no member of"
             f" {self._group} (any more). Its partitions may be with another member already, which"
-            " reads on from the last commit; go on polling to join again."
+            " reads on from the last commit; go on polling to join again.",
         )
 
     def _owned_now(self, partition: TopicPartition) -> int | None:
         return self._consumed.owned.get(partition)
 
-    def _send_commit(self, commit: _Commit, node: int, now: float) -> Request:
-        commit.attempts += 1
-        commit.in_flight = True
+    def _send_commits(self, commits: list[_Commit], node: int, now: float) -> Request:
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        for commit in commits:
+            commit.attempts += 1
+            commit.in_flight = True
+            offsets |= commit.remaining
         member = self._member
         self.log.debug(
             "commit.sent",
-            kind=commit.kind,
-            offsets={one: value.offset for one, value in commit.remaining.items()},
+            kind=commits[0].kind,
+            commits=len(commits),
+            offsets={one: value.offset for one, value in offsets.items()},
             generation=member.generation,
             node=node,
-            attempt=commit.attempts,
+            attempt=commits[0].attempts,
         )
         return self.request(
-            _commit_request(self.settings.group_id, member, commit.remaining),
+            _commit_request(self.settings.group_id, member, offsets),
             to=Destination.COORDINATOR,
             deadline=now + min(self.settings.request_timeout, ATTEMPT),
-            context=_Sent(commit=commit, node=node, generation=member.generation, at=now),
+            context=_Sent(commits=tuple(commits), node=node, generation=member.generation, at=now),
         )
 
     def on_commit_answer(self, received: ResponseReceived) -> list[object]:
@@ -548,40 +574,52 @@ class CommitManager(RequestManager):
             for topic in received.response.topics
             for partition in topic.partitions
         }
-        commit = sent.commit
-        errors: dict[TopicPartition, Any] = {}
-        stored: dict[TopicPartition, OffsetAndMetadata] = {}
-        for one, value in commit.remaining.items():
-            error_type = for_code(codes.get(one, UnknownError.errno))
-            if error_type is NoError:
-                stored[one] = value
-            else:
-                errors[one] = error_type
-        self._note_stored(commit, stored)
-        if not commit.remaining:
-            return self._commit_succeeded(sent, received.now)
-        worst = _worst(errors.values())
-        partitions = {one for one, error_type in errors.items() if error_type is worst}
-        error = self._commit_error(worst, sent, partitions)
-        said = self._suspect(sent.node, str(error)) if worst in NOT_OUR_COORDINATOR else []
-        return [*said, *self._commit_attempt_failed(sent, error, received.now, received.jitter)]
+        said: list[object] = []
+        for commit in sent.commits:
+            said.extend(self._settle_commit(commit, sent, codes, received))
+        return said
 
-    def _note_stored(self, commit: _Commit, stored: Offsets) -> None:
+    def _settle_commit(
+        self,
+        commit: _Commit,
+        sent: _Sent,
+        codes: Mapping[TopicPartition, int],
+        received: ResponseReceived,
+    ) -> list[object]:
+        errors = {one: for_code(codes.get(one, UnknownError.errno)) for one in commit.remaining}
+        stored = {one: commit.remaining[one] for one, kind in errors.items() if kind is NoError}
+        said = self._note_stored(commit, stored)
+        if not commit.remaining:
+            return [*said, *self._commit_succeeded(commit, sent, received.now)]
+        worst = _worst(errors[one] for one in commit.remaining)
+        partitions = {one for one in commit.remaining if errors[one] is worst}
+        error = self._commit_error(worst, sent, partitions)
+        if worst in NOT_OUR_COORDINATOR:
+            said.extend(self._suspect(sent.node, f"{worst.message} on OffsetCommit"))
+        now, jitter = received.now, received.jitter
+        return [*said, *self._commit_attempt_failed(commit, sent, error, now, jitter)]
+
+    def _note_stored(self, commit: _Commit, stored: Offsets) -> list[object]:
+        """Take over what the broker has stored; answers commits that it leaves nothing to do."""
         if not stored:
-            return
+            return []
         self._commits_stored += 1
         self._consumed.stored(stored)
         for one in stored:
             del commit.remaining[one]
-        if commit.kind is Kind.REVOCATION:
-            # It went past the line: an older offset must not be stored after it.
-            for waiting in self._line:
-                if not waiting.in_flight:
-                    for one in stored:
-                        waiting.remaining.pop(one, None)
+        return self._overtake(stored) if commit.kind is Kind.REVOCATION else []
 
-    def _commit_succeeded(self, sent: _Sent, now: float) -> list[object]:
-        commit = sent.commit
+    def _overtake(self, stored: Offsets) -> list[object]:
+        """A revocation went past the line: nothing older may be stored after it."""
+        said: list[object] = []
+        for waiting in list(self._line):
+            for one in stored.keys() & waiting.remaining.keys():
+                del waiting.remaining[one]
+            if waiting.kind is Kind.ASKED and not waiting.remaining and not waiting.in_flight:
+                said.extend(self._end_commit(waiting, None))
+        return said
+
+    def _commit_succeeded(self, commit: _Commit, sent: _Sent, now: float) -> list[object]:
         commit.in_flight = False
         self.log.info(
             "commit.succeeded",
@@ -592,24 +630,19 @@ class CommitManager(RequestManager):
         )
         if commit.kind is Kind.AUTO:
             self._auto_backoff.reset()
-        said = self._end_commit(commit, None)
-        if commit.kind is Kind.REVOCATION:
-            overtaken = [one for one in self._line if one.kind is Kind.ASKED and not one.remaining]
-            for one in overtaken:
-                said.extend(self._end_commit(one, None))
-        return said
+        return self._end_commit(commit, None)
 
     def _commit_attempt_failed(
-        self, sent: _Sent, error: Exception, now: float, jitter: float
+        self, commit: _Commit, sent: _Sent, error: Exception, now: float, jitter: float
     ) -> list[object]:
-        commit = sent.commit
+        if not commit.remaining:
+            return self._commit_succeeded(commit, sent, now)
         commit.in_flight = False
         commit.last_error = error
-        if commit.ended or not self._is_retried(sent, error):
+        if commit.ended or not self._is_retried(commit, sent, error):
             if commit.kind is Kind.AUTO and getattr(error, "retriable", False):
                 retry_at = self._auto_backoff.failed(now, jitter)
-                assert self._auto_due is not None, "an automatic commit without its timer"
-                self._auto_due = min(self._auto_due, retry_at)
+                self._auto_due = None if self._auto_due is None else min(self._auto_due, retry_at)
             return self._end_commit(commit, error)
         retry_at = commit.backoff.failed(now, jitter)
         self.log.info(
@@ -621,8 +654,7 @@ class CommitManager(RequestManager):
         )
         return []
 
-    def _is_retried(self, sent: _Sent, error: Exception) -> bool:
-        commit = sent.commit
+    def _is_retried(self, commit: _Commit, sent: _Sent, error: Exception) -> bool:
         if not commit.retry:
             return False
         if isinstance(error.__cause__, IllegalGenerationError):
@@ -669,18 +701,28 @@ class CommitManager(RequestManager):
         note = failed.request.context
         said: list[object] = []
         if isinstance(failed.error, (KafkaTimeoutError, KafkaConnectionError)):
-            said.extend(self._suspect(note.node, str(failed.error)))
+            what = type(failed.request.body).__name__
+            said.extend(self._suspect(note.node, f"no answer to {what}: {failed.error}"))
         if isinstance(note, _Sent):
-            error = self._no_answer(note.commit, failed.error)
-            return [*said, *self._commit_attempt_failed(note, error, failed.now, failed.jitter)]
+            for commit in note.commits:
+                error = self._no_answer(commit, failed.error)
+                now, jitter = failed.now, failed.jitter
+                said.extend(self._commit_attempt_failed(commit, note, error, now, jitter))
+            return said
         assert isinstance(note, _Asked), "a request that is neither a commit nor a look-up"
+        look_up, error = note.look_up, failed.error
+        look_up.in_flight = False
         outcome = _Outcome()
-        fatal = not getattr(failed.error, "retriable", False)
-        (outcome.refused if fatal else outcome.again).update(
-            dict.fromkeys(note.partitions, failed.error)
-        )
-        note.look_up.in_flight = False
-        return [*said, *self._settle_look_up(note.look_up, outcome, failed.now, failed.jitter)]
+        if isinstance(error, AuthenticationError):
+            # The network actor tells the application. Calls end; starting offsets are looked up
+            # further on, for there may be other credentials later.
+            said.extend(self._fail_askers(look_up, error))
+            outcome.again = dict.fromkeys(note.partitions, error)
+        elif getattr(error, "retriable", False):
+            outcome.again = dict.fromkeys(note.partitions, error)
+        else:
+            outcome.refused = dict.fromkeys(note.partitions, error)
+        return [*said, *self._settle_look_up(look_up, outcome, failed.now, failed.jitter)]
 
     # -- look-ups: what others want
 
@@ -706,7 +748,9 @@ class CommitManager(RequestManager):
                 wanted[one] = ownership
         if wanted:
             partitions = frozenset(wanted)
-            look_up = self._joinable(partitions) or self._add_look_up(partitions)
+            look_up = self._joinable(partitions)
+            if look_up is None or look_up.found:  # what it has found already would not be told
+                look_up = self._add_look_up(partitions)
             look_up.for_positions.update(wanted)
         return []
 
@@ -729,9 +773,8 @@ class CommitManager(RequestManager):
         A look-up leaves the list when it ends, so nobody can join one that is over (KAFKA-20765).
         """
         for look_up in self._look_ups:
-            sent_for_others = look_up.as_of is not None and bool(look_up.for_positions)
             if look_up.partitions == partitions and self._is_fresh(look_up):
-                return None if sent_for_others and not look_up.in_flight else look_up
+                return look_up
         return None
 
     def _add_look_up(self, partitions: frozenset[TopicPartition]) -> _LookUp:
@@ -759,12 +802,16 @@ class CommitManager(RequestManager):
 
     def _forget_lost(self, look_up: _LookUp) -> None:
         """Nobody waits any more for where a lost partition starts."""
-        for one in [one for one, ownership in look_up.for_positions.items() if ownership]:
-            if self._owned_now(one) != look_up.for_positions[one]:
+        for one, ownership in list(look_up.for_positions.items()):
+            if self._changed_hands(one, ownership):
                 del look_up.for_positions[one]
-        if not look_up.askers:
-            look_up.wanted &= look_up.for_positions.keys()
+        if not look_up.askers and not look_up.in_flight:
+            look_up.partitions = look_up.wanted = look_up.wanted & look_up.for_positions.keys()
         self._drop_unless_needed(look_up)
+
+    def _changed_hands(self, partition: TopicPartition, ownership: int) -> bool:
+        """Whether the partition is not ours any more, or ours anew (0: it was not ours then)."""
+        return bool(ownership) and ownership != self._owned_now(partition)
 
     def _send_look_up(self, look_up: _LookUp, node: int, now: float) -> Request:
         look_up.in_flight = True
@@ -787,7 +834,7 @@ class CommitManager(RequestManager):
         said: list[object] = []
         for error in outcome.again.values():
             if isinstance(error, NOT_OUR_COORDINATOR):
-                said.extend(self._suspect(asked.node, str(error)))
+                said.extend(self._suspect(asked.node, f"{error.message} on OffsetFetch"))
         return [*said, *self._settle_look_up(look_up, outcome, received.now, received.jitter)]
 
     def _read_fetch(self, response: Any, partitions: frozenset[TopicPartition]) -> _Outcome:
@@ -817,7 +864,8 @@ class CommitManager(RequestManager):
     ) -> list[object]:
         look_up.found.update(outcome.found)
         look_up.wanted = frozenset(outcome.again)
-        self._note_found(outcome.found)
+        if outcome.found:
+            self.log.info("offsets.fetched", partitions=len(outcome.found))
         if outcome.again:
             look_up.last_error = next(iter(outcome.again.values()))
             retry_at = look_up.backoff.failed(now, jitter)
@@ -835,15 +883,12 @@ class CommitManager(RequestManager):
         self._drop_unless_needed(look_up)
         return said
 
-    def _note_found(self, found: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
-        if found:
-            self.log.info("offsets.fetched", partitions=len(found))
-        unknown = {
-            one: value
-            for one, value in found.items()
-            if value is not None and one not in self._consumed.committed
-        }
-        self._consumed.stored(unknown)
+    def _note_committed(self, found: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
+        """What is committed already need not be committed again."""
+        known = self._consumed.committed
+        self._consumed.stored(
+            {one: value for one, value in found.items() if value is not None and one not in known}
+        )
 
     def _tell_positions(self, look_up: _LookUp, outcome: _Outcome) -> list[object]:
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
@@ -851,16 +896,14 @@ class CommitManager(RequestManager):
         for one, ownership in list(look_up.for_positions.items()):
             if one in outcome.again:
                 continue
-            if isinstance(outcome.refused.get(one), AuthenticationError):
-                # Told to the application by the network actor; other credentials may come.
-                continue
             del look_up.for_positions[one]
-            if ownership != (self._owned_now(one) or 0):
+            if self._changed_hands(one, ownership):
                 self.log.debug("offset.dropped", partition=one, because="it changed hands")
             elif one in outcome.refused:
                 refused[one] = outcome.refused[one]
             else:
                 found[one] = look_up.found[one]
+        self._note_committed(found)
         said: list[object] = [StartingOffsetsFound(offsets=found)] if found else []
         for error in {id(error): error for error in refused.values()}.values():
             partitions = frozenset(one for one, its in refused.items() if its is error)
@@ -869,21 +912,24 @@ class CommitManager(RequestManager):
         return said
 
     def _tell_askers(self, look_up: _LookUp, outcome: _Outcome) -> list[object]:
+        if outcome.refused:
+            return self._fail_askers(look_up, next(iter(outcome.refused.values())))
         said: list[object] = []
         only_unknown = all(isinstance(error, UNKNOWN_TOPIC) for error in outcome.again.values())
         for asker in list(look_up.askers):
             no_time = only_unknown and look_up.backoff.retry_at >= asker.deadline
-            if outcome.refused:
-                error = next(iter(outcome.refused.values()))
-                self.log.warning("offsets.failed", partitions=look_up.partitions, because=error)
-                said.append(Failed(ticket=asker.ticket, error=error))
-            elif not outcome.again or no_time:
-                value = {one: look_up.found.get(one) for one in look_up.partitions}
-                said.append(Answered(ticket=asker.ticket, value=value))
-            else:
+            if outcome.again and not no_time:
                 continue
             look_up.askers.remove(asker)
+            value = {one: look_up.found.get(one) for one in look_up.partitions}
+            said.append(Answered(ticket=asker.ticket, value=value))
         return said
+
+    def _fail_askers(self, look_up: _LookUp, error: Exception) -> list[object]:
+        askers, look_up.askers = look_up.askers, []
+        if askers:
+            self.log.warning("offsets.failed", partitions=look_up.partitions, because=error)
+        return [Failed(ticket=asker.ticket, error=error) for asker in askers]
 
     # -- errors, in words
 
@@ -891,28 +937,37 @@ class CommitManager(RequestManager):
         return f"the offsets of {_names(commit.remaining)}"
 
     def _no_group(self, wish: str) -> Exception:
-        return IllegalStateError(f"this consumer has no group_id and cannot {wish}; set group_id")
+        return _error(
+            IllegalStateError, f"this consumer has no group_id and cannot {wish}; set group_id"
+        )
+
+    def _line_is_full(self) -> Exception:
+        return _error(
+            CoordinatorNotAvailableError,
+            f"{LINE_MAX} commits wait for the coordinator of {self._group} already; commit less"
+            " often, and wait for the outcome.",
+        )
 
     def _commit_timeout(self, commit: _Commit, now: float) -> Exception:
-        return KafkaTimeoutError(
+        unsure = " They may still be." if commit.in_flight else ""
+        return _error(
+            KafkaTimeoutError,
             f"{self._what(commit)} were not committed in {self._group} within"
             f" {_seconds(commit.since, now)} ({self._why(commit.attempts, commit.last_error)})."
-            " They may still arrive."
-            if commit.in_flight
-            else f"{self._what(commit)} were not committed in {self._group} within"
-            f" {_seconds(commit.since, now)} ({self._why(commit.attempts, commit.last_error)})."
+            f"{unsure}",
         )
 
     def _look_up_timeout(self, look_up: _LookUp, asker: _Asker, now: float) -> Exception:
         attempts = 0 if look_up.as_of is None else look_up.backoff.failures + look_up.in_flight
-        return KafkaTimeoutError(
+        return _error(
+            KafkaTimeoutError,
             f"the committed offsets of {_names(look_up.wanted)} in {self._group} were not found"
-            f" within {_seconds(asker.since, now)} ({self._why(attempts, look_up.last_error)})."
+            f" within {_seconds(asker.since, now)} ({self._why(attempts, look_up.last_error)}).",
         )
 
     def _why(self, attempts: int, last_error: Exception | None) -> str:
         if last_error is not None:
-            return f"{attempts} attempts, the last failed: {last_error}"
+            return f"{attempts} attempts, the last failed: {last_error.__cause__ or last_error}"
         if self._coordinator is None:
             return "the group's coordinator is not known"
         return "the coordinator has not answered" if attempts else "earlier commits were not done"
@@ -922,12 +977,12 @@ class CommitManager(RequestManager):
         if not isinstance(error, (KafkaTimeoutError, KafkaConnectionError)):
             return error
         kind = KafkaTimeoutError if isinstance(error, KafkaTimeoutError) else KafkaConnectionError
-        told = kind(
+        return _error(
+            kind,
             f"it is unknown whether {self._what(commit)} were committed in {self._group}: the"
-            f" coordinator did not answer ({error}). Commit again."
+            f" coordinator did not answer ({error}). Commit again.",
+            cause=error,
         )
-        told.__cause__ = error
-        return told
 
     def _commit_error(
         self, error_type: Any, sent: _Sent, partitions: Iterable[TopicPartition]
@@ -935,24 +990,25 @@ class CommitManager(RequestManager):
         """The broker's refusal as the error that kafka-python's users catch."""
         what = f"the offsets of {_names(partitions)} were not committed"
         code = error_type.message or error_type.__name__
-        cause: Exception = error_type(code)
         if error_type is TopicAuthorizationFailedError:
-            return TopicAuthorizationFailedError({one.topic for one in partitions})
+            return _error(TopicAuthorizationFailedError, {one.topic for one in partitions})
         if error_type is GroupAuthorizationFailedError:
-            return GroupAuthorizationFailedError(self._forbidden())
+            return _error(GroupAuthorizationFailedError, self._forbidden())
         if error_type in (OffsetMetadataTooLargeError, InvalidCommitOffsetSizeError):
-            return _because(
-                error_type(f"{what}: their metadata is longer than the broker allows."), cause
-            )
+            return _error(error_type, f"{what}: their metadata is longer than the broker allows.")
         if error_type in (UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressError):
-            return _because(self._membership_error(error_type, sent, what), cause)
+            refusal = self._membership_error(error_type, sent, what)
+            refusal.__cause__ = _error(error_type, code)
+            return refusal
         if error_type is FencedInstanceIdError:
-            return error_type(
+            return _error(
+                error_type,
                 f"{what}: another consumer has joined {self._group} with the same"
-                " group_instance_id. Give each consumer an id of its own."
+                " group_instance_id. Give each consumer an id of its own.",
             )
         again = " Commit again." if error_type.retriable else ""
-        return _because(error_type(f"{what} in {self._group}: {code}.{again}"), cause)
+        text = f"{what} in {self._group}: {code}.{again}"
+        return _error(error_type, text, cause=_error(error_type, code))
 
     def _membership_error(self, error_type: Any, sent: _Sent, what: str) -> Exception:
         """The group did not take it from this member, which is told why.
@@ -962,35 +1018,37 @@ class CommitManager(RequestManager):
         """
         member = self._member.member_id
         if error_type is UnknownMemberIdError:
-            return CommitFailedError(
+            return _error(
+                CommitFailedError,
                 f"{what}: {self._group} does not know member {member!r} of generation"
                 f" {sent.generation} (any more). Its partitions may be with another member already,"
-                " which reads on from the last commit; go on polling to join again."
+                " which reads on from the last commit; go on polling to join again.",
             )
         if self._member.state is MemberState.REBALANCING:
-            return RebalanceInProgressError(
+            return _error(
+                RebalanceInProgressError,
                 f"{what}: {self._group} is rebalancing and takes no commit of generation"
-                f" {sent.generation}. Call poll() until it is done, then commit again."
+                f" {sent.generation}. Call poll() until it is done, then commit again.",
             )
         reason = (
             f"the group has left generation {sent.generation}"
             if error_type is IllegalGenerationError
             else f"the group rebalances after generation {sent.generation}"
         )
-        return CommitFailedError(
+        return _error(
+            CommitFailedError,
             f"{what} in {self._group} by member {member!r}: {reason}, the partitions may go to"
-            " another member, which reads on from the last commit. Go on polling."
+            " another member, which reads on from the last commit. Go on polling.",
         )
 
     def _fetch_error(self, error_type: Any, partition: TopicPartition) -> Exception:
         if error_type is GroupAuthorizationFailedError:
-            refusal: Exception = GroupAuthorizationFailedError(self._forbidden())
-            return refusal
-        error: Exception = error_type(
+            return _error(GroupAuthorizationFailedError, self._forbidden())
+        return _error(
+            error_type,
             f"the committed offset of {_names([partition])} in {self._group} could not be read:"
-            f" {error_type.message or error_type.__name__}."
+            f" {error_type.message or error_type.__name__}.",
         )
-        return error
 
     def _forbidden(self) -> str:
         return (
@@ -999,7 +1057,9 @@ class CommitManager(RequestManager):
         )
 
 
-def _because(error: Exception, cause: Exception) -> Exception:
+def _error(kind: Any, *args: Any, cause: Exception | None = None) -> Exception:
+    """An error of one of kafka-python's classes."""
+    error: Exception = kind(*args)
     error.__cause__ = cause
     return error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from kafka.errors import (
     CoordinatorNotAvailableError,
@@ -80,11 +80,11 @@ class CoordinatorManager(RequestManager):
     """
 
     name = "coordinator"
-    HANDLERS = {
+    HANDLERS: ClassVar[Mapping[type, str]] = {
         SuspectCoordinator: "on_suspect_coordinator",
         ActorsRestarted: "on_actors_restarted",
     }
-    RESPONSES = {FindCoordinatorRequest: "on_found_or_refused"}
+    RESPONSES: ClassVar[Mapping[type, str]] = {FindCoordinatorRequest: "on_found_or_refused"}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -227,8 +227,6 @@ class CoordinatorManager(RequestManager):
         )
         return [CoordinatorLost(because=suspect.because)]
 
-    def on_actors_restarted(self, restarted: ActorsRestarted) -> list[object]:
-        """Say again who the coordinator is; a restarted network has forgotten our request."""
-        if "network" in restarted.actors and self.state is LookUp.ASKED:
-            self._move(Step.FAILED)
+    def on_actors_restarted(self, _restarted: ActorsRestarted) -> list[object]:
+        """Say again who the coordinator is."""
         return [] if self.broker is None else [CoordinatorFound(broker=self.broker)]

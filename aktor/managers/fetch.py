@@ -1,8 +1,11 @@
 """The fetch manager: keeps the application's buffer filled, from every leader at once.
 
-    application ──AssignmentChanged | SeekPartitions | ResetPositions | PausePartitions | Poll──▶ fetch
+    application ──AssignmentChanged, SeekPartitions, ResetPositions──▶ fetch
+    application ──PausePartitions, Poll──▶ fetch
     positions ──PositionsResolved──▶ fetch
-    fetch ──Fetch──▶ leaders (or replicas near us) ──batches──▶ fetch ──RecordsFetched──▶ application
+    fetch ──Fetch──▶ leaders, or replicas near us
+    fetch ──RecordsFetched──▶ application
+    fetch ──RefreshMetadata | LeadersMoved──▶ MetadataManager
 
 Fetching runs ahead of the application, bounded by `max_buffered_bytes`: what is buffered and not
 yet paid back by a `Poll`, and what the requests in flight may bring, together stay below it.
@@ -139,6 +142,12 @@ class _Cursor:
         self.replica = -1
         self.replica_until = -math.inf
 
+    @property
+    def at(self) -> int:
+        """The offset of a cursor that was asked for."""
+        assert self.offset is not None, "a partition without a position was asked for"
+        return self.offset
+
     def consumed_up_to(self, offset: int) -> None:
         """Forget the spans that the application has read to their end."""
         while self.spans and self.spans[0][0] <= offset:
@@ -176,6 +185,21 @@ class _Asked:
 
 
 @dataclass(slots=True)
+class _Answer:
+    """What comes of one answer: chunks for the application, news for the metadata manager."""
+
+    asked: _Asked
+    now: float
+    jitter: float
+    chunks: list[Chunk] = field(default_factory=list)
+    brought_data: bool = False
+    cut_off: list[_Cursor] = field(default_factory=list)
+    failed: dict[str, list[TopicPartition]] = field(default_factory=dict)
+    moved: dict[tuple[str, int], PartitionInfo] = field(default_factory=dict)
+    stale: str = ""
+
+
+@dataclass(slots=True)
 class _Plan:
     """What could be fetched now: cursors by node, and what matters for sharing the room."""
 
@@ -188,7 +212,7 @@ class _Plan:
 
 
 class FetchManager(RequestManager):
-    """Owns fetch cursors, fetch sessions, preferred replicas, high watermarks, bytes outstanding."""
+    """Owns fetch cursors and sessions, preferred replicas, high watermarks, bytes outstanding."""
 
     name = "fetch"
     HANDLERS: ClassVar[Mapping[type, str]] = {
@@ -305,8 +329,8 @@ class FetchManager(RequestManager):
         """A partition whose leader is another now is fetched from that one at once."""
         before, self._cluster = self._cluster, changed.cluster
         for tp, cursor in self._cursors.items():
-            leader = self._cluster.leader(*tp)
-            if leader != before.leader(*tp):
+            if self._cluster.leader(*tp) != before.leader(*tp):
+                cursor.moved_to = None
                 cursor.try_again()
         for node_id in list(self._nodes):
             if node_id not in self._cluster.brokers and self._nodes[node_id].asked is None:
@@ -461,11 +485,10 @@ class FetchManager(RequestManager):
         )
 
     def _wanted(self, cursor: _Cursor) -> Wanted:
-        assert cursor.offset is not None, "fetching without a position"
         leader = self._leader_of(cursor)
         return Wanted(
             epoch=cursor.epoch,
-            offset=cursor.offset,
+            offset=cursor.at,
             leader_epoch=-1 if leader is None else leader.leader_epoch,
             max_bytes=self.settings.max_partition_fetch_bytes,
         )
@@ -474,7 +497,7 @@ class FetchManager(RequestManager):
         settings = self.settings
         return FetchRequest(
             replica_id=-1,
-            max_wait_ms=int(wait * 1000),
+            max_wait_ms=round(wait * 1000),
             min_bytes=settings.fetch_min_bytes,
             max_bytes=asked.max_bytes,
             isolation_level=int(settings.isolation_level == "read_committed"),
@@ -499,13 +522,14 @@ class FetchManager(RequestManager):
         node.session.answered(asked.session, response.session_id)
         node.backoff.reset()
 
-        answer = _Answer(self, node, asked, received.now, received.jitter)
+        answer = _Answer(asked, received.now, received.jitter)
         for partition in response.partitions:
-            answer.take(partition)
-        answer.take_absent()
+            self._file(answer, node, partition)
+        if not asked.session.full:
+            self._file_unchanged(answer, node, response)
         if not answer.chunks:
             node.rest_until = asked.sent_at + EMPTY_PACE
-        return answer.news()
+        return self._news(answer)
 
     def _finished(self, asked: _Asked) -> _Node:
         """Whatever came of it: the node can be asked again, the room is free (KAFKA-19259)."""
@@ -539,10 +563,12 @@ class FetchManager(RequestManager):
         news: list[object] = [RefreshMetadata(because=f"a fetch from node {asked.node} failed")]
         if isinstance(failed.error, UnsupportedVersionError):
             # Waiting does not help, and nobody else would tell.
-            answer = _Answer(self, node, asked, failed.now, failed.jitter)
-            for tp in asked.wanted:
-                answer.refuse_if_wanted(tp, failed.error)
-            news += answer.news()
+            answer = _Answer(asked, failed.now, failed.jitter)
+            for tp, wanted in asked.wanted.items():
+                cursor = self._cursors.get(tp)
+                if cursor is not None and _still_wanted(cursor, wanted):
+                    self._refuse(answer, cursor, failed.error)
+            news += self._news(answer)
         return news
 
     def _trace_failure(self, asked: _Asked, because: object, retry_in: float) -> None:
@@ -554,6 +580,272 @@ class FetchManager(RequestManager):
             retry_in=round(retry_in, 3),
         )
 
+    # -- what is answered about one partition
 
-class _Answer:
-    """Owns what comes of one answer: chunks for the application, news for the metadata manager."""
+    def _file(self, answer: _Answer, node: _Node, said: FetchedPartition) -> None:
+        tp = TopicPartition(said.topic, said.partition)
+        wanted = answer.asked.wanted.get(tp)
+        if wanted is None:
+            self._trace_drop(said, because="it was not asked for")
+            return
+        if not said.error_code:
+            node.session.note_marks(tp, _marks(said))
+        cursor = self._cursors.get(tp)
+        if cursor is None or not _still_wanted(cursor, wanted):
+            if said.records or said.error_code:
+                self._trace_drop(said, because="the partition has moved on")
+        elif said.error_code:
+            self._on_partition_error(answer, cursor, said)
+        else:
+            self._on_partition_data(answer, cursor, said)
+
+    def _trace_drop(self, said: FetchedPartition, *, because: str) -> None:
+        self.log.info(
+            "fetch.dropped",
+            partition=TopicPartition(said.topic, said.partition),
+            size=len(said.records),
+            error_code=said.error_code,
+            because=because,
+        )
+
+    def _file_unchanged(self, answer: _Answer, node: _Node, response: FetchResponse) -> None:
+        """An incremental answer leaves out what has no news; a new epoch knows the old ones not."""
+        present = {(said.topic, said.partition) for said in response.partitions}
+        for tp, wanted in answer.asked.wanted.items():
+            cursor = self._cursors.get(tp)
+            if cursor is None or cursor.told is not None or tp in present:
+                continue
+            marks = node.session.marks(tp)
+            if marks is not None and _still_wanted(cursor, wanted):
+                self._tell_marks(answer, cursor, marks)
+
+    def _on_partition_data(self, answer: _Answer, cursor: _Cursor, said: FetchedPartition) -> None:
+        cursor.refused_told = False
+        following, size = extent(said.records, cursor.at)
+        if size:
+            self._deliver(answer, cursor, said, size)
+            self._advance(answer, cursor, following)
+        else:
+            self._tell_marks(answer, cursor, _marks(said))
+        if said.preferred_read_replica >= 0:
+            self._prefer_replica(answer, cursor, said.preferred_read_replica)
+        elif size or not said.records:
+            cursor.try_again()
+        else:
+            answer.cut_off.append(cursor)
+
+    def _deliver(self, answer: _Answer, cursor: _Cursor, said: FetchedPartition, size: int) -> None:
+        cursor.told = _marks(said)
+        chunk = Chunk(
+            partition=cursor.tp,
+            epoch=cursor.epoch,
+            offset=cursor.at,
+            data=said.records[:size],
+            size=len(said.records) + CHUNK_OVERHEAD,
+            high_watermark=said.high_watermark,
+            last_stable_offset=said.last_stable_offset,
+            log_start_offset=said.log_start_offset,
+            aborted=said.aborted,
+        )
+        answer.chunks.append(chunk)
+        answer.brought_data = True
+        self._buffered += chunk.size
+
+    def _advance(self, answer: _Answer, cursor: _Cursor, following: int) -> None:
+        size = answer.chunks[-1].size
+        cursor.spans.append((following, size))
+        cursor.buffered += size
+        # To the end of the line: the others come first next time.
+        self._cursors[cursor.tp] = self._cursors.pop(cursor.tp)
+        if following == cursor.offset:
+            # The reader raises at the bad batch before it gets to this; it is for batches that
+            # are sound and still lead nowhere.
+            self._halt(answer, cursor, _corrupt(cursor, "nothing that was sent can be continued"))
+        cursor.offset = following
+
+    def _tell_marks(self, answer: _Answer, cursor: _Cursor, marks: Marks) -> None:
+        """Without records: only if the application does not know these marks yet."""
+        if cursor.told == marks:
+            return
+        cursor.told = marks
+        answer.chunks.append(
+            Chunk(
+                partition=cursor.tp,
+                epoch=cursor.epoch,
+                offset=cursor.at,
+                high_watermark=marks.high_watermark,
+                last_stable_offset=marks.last_stable_offset,
+                log_start_offset=marks.log_start_offset,
+            )
+        )
+
+    def _prefer_replica(self, answer: _Answer, cursor: _Cursor, replica: int) -> None:
+        """KIP-392: a broker in our rack has the records too."""
+        if replica == answer.asked.node:
+            return
+        if replica not in self._cluster.brokers:
+            answer.stale = f"the preferred replica {replica} of {_name(cursor.tp)} is unknown"
+            self._retry_later(answer, cursor, "its preferred replica is unknown")
+            return
+        cursor.replica = replica
+        cursor.replica_until = answer.now + self.settings.metadata_max_age
+        self.log.info("replica.preferred", partition=cursor.tp, node=replica)
+
+    # -- what is refused about one partition
+
+    def _on_partition_error(self, answer: _Answer, cursor: _Cursor, said: FetchedPartition) -> None:
+        code, tp = said.error_code, cursor.tp
+        node = answer.asked.node
+        leader = self._leader_of(cursor)
+        if self._source_of(cursor, leader, answer.now) != node:
+            self._trace_drop(said, because="it is read from another node by now")
+            return
+        error = for_code(code)
+        from_replica = cursor.replica == node
+        if from_replica:
+            self._leave_replica(cursor, because=error.__name__)
+
+        if code in _STALE:
+            self._on_stale(answer, cursor, said, leader)
+        elif from_replica and code == OffsetOutOfRangeError.errno:
+            # A follower may be behind its leader: only the leader's word counts (KIP-392).
+            self._retry_later(answer, cursor, error.__name__)
+        elif code == OffsetOutOfRangeError.errno:
+            self._halt(answer, cursor, OffsetOutOfRangeError({tp: cursor.at}))
+        elif code == TopicAuthorizationFailedError.errno:
+            self._refuse(answer, cursor, TopicAuthorizationFailedError({tp.topic}))
+        elif code == CorruptRecordError.errno:
+            self._refuse(answer, cursor, _corrupt(cursor, f"node {node} cannot read it"))
+        elif error.retriable or issubclass(error, UnknownError):
+            self._retry_later(answer, cursor, error.__name__)
+        else:
+            refusal = f"fetching {_name(tp)} at offset {cursor.offset} from node {node}"
+            self._refuse(answer, cursor, error(refusal))
+
+    def _on_stale(
+        self,
+        answer: _Answer,
+        cursor: _Cursor,
+        said: FetchedPartition,
+        known: PartitionInfo | None,
+    ) -> None:
+        """Not there, or not any more. The broker may name the new leader (KIP-951)."""
+        because = for_code(said.error_code).__name__
+        new = _newer_leader(said, known)
+        if new is not None:
+            answer.moved[said.topic, said.partition] = new
+            if new.leader in self._cluster.brokers:
+                cursor.moved_to = new
+                cursor.try_again()
+                self.log.info(
+                    "leader.learned",
+                    partition=cursor.tp,
+                    leader=new.leader,
+                    leader_epoch=new.leader_epoch,
+                    because=because,
+                )
+                return
+        answer.stale = f"node {answer.asked.node} refused {_name(cursor.tp)}: {because}"
+        self._retry_later(answer, cursor, because)
+
+    def _retry_later(self, answer: _Answer, cursor: _Cursor, because: str) -> None:
+        cursor.retry_at = cursor.backoff.failed(answer.now, answer.jitter)
+        answer.failed.setdefault(because, []).append(cursor.tp)
+
+    def _halt(self, answer: _Answer, cursor: _Cursor, error: Exception) -> None:
+        """Tell it in its turn, and ask no more until the partition is sought or reset."""
+        cursor.stopped = True
+        self._tell_error(answer, cursor, error)
+        self.log.warning("fetch.stopped", partition=cursor.tp, offset=cursor.at, because=error)
+
+    def _refuse(self, answer: _Answer, cursor: _Cursor, error: Exception) -> None:
+        """Tell it once, and go on trying now and then: it may be mended from outside."""
+        cursor.retry_at = answer.now + REFUSED_PACE
+        if cursor.refused_told:
+            return
+        cursor.refused_told = True
+        self._tell_error(answer, cursor, error)
+        self.log.warning("fetch.refused", partition=cursor.tp, offset=cursor.at, because=error)
+
+    def _tell_error(self, answer: _Answer, cursor: _Cursor, error: Exception) -> None:
+        answer.chunks.append(
+            Chunk(partition=cursor.tp, epoch=cursor.epoch, offset=cursor.at, error=error)
+        )
+
+    # -- what all partitions of an answer come to
+
+    def _news(self, answer: _Answer) -> _News:
+        if not answer.brought_data:
+            for cursor in answer.cut_off:
+                # It is the whole answer, and it is not even one batch.
+                self._retry_later(answer, cursor, "no complete batch was sent")
+        for because, partitions in answer.failed.items():
+            self.log.warning(
+                "fetch.failed", node=answer.asked.node, partitions=partitions, because=because
+            )
+        if answer.chunks:
+            yield RecordsFetched(chunks=tuple(answer.chunks))
+        if answer.moved:
+            yield LeadersMoved(leaders=answer.moved)
+        if answer.stale:
+            yield RefreshMetadata(because=answer.stale)
+
+
+def _still_wanted(cursor: _Cursor, wanted: Wanted) -> bool:
+    """Whether the partition is still where it was when it was asked for."""
+    return cursor.epoch == wanted.epoch and cursor.offset == wanted.offset and not cursor.stopped
+
+
+def _newer_leader(said: FetchedPartition, known: PartitionInfo | None) -> PartitionInfo | None:
+    if said.current_leader is None:
+        return None
+    leader, epoch = said.current_leader
+    if leader < 0 or epoch <= (-1 if known is None else known.leader_epoch):
+        return None
+    return PartitionInfo(leader=leader, leader_epoch=epoch)
+
+
+def _marks(said: FetchedPartition) -> Marks:
+    return Marks(said.high_watermark, said.last_stable_offset, said.log_start_offset)
+
+
+def _corrupt(cursor: _Cursor, reason: str) -> CorruptBatchError:
+    return CorruptBatchError(
+        topic=cursor.tp.topic,
+        partition=cursor.tp.partition,
+        offset=cursor.at,
+        reason=reason,
+    )
+
+
+def _name(tp: TopicPartition) -> str:
+    return f"{tp.topic}-{tp.partition}"
+
+
+def _topics(partitions: Mapping[TopicPartition, Wanted]) -> list[Any]:
+    """In the order given: who comes first is served first. So a topic may stand there twice."""
+    topics: list[Any] = []
+    for tp, wanted in partitions.items():
+        if not topics or topics[-1].topic != tp.topic:
+            topics.append(FetchRequest.FetchTopic(topic=tp.topic, partitions=[]))
+        topics[-1].partitions.append(
+            FetchRequest.FetchTopic.FetchPartition(
+                partition=tp.partition,
+                current_leader_epoch=wanted.leader_epoch,
+                fetch_offset=wanted.offset,
+                last_fetched_epoch=-1,
+                log_start_offset=-1,
+                partition_max_bytes=wanted.max_bytes,
+            )
+        )
+    return topics
+
+
+def _forgotten(partitions: Iterable[TopicPartition]) -> list[Any]:
+    topics: dict[str, list[int]] = {}
+    for tp in partitions:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    return [
+        FetchRequest.ForgottenTopic(topic=topic, partitions=numbers)
+        for topic, numbers in topics.items()
+    ]

@@ -73,9 +73,7 @@ class FetchSession:
     def next_request(self, wanted: Mapping[TopicPartition, Wanted]) -> SessionRequest:
         """How to ask for exactly `wanted`. What is not in it any more will be forgotten."""
         if not self._enabled:
-            return SessionRequest(
-                session_id=NO_SESSION, epoch=SESSIONLESS_EPOCH, partitions=wanted
-            )
+            return SessionRequest(session_id=NO_SESSION, epoch=SESSIONLESS_EPOCH, partitions=wanted)
         before, self._remembered = self._remembered, dict(wanted)
         if self._epoch == FIRST_EPOCH:
             self._marks.clear()

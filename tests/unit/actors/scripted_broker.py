@@ -60,10 +60,14 @@ class Peer:
         self.write(framed(request, response))
 
     def greet(self, spoken: dict[int, int] | None = None) -> None:
-        """Read ApiVersions, answer it."""
-        request = self.read()
-        assert request.api_key == API_VERSIONS, "a client begins with ApiVersions"
-        self.answer(request, api_versions(request.version, spoken or SPOKEN))
+        """Answer ApiVersions, until it is asked in a version that we know."""
+        spoken = spoken or SPOKEN
+        while True:
+            request = self.read()
+            assert request.api_key == API_VERSIONS, "a client begins with ApiVersions"
+            self.answer(request, api_versions(request.version, spoken))
+            if request.version <= spoken[API_VERSIONS]:
+                return
 
     def serve(self) -> None:
         """Answer ApiVersions and Metadata until the client hangs up."""

@@ -14,6 +14,7 @@ import socket
 import ssl
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 
 import pytest
 from cryptography import x509
@@ -27,7 +28,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.errors import KafkaConfigurationError
-from kafka.net import KafkaConnection, KafkaConnectionManager, NetworkSelector, Socks5Proxy
+from kafka.net import KafkaConnection, KafkaConnectionManager, NetworkSelector
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.net.sasl.scram import ScramClient
@@ -68,7 +69,7 @@ def events(**configs: Any) -> list[dict[str, Any]]:
 def refusal(**configs: Any) -> str:
     with pytest.raises(ConfigurationError) as raised:
         parse(configs, trace=recording()[0])
-    return str(raised.value)
+    return str(raised.value).removeprefix("ConfigurationError: ")
 
 
 def with_password(**configs: Any) -> dict[str, Any]:
@@ -600,7 +601,7 @@ def test_a_password_mechanism_needs_both_name_and_password(
 
 
 def test_oauthbearer_needs_a_token_provider() -> None:
-    class Provider(AbstractTokenProvider):  # type: ignore[misc]
+    class Provider(AbstractTokenProvider):
         def token(self) -> str:
             return "t"
 
@@ -621,7 +622,9 @@ def test_msk_iam_needs_tls() -> None:
     assert "needs security_protocol SASL_SSL" in refusal(**configs)
 
 
-@pytest.mark.parametrize(("mechanism", "package"), [("AWS_MSK_IAM", "botocore")])
+@pytest.mark.parametrize(
+    ("mechanism", "package"), [("AWS_MSK_IAM", "botocore"), ("GSSAPI", "gssapi")]
+)
 def test_a_mechanism_whose_package_is_missing_is_refused_by_its_name(
     mechanism: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -854,7 +857,9 @@ def test_kafka_net_finds_everything_it_reads_in_the_connection_settings() -> Non
     }
 
     assert known - connection.keys() == made_by_the_network_actor
-    manager = KafkaConnectionManager(NetworkSelector(), bootstrap_servers="b:9092", **connection)
+    net = NetworkSelector()
+    manager = KafkaConnectionManager(net, bootstrap_servers="b:9092", **connection)
+    net.close()
     assert manager.config["client_id"] == settings().client_id
 
 
@@ -874,6 +879,10 @@ def test_buffer_sizes_are_options_of_the_sockets() -> None:
 # -- secrets
 
 
+def with_str(view: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(key, value) for key, value in view.items() if isinstance(value, str)]
+
+
 def secretive(**more: Any) -> dict[str, Any]:
     return config(
         **with_password(proxy_url=f"http://alice:{PASSWORD}@proxy:8080", ssl_password=PASSWORD),
@@ -889,7 +898,7 @@ def secretive(**more: Any) -> dict[str, Any]:
         "{}".format,
         "%s".__mod__,
         pprint.pformat,
-        pickle.dumps,
+        lambda view: repr(pickle.loads(pickle.dumps(view))),
         lambda view: f"{view!r} {view}",
         lambda view: json.dumps(view, default=repr),
         lambda view: " ".join(f"{key}={value:>40}" for key, value in with_str(view)),
@@ -901,12 +910,12 @@ def secretive(**more: Any) -> dict[str, Any]:
 def test_a_secret_is_in_nothing_that_shows_the_configuration(show: Any) -> None:
     shown = show(secretive())
 
-    assert PASSWORD not in (shown if isinstance(shown, str) else shown.decode("latin1"))
-    assert "***" in str(shown)
+    assert PASSWORD not in shown
+    assert "***" in shown
 
 
-def with_str(view: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(key, value) for key, value in view.items() if isinstance(value, str)]
+def test_a_secret_is_not_in_a_pickle() -> None:
+    assert PASSWORD.encode() not in pickle.dumps(secretive())
 
 
 @pytest.mark.parametrize("name", ["sasl_plain_password", "ssl_password", "proxy_url"])
@@ -931,11 +940,10 @@ def test_a_secret_works_as_itself_for_kafka_net() -> None:
     assert scram.password == PASSWORD.encode()
 
 
-def test_a_proxys_password_works_for_kafka_net(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Socks5Proxy, "_get_proxy_addr", lambda self: None)
+def test_a_proxys_password_works_for_kafka_net() -> None:
     connection = settings(proxy_url=f"socks5://alice:{PASSWORD}@proxy:1080").connection
 
-    assert Socks5Proxy(connection["proxy_url"])._proxy_url.password == PASSWORD
+    assert urlparse(connection["proxy_url"]).password == PASSWORD
 
 
 def test_a_copied_secret_still_works() -> None:

@@ -1,0 +1,1 @@
+"""What each request manager does with each message and each answer."""

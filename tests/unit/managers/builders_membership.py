@@ -61,7 +61,7 @@ FENCED_INSTANCE_ID = 82
 
 
 def partitions(text: str) -> frozenset[TopicPartition]:
-    """"a-0 a-1" as partitions."""
+    """ "a-0 a-1" as partitions."""
     split = [one.rsplit("-", 1) for one in text.split()]
     return frozenset(TopicPartition(topic, int(number)) for topic, number in split)
 
@@ -73,7 +73,7 @@ def a_cluster(**topics: int) -> Cluster:
         version=1,
         brokers={1: COORDINATOR},
         topics={
-            name: TopicInfo(topic_id=None, partitions={one: leader for one in range(count)})
+            name: TopicInfo(topic_id=None, partitions=dict.fromkeys(range(count), leader))
             for name, count in topics.items()
         },
     )
@@ -85,7 +85,7 @@ def a_subscription(*topics: str) -> bytes:
 
 
 def an_assignment(text: str) -> bytes:
-    """"a-0 a-1" as SyncGroup carries it."""
+    """ "a-0 a-1" as SyncGroup carries it."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions(text)):
         by_topic.setdefault(topic, []).append(partition)
@@ -200,9 +200,7 @@ class Scene:
     def fail(self, request: Request, error: Exception | None = None, node: int | None = 1) -> None:
         """No answer will come."""
         error = error or KafkaConnectionError("reset by peer")
-        self.tell(
-            RequestFailed(request=request, error=error, node=node, now=self.now, jitter=0.5)
-        )
+        self.tell(RequestFailed(request=request, error=error, node=node, now=self.now, jitter=0.5))
 
     def time_out(self, request: Request) -> None:
         """Nothing came before the deadline."""

@@ -1,0 +1,1558 @@
+"""The classic membership manager: joining, rebalancing, heartbeats, leaving, being thrown out."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import pytest
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from kafka.errors import (
+    FencedInstanceIdError,
+    GroupAuthorizationFailedError,
+    GroupMaxSizeReachedError,
+    InconsistentGroupProtocolError,
+    InvalidGroupIdError,
+    InvalidSessionTimeoutError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    UnknownError,
+    UnsupportedVersionError,
+)
+from kafka.protocol.consumer import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from kafka.protocol.consumer.metadata import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+
+from aktor.errors import AuthenticationError, ConfigurationError
+from aktor.events.answers import Answered
+from aktor.events.commits import CommitBeforeRevocation, RevocationCommitted
+from aktor.events.coordinator import CoordinatorLost, CoordinatorRefused, SuspectCoordinator
+from aktor.events.lifecycle import ActorsRestarted
+from aktor.events.membership import (
+    AssignPartitions,
+    CallbackFinished,
+    ConfirmSession,
+    GroupFailed,
+    LeaveGroup,
+    Loss,
+    MemberChanged,
+    MemberState,
+    PartitionsReleased,
+    RevokePartitions,
+    RunRevokedCallback,
+    SessionExtended,
+)
+from aktor.events.metadata import Broker, RefreshMetadata, TrackTopics
+from aktor.events.network import Destination
+from aktor.managers.classic_states import State
+from aktor.managers.membership import ClassicMembershipManager
+from aktor.settings import Settings
+from tests.unit.managers.builders_membership import (
+    COORDINATOR_LOADING,
+    COORDINATOR_NOT_AVAILABLE,
+    FENCED_INSTANCE_ID,
+    GROUP_AUTHORIZATION_FAILED,
+    GROUP_MAX_SIZE_REACHED,
+    ILLEGAL_GENERATION,
+    INCONSISTENT_GROUP_PROTOCOL,
+    INVALID_GROUP_ID,
+    INVALID_SESSION_TIMEOUT,
+    MEMBER_ID_REQUIRED,
+    NOT_COORDINATOR,
+    REBALANCE_IN_PROGRESS,
+    UNKNOWN_MEMBER_ID,
+    Scene,
+    a_subscription,
+    beaten,
+    join_refused,
+    joined,
+    left,
+    partitions,
+    sync_refused,
+    synced,
+)
+
+EAGER = {"partition_assignment_strategy": (RangePartitionAssignor,)}
+COOPERATIVE = {"partition_assignment_strategy": (CooperativeStickyAssignor,)}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class StaticSettings(Settings):
+    """Settings of a static member (KIP-345)."""
+
+    group_instance_id: str | None = "instance-1"
+
+
+def a_member(**settings: object) -> Scene:
+    return Scene(**{**EAGER, **settings})
+
+
+def a_cooperative_member(**settings: object) -> Scene:
+    return Scene(**{**COOPERATIVE, **settings})
+
+
+def a_stable_cooperative_member(owned: str = "a-0 a-1", **settings: object) -> Scene:
+    return a_cooperative_member(**settings).is_stable(owned, assignor="cooperative-sticky")
+
+
+def a_static_member(**settings: object) -> Scene:
+    return Scene(settings=StaticSettings(group_id="g"), **{**EAGER, **settings})
+
+
+def a_leave(deadline: float, ticket: int = 7) -> LeaveGroup:
+    return LeaveGroup(ticket=ticket, deadline=deadline, because="close")
+
+
+# -- joining
+
+
+def test_a_member_joins_at_the_first_poll_after_it_subscribed_and_not_before() -> None:
+    """Scenario 49."""
+    scene = a_member()
+    scene.find_coordinator()
+    scene.poll()
+    scene.subscribe("a")
+    assert not scene.has_sent(JoinGroupRequest)
+
+    scene.poll()
+
+    body = scene.sent(JoinGroupRequest).body
+    assert (body.group_id, body.member_id, body.protocol_type) == ("g", "", "consumer")
+    assert body.session_timeout_ms == 45_000
+    assert body.rebalance_timeout_ms == 300_000
+
+
+def test_a_member_joins_as_soon_as_the_coordinator_is_known() -> None:
+    scene = a_member()
+    scene.subscribe("a")
+    scene.poll()
+    assert not scene.has_sent(JoinGroupRequest)
+
+    scene.find_coordinator()
+
+    assert scene.sent(JoinGroupRequest).to is Destination.COORDINATOR
+
+
+def test_nobody_joins_without_topics_or_without_a_group() -> None:
+    scene = a_member()
+    scene.find_coordinator()
+    scene.subscribe()
+    scene.poll()
+
+    assert not scene.requests
+    assert scene.wake_at == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("max_poll_interval", "request_timeout", "expected"), [(300, 30, 305), (10, 30, 30)]
+)
+def test_join_group_may_take_as_long_as_the_slowest_member(
+    max_poll_interval: float, request_timeout: float, expected: float
+) -> None:
+    scene = a_member(max_poll_interval=max_poll_interval, request_timeout=request_timeout)
+
+    scene.wants_to_join()
+
+    assert scene.sent(JoinGroupRequest).deadline == scene.now + expected
+
+
+def test_the_member_id_that_the_coordinator_requires_is_sent_back_at_once() -> None:
+    scene = a_member().wants_to_join()
+
+    scene.answer(scene.sent(JoinGroupRequest), join_refused(MEMBER_ID_REQUIRED, "m"))
+
+    assert scene.sent(JoinGroupRequest).body.member_id == "m"
+
+
+def test_every_assignor_is_offered_in_the_order_of_preference() -> None:
+    strategy = (StickyPartitionAssignor, RangePartitionAssignor())
+    scene = Scene(partition_assignment_strategy=strategy)
+
+    scene.wants_to_join("b", "a")
+
+    offers = scene.sent(JoinGroupRequest).body.protocols
+    assert [one.name for one in offers] == ["sticky", "range"]
+    decoded = ConsumerProtocolSubscription.decode(offers[1].metadata)
+    assert sorted(decoded.topics) == ["a", "b"]
+
+
+def test_without_a_strategy_the_assignors_are_those_of_kafka_python() -> None:
+    scene = Scene()
+
+    scene.wants_to_join()
+
+    offers = scene.sent(JoinGroupRequest).body.protocols
+    assert [one.name for one in offers] == ["range", "roundrobin", "sticky"]
+
+
+def test_eager_and_cooperative_assignors_cannot_be_mixed() -> None:
+    strategy = (RangePartitionAssignor, CooperativeStickyAssignor)
+
+    with pytest.raises(ConfigurationError, match="mixes eager and cooperative"):
+        ClassicMembershipManager(Settings(group_id="g", partition_assignment_strategy=strategy))
+
+
+def test_a_follower_syncs_with_the_generation_it_joined() -> None:
+    scene = a_member().is_syncing(generation=5, member="m")
+
+    body = scene.sent(SyncGroupRequest).body
+
+    assert (body.generation_id, body.member_id, body.protocol_name) == (5, "m", "range")
+    assert list(body.assignments) == []
+
+
+def test_the_assignment_is_told_to_the_application_and_then_the_member_is_stable() -> None:
+    scene = a_member().is_assigning("a-0 a-1", generation=5)
+    step = scene.said(AssignPartitions)
+    assert step.assigned == step.added == partitions("a-0 a-1")
+    assert step.generation == 5
+    assert scene.last_said(MemberChanged).state is MemberState.REBALANCING
+
+    scene.tell(CallbackFinished(rebalance=step.rebalance))
+
+    changed = scene.said(MemberChanged)
+    assert changed.state is MemberState.STABLE
+    assert (changed.member_id, changed.generation, changed.assignor) == ("m", 5, "range")
+    assert scene.manager.state is State.STABLE
+
+
+def test_an_empty_assignment_makes_a_stable_member_too_and_runs_the_listener() -> None:
+    """Scenario 45. The coordinator answers with no bytes for a member that was left out."""
+    scene = a_member().is_syncing()
+    nothing = SyncGroupResponse(
+        error_code=0, protocol_type=None, protocol_name=None, assignment=b""
+    )
+    scene.answer(scene.sent(SyncGroupRequest), nothing)
+
+    step = scene.apply()
+
+    assert step.assigned == step.added == frozenset()
+    assert scene.manager.state is State.STABLE
+
+
+def test_no_revoked_callback_runs_before_the_first_join() -> None:
+    scene = a_member().is_assigning()
+
+    assert not scene.has_said(RevokePartitions)
+    assert not scene.has_said(RunRevokedCallback)
+
+
+def test_a_restarted_manager_joins_with_the_member_id_the_application_remembers() -> None:
+    scene = a_member()
+    scene.find_coordinator()
+    scene.subscribe("a", member_id="m")
+    scene.poll()
+
+    assert scene.sent(JoinGroupRequest).body.member_id == "m"
+
+
+def test_a_member_id_that_the_group_forgot_is_not_taken_back_from_the_application() -> None:
+    scene = a_member().is_stable()
+    scene.beats(UNKNOWN_MEMBER_ID)
+    scene.subscribe("a", member_id="m")
+    scene.hand_back()
+    scene.poll()
+
+    assert scene.sent(JoinGroupRequest).body.member_id == ""
+
+
+def test_the_reason_of_a_join_says_why() -> None:
+    scene = a_member().is_stable()
+    scene.subscribe("a", "b")
+    scene.poll()
+    scene.hand_back()
+
+    assert "subscription changed" in scene.sent(JoinGroupRequest).body.reason
+
+
+# -- the leader
+
+
+def test_the_leader_assigns_to_all_members() -> None:
+    scene = a_member()
+    scene.see(a=2)
+    members = {"m": a_subscription("a"), "n": a_subscription("a")}
+
+    scene.is_syncing("a", leader="m", members=members)
+
+    body = scene.sent(SyncGroupRequest).body
+    given = {
+        one.member_id: ConsumerProtocolAssignment.decode(one.assignment).partitions()
+        for one in body.assignments
+    }
+    assert {member: set(one) for member, one in given.items()} == {
+        "m": partitions("a-0"),
+        "n": partitions("a-1"),
+    }
+
+
+@pytest.mark.parametrize(
+    "assignor", [RangePartitionAssignor, StickyPartitionAssignor, CooperativeStickyAssignor]
+)
+def test_each_assignor_of_kafka_python_works_for_a_leader(assignor: type) -> None:
+    """Scenario 58."""
+    scene = Scene(partition_assignment_strategy=(assignor,))
+    scene.see(a=3, unrelated=5)
+    members = {"m": a_subscription("a"), "n": a_subscription("a")}
+
+    scene.is_syncing("a", leader="m", members=members, assignor=assignor.name)
+
+    body = scene.sent(SyncGroupRequest).body
+    given = [ConsumerProtocolAssignment.decode(one.assignment) for one in body.assignments]
+    assert sorted(tp for one in given for tp in one.partitions()) == sorted(
+        partitions("a-0 a-1 a-2")
+    )
+
+
+def test_the_leader_waits_for_topics_only_others_subscribe_to() -> None:
+    scene = a_member()
+    scene.see(a=1)
+    members = {"m": a_subscription("a"), "n": a_subscription("b")}
+    scene.is_syncing("a", leader="m", members=members)
+    assert scene.said(TrackTopics) == TrackTopics(owner="group", topics=frozenset({"a", "b"}))
+    assert not scene.has_sent(SyncGroupRequest)
+
+    scene.see(a=1, b=1)
+
+    body = scene.sent(SyncGroupRequest).body
+    assert sorted(one.member_id for one in body.assignments) == ["m", "n"]
+
+
+def test_the_leader_does_not_wait_for_ever_for_a_topic_that_does_not_exist() -> None:
+    """Scenario 115."""
+    scene = a_member()
+    scene.see(a=1)
+    members = {"m": a_subscription("a", "nowhere")}
+    scene.is_syncing("a", "nowhere", leader="m", members=members)
+
+    scene.after(1.4)
+    assert not scene.has_sent(SyncGroupRequest)
+    scene.after(0.2)
+
+    (mine,) = scene.sent(SyncGroupRequest).body.assignments
+    assert set(ConsumerProtocolAssignment.decode(mine.assignment).partitions()) == partitions("a-0")
+
+
+def test_a_leader_that_lacks_a_topic_it_tracks_already_asks_for_fresh_metadata() -> None:
+    scene = a_member()
+    scene.see(a=1)
+    members = {"m": a_subscription("a"), "n": a_subscription("b")}
+    scene.is_stable("a-0", leader="somebody")
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.hand_back()
+    scene.answer(scene.sent(JoinGroupRequest), joined(2, leader="m", members=members))
+    assert not scene.has_said(RefreshMetadata)
+
+    scene.after(2)
+    scene.answer(scene.sent(SyncGroupRequest), sync_refused(REBALANCE_IN_PROGRESS))
+    scene.answer(scene.sent(JoinGroupRequest), joined(3, leader="m", members=members))
+
+    assert "b" in scene.said(RefreshMetadata).because
+
+
+def test_a_leader_that_must_skip_the_assignment_sends_none_but_watches_the_topics() -> None:
+    """Scenario 60 (KIP-814)."""
+    scene = a_static_member()
+    scene.see(a=2)
+    members = {"m": a_subscription("a")}
+    scene.is_syncing("a", leader="m", members=members, skip_assignment=True)
+    request = scene.sent(SyncGroupRequest)
+    assert list(request.body.assignments) == []
+    scene.answer(request, synced("a-0 a-1"))
+    scene.apply()
+
+    scene.see(a=3)
+
+    assert scene.said(RevokePartitions).because == "the partitions of a changed"
+
+
+def test_more_partitions_make_the_leader_rejoin() -> None:
+    scene = a_member()
+    scene.see(a=2)
+    scene.is_stable("a-0 a-1", leader="m", members={"m": a_subscription("a")})
+
+    scene.see(a=2)
+    assert not scene.has_said(RevokePartitions)
+    scene.see(a=3)
+
+    assert scene.hand_back().partitions == partitions("a-0 a-1")
+    assert "partitions of a changed" in scene.sent(JoinGroupRequest).body.reason
+
+
+def test_more_partitions_leave_a_follower_alone() -> None:
+    scene = a_member()
+    scene.see(a=2)
+    scene.is_stable("a-0 a-1", leader="somebody")
+
+    scene.see(a=3)
+
+    assert not scene.has_said(RevokePartitions)
+
+
+def test_partitions_that_appear_while_the_leader_assigns_are_noticed_when_it_is_stable() -> None:
+    scene = a_member()
+    scene.see(a=2)
+    scene.is_assigning("a-0 a-1", leader="m", members={"m": a_subscription("a")})
+    scene.see(a=3)
+    assert not scene.has_said(RevokePartitions)
+
+    scene.apply()
+
+    assert scene.has_said(RevokePartitions)
+
+
+def test_a_leader_that_follows_again_tracks_the_others_topics_no_more() -> None:
+    scene = a_member()
+    scene.see(a=2, b=1)
+    members = {"m": a_subscription("a"), "n": a_subscription("b")}
+    scene.is_stable("a-0 a-1", leader="m", members=members)
+
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.hand_back()
+    scene.answer(scene.sent(JoinGroupRequest), joined(2, leader="n"))
+
+    assert scene.said(TrackTopics).topics == frozenset()
+
+
+def test_an_assignor_that_raises_is_told_to_the_user_and_does_not_hold_the_group_up() -> None:
+    class Broken(RangePartitionAssignor):  # type: ignore[misc]
+        name = "broken"
+
+        @classmethod
+        def assign(cls, cluster: object, members: object) -> object:
+            raise ZeroDivisionError("by zero")
+
+    scene = Scene(partition_assignment_strategy=(Broken,))
+    scene.see(a=1)
+
+    scene.is_syncing("a", leader="m", members={"m": a_subscription("a")}, assignor="broken")
+
+    error = scene.said(GroupFailed).error
+    assert isinstance(error, KafkaError)
+    assert "broken" in str(error)
+    assert isinstance(error.__cause__, ZeroDivisionError)
+    assert scene.sent(LeaveGroupRequest).body.members[0].member_id == "m"
+
+
+def test_a_members_garbled_subscription_is_told_to_the_leaders_user() -> None:
+    scene = a_member()
+    scene.see(a=1)
+
+    scene.is_syncing("a", leader="m", members={"m": a_subscription("a"), "n": b"\x00\x00\xff"})
+
+    assert "'range' failed in group 'g'" in str(scene.said(GroupFailed).error)
+
+
+# -- eager rebalances
+
+
+def test_an_eager_rebalance_hands_everything_back_and_commits_it_before_it_joins() -> None:
+    """Scenario 21."""
+    scene = a_member().is_stable("a-0 a-1")
+    scene.beats(REBALANCE_IN_PROGRESS)
+
+    step = scene.release(a=7)
+    assert (step.partitions, step.loss) == (partitions("a-0 a-1"), Loss.REVOKED)
+    commit = scene.said(CommitBeforeRevocation)
+    assert {one: at.offset for one, at in commit.offsets.items()} == dict.fromkeys(
+        partitions("a-0 a-1"), 7
+    )
+    assert not scene.has_said(RunRevokedCallback)
+    scene.tell(RevocationCommitted(rebalance=commit.rebalance))
+    callback = scene.said(RunRevokedCallback)
+    assert (callback.partitions, callback.loss) == (partitions("a-0 a-1"), Loss.REVOKED)
+    assert not scene.has_sent(JoinGroupRequest)
+    scene.tell(CallbackFinished(rebalance=callback.rebalance))
+
+    assert scene.sent(JoinGroupRequest).body.member_id == "m"
+
+
+def test_without_auto_commit_the_callback_runs_as_soon_as_the_partitions_are_released() -> None:
+    scene = a_member(enable_auto_commit=False).is_stable()
+    scene.beats(REBALANCE_IN_PROGRESS)
+
+    scene.release(a=7)
+
+    assert not scene.has_said(CommitBeforeRevocation)
+    assert scene.has_said(RunRevokedCallback)
+
+
+def test_nothing_consumed_is_nothing_to_commit() -> None:
+    scene = a_member().is_stable()
+    scene.beats(REBALANCE_IN_PROGRESS)
+
+    scene.release()
+
+    assert not scene.has_said(CommitBeforeRevocation)
+    assert scene.has_said(RunRevokedCallback)
+
+
+def test_a_commit_that_never_ends_does_not_block_the_revocation() -> None:
+    """Scenario 46."""
+    scene = a_member(max_poll_interval=60.0).is_stable()
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.release(a=7)
+    commit = scene.said(CommitBeforeRevocation)
+    assert commit.deadline == scene.now + 30.0
+
+    scene.after(29.9)
+    assert not scene.has_said(RunRevokedCallback)
+    scene.after(0.1)
+
+    assert scene.has_said(RunRevokedCallback)
+
+
+def test_a_restart_of_the_commits_actor_counts_as_a_failed_commit() -> None:
+    scene = a_member().is_stable()
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.release(a=7)
+
+    scene.tell(ActorsRestarted(actors=("commits", "metadata"), because=RuntimeError("boom")))
+
+    assert scene.has_said(RunRevokedCallback)
+
+
+def test_a_listener_that_raises_is_traced_and_the_rebalance_goes_on() -> None:
+    """Scenario 123."""
+    scene = a_member().is_stable()
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.release()
+    scene.run_revoked_callback(error=ValueError("mine"))
+    scene.rejoins(assigned="a-0")
+    scene.apply(error=ValueError("mine too"))
+
+    assert scene.manager.state is State.STABLE
+    assert len(scene.traced("listener.failed")) == 2
+
+
+def test_the_next_generation_starts_from_nothing_under_the_eager_protocol() -> None:
+    scene = a_member().is_stable("a-0 a-1")
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.hand_back()
+    scene.rejoins(generation=2, assigned="a-0")
+
+    step = scene.apply()
+
+    assert step.added == step.assigned == partitions("a-0")
+    assert step.generation == 2
+
+
+@pytest.mark.parametrize("topics", [("a", "b"), ("b",)])
+def test_another_subscription_is_joined_with_at_the_next_poll(topics: tuple[str, ...]) -> None:
+    """Scenario 56."""
+    scene = a_member().is_stable("a-0")
+    scene.subscribe(*topics)
+    assert not scene.has_said(RevokePartitions)
+
+    scene.poll()
+    scene.hand_back()
+
+    offer = scene.sent(JoinGroupRequest).body.protocols[0]
+    assert sorted(ConsumerProtocolSubscription.decode(offer.metadata).topics) == sorted(topics)
+
+
+def test_the_same_subscription_again_is_no_reason_to_rejoin() -> None:
+    scene = a_member().is_stable("a-0")
+
+    scene.subscribe("a")
+    scene.poll()
+
+    assert scene.manager.state is State.STABLE
+
+
+def test_a_subscription_that_changes_while_joining_makes_one_more_round() -> None:
+    scene = a_member().wants_to_join("a")
+    request = scene.sent(JoinGroupRequest)
+    scene.subscribe("b")
+    scene.poll()
+    assert not scene.has_sent(JoinGroupRequest)
+    scene.answer(request, joined())
+    scene.answer(scene.sent(SyncGroupRequest), synced("a-0"))
+
+    assert scene.apply().assigned == frozenset()
+
+    offer = scene.sent(JoinGroupRequest).body.protocols[0]
+    assert ConsumerProtocolSubscription.decode(offer.metadata).topics == ["b"]
+
+
+def test_answers_to_steps_of_an_earlier_rebalance_are_dropped_and_traced() -> None:
+    """Scenario 39."""
+    scene = a_member().is_stable()
+    scene.beats(REBALANCE_IN_PROGRESS)
+    old = scene.said(RevokePartitions)
+    scene.beats(UNKNOWN_MEMBER_ID)
+    new = scene.said(RevokePartitions)
+    assert (new.loss, new.partitions) == (Loss.LOST, old.partitions)
+
+    scene.tell(PartitionsReleased(rebalance=old.rebalance, positions={}))
+    assert not scene.has_said(RunRevokedCallback)
+    assert scene.traced("step.dropped")
+    scene.tell(PartitionsReleased(rebalance=new.rebalance, positions={}))
+
+    assert scene.said(RunRevokedCallback).loss is Loss.LOST
+
+
+def test_a_late_commit_answer_does_not_advance_the_next_rebalance() -> None:
+    """Scenario 39."""
+    scene = a_member().is_stable()
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.release(a=1)
+    commit = scene.said(CommitBeforeRevocation)
+    scene.beats(UNKNOWN_MEMBER_ID)
+
+    scene.tell(RevocationCommitted(rebalance=commit.rebalance))
+
+    assert not scene.has_said(RunRevokedCallback)
+    assert scene.manager.state is State.LOSING
+
+
+# -- cooperative rebalances
+
+
+def test_a_cooperative_member_keeps_everything_while_it_joins_and_says_what_it_owns() -> None:
+    scene = a_stable_cooperative_member("a-0 a-1")
+
+    scene.beats(REBALANCE_IN_PROGRESS)
+
+    assert not scene.has_said(RevokePartitions)
+    offer = scene.sent(JoinGroupRequest).body.protocols[0]
+    subscription = ConsumerProtocolSubscription.decode(offer.metadata)
+    (owned,) = subscription.owned_partitions
+    assert (owned.topic, owned.partitions, subscription.generation_id) == ("a", [0, 1], 1)
+
+
+def test_a_cooperative_member_gives_up_what_moves_applies_the_rest_and_rejoins_at_once() -> None:
+    scene = a_stable_cooperative_member("a-0 a-1")
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.rejoins(generation=2, assigned="a-0", assignor="cooperative-sticky")
+
+    step = scene.hand_back(a=3)
+    assert (step.partitions, step.loss) == (partitions("a-1"), Loss.REVOKED)
+    applied = scene.apply()
+    assert (applied.assigned, applied.added) == (partitions("a-0"), frozenset())
+
+    offer = scene.sent(JoinGroupRequest).body.protocols[0]
+    (owned,) = ConsumerProtocolSubscription.decode(offer.metadata).owned_partitions
+    assert (owned.topic, owned.partitions) == ("a", [0])
+
+
+def test_a_cooperative_member_that_gives_nothing_up_does_not_rejoin() -> None:
+    scene = a_stable_cooperative_member("a-0")
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.rejoins(generation=2, assigned="a-0 a-1", assignor="cooperative-sticky")
+
+    step = scene.apply()
+
+    assert (step.assigned, step.added) == (partitions("a-0 a-1"), partitions("a-1"))
+    assert scene.manager.state is State.STABLE
+    assert not scene.has_sent(JoinGroupRequest)
+
+
+def test_topics_no_longer_subscribed_are_handed_back_before_a_cooperative_join() -> None:
+    """Scenario 56."""
+    scene = a_stable_cooperative_member("a-0 b-0")
+    scene.subscribe("a")
+    scene.poll()
+
+    step = scene.hand_back()
+
+    assert step.partitions == partitions("b-0")
+    offer = scene.sent(JoinGroupRequest).body.protocols[0]
+    (owned,) = ConsumerProtocolSubscription.decode(offer.metadata).owned_partitions
+    assert owned.topic == "a"
+
+
+def test_a_member_that_lost_its_partitions_does_not_claim_them_when_it_rejoins() -> None:
+    scene = a_stable_cooperative_member("a-0")
+    scene.beats(UNKNOWN_MEMBER_ID)
+
+    assert scene.hand_back().loss is Loss.LOST
+
+    offer = scene.sent(JoinGroupRequest).body.protocols[0]
+    assert ConsumerProtocolSubscription.decode(offer.metadata).owned_partitions == []
+
+
+def test_another_rebalance_while_the_application_applies_this_one_follows_at_once() -> None:
+    """Scenarios 40 and 48: nothing is cut short, nothing is forgotten."""
+    scene = a_cooperative_member().is_assigning("a-0", assignor="cooperative-sticky")
+    scene.beats(REBALANCE_IN_PROGRESS)
+    assert not scene.has_sent(JoinGroupRequest)
+
+    scene.apply()
+
+    assert "coordinator said" in scene.sent(JoinGroupRequest).body.reason
+
+
+def test_what_is_kept_is_lost_if_the_group_fences_the_member_while_it_revokes() -> None:
+    scene = a_stable_cooperative_member("a-0 a-1")
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.rejoins(generation=2, assigned="a-0", assignor="cooperative-sticky")
+    scene.release()
+    scene.beats(UNKNOWN_MEMBER_ID)
+
+    step = scene.said(RevokePartitions)
+
+    assert (step.partitions, step.loss) == (partitions("a-0"), Loss.LOST)
+
+
+def test_after_a_cooperative_assignment_heartbeats_come_quickly_and_then_at_growing_distances() -> (
+    None
+):
+    scene = a_stable_cooperative_member("a-0")
+    scene.now += 0.0001
+
+    beats = [scene.beats().deadline for _ in range(10)]
+
+    gaps = [round(b - a, 3) for a, b in itertools.pairwise(beats)]
+    assert gaps == [0.03, 0.06, 0.12, 0.24, 0.48, 0.96, 1.92, 3.0, 3.0]
+
+
+def test_the_eager_protocol_needs_no_quick_heartbeats() -> None:
+    scene = a_member().is_stable()
+    began = scene.now
+
+    scene.beats()
+
+    assert scene.now == began + 3.0
+
+
+# -- join and sync errors
+
+
+@pytest.mark.parametrize("code", [NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE])
+def test_a_join_sent_to_the_wrong_broker_is_suspicious_and_no_error_for_the_user(code: int) -> None:
+    scene = a_member().wants_to_join()
+
+    scene.answer(scene.sent(JoinGroupRequest), join_refused(code))
+
+    assert scene.said(SuspectCoordinator).node_id == 1
+    assert not scene.has_said(GroupFailed)
+    assert not scene.has_sent(JoinGroupRequest)
+
+
+@pytest.mark.parametrize("code", [COORDINATOR_LOADING, REBALANCE_IN_PROGRESS, NOT_COORDINATOR])
+def test_a_join_refused_for_now_is_repeated_after_the_backoff_and_not_before(code: int) -> None:
+    scene = a_member().wants_to_join()
+    scene.answer(scene.sent(JoinGroupRequest), join_refused(code))
+
+    scene.after(0.09)
+    assert not scene.has_sent(JoinGroupRequest)
+    scene.after(0.01)
+
+    assert scene.has_sent(JoinGroupRequest)
+
+
+def test_a_member_id_unknown_to_the_coordinator_is_forgotten_and_the_join_repeated() -> None:
+    scene = a_member()
+    scene.find_coordinator()
+    scene.subscribe("a", member_id="old")
+    scene.poll()
+    scene.answer(scene.sent(JoinGroupRequest), join_refused(UNKNOWN_MEMBER_ID))
+
+    scene.after(0.2)
+
+    assert scene.sent(JoinGroupRequest).body.member_id == ""
+
+
+def test_a_sync_that_meets_another_rebalance_joins_again_at_once() -> None:
+    scene = a_member().is_syncing()
+
+    scene.answer(scene.sent(SyncGroupRequest), sync_refused(REBALANCE_IN_PROGRESS))
+
+    assert scene.sent(JoinGroupRequest).body.member_id == "m"
+
+
+def test_a_sync_of_an_illegal_generation_joins_again_with_the_same_member_id() -> None:
+    scene = a_member().is_syncing()
+    scene.answer(scene.sent(SyncGroupRequest), sync_refused(ILLEGAL_GENERATION))
+
+    scene.after(0.2)
+
+    assert scene.sent(JoinGroupRequest).body.member_id == "m"
+
+
+def test_a_sync_that_breaks_joins_again_after_the_backoff() -> None:
+    scene = a_member().is_syncing()
+    scene.fail(scene.sent(SyncGroupRequest))
+    assert scene.said(SuspectCoordinator).node_id == 1
+    assert not scene.has_sent(JoinGroupRequest)
+
+    scene.after(0.1)
+
+    assert scene.sent(JoinGroupRequest).body.member_id == "m"
+
+
+def test_a_coordinator_lost_while_the_member_joins_is_asked_again_when_it_is_found() -> None:
+    """Scenario 136."""
+    scene = a_member().is_stable()
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.hand_back()
+    request = scene.sent(JoinGroupRequest)
+    scene.tell(CoordinatorLost(because="disconnected"))
+    scene.fail(request)
+    assert not scene.has_sent(JoinGroupRequest)
+
+    scene.find_coordinator(Broker(node_id=2, host="kafka-2", port=9092))
+
+    assert scene.sent(JoinGroupRequest).body.member_id == "m"
+
+
+def test_a_late_answer_of_a_join_that_was_given_up_is_dropped() -> None:
+    scene = a_member().is_stable()
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.hand_back()
+    old = scene.sent(JoinGroupRequest)
+    scene.tell(CoordinatorLost(because="disconnected"))
+    scene.find_coordinator()
+    assert scene.has_sent(JoinGroupRequest)
+
+    scene.answer(old, joined(generation=9))
+
+    assert scene.manager.state is State.JOINING
+    assert scene.traced("answer.dropped")
+    assert not scene.has_sent(LeaveGroupRequest)
+
+
+def test_a_late_first_join_that_made_a_member_nobody_wants_is_taken_back() -> None:
+    scene = a_member().wants_to_join()
+    old = scene.sent(JoinGroupRequest)
+    scene.tell(CoordinatorLost(because="disconnected"))
+    scene.find_coordinator()
+
+    scene.answer(old, join_refused(MEMBER_ID_REQUIRED, "ghost"))
+
+    assert scene.sent(LeaveGroupRequest).body.members[0].member_id == "ghost"
+
+
+def test_a_coordinator_lost_while_the_member_syncs_is_joined_again_when_found() -> None:
+    scene = a_member().is_syncing()
+    scene.sent(SyncGroupRequest)
+    scene.tell(CoordinatorLost(because="disconnected"))
+    assert scene.manager.state is State.JOINING
+
+    scene.find_coordinator()
+
+    assert scene.sent(JoinGroupRequest).body.member_id == "m"
+
+
+FATAL = [
+    (GROUP_AUTHORIZATION_FAILED, GroupAuthorizationFailedError, "grant"),
+    (INCONSISTENT_GROUP_PROTOCOL, InconsistentGroupProtocolError, "partition_assignment_strategy"),
+    (INVALID_SESSION_TIMEOUT, InvalidSessionTimeoutError, "session_timeout_ms"),
+    (INVALID_GROUP_ID, InvalidGroupIdError, "group_id"),
+    (GROUP_MAX_SIZE_REACHED, GroupMaxSizeReachedError, "group.max.size"),
+    (FENCED_INSTANCE_ID, FencedInstanceIdError, "group_instance_id"),
+    (-1, UnknownError, "broker's log"),
+]
+
+
+@pytest.mark.parametrize(("code", "kind", "remedy"), FATAL, ids=lambda one: str(one))
+def test_a_join_refused_for_good_is_told_with_the_group_the_member_and_the_remedy(
+    code: int, kind: type, remedy: str
+) -> None:
+    """Scenarios 129 and 130."""
+    scene = a_member().wants_to_join()
+
+    scene.answer(scene.sent(JoinGroupRequest), join_refused(code))
+
+    error = scene.said(GroupFailed).error
+    assert type(error) is kind
+    assert "'g'" in str(error)
+    assert "not joined yet" in str(error)
+    assert remedy in str(error)
+
+
+def test_after_a_fatal_error_the_group_is_tried_again_when_the_user_polls_again() -> None:
+    scene = a_member().wants_to_join()
+    scene.answer(scene.sent(JoinGroupRequest), join_refused(GROUP_AUTHORIZATION_FAILED))
+    scene.after(60)
+    assert not scene.has_sent(JoinGroupRequest)
+
+    scene.poll()
+
+    assert scene.has_sent(JoinGroupRequest)
+
+
+def test_after_a_fatal_error_the_group_is_tried_no_faster_than_once_a_second() -> None:
+    scene = a_member().wants_to_join()
+    scene.answer(scene.sent(JoinGroupRequest), join_refused(GROUP_AUTHORIZATION_FAILED))
+    scene.poll()
+
+    scene.after(0.9)
+    assert not scene.has_sent(JoinGroupRequest)
+    scene.after(0.1)
+
+    assert scene.has_sent(JoinGroupRequest)
+
+
+def test_what_was_owned_is_lost_before_a_fatal_error_is_told() -> None:
+    scene = a_stable_cooperative_member("a-0")
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.answer(scene.sent(JoinGroupRequest), join_refused(INCONSISTENT_GROUP_PROTOCOL))
+    assert not scene.has_said(GroupFailed)
+
+    assert scene.hand_back().loss is Loss.LOST
+
+    assert scene.has_said(GroupFailed)
+
+
+def test_a_refused_coordinator_look_up_fails_the_group() -> None:
+    scene = a_member()
+    scene.subscribe("a")
+    scene.poll()
+    refused = GroupAuthorizationFailedError("group 'g'")
+
+    scene.tell(CoordinatorRefused(error=refused))
+
+    assert scene.said(GroupFailed).error is refused
+
+
+def test_a_refused_look_up_is_no_matter_for_a_consumer_that_does_not_subscribe() -> None:
+    scene = a_member()
+
+    scene.tell(CoordinatorRefused(error=GroupAuthorizationFailedError("group 'g'")))
+
+    assert not scene.messages
+
+
+def test_a_broker_that_is_too_old_fails_the_group() -> None:
+    scene = a_static_member().wants_to_join()
+    request = scene.sent(JoinGroupRequest)
+    assert request.body.group_instance_id == "instance-1"
+
+    scene.fail(request, UnsupportedVersionError("JoinGroup v5"))
+
+    assert "too old" in str(scene.said(GroupFailed).error)
+
+
+def test_refused_credentials_are_retried_with_backoff_and_say_nothing_of_the_coordinator() -> None:
+    """KAFKA-20253: no spin, and the member joins again when the credentials are good."""
+    scene = a_member().wants_to_join()
+    error = AuthenticationError(broker="kafka-1:9092", mechanism="PLAIN", reason="expired")
+
+    scene.fail(scene.sent(JoinGroupRequest), error)
+    assert not scene.has_said(SuspectCoordinator)
+    scene.after(0.1)
+
+    assert scene.has_sent(JoinGroupRequest)
+
+
+# -- heartbeats and the session
+
+
+def test_heartbeats_go_on_every_interval_whatever_the_application_does() -> None:
+    scene = a_member().is_stable()
+    began = scene.now
+
+    times = []
+    for _ in range(3):
+        scene.beats()
+        times.append(scene.now - began)
+
+    assert times == [3.0, 6.0, 9.0]
+
+
+@pytest.mark.parametrize("stage", ["preparing", "assigning"])
+def test_heartbeats_go_on_while_a_listener_takes_its_time(stage: str) -> None:
+    """Scenarios 5 and 6."""
+    if stage == "preparing":
+        scene = a_member().is_stable()
+        scene.beats(REBALANCE_IN_PROGRESS)
+        scene.release()
+        before = scene.manager.state
+    else:
+        scene = a_member().is_assigning()
+        before = scene.manager.state
+
+    for _ in range(50):
+        scene.beats()
+
+    assert scene.manager.state is before
+
+
+def test_a_commit_in_a_slow_revoked_callback_still_has_a_generation() -> None:
+    """Scenario 5."""
+    scene = a_member().is_stable()
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.release()
+    scene.after(100)
+
+    told = scene.last_said(MemberChanged)
+
+    assert (told.member_id, told.generation, told.state) == ("m", 1, MemberState.REBALANCING)
+
+
+def test_each_answer_extends_the_session_from_when_its_request_was_sent() -> None:
+    scene = a_member(session_timeout=10.0).is_stable()
+    scene.after(3.0)
+    request = scene.sent(HeartbeatRequest)
+    sent_at = scene.now
+    scene.after(2.0)
+
+    scene.answer(request, beaten())
+
+    assert scene.said(SessionExtended).until == sent_at + 10.0
+
+
+def test_join_and_sync_extend_the_session_too() -> None:
+    scene = a_member(session_timeout=10.0).wants_to_join()
+
+    scene.answer(scene.sent(JoinGroupRequest), joined())
+
+    assert scene.said(SessionExtended).until == scene.now + 10.0
+
+
+def test_a_heartbeat_that_meets_a_rebalance_confirms_the_session_as_well() -> None:
+    scene = a_member(session_timeout=10.0).is_stable()
+
+    scene.beats(REBALANCE_IN_PROGRESS)
+
+    assert scene.said(SessionExtended).until == scene.now + 10.0
+
+
+def test_the_application_can_ask_for_a_heartbeat_at_once() -> None:
+    scene = a_member().is_stable()
+
+    scene.tell(ConfirmSession())
+    scene.tell(ConfirmSession())
+
+    assert scene.sent(HeartbeatRequest)
+
+
+def test_a_session_cannot_be_confirmed_outside_of_a_group() -> None:
+    scene = a_member()
+
+    scene.tell(ConfirmSession())
+
+    assert not scene.requests
+
+
+def test_the_group_and_not_our_clock_decides_that_a_member_is_lost() -> None:
+    """Lead 1: the coordinator is away for far longer than the session."""
+    scene = a_member(session_timeout=6.0).is_stable()
+    scene.tell(CoordinatorLost(because="broker down"))
+    scene.after(60)
+    assert not scene.has_said(RevokePartitions)
+
+    scene.find_coordinator()
+    scene.answer(scene.sent(HeartbeatRequest), beaten())
+
+    assert scene.manager.state is State.STABLE
+
+
+def test_a_half_open_coordinator_is_suspected_well_within_the_session() -> None:
+    """Lead 7."""
+    scene = a_member(session_timeout=6.0).is_stable()
+    scene.after(3.0)
+    request = scene.sent(HeartbeatRequest)
+    assert request.deadline == scene.now + 3.0
+
+    scene.time_out(request)
+
+    assert scene.said(SuspectCoordinator).node_id == 1
+    assert scene.manager.state is State.STABLE
+    scene.after(0.2)
+    assert scene.has_sent(HeartbeatRequest)
+
+
+def test_while_join_group_waits_heartbeats_go_round_it() -> None:
+    """A broker answers the requests of one connection in order."""
+    scene = a_stable_cooperative_member("a-0")
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.sent(JoinGroupRequest)
+
+    scene.after(3.0)
+    request = scene.sent(HeartbeatRequest)
+
+    assert request.to == 1
+    scene.answer(request, beaten(REBALANCE_IN_PROGRESS))
+    assert scene.last_said(SessionExtended).until == request.context.at + 45.0
+    assert scene.manager.state is State.JOINING
+
+
+def test_a_heartbeat_of_the_old_generation_does_not_fence_a_member_that_joins() -> None:
+    scene = a_stable_cooperative_member("a-0")
+    scene.beats(REBALANCE_IN_PROGRESS)
+    join = scene.sent(JoinGroupRequest)
+    scene.after(3.0)
+
+    scene.answer(scene.sent(HeartbeatRequest), beaten(ILLEGAL_GENERATION))
+    scene.answer(join, joined(2, assignor="cooperative-sticky"))
+
+    assert scene.manager.state is State.SYNCING
+    assert not scene.has_said(RevokePartitions)
+
+
+def test_an_answer_of_an_earlier_generation_is_ignored() -> None:
+    scene = a_stable_cooperative_member("a-0")
+    scene.tell(ConfirmSession())
+    beat = scene.sent(HeartbeatRequest)
+    scene.subscribe("a", "b")
+    scene.poll()
+    scene.answer(scene.sent(JoinGroupRequest), joined(2, assignor="cooperative-sticky"))
+
+    scene.answer(beat, beaten(UNKNOWN_MEMBER_ID))
+
+    assert scene.manager.state is State.SYNCING
+
+
+def test_a_rebalance_that_sync_has_ended_is_not_begun_again_by_a_late_heartbeat() -> None:
+    scene = a_member().is_syncing()
+    sync = scene.sent(SyncGroupRequest)
+    scene.tell(ConfirmSession())
+    beat = scene.sent(HeartbeatRequest)
+    scene.now += 0.01
+    scene.answer(sync, synced("a-0"))
+    scene.apply()
+
+    scene.answer(beat, beaten(REBALANCE_IN_PROGRESS))
+
+    assert scene.manager.state is State.STABLE
+
+
+def test_a_broken_connection_beside_a_waiting_join_says_nothing_of_the_coordinator() -> None:
+    scene = a_stable_cooperative_member("a-0")
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.sent(JoinGroupRequest)
+    scene.after(3.0)
+
+    scene.fail(scene.sent(HeartbeatRequest), KafkaConnectionError("idle"))
+    assert not scene.has_said(SuspectCoordinator)
+    scene.after(0.2)
+    scene.time_out(scene.sent(HeartbeatRequest))
+
+    assert scene.said(SuspectCoordinator).node_id == 1
+
+
+@pytest.mark.parametrize("code", [NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE])
+def test_a_heartbeat_sent_to_the_wrong_broker_is_suspicious_and_keeps_the_member(code: int) -> None:
+    scene = a_member().is_stable()
+
+    scene.beats(code)
+
+    assert scene.said(SuspectCoordinator).node_id == 1
+    assert scene.manager.state is State.STABLE
+
+
+@pytest.mark.parametrize(("code", "member"), [(UNKNOWN_MEMBER_ID, ""), (ILLEGAL_GENERATION, "m")])
+def test_a_fenced_member_gives_everything_up_as_lost_and_joins_again(
+    code: int, member: str
+) -> None:
+    """Scenarios 66, 69 and 70."""
+    scene = a_member().is_stable("a-0 a-1")
+    scene.beats(code)
+    assert scene.last_said(MemberChanged).generation == -1
+
+    step = scene.release(a=5)
+    assert (step.partitions, step.loss) == (partitions("a-0 a-1"), Loss.LOST)
+    assert not scene.has_said(CommitBeforeRevocation)
+    scene.after(10)
+    assert not scene.has_sent(HeartbeatRequest)
+    assert not scene.has_sent(JoinGroupRequest)
+    assert scene.run_revoked_callback().loss is Loss.LOST
+
+    assert scene.sent(JoinGroupRequest).body.member_id == member
+
+
+def test_a_fenced_member_may_be_given_the_same_partitions_again() -> None:
+    """Scenario 67."""
+    scene = a_member().is_stable("a-0")
+    scene.beats(UNKNOWN_MEMBER_ID)
+    scene.hand_back()
+    scene.rejoins(generation=3, assigned="a-0", member="m2")
+
+    step = scene.apply()
+
+    assert step.added == partitions("a-0")
+    assert scene.last_said(MemberChanged).member_id == "m2"
+
+
+def test_a_member_fenced_in_its_revoked_callback_joins_without_a_second_callback() -> None:
+    scene = a_member().is_stable()
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.release()
+    callback = scene.said(RunRevokedCallback)
+
+    scene.beats(UNKNOWN_MEMBER_ID)
+    scene.tell(CallbackFinished(rebalance=callback.rebalance))
+
+    assert not scene.has_said(RevokePartitions)
+    assert scene.sent(JoinGroupRequest).body.member_id == ""
+
+
+def test_a_heartbeat_that_is_not_authorized_fails_the_group() -> None:
+    """Scenario 131."""
+    scene = a_member().is_stable("a-0")
+    scene.beats(GROUP_AUTHORIZATION_FAILED)
+
+    scene.hand_back()
+
+    assert isinstance(scene.said(GroupFailed).error, GroupAuthorizationFailedError)
+
+
+def test_without_a_coordinator_nothing_spins() -> None:
+    """Scenario 55."""
+    scene = a_member().is_stable()
+
+    scene.tell(CoordinatorLost(because="gone"))
+
+    assert scene.wake_at == scene.now + 300.0
+
+
+# -- max_poll_interval
+
+
+def test_a_member_that_does_not_poll_leaves_at_once_and_its_partitions_are_lost() -> None:
+    """Scenarios 4 and 71; lead 2."""
+    scene = a_member(max_poll_interval=10.0).is_stable("a-0")
+    scene.after(9.9)
+    assert not scene.has_said(RevokePartitions)
+
+    scene.after(0.1)
+
+    body = scene.sent(LeaveGroupRequest).body
+    assert (body.member_id, body.members[0].member_id) == ("m", "m")
+    assert "max_poll_interval_ms" in body.members[0].reason
+    step = scene.said(RevokePartitions)
+    assert (step.loss, step.partitions) == (Loss.LOST, partitions("a-0"))
+    (late,) = scene.traced("poll.late")
+    assert late["by"] == 0.0
+    assert "max_poll_records" in late["because"]
+
+
+def test_a_late_member_waits_for_its_lost_callback_and_for_a_poll() -> None:
+    """Scenarios 9 and 50."""
+    scene = a_member(max_poll_interval=10.0).is_stable("a-0")
+    scene.after(10)
+    scene.left_the_group()
+    scene.poll()
+    assert not scene.has_sent(JoinGroupRequest)
+
+    scene.hand_back()
+
+    assert scene.sent(JoinGroupRequest).body.member_id == ""
+
+
+def test_a_late_member_whose_callback_is_done_joins_at_the_next_poll_only() -> None:
+    scene = a_member(max_poll_interval=10.0).is_stable("a-0")
+    scene.after(10)
+    scene.hand_back()
+    scene.after(30)
+    assert not scene.has_sent(JoinGroupRequest)
+
+    scene.poll()
+
+    assert scene.has_sent(JoinGroupRequest)
+
+
+def test_polling_in_time_keeps_the_member() -> None:
+    """Scenario 7."""
+    scene = a_member(max_poll_interval=10.0).is_stable()
+
+    for _ in range(5):
+        scene.after(9.9)
+        scene.poll()
+        scene.requests.clear()
+
+    assert scene.manager.state is State.STABLE
+
+
+def test_a_listener_slower_than_max_poll_interval_counts_as_not_polling() -> None:
+    scene = a_member(max_poll_interval=10.0).is_assigning("a-0")
+
+    scene.after(10)
+
+    assert scene.sent(LeaveGroupRequest)
+    assert scene.said(RevokePartitions).loss is Loss.LOST
+
+
+def test_a_member_that_stops_polling_while_it_joins_leaves_round_the_waiting_join() -> None:
+    scene = a_member(max_poll_interval=10.0).is_stable("a-0")
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.hand_back()
+    join = scene.sent(JoinGroupRequest)
+    scene.after(10)
+    assert scene.sent(LeaveGroupRequest).to == 1
+
+    scene.answer(join, join_refused(UNKNOWN_MEMBER_ID))
+
+    assert scene.manager.state is State.UNJOINED
+
+
+def test_a_static_member_that_is_late_does_not_say_goodbye() -> None:
+    scene = a_static_member(max_poll_interval=10.0).is_stable("a-0")
+
+    scene.after(10)
+
+    assert not scene.has_sent(LeaveGroupRequest)
+    assert scene.said(RevokePartitions).loss is Loss.LOST
+    scene.requests.clear()
+    scene.after(20)
+    assert not scene.requests
+
+
+# -- leaving
+
+
+def test_leaving_is_told_to_the_group_and_then_answered() -> None:
+    scene = a_member().is_stable()
+    scene.tell(a_leave(scene.now + 5))
+    assert not scene.has_said(Answered)
+    request = scene.sent(LeaveGroupRequest)
+    assert request.body.members[0].reason == "close"
+
+    scene.answer(request, left())
+
+    assert scene.said(Answered).ticket == 7
+    changed = scene.last_said(MemberChanged)
+    assert (changed.member_id, changed.generation) == ("", -1)
+    assert changed.state is MemberState.UNJOINED
+    assert scene.manager.state is State.UNJOINED
+
+
+def test_leaving_does_not_wait_for_a_heartbeat() -> None:
+    """Scenario 54."""
+    scene = a_member().is_stable()
+    scene.after(3.0)
+    beat = scene.sent(HeartbeatRequest)
+
+    scene.tell(a_leave(scene.now + 5))
+    assert scene.has_sent(LeaveGroupRequest)
+    scene.answer(beat, beaten(UNKNOWN_MEMBER_ID))
+
+    assert scene.manager.state is State.LEAVING
+
+
+@pytest.mark.parametrize("answer", [NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, "broken"])
+def test_a_leave_that_fails_is_repeated_after_the_backoff(answer: object) -> None:
+    scene = a_member().is_stable()
+    scene.tell(a_leave(scene.now + 5))
+    request = scene.sent(LeaveGroupRequest)
+    if isinstance(answer, int):
+        scene.answer(request, left(answer))
+    else:
+        scene.fail(request)
+    assert scene.said(SuspectCoordinator).node_id == 1
+
+    scene.after(0.1)
+
+    scene.left_the_group()
+    assert scene.said(Answered).ticket == 7
+
+
+def test_leaving_is_answered_at_its_deadline_whatever_happens() -> None:
+    """Scenario 110."""
+    scene = a_member().is_stable()
+    scene.tell(CoordinatorLost(because="down"))
+    scene.tell(a_leave(scene.now + 5))
+
+    scene.after(4.9)
+    assert not scene.has_said(Answered)
+    scene.after(0.1)
+
+    assert scene.said(Answered).ticket == 7
+    assert scene.traced("member.stayed")
+
+
+def test_leaving_is_answered_at_its_deadline_even_if_the_broker_never_answers() -> None:
+    scene = a_member().is_stable()
+    scene.tell(a_leave(scene.now + 5))
+    scene.sent(LeaveGroupRequest)
+
+    scene.after(5)
+
+    assert scene.said(Answered).ticket == 7
+
+
+def test_leaving_no_group_is_answered_at_once() -> None:
+    scene = a_member()
+
+    scene.tell(a_leave(scene.now + 5))
+
+    assert scene.said(Answered).ticket == 7
+    assert not scene.requests
+
+
+def test_a_static_member_never_says_goodbye() -> None:
+    """Scenario 63."""
+    scene = a_static_member().is_stable()
+
+    scene.tell(a_leave(scene.now + 5))
+
+    assert scene.said(Answered).ticket == 7
+    assert not scene.has_sent(LeaveGroupRequest)
+
+
+def test_leaving_cancels_the_rebalance_and_late_answers_are_dropped() -> None:
+    """Scenarios 48, 57 and 111; KAFKA-20428."""
+    scene = a_member().is_syncing()
+    sync = scene.sent(SyncGroupRequest)
+    scene.tell(a_leave(scene.now + 5))
+    assert scene.sent(LeaveGroupRequest).to == 1
+
+    scene.answer(sync, synced("a-0"))
+
+    assert not scene.has_said(AssignPartitions)
+    assert scene.manager.state is State.LEAVING
+
+
+def test_leaving_before_the_first_join_is_answered_waits_to_learn_who_it_is() -> None:
+    """A pending member that nobody looks after would hold the others' rebalance up."""
+    scene = a_member().wants_to_join()
+    join = scene.sent(JoinGroupRequest)
+    scene.tell(a_leave(scene.now + 5))
+    assert not scene.has_said(Answered)
+
+    scene.answer(join, join_refused(MEMBER_ID_REQUIRED, "pending"))
+
+    assert scene.left_the_group().body.members[0].member_id == "pending"
+    assert scene.said(Answered).ticket == 7
+
+
+@pytest.mark.parametrize("outcome", ["refused", "broken"])
+def test_leaving_before_a_first_join_that_comes_to_nothing_is_answered(outcome: str) -> None:
+    scene = a_member().wants_to_join()
+    join = scene.sent(JoinGroupRequest)
+    scene.tell(a_leave(scene.now + 5))
+
+    if outcome == "refused":
+        scene.answer(join, join_refused(COORDINATOR_LOADING))
+    else:
+        scene.fail(join)
+
+    assert scene.said(Answered).ticket == 7
+
+
+def test_a_member_that_left_can_subscribe_and_join_again() -> None:
+    """Scenario 48."""
+    scene = a_member().is_stable()
+    scene.tell(a_leave(scene.now + 5))
+    scene.subscribe("b")
+    scene.poll()
+    assert not scene.has_sent(JoinGroupRequest)
+
+    scene.left_the_group()
+
+    assert scene.sent(JoinGroupRequest).body.member_id == ""
+
+
+def test_leaving_while_losing_completes() -> None:
+    """Scenario 68."""
+    scene = a_member().is_stable()
+    scene.beats(UNKNOWN_MEMBER_ID)
+
+    scene.tell(a_leave(scene.now + 5))
+
+    assert scene.said(Answered).ticket == 7
+    assert scene.manager.state is State.UNJOINED
+
+
+def test_closing_right_after_a_late_poll_waits_for_the_goodbye_under_way() -> None:
+    scene = a_member(max_poll_interval=10.0).is_stable("a-0")
+    scene.after(10)
+
+    scene.tell(a_leave(scene.now + 5))
+    assert not scene.has_said(Answered)
+    scene.left_the_group()
+
+    assert scene.said(Answered).ticket == 7
+
+
+def test_after_leaving_nothing_is_sent_any_more() -> None:
+    scene = a_member().is_stable()
+    scene.tell(a_leave(scene.now + 5))
+    scene.left_the_group()
+
+    scene.poll()
+    scene.after(100)
+
+    assert not scene.requests
+    assert scene.wake_at == float("inf")
+
+
+# -- static members
+
+
+def test_a_static_member_names_its_instance_and_refuses_brokers_that_cannot_hear_it() -> None:
+    scene = a_static_member().wants_to_join()
+    join = scene.sent(JoinGroupRequest)
+    assert (join.body.group_instance_id, join.body._min_version) == ("instance-1", 5)
+    scene.answer(join, joined())
+
+    sync = scene.sent(SyncGroupRequest)
+
+    assert (sync.body.group_instance_id, sync.body._min_version) == ("instance-1", 3)
+
+
+def test_a_fenced_instance_keeps_its_member_id_so_that_it_cannot_fence_back() -> None:
+    """Scenario 64: the newcomer wins."""
+    scene = a_static_member().is_stable("a-0")
+    scene.beats(FENCED_INSTANCE_ID)
+    assert scene.hand_back().loss is Loss.LOST
+    assert isinstance(scene.said(GroupFailed).error, FencedInstanceIdError)
+
+    scene.after(5)
+    scene.poll()
+
+    assert scene.sent(JoinGroupRequest).body.member_id == "m"
+    assert not scene.has_sent(LeaveGroupRequest)
+
+
+# -- other actors
+
+
+def test_after_a_restart_of_others_the_member_says_again_who_it_is() -> None:
+    scene = a_member()
+    scene.see(a=1)
+    scene.is_stable("a-0", leader="m", members={"m": a_subscription("a")})
+
+    scene.tell(ActorsRestarted(actors=("commits",), because=RuntimeError("boom")))
+
+    changed = scene.said(MemberChanged)
+    assert (changed.member_id, changed.state) == ("m", MemberState.STABLE)
+    assert scene.said(TrackTopics) == TrackTopics(owner="group", topics=frozenset({"a"}))
+
+
+def test_the_member_is_announced_when_it_changes_and_only_then() -> None:
+    """Scenario 51."""
+    scene = a_member().is_stable()
+
+    for _ in range(3):
+        scene.beats()
+        scene.poll()
+
+    assert not scene.has_said(MemberChanged)
+
+
+def test_a_rebalance_is_traced_from_its_trigger_to_its_end() -> None:
+    scene = a_member().is_stable("a-0 a-1")
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.now += 0.25
+    scene.hand_back()
+    scene.rejoins(generation=2, assigned="a-0")
+    scene.apply()
+
+    assert "coordinator said" in scene.traced("rebalance.triggered")[-1]["because"]
+    completed = scene.traced("rebalance.completed")[-1]
+    assert (completed["ms"], completed["generation"]) == (250.0, 2)
+    assert (completed["added"], completed["revoked"]) == (["a-0"], 2)
+
+
+def test_a_timeout_error_of_ours_is_retriable() -> None:
+    scene = a_member(max_poll_interval=400.0).wants_to_join()
+
+    scene.fail(scene.sent(JoinGroupRequest), KafkaTimeoutError("305 s"))
+    scene.after(0.1)
+
+    assert scene.has_sent(JoinGroupRequest)
