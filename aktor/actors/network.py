@@ -587,11 +587,8 @@ class NetworkActor(CooperativeActor):
             return wake
         wake = min(wake, self._complaint_due())
         wake = min(wake, min(one.request.deadline for one in self._anywhere))
-        for link in self._candidates():
-            for moment in (link.retry_at, link.attempted_at + PATIENCE, link.silent_until):
-                if moment > now:
-                    wake = min(wake, moment)
-        return wake
+        chances = (_next_chance(one) for one in self._candidates())
+        return min(wake, *(moment for moment in chances if moment > now), math.inf)
 
     # -- answers out
 
@@ -612,6 +609,17 @@ class NetworkActor(CooperativeActor):
                 jitter=self._random.random(),
             )
         )
+
+
+def _next_chance(link: Link) -> float:
+    """When a request for anybody may get further with this link, if no message comes before."""
+    match link.state:
+        case LinkState.IDLE:
+            return link.retry_at
+        case LinkState.CONNECTING:
+            return link.attempted_at + PATIENCE
+        case LinkState.READY:
+            return link.silent_until
 
 
 def _ms(seconds: float) -> float:

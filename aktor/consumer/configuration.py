@@ -266,6 +266,12 @@ def _callable(name: str, value: Any) -> Any:
     return value
 
 
+def _selector(name: str, value: Any) -> Any:
+    if not isinstance(value, type) or not issubclass(value, selectors.BaseSelector):
+        raise _refusal(name, value, "a class of selectors.BaseSelector")
+    return value
+
+
 def _callback(name: str, value: Any) -> Any:
     return ignore_commit if value is None else _callable(name, value)
 
@@ -434,10 +440,7 @@ _SETTINGS: Final[dict[str, tuple[Any, Check]]] = {
     "metrics_num_samples": (2, _not_yet(2, "metrics over windows")),
     "metrics_sample_window_ms": (30_000, _not_yet(30_000, "metrics over windows")),
     "metric_group_prefix": ("consumer", _not_yet("consumer", "another name for metrics")),
-    "selector": (
-        selectors.DefaultSelector,
-        _not_yet(selectors.DefaultSelector, "another selector"),
-    ),
+    "selector": (selectors.DefaultSelector, _selector),
     "exclude_internal_topics": (True, _not_yet(True, "subscribing to a pattern")),
     "sasl_mechanism": (None, _optional(_one_of(*SASL_MECHANISMS))),
     "sasl_plain_username": (None, _optional(_text)),
@@ -482,9 +485,6 @@ _FOREIGN_NAMES: Final = {
     "ssl_truststore_location": "ssl_cafile",
 }
 
-#: What kafka-python's transport does not act upon, and a context of ours does.
-_NOT_IN_KAFKA_NET: Final = ("ssl_ciphers", "ssl_crlfile")
-
 #: What the connections take under kafka-python's names.
 _CONNECTION: Final = (
     "api_version",
@@ -494,6 +494,7 @@ _CONNECTION: Final = (
     "max_in_flight_requests_per_connection",
     "metadata_max_age_ms",
     "proxy_url",
+    "receive_buffer_bytes",
     "receive_message_max_bytes",
     "reconnect_backoff_max_ms",
     "reconnect_backoff_ms",
@@ -506,10 +507,15 @@ _CONNECTION: Final = (
     "sasl_plain_password",
     "sasl_plain_username",
     "security_protocol",
+    "selector",
+    "send_buffer_bytes",
     "socket_connection_setup_timeout_ms",
+    "socket_options",
     "ssl_cafile",
     "ssl_certfile",
     "ssl_check_hostname",
+    "ssl_ciphers",
+    "ssl_context",
     "ssl_crlfile",
     "ssl_keyfile",
     "ssl_password",
@@ -721,6 +727,7 @@ def _check_security(config: dict[str, Any], supplied: frozenset[str], log: Trace
         _check_sasl(config)
     if tls and config["ssl_context"] is None:
         _check_tls_files(config)
+        _try_tls_files(config)
 
 
 def _ignore(
@@ -784,14 +791,10 @@ def _check_tls_files(config: dict[str, Any]) -> None:
         raise ConfigurationError("ssl_keyfile is set, but ssl_certfile is not: a key needs both")
 
 
-def _tls_context(config: dict[str, Any]) -> ssl.SSLContext:
-    """The context for these files, so that a mistake shows here and not as a silent broker."""
+def _try_tls_files(config: dict[str, Any]) -> None:
+    """Load the files as each connection will, so that a mistake shows here, with its name."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.check_hostname = config["ssl_check_hostname"]
-    if config["ssl_cafile"] is None:
-        context.load_default_certs()
-    else:
+    if config["ssl_cafile"] is not None:
         _load_certificates(context, "ssl_cafile", config["ssl_cafile"])
         if not context.cert_store_stats()["x509"]:
             raise ConfigurationError(f"ssl_cafile {config['ssl_cafile']!r} holds no certificate")
@@ -801,7 +804,6 @@ def _tls_context(config: dict[str, Any]) -> ssl.SSLContext:
         _load_certificates(context, "ssl_crlfile", config["ssl_crlfile"])
         if not context.cert_store_stats()["crl"]:
             raise ConfigurationError(f"ssl_crlfile {config['ssl_crlfile']!r} holds no CRL")
-        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     if config["ssl_ciphers"] is not None:
         try:
             context.set_ciphers(config["ssl_ciphers"])
@@ -809,7 +811,6 @@ def _tls_context(config: dict[str, Any]) -> ssl.SSLContext:
             raise _refusal(
                 "ssl_ciphers", config["ssl_ciphers"], "a list of ciphers that OpenSSL knows"
             ) from None
-    return context
 
 
 def _load_certificates(context: ssl.SSLContext, name: str, path: str) -> None:
@@ -880,26 +881,11 @@ def _is_ipv6(text: str) -> bool:
 
 
 def _connection(config: dict[str, Any]) -> dict[str, Any]:
-    """What kafka.net takes, with its gaps filled: buffer sizes, ciphers and CRLs take effect."""
-    connection = {name: config[name] for name in _CONNECTION}
-    connection["client_software_name"] = "aktor"
-    connection["client_software_version"] = VERSION
-    connection["socket_options"] = list(config["socket_options"])
-    for name, option in (
-        ("receive_buffer_bytes", socket.SO_RCVBUF),
-        ("send_buffer_bytes", socket.SO_SNDBUF),
-    ):
-        if config[name] is not None:
-            connection["socket_options"].append((socket.SOL_SOCKET, option, config[name]))
-
-    connection["ssl_context"] = config["ssl_context"]
-    own = config["security_protocol"].endswith("SSL") and config["ssl_context"] is None
-    if own and any(config[name] for name in ("ssl_cafile", "ssl_certfile", *_NOT_IN_KAFKA_NET)):
-        context = _tls_context(config)
-        # Otherwise each connection reads the files again: they are renewed while we run.
-        if any(config[name] for name in _NOT_IN_KAFKA_NET):
-            connection["ssl_context"] = context
-    return connection
+    return {
+        **{name: config[name] for name in _CONNECTION},
+        "client_software_name": "aktor",
+        "client_software_version": VERSION,
+    }
 
 
 def _settings(config: dict[str, Any]) -> Settings:

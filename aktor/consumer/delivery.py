@@ -203,6 +203,11 @@ class Delivery:
         """Report every position again (a restarted actor must hear them)."""
         self._moved.update(self.partitions)
 
+    def mark_moved(self, state: Partition) -> None:
+        """Report this partition's position with the next Poll."""
+        if state.topic_partition in self.partitions:
+            self._moved.add(state.topic_partition)
+
     def advance(self, state: Partition, offset: int, leader_epoch: int) -> None:
         """The user has been given everything below `offset`."""
         state.offset = offset

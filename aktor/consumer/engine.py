@@ -88,7 +88,7 @@ class Engine:
         self._bell = bell
         self._publish = publish
         self._on_auto_commit = on_auto_commit
-        self._woken = False
+        self.woken = False
         self._urgent = False
         self._polled_at = -math.inf
         self._ask_again_at = math.inf
@@ -137,7 +137,7 @@ class Engine:
 
     def wakeup(self) -> None:
         """End the blocked call, or the next one. From any thread."""
-        self._woken = True
+        self.woken = True
         self._bell.ring()
 
     def _check_alive(self) -> None:
@@ -146,8 +146,8 @@ class Engine:
 
     def _raise_interruptions(self) -> None:
         self._check_alive()
-        if self._woken and not self.closing:
-            self._woken = False
+        if self.woken and not self.closing:
+            self.woken = False
             raise WakeupError
         error = self.port.take_connection_error()
         if error is not None:
@@ -221,16 +221,6 @@ class Engine:
         chunks = self.port.chunks
         while chunks:
             self.delivery.put(chunks.popleft())
-
-    def interrupted(self, poll_at: float) -> bool:
-        """Whether an iteration must look at the background before the next record."""
-        now = self.clock()
-        return (
-            now >= poll_at
-            or bool(self.port.events)
-            or self._woken
-            or (now > self.port.session_until and self.in_group)
-        )
 
     def _anything_ready(self) -> bool:
         return any(state.ready for state in self.delivery.partitions.values())

@@ -253,16 +253,20 @@ class KafkaConsumer:
 
         A position moves past a record when it is handed out; each call counts as a poll.
         """
-        if self._guard.closed:
+        guard = self._guard
+        if guard.closed:
             raise StopIteration("KafkaConsumer closed")
-        with self._guard:
-            self._forbid_in_callback("iteration")
+        if guard.enter_at_once():
             record = self._iterating.next()
-            if record is None:
-                record = self._iterating.wait(
-                    self._clock() + self.config["consumer_timeout_ms"] / 1000,
-                    self.config["max_poll_records"],
-                )
+            guard.leave_at_once()
+            if record is not None:
+                return record
+        with guard:
+            self._forbid_in_callback("iteration")
+            record = self._iterating.wait(
+                self._clock() + self.config["consumer_timeout_ms"] / 1000,
+                self.config["max_poll_records"],
+            )
             if record is None:
                 raise StopIteration
             return record
@@ -298,16 +302,19 @@ class KafkaConsumer:
         if not isinstance(offset, int) or offset < 0:
             raise ValueError("Offset must be int >= 0")
         self._check_assigned(partition, ValueError("Unassigned partition"))
+        self._iterating.stow()
         self._engine.seek(partition, Position(offset=offset))
 
     @exclusive
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go to the first available offset of these (default: all) partitions, lazily."""
+        self._iterating.stow()
         self._engine.reset(self._assigned_or_all(partitions), ResetStrategy.EARLIEST)
 
     @exclusive
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Go to the end of these (default: all) partitions, lazily."""
+        self._iterating.stow()
         self._engine.reset(self._assigned_or_all(partitions), ResetStrategy.LATEST)
 
     def _assigned_or_all(self, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:

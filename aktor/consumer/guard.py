@@ -40,6 +40,17 @@ class Guard:
             raise ConsumerClosedError
         self.enter()
 
+    def enter_at_once(self) -> bool:
+        """Enter for a moment in which nothing is called that could enter again; False if busy.
+
+        Cheaper than `with guard`; for what is done per record.
+        """
+        return os.getpid() == self._pid and self._lock.acquire(blocking=False)
+
+    def leave_at_once(self) -> None:
+        """The moment is over."""
+        self._lock.release()
+
     def enter(self) -> None:
         """Enter even if closed (for `close` itself)."""
         me = threading.get_ident()

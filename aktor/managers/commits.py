@@ -1,8 +1,8 @@
 """The commit manager: stores how far the group has read, and looks up how far it had.
 
 Commits keep their order because one request is in flight at a time (asynchronous commits that wait
-behind each other share one); the last commit before a revocation goes past the line. Whatever waits is held back while the coordinator is unknown, and ends at its
-deadline at the latest.
+behind each other share one); the last commit before a revocation goes past the line. Whatever waits
+is held back while the coordinator is unknown, and ends at its deadline at the latest.
 """
 
 from __future__ import annotations

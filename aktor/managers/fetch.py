@@ -527,7 +527,7 @@ class FetchManager(RequestManager):
             self._file(answer, node, partition)
         if not asked.session.full:
             self._file_unchanged(answer, node, response)
-        if not answer.chunks:
+        if not answer.brought_data:
             node.rest_until = asked.sent_at + EMPTY_PACE
         return self._news(answer)
 

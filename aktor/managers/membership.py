@@ -876,7 +876,7 @@ class ClassicMembershipManager(RequestManager):
     def _heartbeat(self) -> tuple[Request, ...]:
         if self.state not in IN_GROUP or self._generation < 0 or self._coordinator is None:
             return ()
-        if self._pulse.in_flight or self._now < self._pulse.due:
+        if self._now < self._pulse.due:
             return ()
         settings = self.settings
         body = HeartbeatRequest(
@@ -1228,7 +1228,7 @@ class ClassicMembershipManager(RequestManager):
         return min(times)
 
     def _send_times(self) -> Iterable[float]:
-        if self.state in IN_GROUP and self._generation >= 0 and not self._pulse.in_flight:
+        if self.state in IN_GROUP and self._generation >= 0:
             yield self._pulse.due
         if self.state is State.JOINING and not self._in_flight:
             yield self._retry.retry_at

@@ -43,9 +43,7 @@ def a_dispatcher(*names: str, order: Any = None) -> tuple[Dispatcher, list[Any]]
     heard: list[Any] = []
     dispatcher = Dispatcher({str: names}, order=order)
     for name in names:
-        dispatcher.connect(
-            name, Listener.launch(name, heard, dispatcher=dispatcher)
-        )
+        dispatcher.connect(name, Listener.launch(name, heard, dispatcher=dispatcher))
     return dispatcher, heard
 
 
@@ -79,9 +77,7 @@ def a_supervised_refresher() -> tuple[Dispatcher, VirtualTime, list[Refresher]]:
     made: list[Refresher] = []
 
     def make(incarnation: int) -> Refresher:
-        made.append(
-            Refresher.launch(Settings(), incarnation=incarnation, dispatcher=dispatcher)
-        )
+        made.append(Refresher.launch(Settings(), incarnation=incarnation, dispatcher=dispatcher))
         return made[-1]
 
     dispatcher._routes = {**_clockwork_routes(), RefreshMetadata: ("metadata",)}

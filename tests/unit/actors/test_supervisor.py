@@ -177,7 +177,10 @@ def test_after_a_restart_the_clock_goes_on() -> None:
 
     world.run(21.0)
 
-    assert [name for name, what, _ in world.log if what == "ticked"][:4] == ["metadata", "fetch"] * 2
+    assert [name for name, what, _ in world.log if what == "ticked"][:4] == [
+        "metadata",
+        "fetch",
+    ] * 2
 
 
 @pytest.mark.parametrize("name", ["network", "metadata", "fetch"])

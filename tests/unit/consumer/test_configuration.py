@@ -10,6 +10,7 @@ import logging
 import pickle
 import pprint
 import re
+import selectors
 import socket
 import ssl
 from pathlib import Path
@@ -189,7 +190,6 @@ LATER = {
     "metric_group_prefix": "mine",
     "metric_reporters": [object],
     "group_instance_id": "static-1",
-    "selector": object,
     "kafka_client": object,
     "exclude_internal_topics": False,
 }
@@ -301,6 +301,7 @@ def test_an_unknown_isolation_level_is_refused() -> None:
         ("ssl_context", "default", "an ssl.SSLContext"),
         ("ssl_cafile", 7, "the name of a file"),
         ("sasl_oauth_token_provider", "token", "has no token()"),
+        ("selector", selectors.SelectSelector(), "a class of selectors.BaseSelector"),
     ],
 )
 def test_a_wrong_value_is_refused_with_the_remedy(name: str, value: Any, remedy: str) -> None:
@@ -791,22 +792,15 @@ def test_an_encrypted_key_opens_with_its_password(
     assert "wrong" not in text.replace("wrong format or wrong ssl_password", "")
 
 
-def test_a_revocation_list_and_ciphers_take_effect_in_a_context_of_ours(
-    certificates: Certificates, tmp_path: Path
-) -> None:
-    context = settings(
-        security_protocol="SSL",
-        ssl_cafile=certificates.ca_file,
-        ssl_crlfile=revocation_list(tmp_path),
-        ssl_ciphers="ECDHE-ECDSA-AES256-GCM-SHA384",
-        ssl_check_hostname=False,
-    ).connection["ssl_context"]
+def test_a_revocation_list_and_ciphers_pass_on_to_the_connections(tmp_path: Path) -> None:
+    crl = revocation_list(tmp_path)
 
-    assert context.verify_flags & ssl.VERIFY_CRL_CHECK_LEAF
-    assert context.cert_store_stats()["crl"] == 1
-    assert "ECDHE-ECDSA-AES256-GCM-SHA384" in {one["name"] for one in context.get_ciphers()}
-    assert "ECDHE-RSA-AES256-GCM-SHA384" not in {one["name"] for one in context.get_ciphers()}
-    assert (context.check_hostname, context.verify_mode) == (False, ssl.CERT_REQUIRED)
+    connection = settings(
+        security_protocol="SSL", ssl_crlfile=crl, ssl_ciphers="ECDHE-ECDSA-AES256-GCM-SHA384"
+    ).connection
+
+    assert connection["ssl_crlfile"] == str(crl)
+    assert connection["ssl_ciphers"] == "ECDHE-ECDSA-AES256-GCM-SHA384"
 
 
 def test_unknown_ciphers_are_refused() -> None:
@@ -863,17 +857,22 @@ def test_kafka_net_finds_everything_it_reads_in_the_connection_settings() -> Non
     assert manager.config["client_id"] == settings().client_id
 
 
-def test_buffer_sizes_are_options_of_the_sockets() -> None:
-    options = settings(receive_buffer_bytes=65536, send_buffer_bytes=1024).connection[
-        "socket_options"
-    ]
-
-    assert options == [
-        (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-        (socket.SOL_SOCKET, socket.SO_RCVBUF, 65536),
-        (socket.SOL_SOCKET, socket.SO_SNDBUF, 1024),
-    ]
-    assert settings(receive_buffer_bytes=-1).connection["socket_options"] == options[:1]
+@pytest.mark.parametrize(
+    ("name", "given", "passed"),
+    [
+        ("receive_buffer_bytes", 65536, 65536),
+        ("receive_buffer_bytes", -1, None),
+        ("send_buffer_bytes", 1024, 1024),
+        ("send_buffer_bytes", -1, None),
+        ("socket_options", (), []),
+        ("selector", selectors.SelectSelector, selectors.SelectSelector),
+        ("ssl_check_hostname", False, False),
+    ],
+)
+def test_what_kafka_python_leaves_aside_reaches_the_connections_too(
+    name: str, given: Any, passed: Any
+) -> None:
+    assert settings(**{name: given}).connection[name] == passed
 
 
 # -- secrets

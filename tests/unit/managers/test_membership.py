@@ -1556,3 +1556,117 @@ def test_a_timeout_error_of_ours_is_retriable() -> None:
     scene.after(0.1)
 
     assert scene.has_sent(JoinGroupRequest)
+
+
+def test_heartbeats_go_on_round_a_sync_that_waits_for_the_leader() -> None:
+    scene = a_member().is_syncing()
+    sync = scene.sent(SyncGroupRequest)
+    scene.after(3.0)
+    beat = scene.sent(HeartbeatRequest)
+    assert beat.to == 1
+    scene.answer(beat, beaten())
+
+    scene.answer(sync, synced("a-0"))
+    scene.apply()
+
+    assert scene.beats().to is Destination.COORDINATOR
+
+
+def test_a_session_is_never_shortened_by_an_answer_that_was_long_under_way() -> None:
+    scene = a_stable_cooperative_member("a-0", session_timeout=10.0)
+    scene.beats(REBALANCE_IN_PROGRESS)
+    join = scene.sent(JoinGroupRequest)
+    scene.after(3.0)
+    scene.answer(scene.sent(HeartbeatRequest), beaten(REBALANCE_IN_PROGRESS))
+    scene.messages.clear()
+
+    scene.answer(join, joined(2, assignor="cooperative-sticky"))
+
+    assert not scene.has_said(SessionExtended)
+
+
+def test_a_join_that_succeeded_ends_the_row_of_failures() -> None:
+    scene = a_member().wants_to_join()
+    for _ in range(3):
+        scene.answer(scene.sent(JoinGroupRequest), join_refused(COORDINATOR_LOADING))
+        scene.after(2.0)
+    scene.answer(scene.sent(JoinGroupRequest), joined())
+    scene.answer(scene.sent(SyncGroupRequest), synced("a-0"))
+    scene.apply()
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.hand_back()
+    scene.answer(scene.sent(JoinGroupRequest), join_refused(COORDINATOR_LOADING))
+
+    scene.after(0.1)
+
+    assert scene.has_sent(JoinGroupRequest)
+
+
+def test_a_heartbeat_in_flight_to_a_lost_coordinator_is_sent_to_the_next_at_once() -> None:
+    scene = a_member().is_stable()
+    scene.after(3.0)
+    old = scene.sent(HeartbeatRequest)
+    scene.tell(CoordinatorLost(because="disconnected"))
+    scene.find_coordinator()
+    assert scene.has_sent(HeartbeatRequest)
+
+    scene.answer(old, beaten(UNKNOWN_MEMBER_ID))
+
+    assert scene.manager.state is State.STABLE
+
+
+def test_requests_that_a_crashed_network_swallowed_are_sent_again() -> None:
+    scene = a_member().wants_to_join()
+    scene.sent(JoinGroupRequest)
+
+    scene.tell(ActorsRestarted(actors=("network",), because=RuntimeError("boom")))
+
+    assert scene.sent(JoinGroupRequest)
+
+
+def test_closing_right_after_a_late_poll_waits_no_longer_than_the_close_may_take() -> None:
+    scene = a_member(max_poll_interval=10.0).is_stable("a-0")
+    scene.after(10)
+    scene.tell(a_leave(scene.now + 5))
+
+    scene.after(5)
+
+    assert scene.said(Answered).ticket == 7
+
+
+@pytest.mark.parametrize("where", ["join", "sync", "sync's assignor"])
+def test_an_answer_for_another_protocol_is_not_taken_for_ours(where: str) -> None:
+    """KIP-559."""
+    scene = a_member().wants_to_join()
+    answer = joined()
+    if where == "join":
+        answer.protocol_type = "connect"
+        scene.answer(scene.sent(JoinGroupRequest), answer)
+    else:
+        scene.answer(scene.sent(JoinGroupRequest), answer)
+        other = synced("a-0")
+        if where == "sync":
+            other.protocol_type = "connect"
+        else:
+            other.protocol_name = "roundrobin"
+        scene.answer(scene.sent(SyncGroupRequest), other)
+
+    assert isinstance(scene.said(GroupFailed).error, InconsistentGroupProtocolError)
+    assert not scene.has_said(AssignPartitions)
+
+
+def test_the_trace_of_states_is_a_walk_through_the_table() -> None:
+    scene = a_member().is_stable("a-0")
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.hand_back()
+
+    walked = [one["after"] for one in scene.traced("membership.moved")]
+
+    assert walked == [
+        "joining",
+        "syncing",
+        "assigning",
+        "stable",
+        "preparing",
+        "joining",
+    ]

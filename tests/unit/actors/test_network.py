@@ -1,0 +1,805 @@
+"""Rules of the network actor: where requests go, what ends them, when it connects and complains."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, KafkaTimeoutError
+from kafka.protocol.metadata import MetadataRequest
+
+from aktor.actors.links import TRANSITIONS, Link, LinkEvent, LinkState
+from aktor.actors.manager import Backoff
+from aktor.actors.network import NetworkActor
+from aktor.actors.runtime import VirtualTime
+from aktor.actors.wire import (
+    ConnectionClosed,
+    ConnectionFailed,
+    ConnectionOpened,
+    RequestAnswered,
+    RequestBroken,
+)
+from aktor.errors import ActorRestartedError, AuthenticationError, FrameError
+from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
+from aktor.events.lifecycle import ActorsRestarted, Tick, Ticked
+from aktor.events.metadata import Broker, Cluster, ClusterChanged
+from aktor.events.network import (
+    BootstrapFailed,
+    BrokerRefused,
+    Destination,
+    Request,
+    RequestFailed,
+    ResponseReceived,
+    SendRequests,
+)
+from aktor.settings import Settings
+from aktor.trace import recording
+
+ANY, COORDINATOR = Destination.ANY, Destination.COORDINATOR
+
+
+class FakeNet:
+    """The net as a list of what it was told to do."""
+
+    def __init__(self) -> None:
+        self.connects: list[tuple[str, str]] = []
+        self.sends: list[tuple[str, int, Any]] = []
+        self.closes: list[str] = []
+        self.canonical: list[bool] = []
+        self.attempts: list[str] = []
+        self.open: list[str] = []
+        self.closed = False
+
+    def connect(
+        self, key: str, host: str, port: int, timeout: float, *, canonical: bool = False
+    ) -> None:
+        self.connects.append((key, f"{host}:{port}"))
+        self.canonical.append(canonical)
+        self.attempts.append(key)
+
+    def send(self, key: str, request_id: int, body: Any) -> None:
+        self.sends.append((key, request_id, body))
+
+    def close_connection(self, key: str, because: str) -> None:
+        self.closes.append(key)
+        self.note_end(key)
+
+    def note_end(self, key: str) -> None:
+        self.attempts = [one for one in self.attempts if one != key]
+        self.open = [one for one in self.open if one != key]
+
+    def wait(self, timeout: float) -> None:
+        raise AssertionError("the actor never waits")
+
+    def wake(self) -> None:
+        raise AssertionError("the actor never wakes")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Bench:
+    """An actor, its net, its clock, and what it has said so far."""
+
+    def __init__(self, **settings: Any) -> None:
+        settings.setdefault("bootstrap_servers", (("boot", 1),))
+        self.net = FakeNet()
+        self.time = VirtualTime()
+        self.trace, self.events = recording()
+        self.said: list[Any] = []
+        self.wake_at = math.inf
+        self.actor = NetworkActor(
+            Settings(**settings),
+            net=lambda tell: self.net,
+            trace=self.trace,
+            clock=self.time,
+            rng=random.Random(1),
+        )
+
+    def tell(self, *messages: object) -> Bench:
+        """Deliver the messages, then the tick that follows them."""
+        for message in (*messages, Tick(now=self.time(), jitter=0.5)):
+            if isinstance(message, ConnectionOpened | ConnectionFailed | ConnectionClosed):
+                self.net.note_end(message.key)
+            if isinstance(message, ConnectionOpened):
+                self.net.open.append(message.key)
+            for said in self.actor.handle(message):
+                if isinstance(said, Ticked):
+                    self.wake_at = said.wake_at
+                else:
+                    self.said.append(said)
+        return self
+
+    def send(self, *requests: Request) -> Bench:
+        return self.tell(SendRequests(requests=requests))
+
+    def at(self, now: float) -> Bench:
+        self.time.now = now
+        return self.tell()
+
+    def sleep(self) -> Bench:
+        """Let time pass until the actor wants to be woken."""
+        assert self.time.now < self.wake_at < math.inf, "it would sleep for ever, or not at all"
+        return self.at(self.wake_at)
+
+    def open(self) -> Bench:
+        """The last attempt succeeds."""
+        return self.tell(ConnectionOpened(key=self.last_key))
+
+    def refuse(self, error: Exception | None = None) -> Bench:
+        """The last attempt fails."""
+        return self.tell(ConnectionFailed(key=self.last_key, error=error or refused()))
+
+    def answer(self, index: int = -1) -> Bench:
+        """The request sent at this index is answered."""
+        key, request_id, _ = self.net.sends[index]
+        return self.tell(answered(key, request_id))
+
+    @property
+    def last_key(self) -> str:
+        return self.net.connects[-1][0]
+
+    @property
+    def addresses(self) -> list[str]:
+        return [address for _, address in self.net.connects]
+
+    def of(self, kind: type) -> list[Any]:
+        return [one for one in self.said if isinstance(one, kind)]
+
+    def traced(self, name: str) -> list[dict[str, Any]]:
+        return [one for one in self.events if one["event"] == name]
+
+
+_numbers = itertools.count()
+
+
+def a_request(to: Any = ANY, *, deadline: float = 30.0, sender: str = "metadata") -> Request:
+    return Request(
+        body=MetadataRequest(topics=None),
+        to=to,
+        deadline=deadline,
+        sender=sender,
+        incarnation=1,
+        context=next(_numbers),
+    )
+
+
+def answered(key: str, request_id: int, throttle: float = 0.0) -> RequestAnswered:
+    return RequestAnswered(
+        key=key, request_id=request_id, response="answer", version=12, throttle=throttle
+    )
+
+
+def refused() -> Exception:
+    error: Exception = KafkaConnectionError("broker boot:1: Connection refused")
+    return error
+
+
+def timed_out() -> Exception:
+    error: Exception = KafkaConnectionError("broker boot:1: no answer within 10 s")
+    error.__cause__ = TimeoutError()
+    return error
+
+
+def a_cluster(**brokers: int) -> ClusterChanged:
+    """a_cluster(a=1, b=2): broker 1 at a:9092, broker 2 at b:9092."""
+    return ClusterChanged(
+        cluster=Cluster(
+            version=1,
+            brokers={
+                node: Broker(node_id=node, host=host, port=9092) for host, node in brokers.items()
+            },
+        )
+    )
+
+
+def a_coordinator(host: str = "a", node: int = 1) -> CoordinatorFound:
+    return CoordinatorFound(broker=Broker(node_id=node, host=host, port=9092))
+
+
+def connected(**settings: Any) -> Bench:
+    """Broker 1 is connected and has answered once; the bootstrap connection is history."""
+    bench = Bench(**settings).tell(a_cluster(a=1)).send(a_request(1)).open().answer()
+    bench.said.clear()
+    bench.net.sends.clear()
+    return bench
+
+
+# -- where requests go
+
+
+def test_a_request_to_a_node_waits_for_the_connection_and_is_sent_when_it_opens() -> None:
+    bench = Bench().tell(a_cluster(a=1)).send(a_request(1))
+    assert bench.addresses == ["a:9092"]
+    assert bench.net.sends == []
+
+    bench.open()
+
+    assert len(bench.net.sends) == 1
+
+
+def test_an_answer_goes_back_with_its_request_the_node_and_the_time() -> None:
+    request = a_request(1)
+    bench = Bench().tell(a_cluster(a=1)).send(request).open()
+    bench.time.now = 3.0
+
+    bench.answer()
+
+    (received,) = bench.said
+    assert isinstance(received, ResponseReceived)
+    assert (received.request, received.response) == (request, "answer")
+    assert (received.node, received.now) == (1, 3.0)
+    assert 0.0 <= received.jitter < 1.0
+
+
+def test_requests_to_a_node_keep_their_order() -> None:
+    bench = Bench().tell(a_cluster(a=1))
+    first, second, third = (a_request(1) for _ in range(3))
+
+    bench.send(first, second).send(third).open()
+
+    assert [body for _, _, body in bench.net.sends] == [first.body, second.body, third.body]
+
+
+def test_an_unknown_node_fails_at_once_with_a_retriable_error_that_names_it() -> None:
+    bench = Bench().tell(a_cluster(a=1)).send(a_request(7))
+
+    (failed,) = bench.said
+    assert isinstance(failed.error, KafkaConnectionError)
+    assert failed.error.retriable
+    assert "broker 7" in str(failed.error)
+    assert failed.node == 7
+
+
+def test_the_coordinator_has_a_connection_of_its_own() -> None:
+    bench = connected().tell(a_coordinator("a", 1))
+
+    bench.send(a_request(COORDINATOR))
+
+    assert bench.addresses == ["a:9092", "a:9092"]
+    assert bench.last_key.startswith("coordinator-1")
+
+
+def test_without_a_coordinator_its_requests_fail_at_once() -> None:
+    bench = connected().send(a_request(COORDINATOR))
+
+    assert isinstance(bench.said[0].error, CoordinatorNotAvailableError)
+
+
+def test_a_lost_coordinator_fails_what_waits_but_not_what_is_in_flight() -> None:
+    bench = connected(max_in_flight=1).tell(a_coordinator())
+    in_flight, waiting = a_request(COORDINATOR), a_request(COORDINATOR)
+    bench.send(in_flight, waiting).open()
+
+    bench.tell(CoordinatorLost(because="it is elsewhere"))
+
+    assert [one.request for one in bench.said] == [waiting]
+    assert isinstance(bench.said[0].error, CoordinatorNotAvailableError)
+    assert [one.request for one in bench.answer().of(ResponseReceived)] == [in_flight]
+
+
+def test_a_coordinator_found_again_at_the_same_place_keeps_its_connection() -> None:
+    bench = connected().tell(a_coordinator()).send(a_request(COORDINATOR)).open().answer()
+
+    bench.tell(CoordinatorLost(because="?"), a_coordinator()).send(a_request(COORDINATOR))
+
+    assert bench.net.closes == []
+    assert len(bench.net.sends) == 2
+
+
+def test_a_new_coordinator_gets_a_new_connection_and_the_old_one_ends_with_its_last_answer() -> (
+    None
+):
+    bench = connected().tell(a_coordinator("a", 1)).send(a_request(COORDINATOR)).open()
+    old = bench.last_key
+
+    bench.tell(a_coordinator("b", 2)).send(a_request(COORDINATOR))
+    assert bench.addresses[-1] == "b:9092"
+    assert old not in bench.net.closes
+    bench.tell(answered(old, bench.net.sends[0][1]))
+
+    assert old in bench.net.closes
+    assert len(bench.of(ResponseReceived)) == 1
+
+
+def test_a_request_for_anybody_goes_to_the_connected_node_with_the_fewest_in_flight() -> None:
+    bench = Bench().tell(a_cluster(a=1, b=2)).send(a_request(1)).open().send(a_request(2)).open()
+    bench.answer(1)
+
+    bench.send(a_request(ANY))
+
+    busy, idle = (key for key, _ in bench.net.connects)
+    assert bench.net.sends[-1][0] == idle != busy
+
+
+def test_a_request_for_anybody_waits_for_a_connection_under_way_rather_than_open_another() -> None:
+    bench = Bench().tell(a_cluster(a=1, b=2)).send(a_request(1))
+
+    bench.send(a_request(ANY))
+    assert len(bench.net.connects) == 1
+    bench.open()
+
+    assert len(bench.net.sends) == 2
+
+
+def test_an_attempt_that_takes_long_does_not_keep_another_broker_from_being_tried() -> None:
+    bench = Bench(bootstrap_servers=(("hole", 1), ("well", 2))).send(a_request(ANY))
+    assert len(bench.net.connects) == 1
+
+    bench.sleep()
+
+    assert bench.time.now == 1.0
+    assert sorted(bench.addresses) == ["hole:1", "well:2"]
+
+
+def test_bootstrap_servers_are_tried_one_after_the_other_without_waiting() -> None:
+    servers = (("x", 1), ("y", 2), ("z", 3))
+    bench = Bench(bootstrap_servers=servers).send(a_request(ANY))
+
+    bench.refuse().refuse()
+
+    assert sorted(bench.addresses) == ["x:1", "y:2", "z:3"]
+    assert bench.time.now == 0.0
+    assert bench.of(RequestFailed) == []
+
+
+def test_known_brokers_are_preferred_to_bootstrap_servers() -> None:
+    bench = Bench().tell(a_cluster(a=1)).send(a_request(ANY))
+
+    assert bench.addresses == ["a:9092"]
+
+
+def test_when_all_known_brokers_are_gone_the_bootstrap_servers_are_asked_again() -> None:
+    """KIP-899."""
+    bench = Bench().tell(a_cluster(a=1, b=2)).send(a_request(ANY))
+
+    bench.refuse().refuse()
+
+    assert sorted(bench.addresses) == ["a:9092", "b:9092", "boot:1"]
+    (started,) = bench.traced("bootstrap.started")
+    assert started["because"] == "no known broker can be reached"
+
+
+def test_a_bootstrap_connection_is_closed_once_a_broker_is_connected() -> None:
+    bench = Bench().send(a_request(ANY)).open().answer()
+    boot = bench.last_key
+    assert bench.said[-1].node < 0
+
+    bench.tell(a_cluster(a=1)).send(a_request(1))
+    assert bench.net.closes == []
+    bench.open()
+
+    assert bench.net.closes == [boot]
+
+
+def test_canonical_names_are_asked_for_bootstrap_servers_only() -> None:
+    mode = {"client_dns_lookup": "resolve_canonical_bootstrap_servers_only"}
+    bench = Bench(connection=mode).send(a_request(ANY)).tell(a_cluster(a=1)).send(a_request(1))
+
+    assert bench.net.canonical == [True, False]
+
+
+# -- limits
+
+
+def test_at_most_max_in_flight_requests_are_sent_before_an_answer() -> None:
+    bench = connected(max_in_flight=2).send(*(a_request(1) for _ in range(4)))
+    assert len(bench.net.sends) == 2
+
+    bench.answer(0)
+
+    assert len(bench.net.sends) == 3
+
+
+def test_a_broker_that_throttles_is_left_alone_for_that_long() -> None:
+    """KIP-219."""
+    bench = connected().send(a_request(1))
+    bench.tell(answered(*bench.net.sends[0][:2], throttle=0.4))
+
+    bench.send(a_request(1))
+    assert len(bench.net.sends) == 1
+    bench.sleep()
+
+    assert bench.time.now == pytest.approx(0.4)
+    assert len(bench.net.sends) == 2
+
+
+# -- deadlines
+
+
+def test_a_request_that_was_never_sent_times_out_at_its_deadline() -> None:
+    bench = Bench().tell(a_cluster(a=1)).send(a_request(1, deadline=5.0))
+    assert bench.wake_at == 5.0
+
+    bench.sleep()
+
+    (failed,) = bench.said
+    assert isinstance(failed.error, KafkaTimeoutError)
+    assert "a:9092" in str(failed.error)
+
+
+def test_a_request_for_anybody_times_out_naming_the_last_failure() -> None:
+    bench = Bench().send(a_request(ANY, deadline=0.01)).refuse()
+
+    bench.at(0.01)
+
+    assert isinstance(bench.said[0].error, KafkaTimeoutError)
+    assert "Connection refused" in str(bench.said[0].error)
+
+
+def test_a_broker_that_does_not_answer_in_time_is_hung_up_on() -> None:
+    bench = connected()
+    late, other, queued = a_request(1, deadline=5.0), a_request(1), a_request(1)
+    bench.send(late, other)
+    key = bench.last_key
+
+    bench.at(5.0)
+
+    assert bench.net.closes == [key]
+    errors = {one.request.context: one.error for one in bench.said}
+    assert isinstance(errors[late.context], KafkaTimeoutError)
+    assert isinstance(errors[other.context], KafkaConnectionError)
+    assert "disconnected" in str(errors[other.context])
+    bench.send(queued).sleep()
+    assert len(bench.net.connects) == 2
+
+
+def test_a_late_answer_is_dropped_and_traced() -> None:
+    bench = connected().send(a_request(1, deadline=5.0)).at(5.0)
+    bench.said.clear()
+
+    bench.answer()
+
+    assert bench.said == []
+    assert len(bench.traced("answer.dropped")) == 1
+
+
+# -- failing and trying again
+
+
+def test_a_failed_attempt_fails_what_was_queued_for_that_node_with_its_reason() -> None:
+    bench = Bench().tell(a_cluster(a=1)).send(a_request(1), a_request(1))
+
+    bench.refuse()
+
+    assert ["Connection refused" in str(one.error) for one in bench.said] == [True, True]
+
+
+def test_the_next_attempt_waits_for_the_backoff_and_requests_wait_for_it() -> None:
+    bench = Bench(reconnect_backoff=1.0).tell(a_cluster(a=1)).send(a_request(1)).refuse()
+    bench.said.clear()
+
+    bench.send(a_request(1))
+    assert len(bench.net.connects) == 1
+    assert bench.said == []
+    bench.sleep()
+
+    assert 0.8 <= bench.time.now <= 1.2
+    assert len(bench.net.connects) == 2
+
+
+def test_the_backoff_doubles_up_to_its_maximum() -> None:
+    bench = Bench(reconnect_backoff=1.0, reconnect_backoff_max=4.0).tell(a_cluster(a=1))
+    waits = []
+    for _ in range(5):
+        bench.send(a_request(1, deadline=1e6))
+        if waits:
+            bench.sleep()
+        before = bench.time.now
+        bench.refuse().send(a_request(1, deadline=1e6))
+        waits.append(bench.wake_at - before)
+        bench.sleep()
+        bench.refuse()
+
+    assert 0.8 <= waits[0] <= 1.2
+    assert all(3.2 <= wait <= 4.8 for wait in waits[2:])
+
+
+def test_an_answer_ends_the_backoff_and_an_open_connection_does_not() -> None:
+    bench = Bench(reconnect_backoff=1.0).tell(a_cluster(a=1)).send(a_request(1)).refuse()
+    bench.send(a_request(1)).sleep()
+    bench.open()
+    began = bench.time.now
+
+    bench.tell(ConnectionClosed(key=bench.last_key, error=refused())).send(a_request(1))
+    assert bench.wake_at - began >= 1.6
+    bench.sleep().open().answer()
+    began = bench.time.now
+    bench.tell(ConnectionClosed(key=bench.last_key, error=refused())).send(a_request(1))
+
+    assert bench.wake_at - began <= 1.2
+
+
+def test_a_lost_connection_fails_what_is_in_flight_and_keeps_what_is_queued() -> None:
+    bench = connected(max_in_flight=1)
+    in_flight, queued = a_request(1), a_request(1)
+    bench.send(in_flight, queued)
+
+    bench.tell(ConnectionClosed(key=bench.last_key, error=refused()))
+    assert [one.request for one in bench.said] == [in_flight]
+    bench.sleep().open()
+
+    assert bench.net.sends[-1][2] is queued.body
+
+
+def test_a_malformed_answer_is_told_as_such() -> None:
+    bench = connected().send(a_request(1))
+
+    error = FrameError(broker="a:9092", reason="?")
+    bench.tell(ConnectionClosed(key=bench.last_key, error=error))
+
+    assert bench.said[0].error is error
+
+
+def test_a_request_that_the_broker_does_not_speak_fails_alone() -> None:
+    bench = connected()
+    broken, other = a_request(1), a_request(1)
+    bench.send(broken, other)
+    key, request_id, _ = bench.net.sends[0]
+
+    bench.tell(RequestBroken(key=key, request_id=request_id, error=ValueError("too old")))
+    bench.answer(1)
+
+    assert [type(one) for one in bench.said] == [RequestFailed, ResponseReceived]
+    assert bench.net.closes == []
+
+
+def test_a_broker_that_moves_is_connected_to_at_its_new_address() -> None:
+    bench = connected(max_in_flight=1)
+    in_flight, queued = a_request(1), a_request(1)
+    bench.send(in_flight, queued)
+    old = bench.last_key
+
+    bench.tell(a_cluster(elsewhere=1))
+
+    assert bench.net.closes == [old]
+    assert [one.request for one in bench.said] == [in_flight]
+    assert bench.addresses[-1] == "elsewhere:9092"
+    assert bench.open().net.sends[-1][2] is queued.body
+
+
+def test_a_broker_that_left_fails_what_is_queued_and_may_still_answer() -> None:
+    bench = connected(max_in_flight=1)
+    in_flight, queued = a_request(1), a_request(1)
+    bench.send(in_flight, queued)
+
+    bench.tell(a_cluster(b=2))
+    assert [one.request for one in bench.said] == [queued]
+    bench.answer()
+
+    assert bench.said[-1].request is in_flight
+    assert bench.net.closes == [bench.net.connects[0][0]]
+
+
+def test_an_idle_connection_is_closed_after_a_while_and_opened_when_needed() -> None:
+    bench = connected(connections_max_idle=60.0)
+    assert bench.wake_at == 60.0
+
+    bench.sleep()
+    assert bench.net.closes == [bench.last_key]
+    assert bench.wake_at == math.inf
+    bench.send(a_request(1, deadline=100.0))
+
+    assert len(bench.net.connects) == 2
+
+
+def test_what_a_restarted_actor_had_asked_for_is_not_sent_any_more() -> None:
+    bench = Bench().tell(a_cluster(a=1))
+    commit, fetch = a_request(1, sender="commits"), a_request(1, sender="fetch")
+    lookup = a_request(ANY, sender="commits")
+    bench.send(commit, fetch, lookup)
+
+    bench.tell(ActorsRestarted(actors=("commits",), because=ValueError()))
+    assert {one.request.context for one in bench.said} == {commit.context, lookup.context}
+    assert all(isinstance(one.error, ActorRestartedError) for one in bench.said)
+    bench.open()
+
+    assert [body for _, _, body in bench.net.sends] == [fetch.body]
+
+
+# -- refused, and nobody there
+
+
+def wrong_password() -> AuthenticationError:
+    return AuthenticationError(broker="boot:1", mechanism="PLAIN", reason="wrong password")
+
+
+def test_wrong_credentials_fail_what_waits_and_are_told_to_the_application_at_once() -> None:
+    bench = Bench().send(a_request(ANY), a_request(ANY))
+
+    bench.refuse(wrong_password())
+
+    assert [type(one) for one in bench.said] == [RequestFailed, RequestFailed, BrokerRefused]
+    assert all(isinstance(one.error, AuthenticationError) for one in bench.said)
+
+
+def test_a_broker_that_refused_us_is_asked_again_after_a_second_and_not_before() -> None:
+    bench = Bench(reconnect_backoff=0.05).send(a_request(ANY)).refuse(wrong_password())
+
+    bench.send(a_request(ANY)).at(0.99)
+    assert len(bench.net.connects) == 1
+    bench.sleep()
+    assert 1.0 <= bench.time.now <= 1.2
+    bench.refuse(wrong_password())
+
+    assert len(bench.of(BrokerRefused)) == 2
+
+
+def test_refused_credentials_are_never_called_an_unreachable_broker() -> None:
+    bench = Bench(bootstrap_timeout=1.0).send(a_request(ANY, deadline=1e6))
+    bench.refuse(wrong_password())
+
+    bench.send(a_request(ANY, deadline=1e6)).at(50.0).at(60.0)
+
+    assert bench.of(BootstrapFailed) == []
+
+
+def keep_refusing(bench: Bench, until: float, error: Callable[[], Exception] = refused) -> None:
+    """Every attempt fails at once, until this time."""
+    while True:
+        while bench.net.attempts:
+            bench.refuse(error())
+        if bench.wake_at > until:
+            return
+        bench.sleep()
+
+
+def test_when_all_bootstrap_servers_fail_hard_the_application_hears_it_after_two_seconds() -> None:
+    bench = Bench(bootstrap_servers=(("x", 1), ("y", 2))).send(a_request(ANY, deadline=1e6))
+
+    keep_refusing(bench, until=1.99)
+    assert bench.of(BootstrapFailed) == []
+    keep_refusing(bench, until=2.5)
+
+    (failed,) = bench.of(BootstrapFailed)
+    assert failed.error.attempts == {"x:1": "Connection refused", "y:2": "Connection refused"}
+
+
+def test_it_is_told_again_every_two_seconds_while_it_lasts() -> None:
+    bench = Bench().send(a_request(ANY, deadline=1e6))
+
+    keep_refusing(bench, until=9.9)
+
+    assert len(bench.of(BootstrapFailed)) == 4
+
+
+def test_a_server_that_swallows_everything_gets_the_whole_bootstrap_timeout() -> None:
+    bench = Bench(bootstrap_timeout=30.0).send(a_request(ANY, deadline=1e6))
+
+    keep_refusing(bench, until=29.9, error=timed_out)
+    assert bench.of(BootstrapFailed) == []
+    keep_refusing(bench, until=30.0, error=timed_out)
+
+    assert len(bench.of(BootstrapFailed)) == 1
+
+
+def test_a_listener_that_hangs_up_at_the_first_request_is_nobody_too() -> None:
+    """As one that expects a login does with a client that does not log in."""
+    bench = Bench().send(a_request(ANY))
+    for _ in range(8):
+        bench.open()
+        error = KafkaConnectionError("broker boot:1: hung up; it expects a login")
+        bench.tell(ConnectionClosed(key=bench.last_key, error=error))
+        bench.send(a_request(ANY, deadline=1e6))
+        while not bench.net.attempts:
+            bench.sleep()
+
+    (*_, failed) = bench.of(BootstrapFailed)
+    assert "expects a login" in str(failed.error)
+
+
+def test_once_a_broker_has_answered_the_application_is_not_told_of_a_failed_bootstrap() -> None:
+    bench = Bench().send(a_request(ANY)).open().answer()
+    bench.tell(ConnectionClosed(key=bench.last_key, error=refused()))
+
+    bench.send(a_request(ANY, deadline=1e6))
+    bench.sleep()
+    keep_refusing(bench, until=60.0)
+
+    assert bench.of(BootstrapFailed) == []
+
+
+# -- the whole
+
+
+def test_nothing_to_do_means_no_wake_up() -> None:
+    assert Bench().tell().wake_at == math.inf
+    assert connected(connections_max_idle=math.inf).wake_at == math.inf
+
+
+def test_stopping_closes_the_net() -> None:
+    bench = Bench()
+
+    bench.actor.on_stop()
+
+    assert bench.net.closed
+
+
+def test_an_unknown_message_is_counted_and_traced() -> None:
+    bench = Bench().tell("what?")
+
+    assert bench.actor.dead_letters == 1
+    assert bench.traced("message.dropped")
+
+
+def test_requests_and_connections_are_traced_with_their_names_and_reasons() -> None:
+    bench = connected().send(a_request(1)).answer()
+    bench.tell(ConnectionClosed(key=bench.last_key, error=refused()))
+
+    (sent, *_) = bench.traced("request.sent")
+    (got, *_) = bench.traced("request.answered")
+    assert (sent["api"], sent["node"], sent["request"]) == ("Metadata", 1, got["request"])
+    assert (got["version"], got["ms"]) == (12, 0.0)
+    assert bench.traced("connection.opened")[0]["broker"] == "a:9092"
+    assert "Connection refused" in bench.traced("connection.closed")[0]["because"]
+
+
+@pytest.mark.parametrize("state", LinkState)
+@pytest.mark.parametrize("event", LinkEvent)
+def test_a_link_moves_as_its_table_says_or_refuses(state: LinkState, event: LinkEvent) -> None:
+    link = Link("1", 1, "a", 9092, Backoff(1.0, 1.0))
+    link.state = state
+
+    if event in TRANSITIONS[state]:
+        link.on(event)
+        assert link.state is TRANSITIONS[state][event]
+    else:
+        with pytest.raises(AssertionError):
+            link.on(event)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_every_request_gets_exactly_one_answer_whatever_happens(seed: int) -> None:
+    """Brokers come, go, move, refuse, swallow; in the end each sender has heard once."""
+    rng = random.Random(seed)
+    bench = Bench(max_in_flight=2, bootstrap_servers=(("x", 1), ("y", 2)))
+    sent: list[Request] = []
+
+    def an_event() -> object:
+        key = rng.choice([key for key, _ in bench.net.connects] or ["nobody"])
+        requests = [one for one in bench.net.sends if one[0] == key]
+        request_id = rng.choice(requests)[1] if requests else 0
+        match rng.randrange(10):
+            case 0 | 1 | 2:
+                to = rng.choice([ANY, COORDINATOR, 1, 2, 3])
+                sent.append(a_request(to, deadline=bench.time.now + rng.uniform(0.0, 3.0)))
+                return SendRequests(requests=(sent[-1],))
+            case 3 | 4 | 5:
+                return answered(key, request_id, throttle=rng.choice([0.0, 0.0, 0.5]))
+            case 6:
+                brokers = {f"h{rng.randrange(3)}-{node}": node for node in rng.sample([1, 2, 3], 2)}
+                return a_cluster(**brokers)
+            case 7:
+                return a_coordinator(rng.choice("ab"), rng.choice([1, 2]))
+            case 8:
+                return CoordinatorLost(because="chance")
+        return RequestBroken(key=key, request_id=request_id, error=refused())
+
+    def a_report() -> object | None:
+        """Connections end as connections can: opened or failed first, closed after opened."""
+        if not bench.net.attempts + bench.net.open:
+            return None
+        key = rng.choice(bench.net.attempts + bench.net.open)
+        if key in bench.net.open:
+            return ConnectionClosed(key=key, error=refused())
+        if rng.random() < 0.5:
+            return ConnectionOpened(key=key)
+        return ConnectionFailed(key=key, error=rng.choice([refused(), wrong_password()]))
+
+    for _ in range(200):
+        event = a_report() if rng.random() < 0.3 else an_event()
+        bench.time.now += rng.choice([0.0, 0.0, 0.1])
+        bench.tell(*([event] if event is not None else []))
+        assert bench.wake_at > bench.time.now, "it would spin"
+    bench.at(bench.time.now + 10.0)
+
+    ended = [
+        one.request.context
+        for one in bench.said
+        if isinstance(one, RequestFailed | ResponseReceived)
+    ]
+    assert sorted(ended) == sorted(one.context for one in sent)

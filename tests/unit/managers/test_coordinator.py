@@ -1,0 +1,276 @@
+"""The coordinator manager finds the coordinator, doubts it when told to, and never hurries."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from kafka.errors import (
+    GroupAuthorizationFailedError,
+    InvalidGroupIdError,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    UnknownError,
+    UnsupportedVersionError,
+)
+
+from aktor.errors import AuthenticationError
+from aktor.events.coordinator import (
+    CoordinatorFound,
+    CoordinatorLost,
+    CoordinatorRefused,
+    SuspectCoordinator,
+)
+from aktor.events.lifecycle import ActorsRestarted
+from aktor.events.network import Destination
+from aktor.managers.coordinator import CoordinatorManager
+from aktor.settings import Settings
+from aktor.trace import recording
+from tests.unit.managers.builders_commits import (
+    COORDINATOR_NOT_AVAILABLE,
+    GROUP_AUTHORIZATION_FAILED,
+    INVALID_GROUP_ID,
+    LOAD_IN_PROGRESS,
+    answer,
+    at_every_version,
+    coordinator_is,
+    fail,
+    found,
+    no_coordinator,
+    tick,
+)
+
+
+def coordinating(**settings: Any) -> CoordinatorManager:
+    """A coordinator manager of the group g."""
+    return CoordinatorManager(Settings(**{"group_id": "g", **settings}))
+
+
+def knowing(node: int = 1, *, at: float = 0.0) -> CoordinatorManager:
+    """A coordinator manager that found this node."""
+    manager = coordinating()
+    answer(manager, tick(manager, at).request, coordinator_is(node), now=at)
+    return manager
+
+
+def suspect(node: int = 1) -> SuspectCoordinator:
+    return SuspectCoordinator(node_id=node, because="it is silent")
+
+
+def test_without_a_group_nothing_is_looked_up() -> None:
+    manager = coordinating(group_id=None)
+
+    turn = tick(manager, 0.0)
+
+    assert turn.requests == ()
+    assert turn.wake_at == math.inf
+
+
+def test_the_look_up_starts_at_once_and_only_one_is_in_flight() -> None:
+    manager = coordinating()
+
+    first, second = tick(manager, 0.0), tick(manager, 0.1)
+
+    assert first.request.to is Destination.ANY
+    assert first.request.deadline == pytest.approx(5.0)
+    assert second.requests == ()
+    assert second.wake_at == math.inf
+
+
+def test_every_version_of_the_request_names_the_group() -> None:
+    body = tick(coordinating(), 0.0).request.body
+
+    old, new = at_every_version(body, range(4)), at_every_version(body, range(4, 7))
+
+    assert [one.key for one in old] == ["g"] * 4
+    assert [(one.key_type, one.coordinator_keys) for one in new] == [(0, ["g"])] * 3
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_an_answer_of_every_version_is_understood(version: int) -> None:
+    manager = coordinating()
+    request = tick(manager, 0.0).request
+
+    said = answer(manager, request, coordinator_is(3, version=version))
+
+    assert said == [found(3)]
+    assert tick(manager, 1.0).wake_at == math.inf
+
+
+@pytest.mark.parametrize("code", [COORDINATOR_NOT_AVAILABLE, LOAD_IN_PROGRESS])
+@pytest.mark.parametrize("version", [2, 6])
+def test_a_retriable_refusal_is_retried_after_the_backoff_and_not_before(
+    code: int, version: int
+) -> None:
+    manager = coordinating()
+
+    said = answer(manager, tick(manager, 0.0).request, no_coordinator(code, version=version))
+
+    assert said == []
+    assert tick(manager, 0.0).wake_at == pytest.approx(0.1)
+    assert tick(manager, 0.09).requests == ()
+    assert len(tick(manager, 0.11).requests) == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KafkaConnectionError("reset"),
+        KafkaTimeoutError("silent"),
+        AuthenticationError(broker="b:1", mechanism="PLAIN", reason="no"),
+    ],
+)
+def test_a_request_without_an_answer_is_repeated_at_a_growing_backoff(error: Exception) -> None:
+    manager = coordinating()
+
+    assert fail(manager, tick(manager, 0.0).request, error, now=1.0) == []
+    second = tick(manager, 2.0)
+    assert fail(manager, second.request, error, now=2.0) == []
+
+    assert tick(manager, 2.0).wake_at == pytest.approx(2.2)
+
+
+def test_an_answer_without_our_group_is_retried() -> None:
+    manager = coordinating()
+
+    said = answer(manager, tick(manager, 0.0).request, coordinator_is(1, group="another"))
+
+    assert said == []
+    assert tick(manager, 0.0).wake_at == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "remedy"),
+    [
+        (GROUP_AUTHORIZATION_FAILED, GroupAuthorizationFailedError, "ACLs"),
+        (INVALID_GROUP_ID, InvalidGroupIdError, "Check group_id"),
+        (-1, UnknownError, "logs"),
+    ],
+)
+def test_a_refusal_that_no_retry_mends_is_told_and_tried_again_slowly(
+    code: int, kind: type[Exception], remedy: str
+) -> None:
+    manager = coordinating(retry_backoff_max=0.2)
+
+    (refused,) = answer(manager, tick(manager, 0.0).request, no_coordinator(code), now=0.0)
+
+    assert isinstance(refused, CoordinatorRefused)
+    assert isinstance(refused.error, kind)
+    assert "'g'" in str(refused.error)
+    assert remedy in str(refused.error)
+    assert tick(manager, 0.99).requests == ()
+    assert len(tick(manager, 1.2).requests) == 1
+
+
+def test_a_right_granted_later_is_noticed() -> None:
+    manager = coordinating()
+    answer(manager, tick(manager, 0.0).request, no_coordinator(GROUP_AUTHORIZATION_FAILED))
+
+    said = answer(manager, tick(manager, 2.0).request, coordinator_is(1), now=2.0)
+
+    assert said == [found(1)]
+
+
+def test_brokers_that_do_not_know_the_request_are_told_of() -> None:
+    manager = coordinating()
+
+    (refused,) = fail(manager, tick(manager, 0.0).request, UnsupportedVersionError("old"))
+
+    assert isinstance(refused, CoordinatorRefused)
+    assert isinstance(refused.error, UnsupportedVersionError)
+
+
+def test_a_suspected_coordinator_is_lost_and_looked_up_at_once() -> None:
+    manager = knowing(1)
+
+    said = manager.handle(suspect(1))
+
+    assert said == [CoordinatorLost(because="it is silent")]
+    assert len(tick(manager, 100.0).requests) == 1
+
+
+def test_the_first_suspicion_is_followed_at_once_even_soon_after_the_start() -> None:
+    manager = knowing(1, at=0.0)
+
+    manager.handle(suspect(1))
+
+    assert len(tick(manager, 0.5).requests) == 1
+
+
+def test_suspicions_in_a_row_wait_longer_and_longer() -> None:
+    manager = knowing(1)
+
+    waits = []
+    now = 0.0
+    for _ in range(4):
+        manager.handle(suspect(1))
+        turn = tick(manager, now)
+        if not turn.requests:
+            waits.append(round(turn.wake_at - now, 3))
+            now = turn.wake_at
+            turn = tick(manager, now)
+        answer(manager, turn.request, coordinator_is(1), now=now)
+
+    assert waits == [0.1, 0.2, 0.4]
+
+
+def test_a_calm_time_forgives_earlier_suspicions() -> None:
+    manager = knowing(1)
+    for now in (0.0, 1.0, 2.0):
+        manager.handle(suspect(1))
+        tick_until_asked = tick(manager, now).requests or tick(manager, now + 0.5).requests
+        answer(manager, tick_until_asked[0], coordinator_is(1), now=now + 0.5)
+
+    manager.handle(suspect(1))
+
+    assert len(tick(manager, 60.0).requests) == 1
+
+
+def test_a_suspicion_of_another_node_is_ignored() -> None:
+    manager = knowing(1)
+
+    said = manager.handle(suspect(2))
+
+    assert said == []
+    assert tick(manager, 0.0).requests == ()
+
+
+def test_a_second_suspicion_during_the_look_up_changes_nothing() -> None:
+    manager = knowing(1)
+    manager.handle(suspect(1))
+    request = tick(manager, 50.0).request
+
+    assert manager.handle(suspect(1)) == []
+
+    assert answer(manager, request, coordinator_is(2), now=50.0) == [found(2)]
+
+
+def test_restarted_actors_hear_again_who_the_coordinator_is() -> None:
+    restarted = ActorsRestarted(actors=("membership", "commits"), because=ValueError())
+
+    assert knowing(4).handle(restarted) == [found(4)]
+    assert coordinating().handle(restarted) == []
+
+
+def test_finding_and_losing_are_traced_with_the_reason() -> None:
+    trace, events = recording()
+    manager = CoordinatorManager(Settings(group_id="g"), trace=trace)
+
+    answer(manager, tick(manager, 0.0).request, coordinator_is(1))
+    manager.handle(suspect(1))
+
+    assert [(one["event"], one["node"]) for one in events] == [
+        ("coordinator.found", 1),
+        ("coordinator.lost", 1),
+    ]
+    assert events[1]["because"] == "it is silent"
+
+
+def test_found_carries_where_the_broker_is_reached() -> None:
+    manager = coordinating()
+
+    (one,) = answer(manager, tick(manager, 0.0).request, coordinator_is(9))
+
+    assert isinstance(one, CoordinatorFound)
+    assert (one.broker.node_id, one.broker.host, one.broker.port) == (9, "b9", 9092)
