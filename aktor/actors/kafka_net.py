@@ -13,7 +13,6 @@ kafka-python beside us sees its log unchanged.
 from __future__ import annotations
 
 import contextlib
-import enum
 import errno
 import functools
 import importlib.metadata
@@ -34,12 +33,14 @@ from kafka.future import Future
 from kafka.net.inet import KafkaNetSocket
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.net.selector import KernelEvent, NetworkSelector, Task, TaskState
-from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from aktor.actors.frames import SCRATCH_SIZE, BadLength, FrameCutter
+from aktor.actors.diagnosis import Diagnosis, Phase
+from aktor.actors.due import RAW_TOKEN, Due
+from aktor.actors.frames import SCRATCH_SIZE, FrameCutter
+from aktor.actors.tls import make_ssl_context
 from aktor.actors.wire import (
     ConnectionClosed,
     ConnectionFailed,
@@ -47,8 +48,7 @@ from aktor.actors.wire import (
     RequestAnswered,
     RequestBroken,
 )
-from aktor.errors import AuthenticationError, FrameError
-from aktor.protocol.fetch import parse_fetch_response
+from aktor.errors import AuthenticationError
 from aktor.settings import Settings
 
 __all__ = ["KafkaNet"]
@@ -62,7 +62,6 @@ LONGEST_FRAME: Final = 100_000_000
 _BLOCKED: Final = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _CONNECTING: Final = (errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK)
 _WORD: Final = struct.Struct(">i")
-_FETCH: Final = 1
 _API_VERSIONS: Final = 18
 _UNSUPPORTED_VERSION: Final = 35
 _UNSUPPORTED_MECHANISM: Final = 33
@@ -77,7 +76,6 @@ _SASL_DEFAULTS: Final[Mapping[str, Any]] = {
     "sasl_kerberos_domain_name": None,
     "sasl_oauth_token_provider": None,
 }
-_SECRETS: Final = ("sasl_plain_password", "ssl_password")
 
 _T = TypeVar("_T")
 _Address = tuple[int, int, int, str, Any]
@@ -186,65 +184,6 @@ class KafkaNet:
         self._connections.pop(key, None)
 
 
-class _Phase(enum.Enum):
-    """How far a connection is; the value completes "the broker closed the connection ..."."""
-
-    RESOLVING = "before it was there"
-    CONNECTING = "while it was made"
-    SECURING = "during the TLS handshake"
-    VERSIONING = "at the first request"
-    LOGGING_IN = "during the login"
-    OPEN = "while it was in use"
-
-
-class _Due:
-    """An answer that the broker owes us."""
-
-    __slots__ = ("api_key", "correlation_id", "name", "request_id", "response", "version", "waiter")
-
-    def __init__(
-        self,
-        *,
-        api_key: int,
-        version: int,
-        correlation_id: int,
-        request_id: int | None = None,
-        waiter: Future | None = None,
-    ) -> None:
-        self.api_key = api_key
-        self.version = version
-        self.correlation_id = correlation_id
-        self.request_id = request_id
-        self.waiter = waiter
-        self.response: Any = ResponseClassRegistry._response_class_registry.get(api_key)
-        self.name = f"{self.response.name if self.response is not None else api_key} v{version}"
-
-    def decode(self, frame: memoryview) -> Any:
-        """Read the whole frame. Raises whatever a malformed one leads to."""
-        (correlation_id,) = _WORD.unpack_from(frame)
-        if correlation_id != self.correlation_id:
-            raise ValueError(
-                f"it answers request {correlation_id}, the next answer due is to"
-                f" {self.correlation_id}"
-            )
-        if self.api_key == _API_VERSIONS:
-            # Its header has no tags in any version (KIP-511), and an error comes in version 0.
-            return self.response[self.version].decode(bytes(frame[4:]))
-        flexible = self.response.flexible_version_q(self.version)
-        body = frame[_skip_tags(frame, 4) :] if flexible else frame[4:]
-        if self.api_key == _FETCH:
-            return parse_fetch_response(body, self.version)
-        # What `decode` of the class does, but keeping the end: a cut-off string at the end is
-        # read as a shorter one without complaint.
-        decode = self.response._struct.compiled_decode_from(
-            self.version, compact=flexible, tagged=flexible, data_class=self.response[None]
-        )
-        response, end = decode(body, 0)
-        if end > len(body):
-            raise ValueError(f"it is cut off: {len(body)} bytes of at least {end}")
-        return response
-
-
 class _Connection:
     """Owns one socket, from the look-up of its name to its end, and the answers due on it."""
 
@@ -255,21 +194,23 @@ class _Connection:
         self._key = key
         self._host = host
         self._port = port
-        self._label = f"{host}:{port}"
         self._canonical = canonical
-        self._phase = _Phase.RESOLVING
+        self._diagnosis = Diagnosis(
+            f"{host}:{port}",
+            security_protocol=net.settings.security_protocol,
+            mechanism=self._mechanism,
+            config=self._config,
+        )
         self._closed = False
         self._sock: socket.socket | None = None
         self._tls = net.settings.security_protocol in ("SSL", "SASL_SSL")
         self._sasl = net.settings.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
-        self._raw_tokens = False
         self._correlation_id = 0
         self._versions: BrokerVersionData | None = None
         self._cutter = FrameCutter(
             self._config.get("receive_message_max_bytes") or LONGEST_FRAME, net.scratch
         )
-        self._due: deque[_Due] = deque()
-        self._answered = False
+        self._due: deque[Due] = deque()
         self._unsent: deque[bytes | memoryview] = deque()
         self._held: deque[tuple[int, Any]] | None = None
         self._tasks: dict[str, Task] = {}
@@ -285,23 +226,23 @@ class _Connection:
         try:
             await self._connect()
             if self._tls:
-                self._phase = _Phase.SECURING
+                self._diagnosis.phase = Phase.SECURING
                 await self._secure()
             self._start_reading()
-            self._phase = _Phase.VERSIONING
+            self._diagnosis.phase = Phase.VERSIONING
             await self._learn_versions()
             if self._sasl:
-                self._phase = _Phase.LOGGING_IN
+                self._diagnosis.phase = Phase.LOGGING_IN
             lifetime = await self._log_in() if self._sasl else 0.0
         except Exception as error:
             self._lost(error)
             return
-        self._phase = _Phase.OPEN
+        self._diagnosis.phase = Phase.UNPROVEN
         self._renew_after(lifetime)
         self._net.tell(ConnectionOpened(key=self._key))
 
     def _give_up(self, timeout: float) -> None:
-        self._lost(TimeoutError(f"no answer within {timeout:g} s {self._phase.value}"))
+        self._lost(TimeoutError(f"no answer within {timeout:g} s {self._diagnosis.phase.value}"))
 
     def _set_timer(self, delay: float, then: Callable[[], Any]) -> None:
         self._stop_timer()
@@ -317,7 +258,7 @@ class _Connection:
     async def _connect(self) -> None:
         # A proxy looks names up when it is made, so it is made by the thread that may wait.
         factory, addresses = await self._resolve()
-        self._phase = _Phase.CONNECTING
+        self._diagnosis.phase = Phase.CONNECTING
         failure: OSError = OSError("the name has no address")
         for address in addresses:
             try:
@@ -392,9 +333,10 @@ class _Connection:
     async def _secure(self) -> None:
         assert self._sock is not None, "TLS before there is a socket"
         try:
-            context = self._config.get("ssl_context") or _make_ssl_context(self._config)
+            context = self._config.get("ssl_context") or make_ssl_context(self._config)
         except (OSError, ValueError, TypeError) as error:
-            raise self._refused(f"the certificate settings cannot be used: {error}") from None
+            text = f"the certificate settings cannot be used: {error}"
+            raise self._diagnosis.refused(text, error) from error
         self._sock = sock = context.wrap_socket(
             self._sock, server_hostname=self._host.rstrip("."), do_handshake_on_connect=False
         )
@@ -440,7 +382,7 @@ class _Connection:
                 continue
             if answer.error_code:
                 raise KafkaConnectionError(
-                    f"broker {self._label} refused to say what it speaks:"
+                    f"broker {self._diagnosis.broker} refused to say what it speaks:"
                     f" {for_code(answer.error_code).__name__}"
                 )
             return spoken
@@ -453,33 +395,35 @@ class _Connection:
         name = self._mechanism
         handshake = await self._ask(SaslHandshakeRequest(mechanism=name, max_version=1))
         if handshake.error_code or name not in handshake.mechanisms:
-            raise self._refused(_why_no_handshake(handshake))
-        self._raw_tokens = handshake.version == 0
+            raise self._diagnosis.refused(_why_no_handshake(handshake))
+        self._diagnosis.mute = handshake.version == 0
         mechanism = await self._mechanically(
             lambda: get_sasl_mechanism(name)(host=self._host, **self._sasl_config())
         )
         lifetime = 0.0
         while not mechanism.is_done():
             token = await self._mechanically(mechanism.auth_bytes)
-            if self._raw_tokens and mechanism.is_done():
+            if self._diagnosis.mute and mechanism.is_done():
                 self._write(_WORD.pack(len(token)) + token)  # Kerberos' last word has no answer
                 break
             answer, lifetime = await self._exchange(token)
             await self._mechanically(functools.partial(mechanism.receive, answer))
         if not mechanism.is_authenticated():
-            raise self._refused("the broker did not accept the credentials")
-        self._raw_tokens = False
+            raise self._diagnosis.refused("the broker did not accept the credentials")
+        self._diagnosis.mute = False
         return lifetime
 
     async def _exchange(self, token: bytes) -> tuple[bytes, float]:
-        if self._raw_tokens:
+        if self._diagnosis.mute:
             waiter = Future()
-            self._due.append(_Due(api_key=-1, version=0, correlation_id=-1, waiter=waiter))
+            self._due.append(Due(api_key=RAW_TOKEN, version=0, correlation_id=-1, waiter=waiter))
             self._write(_WORD.pack(len(token)) + token)
             return await waiter, 0.0
         answer = await self._ask(SaslAuthenticateRequest(auth_bytes=token))
         if answer.error_code:
-            raise self._refused(answer.error_message or for_code(answer.error_code).__name__)
+            raise self._diagnosis.refused(
+                answer.error_message or for_code(answer.error_code).__name__
+            )
         return answer.auth_bytes, (answer.session_lifetime_ms or 0) / 1000.0
 
     async def _mechanically(self, work: Callable[[], _T]) -> _T:
@@ -487,9 +431,8 @@ class _Connection:
         try:
             return await self._in_thread(work)
         except Exception as error:
-            refused = self._refused(f"{type(error).__name__}: {error}")
-            refused.__cause__ = error
-            raise refused from error
+            text = f"{type(error).__name__}: {error}"
+            raise self._diagnosis.refused(text, error) from error
 
     def _renew_after(self, lifetime: float) -> None:
         """Log in again before the login ends (KIP-368), at a random moment lest all do at once."""
@@ -512,7 +455,9 @@ class _Connection:
             lifetime = await self._log_in()
         except Exception as error:
             reason = error.reason if isinstance(error, AuthenticationError) else str(error)
-            self._lost(KafkaConnectionError(f"broker {self._label} ended the session: {reason}"))
+            self._lost(
+                KafkaConnectionError(f"broker {self._diagnosis.broker} ended the session: {reason}")
+            )
             return
         self._renew_after(lifetime)
         held, self._held = self._held or (), None
@@ -565,7 +510,9 @@ class _Connection:
         try:
             data, due = self._encode(body)
         except IncompatibleBrokerVersion as error:
-            self._break(request_id, IncompatibleBrokerVersion(f"broker {self._label}: {error}"))
+            self._break(
+                request_id, IncompatibleBrokerVersion(f"broker {self._diagnosis.broker}: {error}")
+            )
         except Exception as error:
             text = f"{type(body).__name__} cannot be encoded: {type(error).__name__}: {error}"
             self._break(request_id, KafkaError(text))
@@ -585,7 +532,7 @@ class _Connection:
         self._write(data)
         return await waiter
 
-    def _encode(self, body: Any) -> tuple[bytes, _Due]:
+    def _encode(self, body: Any) -> tuple[bytes, Due]:
         asked = body.API_VERSION
         version = asked
         if version is None:
@@ -600,7 +547,7 @@ class _Connection:
             data: bytes = body.encode(framed=True, header=True)
         finally:
             body._version = asked  # the same body may go to a broker of another version next
-        due = _Due(api_key=body.API_KEY, version=version, correlation_id=self._correlation_id)
+        due = Due(api_key=body.API_KEY, version=version, correlation_id=self._correlation_id)
         return data, due
 
     def _write(self, data: bytes) -> None:
@@ -685,21 +632,21 @@ class _Connection:
         while frames and not self._closed:
             frame = frames.popleft()
             if not self._due:
-                raise FrameError(broker=self._label, reason="an answer to no request")
+                raise self._diagnosis.malformed("an answer to no request")
             due = self._due.popleft()
             try:
-                response = bytes(frame) if due.api_key < 0 else due.decode(frame)
+                response = bytes(frame) if due.api_key == RAW_TOKEN else due.decode(frame)
             except Exception as error:  # kafka-python's decoder raises whatever comes
                 reason = f"{due.name} of {len(frame)} bytes: {type(error).__name__}: {error}"
-                raise FrameError(broker=self._label, reason=reason) from None
+                raise self._diagnosis.malformed(reason, error) from error
             self._deliver(due, response)
 
-    def _deliver(self, due: _Due, response: Any) -> None:
+    def _deliver(self, due: Due, response: Any) -> None:
         if due.waiter is not None:
             due.waiter.success(response)
             return
         assert due.request_id is not None, "an answer is due to the actor or to ourselves"
-        self._answered = True
+        self._diagnosis.phase = Phase.PROVEN
         self._net.tell(
             RequestAnswered(
                 key=self._key,
@@ -720,7 +667,10 @@ class _Connection:
     # -- ending
 
     def _lost(self, error: Exception) -> None:
-        self.close(self._explain(error))
+        explained = self._diagnosis.explain(error)
+        # Our frames hold what was being sent: tools that print local variables would show it.
+        error.__traceback__ = explained.__traceback__ = None
+        self.close(explained)
 
     def close(self, error: Exception | None) -> None:
         """Close the socket, end what is under way; `error` None: without a report."""
@@ -736,7 +686,7 @@ class _Connection:
         self.let_go()
         if error is None:
             return
-        report = ConnectionClosed if self._phase is _Phase.OPEN else ConnectionFailed
+        report = ConnectionClosed if self._diagnosis.open else ConnectionFailed
         self._net.tell(report(key=self._key, error=error))
 
     def let_go(self) -> None:
@@ -744,136 +694,6 @@ class _Connection:
         if self._sock is not None:
             self._sock.close()
             self._sock = None
-
-    # -- explaining
-
-    def _refused(self, reason: str) -> AuthenticationError:
-        mechanism = self._mechanism if self._phase is not _Phase.SECURING else "SSL"
-        return AuthenticationError(
-            broker=self._label, mechanism=mechanism, reason=self._redact(reason)
-        )
-
-    def _redact(self, text: str) -> str:
-        for name in _SECRETS:
-            secret = self._config.get(name)
-            if isinstance(secret, str) and secret:
-                text = text.replace(secret, "***")
-        return text
-
-    def _explain(self, error: Exception) -> Exception:
-        """What happened, as an error that names the broker and the likely cause."""
-        if isinstance(error, AuthenticationError | KafkaConnectionError):
-            return error
-        explained = self._name_cause(error)
-        explained.__cause__ = error
-        return explained
-
-    def _name_cause(self, error: Exception) -> Exception:
-        match error:
-            case BadLength():
-                return FrameError(broker=self._label, reason=_what_speaks(error))
-            case ssl.SSLError():
-                return self._explain_tls(error)
-            case EOFError() | ConnectionResetError() | BrokenPipeError():
-                return self._explain_hang_up()
-            case TimeoutError():
-                return self._failed(str(error))
-            case socket.gaierror():
-                return self._failed(f"the name cannot be looked up: {error.strerror}")
-            case OSError():
-                return self._failed(error.strerror or str(error))
-        return self._failed(f"{type(error).__name__}: {error}")
-
-    def _failed(self, reason: str) -> KafkaConnectionError:
-        return KafkaConnectionError(f"broker {self._label}: {self._redact(reason)}")
-
-    def _explain_hang_up(self) -> Exception:
-        text = f"the broker closed the connection {self._phase.value}"
-        protocol = self._net.settings.security_protocol
-        if self._phase is _Phase.LOGGING_IN and self._raw_tokens:
-            return self._refused(text)  # before KIP-152 that was how a broker said no
-        if self._phase is _Phase.SECURING:
-            hint = "the broker's listener seems not to use TLS"
-        elif self._phase is _Phase.VERSIONING and not self._tls:
-            hint = "the broker's listener seems to expect TLS"
-        elif self._phase is _Phase.OPEN and self._due and not self._answered and not self._sasl:
-            hint = "the broker's listener seems to expect a login (SASL)"
-        elif self._cutter.mid_frame:
-            hint = "in the middle of an answer"
-        else:
-            return self._failed(text)
-        about = f"; security_protocol is {protocol}" if "listener" in hint else ""
-        return self._failed(f"{text}; {hint}{about}")
-
-    def _explain_tls(self, error: ssl.SSLError) -> Exception:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            reason = f"the broker's certificate was refused: {error.verify_message}"
-        elif "ALERT" in (error.reason or ""):
-            reason = f"the broker ended the TLS handshake: {_words(error.reason)}"
-        elif isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
-            return self._explain_hang_up()
-        elif self._phase is _Phase.SECURING:
-            return FrameError(
-                broker=self._label,
-                reason=f"{_words(error.reason)}: the broker's listener seems not to use TLS;"
-                f" security_protocol is {self._net.settings.security_protocol}",
-            )
-        else:
-            return self._failed(f"TLS failed: {_words(error.reason)}")
-        return AuthenticationError(broker=self._label, mechanism="SSL", reason=reason)
-
-
-def _make_ssl_context(config: Mapping[str, Any]) -> ssl.SSLContext:
-    """Made for each connection, so that certificates which were renewed on disk are seen."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.check_hostname = config.get("ssl_check_hostname", True)
-    if config.get("ssl_cafile"):
-        context.load_verify_locations(config["ssl_cafile"])
-    else:
-        context.load_default_certs()
-    if config.get("ssl_certfile"):
-        context.load_cert_chain(
-            config["ssl_certfile"], config.get("ssl_keyfile"), config.get("ssl_password")
-        )
-    if config.get("ssl_crlfile"):
-        context.load_verify_locations(config["ssl_crlfile"])
-        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
-    if config.get("ssl_ciphers"):
-        context.set_ciphers(config["ssl_ciphers"])
-    return context
-
-
-def _skip_tags(frame: memoryview, at: int) -> int:
-    """Where a flexible header's tagged fields end (KIP-482)."""
-    count, at = _varint(frame, at)
-    for _ in range(count):
-        _, at = _varint(frame, at)
-        size, at = _varint(frame, at)
-        at += size
-    if at > len(frame):
-        raise ValueError("the header is cut off")
-    return at
-
-
-def _varint(frame: memoryview, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 35, 7):
-        byte = frame[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise ValueError("a varint of more than five bytes")
-
-
-def _what_speaks(error: BadLength) -> str:
-    """What the peer is, told by its first bytes."""
-    if error.head[:2] in (b"\x15\x03", b"\x16\x03"):
-        return "the broker's listener seems to expect TLS (security_protocol SSL or SASL_SSL)"
-    if error.head == b"HTTP":
-        return "an HTTP server, not a Kafka broker"
-    return str(error)
 
 
 def _why_no_handshake(handshake: Any) -> str:
@@ -883,11 +703,6 @@ def _why_no_handshake(handshake: Any) -> str:
         offered = ", ".join(handshake.mechanisms) or "none"
         return f"the broker does not offer this mechanism; it offers {offered}"
     return str(for_code(handshake.error_code).__name__)
-
-
-def _words(reason: str | None) -> str:
-    """OpenSSL's reason, readable: "TLSV1_ALERT_UNKNOWN_CA" is "tlsv1 alert unknown ca"."""
-    return (reason or "unknown reason").lower().replace("_", " ")
 
 
 def _our_version() -> str:

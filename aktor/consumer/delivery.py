@@ -166,6 +166,12 @@ class Delivery:
                 state.going = True
                 self._drop_buffered(state)
 
+    def not_wanted(self) -> frozenset[TopicPartition]:
+        """Partitions for which nothing should be fetched: paused, or about to be revoked."""
+        return frozenset(
+            one for one, state in self.partitions.items() if state.paused or state.going
+        )
+
     def as_assigned(self) -> Mapping[TopicPartition, Assigned]:
         """The assignment as the background is told it."""
         return {

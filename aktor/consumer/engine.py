@@ -461,8 +461,7 @@ class Engine:
 
     def tell_paused(self) -> None:
         """Tell the background which partitions are paused."""
-        paused = frozenset(one for one, state in self.delivery.partitions.items() if state.paused)
-        self.say(PausePartitions(partitions=paused))
+        self.say(PausePartitions(partitions=self.delivery.not_wanted()))
 
     # -- commits
 

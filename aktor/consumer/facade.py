@@ -71,8 +71,12 @@ class KafkaConsumer:
     def __init__(self, *topics: str, **configs: Any) -> None:
         self.config, settings = configuration.parse(configs)
         self._settings = settings
-        self._deserialize_key = deserializers.wrap(self.config["key_deserializer"], "key")
-        self._deserialize_value = deserializers.wrap(self.config["value_deserializer"], "value")
+        self._deserialize_key = deserializers.wrap(
+            self.config["key_deserializer"], "key_deserializer"
+        )
+        self._deserialize_value = deserializers.wrap(
+            self.config["value_deserializer"], "value_deserializer"
+        )
         self._guard = Guard()
         self._trace = open_trace(consumer=settings.client_id, group=settings.group_id)
         bell = self._host.make_bell()
@@ -609,10 +613,13 @@ class KafkaConsumer:
     def _actors(self) -> tuple[ActorStatus, ...]:
         if self._guard.closed or self._guard.forked or self._port.failure is not None:
             return ()
-        ticket, reply = self._port.ask("supervisor")
+        # A bell of its own: any thread may ask, and must not take the ring another one waits for.
+        bell = self._host.make_bell()
+        ticket, reply = self._port.ask("supervisor", bell)
         self._engine.say(ReportStatus(ticket=ticket))
         try:
-            actors: tuple[ActorStatus, ...] = reply.get(timeout=STATUS_WAIT)
+            bell.wait(STATUS_WAIT)
+            actors: tuple[ActorStatus, ...] = reply.get(timeout=0)
         except Exception:
             return ()
         finally:

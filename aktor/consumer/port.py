@@ -174,9 +174,9 @@ class ApplicationPort:
             self._settle(ticket, None, self.failure)
         return ticket
 
-    def ask(self, actor: str) -> tuple[int, Reply]:
-        """A new ticket and the future that its answer will be set on."""
-        reply = Reply(self.bell)
+    def ask(self, actor: str, bell: Bell | None = None) -> tuple[int, Reply]:
+        """A new ticket and the future of its answer, which rings `bell` (default: the port's)."""
+        reply = Reply(bell or self.bell)
 
         def settle(value: Any, error: BaseException | None) -> None:
             if error is None:

@@ -17,6 +17,7 @@ from kafka.structs import TopicPartition
 
 from aktor.consumer.delivery import Delivery
 from aktor.errors import UserCallbackError, WakeupError
+from aktor.events.fetching import PausePartitions
 from aktor.events.membership import (
     AssignPartitions,
     CallbackFinished,
@@ -59,6 +60,7 @@ class Rebalancing:
         self._delivery.hold_back(step.partitions)
         positions = self._delivery.consumed(step.partitions) if step.loss is Loss.REVOKED else {}
         self._publish(PartitionsReleased(rebalance=step.rebalance, positions=positions))
+        self._publish(PausePartitions(partitions=self._delivery.not_wanted()))
 
     def give_up(self, partitions: frozenset[TopicPartition], loss: Loss) -> Exception | None:
         """Run the callback for partitions that go away, then own them no more."""

@@ -278,6 +278,7 @@ class CommitManager(RequestManager):
         self._auto_due: float | None = None
         self._refresh_due: float | None = None
         self._auto_backoff = self._new_backoff()
+        #: What the poll under way has to say.
         self._to_say: list[object] = []
 
     def _new_backoff(self) -> Backoff:
@@ -286,13 +287,6 @@ class CommitManager(RequestManager):
     @property
     def _group(self) -> str:
         return f"group {self.settings.group_id!r}"
-
-    def handle(self, message: object) -> list[object]:
-        """Handle one message; a tick may end what is past its deadline."""
-        said = super().handle(message)
-        if self._to_say:
-            said, self._to_say = [*said, *self._to_say], []
-        return said
 
     # -- what to send, and when
 
@@ -305,7 +299,8 @@ class CommitManager(RequestManager):
                 waiting.since = now
         requests = (*self._commits_to_send(now), *self._look_ups_to_send(now))
         self._end_overdue(now)
-        return PollResult(requests=requests, wake_at=self._wake_at())
+        said, self._to_say = tuple(self._to_say), []
+        return PollResult(requests=requests, wake_at=self._wake_at(), said=said)
 
     def _waiting(self) -> Iterator[_Commit | _Asker]:
         """Everything with a deadline."""
@@ -318,7 +313,8 @@ class CommitManager(RequestManager):
     def _wake_at(self) -> float:
         times = [waiting.deadline for waiting in self._waiting()]
         if self._coordinator is not None:
-            sendable = (*self._revocations, *list(self._line)[:1])
+            head = [one for one in list(self._line)[:1] if not self._waits_for_revocation(one)]
+            sendable = (*self._revocations, *head)
             times.extend(one.backoff.retry_at for one in sendable if not one.in_flight)
             times.extend(one.backoff.retry_at for one in self._look_ups if not one.in_flight)
         return min(times, default=NEVER)
@@ -490,11 +486,17 @@ class CommitManager(RequestManager):
                 break
             if commit.kind is Kind.AUTO and not self._fill_in(commit):
                 self._line.remove(commit)
+            elif self._waits_for_revocation(commit):
+                break
             elif self._may_go(commit):
                 batch.append(commit)
                 if alone:
                     break
         return batch
+
+    def _waits_for_revocation(self, commit: _Commit) -> bool:
+        """Whether a revocation that went past it is still to be stored: this one is older."""
+        return any(commit.remaining.keys() & one.remaining.keys() for one in self._revocations)
 
     def _fill_in(self, commit: _Commit) -> bool:
         """Let an automatic commit store the positions as they are now; False if there are none."""
@@ -749,7 +751,8 @@ class CommitManager(RequestManager):
         if wanted:
             partitions = frozenset(wanted)
             look_up = self._joinable(partitions)
-            if look_up is None or look_up.found:  # what it has found already would not be told
+            if look_up is None or look_up.as_of is not None:
+                # One that was sent may be older than our ownership: others have committed since.
                 look_up = self._add_look_up(partitions)
             look_up.for_positions.update(wanted)
         return []

@@ -106,14 +106,15 @@ class _Cursor:
     """Where one partition is fetched next, in one epoch; a seek or a reset makes a new one.
 
     `spans` are (end offset, size) of what is buffered. `told` are the marks the application knows.
-    `moved_to` is a leader that a Fetch answer named (KIP-951), and `replica` the broker to read
-    from instead of the leader until `replica_until` (KIP-392).
+    `leader` is the newest one known, `moved_to` the one that a Fetch answer named (KIP-951), and
+    `replica` the broker to read from instead of it until `replica_until` (KIP-392).
     """
 
     __slots__ = (
         "backoff",
         "buffered",
         "epoch",
+        "leader",
         "moved_to",
         "offset",
         "refused_told",
@@ -124,6 +125,7 @@ class _Cursor:
         "stopped",
         "told",
         "tp",
+        "wanted",
     )
 
     def __init__(self, tp: TopicPartition, epoch: int, position: Position | None, backoff: Backoff):
@@ -138,7 +140,10 @@ class _Cursor:
         self.told: Marks | None = None
         self.spans: deque[tuple[int, int]] = deque()
         self.buffered = 0
+        self.leader: PartitionInfo | None = None
         self.moved_to: PartitionInfo | None = None
+        #: What the next Fetch asks, kept while neither offset nor leader change.
+        self.wanted: Wanted | None = None
         self.replica = -1
         self.replica_until = -math.inf
 
@@ -147,6 +152,11 @@ class _Cursor:
         """The offset of a cursor that was asked for."""
         assert self.offset is not None, "a partition without a position was asked for"
         return self.offset
+
+    def go_to(self, offset: int) -> None:
+        """Fetch from there next."""
+        self.offset = offset
+        self.wanted = None
 
     def consumed_up_to(self, offset: int) -> None:
         """Forget the spans that the application has read to their end."""
@@ -263,12 +273,14 @@ class FetchManager(RequestManager):
             if cursor is None or cursor.epoch != assigned.epoch:
                 cursor = self._new_cursor(tp, assigned.epoch, assigned.position)
             elif cursor.offset is None and assigned.position is not None:
-                cursor.offset = assigned.position.offset
+                cursor.go_to(assigned.position.offset)
             self._cursors[tp] = cursor
         self._changed = True
 
     def _new_cursor(self, tp: TopicPartition, epoch: int, position: Position | None) -> _Cursor:
-        return _Cursor(tp, epoch, position, self._new_backoff())
+        cursor = _Cursor(tp, epoch, position, self._new_backoff())
+        self._find_leader(cursor)
+        return cursor
 
     def on_seek_partitions(self, sought: SeekPartitions) -> None:
         """Go on from there; what is in flight or buffered belongs to an older epoch now."""
@@ -294,7 +306,7 @@ class FetchManager(RequestManager):
         for tp, assigned in resolved.partitions.items():
             if self._waits_for(tp, assigned):
                 assert assigned.position is not None, "a resolved position without an offset"
-                self._cursors[tp].offset = assigned.position.offset
+                self._cursors[tp].go_to(assigned.position.offset)
                 self._changed = True
             else:
                 self.log.info(
@@ -332,6 +344,7 @@ class FetchManager(RequestManager):
             if self._cluster.leader(*tp) != before.leader(*tp):
                 cursor.moved_to = None
                 cursor.try_again()
+            self._find_leader(cursor)
         for node_id in list(self._nodes):
             if node_id not in self._cluster.brokers and self._nodes[node_id].asked is None:
                 del self._nodes[node_id]
@@ -342,25 +355,28 @@ class FetchManager(RequestManager):
 
     # -- where to fetch
 
-    def _leader_of(self, cursor: _Cursor) -> PartitionInfo | None:
-        """The newest leader that we know and can reach."""
+    def _find_leader(self, cursor: _Cursor) -> None:
+        """Take the newest leader that we know and can reach."""
         known = self._cluster.leader(*cursor.tp)
+        if known is not None and known.leader not in self._cluster.brokers:
+            known = None
         named = cursor.moved_to
         if (
             named is not None
             and named.leader in self._cluster.brokers
             and (known is None or named.leader_epoch > known.leader_epoch)
         ):
-            return named
-        return known if known is not None and known.leader in self._cluster.brokers else None
+            known = named
+        cursor.leader = known
+        cursor.wanted = None
 
-    def _source_of(self, cursor: _Cursor, leader: PartitionInfo | None, now: float) -> int | None:
+    def _source_of(self, cursor: _Cursor, now: float) -> int | None:
         """The node to read from: the preferred replica while that holds, else the leader."""
         if cursor.replica >= 0:
             if now < cursor.replica_until and cursor.replica in self._cluster.brokers:
                 return cursor.replica
             self._leave_replica(cursor, because="its time is over, or it is gone")
-        return None if leader is None else leader.leader
+        return None if cursor.leader is None else cursor.leader.leader
 
     def _leave_replica(self, cursor: _Cursor, *, because: str) -> None:
         self.log.info("replica.left", partition=cursor.tp, node=cursor.replica, because=because)
@@ -385,7 +401,7 @@ class FetchManager(RequestManager):
         for tp, cursor in self._cursors.items():
             if cursor.offset is None or cursor.stopped:
                 continue
-            source = self._source_of(cursor, self._leader_of(cursor), now)
+            source = self._source_of(cursor, now)
             if source is not None:
                 plan.nodes.add(source)
             if tp in self._paused:
@@ -485,13 +501,14 @@ class FetchManager(RequestManager):
         )
 
     def _wanted(self, cursor: _Cursor) -> Wanted:
-        leader = self._leader_of(cursor)
-        return Wanted(
-            epoch=cursor.epoch,
-            offset=cursor.at,
-            leader_epoch=-1 if leader is None else leader.leader_epoch,
-            max_bytes=self.settings.max_partition_fetch_bytes,
-        )
+        if cursor.wanted is None:
+            cursor.wanted = Wanted(
+                epoch=cursor.epoch,
+                offset=cursor.at,
+                leader_epoch=-1 if cursor.leader is None else cursor.leader.leader_epoch,
+                max_bytes=self.settings.max_partition_fetch_bytes,
+            )
+        return cursor.wanted
 
     def _body(self, asked: _Asked, wait: float) -> FetchRequest:
         settings = self.settings
@@ -527,7 +544,7 @@ class FetchManager(RequestManager):
             self._file(answer, node, partition)
         if not asked.session.full:
             self._file_unchanged(answer, node, response)
-        if not answer.brought_data:
+        if not any(said.records for said in response.partitions):
             node.rest_until = asked.sent_at + EMPTY_PACE
         return self._news(answer)
 
@@ -661,7 +678,7 @@ class FetchManager(RequestManager):
             # The reader raises at the bad batch before it gets to this; it is for batches that
             # are sound and still lead nowhere.
             self._halt(answer, cursor, _corrupt(cursor, "nothing that was sent can be continued"))
-        cursor.offset = following
+        cursor.go_to(following)
 
     def _tell_marks(self, answer: _Answer, cursor: _Cursor, marks: Marks) -> None:
         """Without records: only if the application does not know these marks yet."""
@@ -696,8 +713,7 @@ class FetchManager(RequestManager):
     def _on_partition_error(self, answer: _Answer, cursor: _Cursor, said: FetchedPartition) -> None:
         code, tp = said.error_code, cursor.tp
         node = answer.asked.node
-        leader = self._leader_of(cursor)
-        if self._source_of(cursor, leader, answer.now) != node:
+        if self._source_of(cursor, answer.now) != node:
             self._trace_drop(said, because="it is read from another node by now")
             return
         error = for_code(code)
@@ -706,7 +722,7 @@ class FetchManager(RequestManager):
             self._leave_replica(cursor, because=error.__name__)
 
         if code in _STALE:
-            self._on_stale(answer, cursor, said, leader)
+            self._on_stale(answer, cursor, said)
         elif from_replica and code == OffsetOutOfRangeError.errno:
             # A follower may be behind its leader: only the leader's word counts (KIP-392).
             self._retry_later(answer, cursor, error.__name__)
@@ -722,20 +738,15 @@ class FetchManager(RequestManager):
             refusal = f"fetching {_name(tp)} at offset {cursor.offset} from node {node}"
             self._refuse(answer, cursor, error(refusal))
 
-    def _on_stale(
-        self,
-        answer: _Answer,
-        cursor: _Cursor,
-        said: FetchedPartition,
-        known: PartitionInfo | None,
-    ) -> None:
+    def _on_stale(self, answer: _Answer, cursor: _Cursor, said: FetchedPartition) -> None:
         """Not there, or not any more. The broker may name the new leader (KIP-951)."""
         because = for_code(said.error_code).__name__
-        new = _newer_leader(said, known)
+        new = _newer_leader(said, cursor.leader)
         if new is not None:
             answer.moved[said.topic, said.partition] = new
             if new.leader in self._cluster.brokers:
                 cursor.moved_to = new
+                self._find_leader(cursor)
                 cursor.try_again()
                 self.log.info(
                     "leader.learned",

@@ -1,7 +1,7 @@
 """The answer to a Fetch, read in place: the records stay where the socket put them.
 
-kafka-python's own parser copies the records twice and gives up the thread to nobody meanwhile;
-here a partition's records are a view of the response. Versions 4 to 12 (topics by name).
+kafka-python's own parser copies them, twice; here a partition's records are a view of the
+response. Versions 4 to 12, which name topics by name.
 """
 
 from __future__ import annotations

@@ -158,8 +158,10 @@ def _redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Any:
 
 def _plain(value: Any) -> Any:
     """A value as JSON has it: partitions as "topic-0", sets sorted, errors as "Type: text"."""
-    if value is None or isinstance(value, (str, int, float, bool)):
+    if value is None or isinstance(value, (int, float)):
         return value
+    if isinstance(value, str):
+        return format(value)  # a secret formats as ***
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, BaseException):

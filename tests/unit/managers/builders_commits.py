@@ -1,4 +1,4 @@
-"""Builders for the tests of the coordinator and the commit manager: all that is irrelevant there."""
+"""Builders for the tests of the coordinator and commit managers: all that is irrelevant there."""
 
 from __future__ import annotations
 
@@ -93,11 +93,13 @@ def found(node: int = 1) -> CoordinatorFound:
     return CoordinatorFound(broker=Broker(node_id=node, host=f"b{node}", port=9092))
 
 
-def member(generation: int, state: MemberState = MemberState.STABLE) -> MemberChanged:
-    """We are a member of this generation; -1 is none."""
-    return MemberChanged(
-        member_id="m" if generation >= 0 else "", generation=generation, state=state
-    )
+def member(generation: int, state: MemberState | None = None) -> MemberChanged:
+    """We are a stable member of this generation; -1 is none."""
+    if generation < 0:
+        return MemberChanged(
+            member_id="", generation=generation, state=state or MemberState.UNJOINED
+        )
+    return MemberChanged(member_id="m", generation=generation, state=state or MemberState.STABLE)
 
 
 def assigned(*partitions: TopicPartition) -> AssignmentChanged:

@@ -163,7 +163,7 @@ class Scene:
         self.now = 100.0
         self.requests: list[Request] = []
         self.messages: list[Any] = []
-        self.wake_at = 0.0
+        self.wake_at = float("inf")
 
     # -- what happens to it
 

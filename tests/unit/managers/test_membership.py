@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import random
 
 import pytest
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
@@ -33,6 +34,7 @@ from kafka.protocol.consumer.metadata import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )
+from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.errors import AuthenticationError, ConfigurationError
 from aktor.events.answers import Answered
@@ -54,7 +56,7 @@ from aktor.events.membership import (
     SessionExtended,
 )
 from aktor.events.metadata import Broker, RefreshMetadata, TrackTopics
-from aktor.events.network import Destination
+from aktor.events.network import Destination, Request
 from aktor.managers.classic_states import State
 from aktor.managers.membership import ClassicMembershipManager
 from aktor.settings import Settings
@@ -1670,3 +1672,163 @@ def test_the_trace_of_states_is_a_walk_through_the_table() -> None:
         "preparing",
         "joining",
     ]
+
+
+class Storm:
+    """Anything that may happen to a member, in any order, drawn by a seed."""
+
+    def __init__(self, seed: int, **settings: object) -> None:
+        self.random = random.Random(seed)
+        self.scene = Scene(max_poll_interval=20.0, session_timeout=6.0, **settings)
+        self.assignor = next(iter(self.scene.manager.assignors.by_name))
+        self.tickets = 0
+
+    def blow(self, steps: int) -> None:
+        """So many things happen."""
+        scene, pick = self.scene, self.random.choice
+        scene.wants_to_join("a")
+        often = [
+            scene.poll,
+            lambda: scene.subscribe(*pick([("a",), ("a", "b")])),
+            scene.find_coordinator,
+            lambda: scene.tell(ConfirmSession()),
+            lambda: scene.see(a=pick([1, 2]), b=1),
+        ]
+        seldom = [
+            lambda: scene.find_coordinator(Broker(node_id=2, host="kafka-2", port=9092)),
+            lambda: scene.tell(CoordinatorLost(because="storm")),
+            lambda: scene.tell(CoordinatorRefused(error=InvalidGroupIdError("storm"))),
+            lambda: scene.tell(ActorsRestarted(actors=("commits",), because=RuntimeError())),
+            scene.subscribe,
+            self.leave,
+        ]
+        for _ in range(steps):
+            kind = self.random.random()
+            if kind < 0.4 and scene.requests:
+                self.answer(scene.requests.pop(0), self.random.random() < 0.8)
+            elif kind < 0.7 and self.steps():
+                self.take(self.steps()[0])
+            elif kind < 0.8:
+                scene.after(pick([0.01, 0.5, 4.0]))
+            else:
+                pick(often if kind < 0.97 else seldom)()
+
+    def leave(self) -> None:
+        """The application leaves."""
+        self.tickets += 1
+        self.scene.tell(a_leave(self.scene.now + 3, ticket=self.tickets))
+
+    def answer(self, request: Request, kindly: bool) -> None:
+        """A request ends, well or badly."""
+        body, scene = request.body, self.scene
+        if not kindly and self.random.random() < 0.3:
+            scene.fail(request)
+            return
+        code = 0 if kindly else self.random.choice([14, 15, 16, 22, 25, 27, 27, 30])
+        if isinstance(body, JoinGroupRequest):
+            if kindly and not body.member_id:
+                scene.answer(request, join_refused(MEMBER_ID_REQUIRED, f"m{scene.now}"))
+            elif kindly:
+                self.join(request)
+            else:
+                scene.answer(request, join_refused(code))
+        elif isinstance(body, SyncGroupRequest):
+            owned = self.random.choice(["", "a-0", "a-1", "a-0 b-0"])
+            scene.answer(request, sync_refused(code) if code else synced(owned))
+        else:
+            scene.answer(
+                request, left(code) if isinstance(body, LeaveGroupRequest) else beaten(code)
+            )
+
+    def join(self, request: Request) -> None:
+        """JoinGroup succeeds, at times as the leader."""
+        member = request.body.member_id
+        leader = self.random.choice([member, "somebody"])
+        members = {member: a_subscription("a", "b")} if leader == member else {}
+        generation = request.context.generation + self.random.randint(1, 3)
+        answer = joined(max(1, generation), member, leader, self.assignor, members)
+        self.scene.answer(request, answer)
+
+    def steps(self) -> list[object]:
+        """What the application is asked to do."""
+        kinds = (RevokePartitions, CommitBeforeRevocation, RunRevokedCallback, AssignPartitions)
+        return [one for one in self.scene.messages if isinstance(one, kinds)]
+
+    def take(self, step: object) -> None:
+        """The application does it."""
+        self.scene.messages.remove(step)
+        if isinstance(step, RevokePartitions):
+            answer: object = PartitionsReleased(
+                rebalance=step.rebalance,
+                positions=dict.fromkeys(step.partitions, OffsetAndMetadata(1, "", -1)),
+            )
+        elif isinstance(step, CommitBeforeRevocation):
+            answer = RevocationCommitted(rebalance=step.rebalance)
+        else:
+            assert isinstance(step, (RunRevokedCallback, AssignPartitions))
+            answer = CallbackFinished(rebalance=step.rebalance)
+        self.scene.tell(answer)
+
+    def calm(self, *, until: State) -> None:
+        """Everybody answers kindly, and the application polls, until the member is there."""
+        for _ in range(200):
+            while self.steps():
+                self.take(self.steps()[0])
+            while self.scene.requests:
+                self.answer(self.scene.requests.pop(0), kindly=True)
+            if self.scene.manager.state is until and not self.steps():
+                return
+            self.scene.after(0.5)
+            self.scene.poll()
+        raise AssertionError(f"still {self.scene.manager.state}")
+
+
+@pytest.mark.parametrize("strategy", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
+@pytest.mark.parametrize("seed", range(40))
+def test_after_any_storm_the_member_joins_and_every_leave_was_answered_once(
+    seed: int, strategy: dict[str, object]
+) -> None:
+    storm = Storm(seed, **strategy)
+    storm.blow(steps=300)
+
+    storm.scene.find_coordinator()
+    storm.scene.subscribe("a", "b")
+    storm.calm(until=State.STABLE)
+    storm.leave()
+    storm.calm(until=State.UNJOINED)
+
+    answered = [one.ticket for one in storm.scene.messages if isinstance(one, Answered)]
+    assert sorted(answered) == list(range(1, storm.tickets + 1))
+
+
+@pytest.mark.parametrize("strategy", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
+@pytest.mark.parametrize("seed", range(40))
+def test_in_any_storm_the_steps_add_up_to_what_the_member_owns(
+    seed: int, strategy: dict[str, object]
+) -> None:
+    """Nothing is assigned twice, and nothing is taken back that was not given."""
+    storm = Storm(seed, **strategy)
+    held: frozenset[TopicPartition] = frozenset()
+    take = storm.take
+
+    def check(step: object) -> None:
+        nonlocal held
+        if isinstance(step, AssignPartitions):
+            assert step.added == step.assigned - held
+            assert held <= step.assigned
+            held = step.assigned
+        elif isinstance(step, RunRevokedCallback):
+            assert step.partitions <= held
+            held -= step.partitions
+        take(step)
+
+    def leave() -> None:
+        nonlocal held
+        held = frozenset()
+        storm.scene.messages = [one for one in storm.scene.messages if one not in storm.steps()]
+        Storm.leave(storm)
+
+    storm.take, storm.leave = check, leave  # type: ignore[method-assign]
+    storm.blow(steps=300)
+
+    assert storm.scene.traced("rebalance.completed")

@@ -1,0 +1,144 @@
+"""Why a connection did not come about or ended: an error that names the broker and the cause.
+
+Sockets and TLS say what went wrong in their own terms ("wrong version number", end of file). Here
+that becomes what a user can act on ("the broker's listener seems to expect TLS").
+"""
+
+from __future__ import annotations
+
+import enum
+import socket
+import ssl
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kafka.errors import KafkaConnectionError
+
+from aktor.actors.frames import BadLength
+from aktor.errors import AuthenticationError, FrameError
+
+__all__ = ["Diagnosis", "Phase"]
+
+#: Settings whose values never appear in an error.
+_SECRETS: Final = ("sasl_plain_password", "ssl_password")
+
+
+class Phase(enum.Enum):
+    """How far a connection is; the value completes "the broker closed the connection ..."."""
+
+    RESOLVING = "before it was there"
+    CONNECTING = "while it was made"
+    SECURING = "during the TLS handshake"
+    VERSIONING = "at the first request"
+    LOGGING_IN = "during the login"
+    UNPROVEN = "at the first request after it was open"
+    PROVEN = "while it was in use"
+
+
+class Diagnosis:
+    """Owns how far one connection is, and words what happens to it."""
+
+    def __init__(
+        self, broker: str, *, security_protocol: str, mechanism: str, config: Mapping[str, Any]
+    ) -> None:
+        self.broker = broker
+        self.phase = Phase.RESOLVING
+        #: The broker is of the kind that hangs up instead of saying no (before KIP-152).
+        self.mute = False
+        self._security_protocol = security_protocol
+        self._mechanism = mechanism
+        self._secrets = [value for name in _SECRETS if isinstance(value := config.get(name), str)]
+
+    @property
+    def open(self) -> bool:
+        """True once the connection can be used."""
+        return self.phase in (Phase.UNPROVEN, Phase.PROVEN)
+
+    def refused(self, reason: str, cause: BaseException | None = None) -> AuthenticationError:
+        """One side refused who the other says it is."""
+        mechanism = "SSL" if self.phase is Phase.SECURING else self._mechanism
+        error = AuthenticationError(
+            broker=self.broker, mechanism=mechanism, reason=self._redact(reason)
+        )
+        error.__cause__ = cause
+        return error
+
+    def failed(self, reason: str, cause: BaseException | None = None) -> Exception:
+        """Anything that may be better next time."""
+        error: Exception = KafkaConnectionError(f"broker {self.broker}: {self._redact(reason)}")
+        error.__cause__ = cause
+        return error
+
+    def malformed(self, reason: str, cause: BaseException | None = None) -> FrameError:
+        """The bytes are not what a Kafka broker sends."""
+        error = FrameError(broker=self.broker, reason=reason)
+        error.__cause__ = cause
+        return error
+
+    def explain(self, error: Exception) -> Exception:
+        """`error`, whatever it is, as one of the three above, with the original as its cause."""
+        match error:
+            case AuthenticationError() | KafkaConnectionError():
+                return error
+            case BadLength():
+                return self.malformed(_what_speaks(error), error)
+            case ssl.SSLError():
+                return self._explain_tls(error)
+            case EOFError() | ConnectionResetError() | BrokenPipeError():
+                return self._explain_hang_up(error)
+            case TimeoutError():
+                return self.failed(str(error), error)
+            case socket.gaierror():
+                return self.failed(f"the name cannot be looked up: {error.strerror}", error)
+            case OSError():
+                return self.failed(error.strerror or str(error), error)
+        return self.failed(f"{type(error).__name__}: {error}", error)
+
+    def _explain_hang_up(self, error: Exception) -> Exception:
+        text = f"the broker closed the connection {self.phase.value}"
+        if self.phase is Phase.LOGGING_IN and self.mute:
+            return self.refused(text, error)
+        tls = self._security_protocol in ("SSL", "SASL_SSL")
+        sasl = self._security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+        if self.phase is Phase.SECURING:
+            text += "; its listener seems not to use TLS"
+        elif self.phase is Phase.VERSIONING and not tls:
+            text += "; its listener seems to expect TLS"
+        elif self.phase is Phase.UNPROVEN and not sasl:
+            text += "; its listener seems to expect a login (SASL)"
+        else:
+            return self.failed(text, error)
+        return self.failed(f"{text}. security_protocol is {self._security_protocol}", error)
+
+    def _explain_tls(self, error: ssl.SSLError) -> Exception:
+        said = (error.reason or "unknown reason").lower().replace("_", " ")
+        if isinstance(error, ssl.SSLCertVerificationError):
+            reason = f"the broker's certificate was refused: {error.verify_message}"
+        elif isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+            return self._explain_hang_up(error)
+        elif "alert" in said and not self.open:
+            # Without a client certificate it comes after our handshake, in TLS 1.3.
+            reason = f"the broker ended the TLS handshake: {said}"
+        elif self.phase is Phase.SECURING:
+            reason = f"{said}: its listener seems not to use TLS"
+            protocol = self._security_protocol
+            return self.malformed(f"{reason}; security_protocol is {protocol}", error)
+        else:
+            return self.failed(f"TLS failed: {said}", error)
+        refused = AuthenticationError(broker=self.broker, mechanism="SSL", reason=reason)
+        refused.__cause__ = error
+        return refused
+
+    def _redact(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "***") if secret else text
+        return text
+
+
+def _what_speaks(error: BadLength) -> str:
+    """What the peer is, told by its first bytes."""
+    if error.head[:2] in (b"\x15\x03", b"\x16\x03"):
+        return "its listener seems to expect TLS, security_protocol SSL or SASL_SSL"
+    if error.head == b"HTTP":
+        return "it is an HTTP server, not a Kafka broker"
+    return str(error)

@@ -1,0 +1,91 @@
+"""An answer that a broker owes us, and how to read it when it comes."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+from kafka.future import Future
+from kafka.protocol.api_header import ResponseClassRegistry
+
+from aktor.protocol.fetch import parse_fetch_response
+
+__all__ = ["RAW_TOKEN", "Due"]
+
+#: In place of an API key: the frame is a SASL token and nothing else (before KIP-152).
+RAW_TOKEN: Final = -1
+
+_FETCH: Final = 1
+_API_VERSIONS: Final = 18
+_WORD: Final = struct.Struct(">i")
+
+
+class Due:
+    """An answer that the broker owes us."""
+
+    __slots__ = ("api_key", "correlation_id", "name", "request_id", "response", "version", "waiter")
+
+    def __init__(
+        self,
+        *,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        request_id: int | None = None,
+        waiter: Future | None = None,
+    ) -> None:
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.request_id = request_id
+        self.waiter = waiter
+        self.response: Any = ResponseClassRegistry._response_class_registry.get(api_key)
+        self.name = f"{self.response.name if self.response is not None else api_key} v{version}"
+
+    def decode(self, frame: memoryview) -> Any:
+        """Read the whole frame. Raises whatever a malformed one leads to."""
+        (correlation_id,) = _WORD.unpack_from(frame)
+        if correlation_id != self.correlation_id:
+            raise ValueError(
+                f"it answers request {correlation_id}, the next answer due is to"
+                f" {self.correlation_id}"
+            )
+        if self.api_key == _API_VERSIONS:
+            # Its header has no tags in any version (KIP-511), and an error comes in version 0.
+            return self.response[self.version].decode(bytes(frame[4:]))
+        flexible = self.response.flexible_version_q(self.version)
+        body = frame[_skip_tags(frame, 4) :] if flexible else frame[4:]
+        if self.api_key == _FETCH:
+            return parse_fetch_response(body, self.version)
+        # What `decode` of the class does, but keeping the end: a cut-off string at the end is
+        # read as a shorter one without complaint.
+        decode = self.response._struct.compiled_decode_from(
+            self.version, compact=flexible, tagged=flexible, data_class=self.response[None]
+        )
+        response, end = decode(body, 0)
+        if end > len(body):
+            raise ValueError(f"it is cut off: {len(body)} bytes of at least {end}")
+        return response
+
+
+def _skip_tags(frame: memoryview, at: int) -> int:
+    """Where a flexible header's tagged fields end (KIP-482)."""
+    count, at = _varint(frame, at)
+    for _ in range(count):
+        _, at = _varint(frame, at)
+        size, at = _varint(frame, at)
+        at += size
+    if at > len(frame):
+        raise ValueError("the header is cut off")
+    return at
+
+
+def _varint(frame: memoryview, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 35, 7):
+        byte = frame[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise ValueError("a varint of more than five bytes")

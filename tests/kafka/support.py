@@ -1,0 +1,416 @@
+"""What the tests against a real Kafka say again and again: consumers, deadlines, groups, children.
+
+Consumers made here are impatient (short sessions, heartbeats and waits): a test needs no more.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from aktor import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from tests.real_kafka import KafkaCluster, topics
+
+ROOT = Path(__file__).parents[2]
+
+#: How long anything that should happen at once may take on a busy machine.
+SOON_S = 15.0
+
+#: The settings of a consumer that a test need not wait for.
+QUICK: Mapping[str, Any] = {
+    "auto_offset_reset": "earliest",
+    "enable_auto_commit": False,
+    "session_timeout_ms": 6000,
+    "heartbeat_interval_ms": 300,
+    "fetch_max_wait_ms": 100,
+    "metadata_max_age_ms": 1000,
+}
+
+#: The same for kafka-python's consumer, which refuses nothing of it.
+Event = dict[str, Any]
+
+
+def quick(kafka: KafkaCluster, *names: str, **settings: Any) -> KafkaConsumer:
+    """A consumer of these topics on this cluster, with the settings in `QUICK` unless told."""
+    return KafkaConsumer(
+        *names, **{"bootstrap_servers": kafka.bootstrap_servers, **QUICK, **settings}
+    )
+
+
+def wait_until(happened: Callable[[], Any], what: str, within: float = SOON_S) -> None:
+    """Look every 20 ms whether it `happened`; fails with `what` when it did not."""
+    deadline = time.monotonic() + within
+    while not happened():
+        assert time.monotonic() < deadline, f"{what}: not within {within:g} s"
+        time.sleep(0.02)
+
+
+def poll_until(
+    consumer: Any, happened: Callable[[], Any], what: str, within: float = SOON_S
+) -> list[Any]:
+    """Poll until it `happened`; the records that came meanwhile."""
+    records: list[Any] = []
+    deadline = time.monotonic() + within
+    while not happened():
+        assert time.monotonic() < deadline, f"{what}: not within {within:g} s"
+        records.extend(poll(consumer, 50))
+    return records
+
+
+def poll(consumer: Any, timeout_ms: int = 50, **settings: Any) -> list[Any]:
+    """The records of one poll, partition by partition."""
+    batches = consumer.poll(timeout_ms, **settings)
+    return [record for records in batches.values() for record in records]
+
+
+def read(consumer: Any, count: int, within: float = SOON_S, **settings: Any) -> list[Any]:
+    """Poll until there are `count` records; fails if they don't come, or if more do."""
+    records: list[Any] = []
+    deadline = time.monotonic() + within
+    while len(records) < count:
+        assert time.monotonic() < deadline, f"only {len(records)} of {count} within {within:g} s"
+        records.extend(poll(consumer, 200, **settings))
+    assert len(records) == count, f"{len(records)} records instead of {count}"
+    return records
+
+
+def read_for(consumer: Any, seconds: float) -> list[Any]:
+    """All records that come within this time."""
+    records: list[Any] = []
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        records.extend(poll(consumer, int(left * 1000) + 1))
+    return records
+
+
+def raised_within(seconds: float, call: Callable[[], Any]) -> Exception:
+    """Call again and again until it raises; that exception."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            call()
+        except Exception as error:
+            return error
+    raise AssertionError(f"nothing was raised within {seconds:g} s")
+
+
+def values(records: Iterable[Any]) -> list[Any]:
+    """Their values, in order."""
+    return [record.value for record in records]
+
+
+def offsets(records: Iterable[Any]) -> list[int]:
+    """Their offsets, in order."""
+    return [record.offset for record in records]
+
+
+def numbered(count: int, start: int = 0) -> list[bytes]:
+    """Values that say which one they are."""
+    return [f"v{number}".encode() for number in range(start, start + count)]
+
+
+def aktor_threads() -> list[threading.Thread]:
+    """The background threads that are alive in this process."""
+    return [thread for thread in threading.enumerate() if thread.name.startswith("aktor-")]
+
+
+@contextmanager
+def traced() -> Iterator[list[Event]]:
+    """The events that all consumers of this process emit meanwhile, in order."""
+    events: list[Event] = []
+
+    class Collector(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if (event := getattr(record, "aktor", None)) is not None:
+                events.append(event)
+
+    logger, collector = logging.getLogger("aktor"), Collector()
+    level = logger.level
+    logger.addHandler(collector)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield events
+    finally:
+        logger.removeHandler(collector)
+        logger.setLevel(level)
+
+
+def named(events: Iterable[Event], name: str) -> list[Event]:
+    """The events of this name."""
+    return [event for event in list(events) if event["event"] == name]
+
+
+class Notes(ConsumerRebalanceListener):  # type: ignore[misc]
+    """A listener that writes down what it is told, and then does what the test wants."""
+
+    def __init__(
+        self,
+        *,
+        revoked: Callable[[set[TopicPartition]], Any] | None = None,
+        assigned: Callable[[set[TopicPartition]], Any] | None = None,
+    ) -> None:
+        self.told: list[tuple[str, frozenset[int]]] = []
+        self.when_revoked = revoked
+        self.when_assigned = assigned
+
+    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        self._note("revoked", revoked)
+        if self.when_revoked is not None:
+            self.when_revoked(revoked)
+
+    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        self._note("assigned", assigned)
+        if self.when_assigned is not None:
+            self.when_assigned(assigned)
+
+    def on_partitions_lost(self, lost: set[TopicPartition]) -> None:
+        self._note("lost", lost)
+
+    def _note(self, what: str, partitions: set[TopicPartition]) -> None:
+        self.told.append((what, frozenset(one.partition for one in partitions)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One record that one member was given."""
+
+    at: float
+    member: str
+    partition: int
+    offset: int
+    value: bytes
+
+
+class Member(threading.Thread):
+    """A group member on a thread of its own, which polls until it is told to close."""
+
+    def __init__(self, group: Group, name: str, make: Callable[..., Any], settings: Any) -> None:
+        super().__init__(name=f"member-{name}", daemon=True)
+        self.member = name
+        self.error: BaseException | None = None
+        self.seen: list[Seen] = []
+        self.notes = Notes(revoked=self._lose, assigned=self._gain)
+        self.owned: frozenset[int] = frozenset()
+        self._group, self._make, self._settings = group, make, settings
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        try:
+            consumer = self._make(**self._settings)
+            try:
+                consumer.subscribe([self._group.topic], listener=self.notes)
+                while not self._stopping.is_set():
+                    for record in poll(consumer, 50):
+                        self._see(record)
+            finally:
+                consumer.close()
+        except BaseException as error:
+            self.error = error
+
+    def leave(self) -> None:
+        """Close the consumer, and wait until it is closed; raises what went wrong on the way."""
+        self._stopping.set()
+        self.join(30)
+        assert not self.is_alive(), f"member {self.member} did not close within 30 s"
+        if self.error is not None:
+            raise self.error
+
+    def ask_to_leave(self) -> None:
+        """Begin to close, without waiting."""
+        self._stopping.set()
+
+    def _see(self, record: Any) -> None:
+        one = Seen(
+            at=time.monotonic(),
+            member=self.member,
+            partition=record.partition,
+            offset=record.offset,
+            value=record.value,
+        )
+        self.seen.append(one)
+        self._group.seen.append(one)
+
+    def _gain(self, partitions: set[TopicPartition]) -> None:
+        gained = {one.partition for one in partitions}
+        self.owned |= gained
+        self._group.owned_by(self.member, gained)
+
+    def _lose(self, partitions: set[TopicPartition]) -> None:
+        lost = {one.partition for one in partitions}
+        self.owned -= lost
+        self._group.given_up_by(self.member, lost)
+
+
+class Group:
+    """Members of one consumer group in this process, and what they were given.
+
+    Fails at the end if two members owned one partition at the same time.
+    """
+
+    def __init__(self, kafka: KafkaCluster, topic: str, group_id: str, **settings: Any) -> None:
+        self.kafka, self.topic, self.group_id = kafka, topic, group_id
+        self.members: dict[str, Member] = {}
+        self.seen: list[Seen] = []
+        self.overlaps: list[str] = []
+        self._settings = {**QUICK, "bootstrap_servers": kafka.bootstrap_servers, **settings}
+        self._owners: dict[int, str] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for member in self.members.values():
+            member.ask_to_leave()
+        for member in self.members.values():
+            member.join(30)
+        if kind is None:
+            for member in self.members.values():
+                member.leave()
+            assert not self.overlaps
+
+    def join(self, name: str, make: Callable[..., Any] = KafkaConsumer, **settings: Any) -> Member:
+        """Start a member; it takes part when its rebalance is over (see `settled`)."""
+        member = Member(self, name, make, {**self._settings, "group_id": self.group_id, **settings})
+        self.members[name] = member
+        member.start()
+        return member
+
+    def settled(self, partitions: int, members: int, within: float = SOON_S) -> dict[str, set[int]]:
+        """Wait until so many partitions have owners and so many members own some; who owns what."""
+
+        def done() -> bool:
+            for member in self.members.values():
+                if member.error is not None:
+                    raise member.error
+            owners = self.owners
+            return len(owners) == partitions and len(set(owners.values())) == members
+
+        wait_until(done, f"{members} members share {partitions} partitions", within)
+        shares: dict[str, set[int]] = {}
+        for partition, member in self.owners.items():
+            shares.setdefault(member, set()).add(partition)
+        return shares
+
+    @property
+    def owners(self) -> dict[int, str]:
+        """Which member owns each partition now."""
+        with self._lock:
+            return dict(self._owners)
+
+    def owned_by(self, member: str, partitions: set[int]) -> None:
+        """A member was told that it owns these."""
+        with self._lock:
+            for one in partitions:
+                if (other := self._owners.get(one, member)) != member:
+                    self.overlaps.append(f"{member} got partition {one}, which {other} owns")
+                self._owners[one] = member
+
+    def given_up_by(self, member: str, partitions: set[int]) -> None:
+        """A member was told that it owns these no more."""
+        with self._lock:
+            for one in partitions:
+                if self._owners.get(one) == member:
+                    del self._owners[one]
+
+    def times_delivered(self) -> Counter[bytes]:
+        """How often each value was given to anybody."""
+        return Counter(one.value for one in list(self.seen))
+
+    def wait_for(self, expected: Iterable[bytes], within: float = SOON_S) -> None:
+        """Wait until each of these was given to somebody."""
+        wanted = set(expected)
+        wait_until(
+            lambda: wanted <= self.times_delivered().keys(), f"{len(wanted)} records come", within
+        )
+
+
+class Child:
+    """A Python program in a process of its own. It prints JSON lines, which `hear` returns.
+
+    The program finds `servers`, `topic` and `group` set, `KafkaConsumer`, `QUICK` and
+    `TopicPartition` imported, and a function `say(anything)`.
+    """
+
+    def __init__(self, kafka: KafkaCluster, topic: str, group: str, program: str) -> None:
+        opening = (
+            "import json, os, signal, sys, time\n"
+            "from aktor import KafkaConsumer, TopicPartition, ConsumerRebalanceListener\n"
+            "from tests.kafka.support import QUICK, poll\n"
+            f"servers, topic, group = {kafka.bootstrap_servers!r}, {topic!r}, {group!r}\n"
+            "def say(what):\n"
+            "    print(json.dumps(what), flush=True)\n"
+        )
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", opening + program],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def hear(self) -> Any:
+        """The next thing it says; fails with its error output if it ends without a word."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            assert self.process.stderr is not None
+            raise AssertionError(f"the child ended: {self.process.stderr.read()[-3000:]}")
+        return json.loads(line)
+
+    def end(self, within: float = SOON_S) -> tuple[int, str]:
+        """Wait for its end; the exit code, and what it wrote as errors."""
+        _, errors = self.process.communicate(timeout=within)
+        return self.process.returncode, errors
+
+
+def flip_a_byte(kafka: KafkaCluster, topic: str, value: bytes) -> None:
+    """Damage the stored record with this (unique, uncompressed) value behind the broker's back.
+
+    The broker sends its log files as they are, so that its clients see the damage at once.
+    """
+    folder = Path(os.readlink(f"/proc/{kafka.pid(1)}/fd/1")).parent / "data" / f"{topic}-0"
+    segment = folder / "00000000000000000000.log"
+    content = segment.read_bytes()
+    assert content.count(value) == 1, f"{value!r} is {content.count(value)} times in {segment}"
+    with segment.open("r+b") as file:
+        file.seek(content.index(value))
+        file.write(bytes([value[0] ^ 1]))
+
+
+def batches(kafka: KafkaCluster, topic: str, *contents: Iterable[bytes], **settings: Any) -> None:
+    """Write each of `contents` as one record batch of partition 0."""
+    for content in contents:
+        with topics.producer(kafka.bootstrap_servers, linger_ms=200, **settings) as producer:
+            for value in content:
+                producer.send(topic, value=value, partition=0)
+            producer.flush()

@@ -1,0 +1,368 @@
+"""Groups: who owns what when members join, leave and die; every record is delivered once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import kafka as kafka_python
+import pytest
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+from aktor import TopicPartition
+from tests.kafka.support import Child, Group, Notes, numbered, poll_until, quick, read, wait_until
+from tests.real_kafka import KafkaCluster, topics
+
+EAGER = [RangePartitionAssignor, RoundRobinPartitionAssignor]
+COOPERATIVE = [CooperativeStickyAssignor]
+ASSIGNORS = pytest.mark.parametrize(
+    "assignors",
+    [EAGER, [RoundRobinPartitionAssignor], [StickyPartitionAssignor], COOPERATIVE],
+    ids=["range", "roundrobin", "sticky", "cooperative"],
+)
+BOTH_MANNERS = pytest.mark.parametrize(
+    "assignors", [EAGER, COOPERATIVE], ids=["eager", "cooperative"]
+)
+
+
+@pytest.fixture
+def six(kafka: KafkaCluster, topic: str) -> str:
+    """A topic of six partitions."""
+    return topics.create_topic(kafka.bootstrap_servers, topic, partitions=6)
+
+
+def produced_everywhere(kafka: KafkaCluster, topic: str, count: int, start: int = 0) -> list[bytes]:
+    """Write so many values, spread over all six partitions, and return them."""
+    wanted = numbered(count, start)
+    with topics.producer(kafka.bootstrap_servers) as producer:
+        for index, value in enumerate(wanted):
+            producer.send(topic, value=value, partition=index % 6)
+        producer.flush()
+    return wanted
+
+
+def test_a_group_of_one_is_given_every_record_once_and_each_partition_in_order(
+    kafka: KafkaCluster, six: str, group: str
+) -> None:
+    wanted = produced_everywhere(kafka, six, 3000)
+
+    with quick(kafka, six, group_id=group) as consumer:
+        records = read(consumer, 3000)
+
+        assert sorted(record.value for record in records) == sorted(wanted)
+        for partition in range(6):
+            offsets = [r.offset for r in records if r.partition == partition]
+            assert offsets == list(range(500))
+        assert consumer.assignment() == {TopicPartition(six, number) for number in range(6)}
+        assert consumer.status().lag == 0
+
+
+@ASSIGNORS
+def test_a_group_of_three_shares_all_partitions_and_each_record_comes_once(
+    kafka: KafkaCluster, six: str, group: str, assignors: list[Any]
+) -> None:
+    with Group(kafka, six, group, partition_assignment_strategy=assignors) as members:
+        for name in ("a", "b", "c"):
+            members.join(name)
+        shares = members.settled(partitions=6, members=3)
+        wanted = produced_everywhere(kafka, six, 600)
+        members.wait_for(wanted)
+
+        assert {len(share) for share in shares.values()} == {2}
+        assert set(members.times_delivered().values()) == {1}
+
+
+@BOTH_MANNERS
+def test_a_member_that_joins_takes_its_share_and_nothing_is_lost_or_repeated(
+    kafka: KafkaCluster, six: str, group: str, assignors: list[Any]
+) -> None:
+    with Group(
+        kafka, six, group, partition_assignment_strategy=assignors, enable_auto_commit=True
+    ) as members:
+        members.join("a")
+        members.settled(partitions=6, members=1)
+        wanted = produced_everywhere(kafka, six, 300)
+        members.wait_for(wanted[:1])
+
+        members.join("b")
+        wanted += produced_everywhere(kafka, six, 300, start=300)
+        shares = members.settled(partitions=6, members=2)
+        members.wait_for(wanted)
+
+        assert sorted(map(len, shares.values())) == [3, 3]
+        assert set(members.times_delivered().values()) == {1}
+
+
+@BOTH_MANNERS
+def test_the_partitions_of_a_member_that_closes_are_taken_over_at_once(
+    kafka: KafkaCluster, six: str, group: str, assignors: list[Any]
+) -> None:
+    with Group(
+        kafka, six, group, partition_assignment_strategy=assignors, enable_auto_commit=True
+    ) as members:
+        for name in ("a", "b", "c"):
+            members.join(name)
+        members.settled(partitions=6, members=3)
+        wanted = produced_everywhere(kafka, six, 300)
+        members.wait_for(wanted)
+
+        left_at = time.monotonic()
+        members.members["b"].leave()
+        members.settled(partitions=6, members=2)
+        # A heartbeat tells the others, long before the session of the one that left would end.
+        assert time.monotonic() - left_at < 3
+        wanted += produced_everywhere(kafka, six, 300, start=300)
+        members.wait_for(wanted)
+
+        assert set(members.times_delivered().values()) == {1}
+
+
+@BOTH_MANNERS
+def test_the_partitions_of_a_killed_member_are_taken_over_when_its_session_ends(
+    kafka: KafkaCluster, six: str, group: str, assignors: list[Any]
+) -> None:
+    name = assignors[0].__name__
+    program = (
+        f"from tests.kafka.test_group import {name}\n"
+        "consumer = KafkaConsumer(topic, bootstrap_servers=servers, group_id=group,\n"
+        "    partition_assignment_strategy=[" + name + "],\n"
+        "    **{**QUICK, 'session_timeout_ms': 2000})\n"
+        "owned = None\n"
+        "while True:\n"
+        "    poll(consumer, 50)\n"
+        "    now = sorted(one.partition for one in consumer.assignment())\n"
+        "    if now != owned:\n"
+        "        owned = now\n"
+        "        say(owned)\n"
+    )
+    with (
+        Group(
+            kafka,
+            six,
+            group,
+            partition_assignment_strategy=[assignors[0]],
+            enable_auto_commit=True,
+        ) as members,
+        Child(kafka, six, group, program) as child,
+    ):
+        survivor = members.join("survivor")
+        while len(child.hear()) != 3:
+            pass
+        wait_until(lambda: len(survivor.owned) == 3, "the survivor owns its half")
+
+        child.process.kill()
+        killed_at = time.monotonic()
+        wanted = produced_everywhere(kafka, six, 60)
+        members.settled(partitions=6, members=1)
+        taken_over = time.monotonic() - killed_at
+        members.wait_for(wanted)
+
+        assert 1 < taken_over < 5
+        assert set(members.times_delivered().values()) == {1}
+
+
+def test_cooperative_members_are_given_what_stays_theirs_throughout_a_rebalance(
+    kafka: KafkaCluster, six: str, group: str
+) -> None:
+    with Group(kafka, six, group, partition_assignment_strategy=COOPERATIVE) as members:
+        first = members.join("first")
+        members.settled(partitions=6, members=1)
+        members.join("second")
+        shares = members.settled(partitions=6, members=2)
+
+        told = [note for note in first.notes.told if note[0] == "revoked"]
+        assert [len(partitions) for _, partitions in told] == [3]
+        assert told[0][1].isdisjoint(shares["first"])
+        assert not [note for note in first.notes.told if note[0] == "lost"]
+
+
+def test_partitions_that_stay_are_delivered_while_others_wait_for_a_slow_member(
+    kafka: KafkaCluster, six: str, group: str
+) -> None:
+    with Group(kafka, six, group, partition_assignment_strategy=COOPERATIVE) as members:
+        fast = members.join("fast")
+        members.settled(partitions=6, members=1)
+        members.join("second")
+        members.settled(partitions=6, members=2)
+        kept = set(fast.owned)
+
+        # The third one is quick, and somebody's revoked callback takes a second.
+        slow_from = time.monotonic()
+        for member in list(members.members.values()):
+            member.notes.when_revoked = _slowly(member.notes.when_revoked, 1.0)
+        members.join("third")
+        with topics.producer(kafka.bootstrap_servers) as producer:
+            while len(members.owners) < 6 or len(set(members.owners.values())) < 3:
+                assert time.monotonic() - slow_from < 15, "the third member got nothing"
+                for partition in range(6):
+                    producer.send(six, value=b"tick", partition=partition)
+                time.sleep(0.05)
+        kept &= set(fast.owned)
+
+        assert kept, "the test needs a partition that stayed"
+        for partition in kept:
+            times = [one.at for one in fast.seen if one.partition == partition]
+            gaps = [b - a for a, b in zip(times, times[1:], strict=False)]
+            assert max(gaps) < 1.6, "only the callback itself may hold up what stays"
+        offsets: dict[int, list[int]] = {}
+        for one in members.seen:
+            if one.member == "fast" and one.partition in kept:
+                offsets.setdefault(one.partition, []).append(one.offset)
+        for found in offsets.values():
+            assert found == list(range(len(found)))
+
+
+def _slowly(callback: Callable[[Any], Any] | None, seconds: float) -> Callable[[Any], Any]:
+    def slow(partitions: Any) -> None:
+        time.sleep(seconds)
+        if callback is not None:
+            callback(partitions)
+
+    return slow
+
+
+@BOTH_MANNERS
+def test_members_of_both_libraries_share_one_group(
+    kafka: KafkaCluster, six: str, group: str, assignors: list[Any]
+) -> None:
+    with Group(
+        kafka, six, group, partition_assignment_strategy=assignors, enable_auto_commit=True
+    ) as members:
+        members.join("ours")
+        members.settled(partitions=6, members=1)
+        members.join("theirs", kafka_python.KafkaConsumer)
+        shares = members.settled(partitions=6, members=2)
+        wanted = produced_everywhere(kafka, six, 300)
+        members.wait_for(wanted)
+        assert sorted(map(len, shares.values())) == [3, 3]
+        assert set(members.times_delivered().values()) == {1}
+
+        members.members["theirs"].leave()
+        members.settled(partitions=6, members=1)
+        more = produced_everywhere(kafka, six, 60, start=300)
+        members.wait_for(more)
+        assert set(members.times_delivered().values()) == {1}
+
+
+@BOTH_MANNERS
+def test_we_join_a_group_that_the_other_library_leads(
+    kafka: KafkaCluster, six: str, group: str, assignors: list[Any]
+) -> None:
+    with Group(
+        kafka, six, group, partition_assignment_strategy=assignors, enable_auto_commit=True
+    ) as members:
+        members.join("theirs", kafka_python.KafkaConsumer)
+        members.settled(partitions=6, members=1)
+        wanted = produced_everywhere(kafka, six, 120)
+        members.wait_for(wanted)
+
+        members.join("ours")
+        members.settled(partitions=6, members=2)
+        wanted += produced_everywhere(kafka, six, 120, start=120)
+        members.wait_for(wanted)
+        members.members["theirs"].leave()
+        members.settled(partitions=6, members=1)
+
+        assert set(members.times_delivered().values()) == {1}
+
+
+def test_a_member_without_a_share_is_told_so_and_steps_in_when_one_is_free(
+    kafka: KafkaCluster, topic: str, group: str
+) -> None:
+    topics.create_topic(kafka.bootstrap_servers, topic)
+    waiting = Notes()
+
+    with quick(kafka, topic, group_id=group) as owner, quick(kafka, group_id=group) as spare:
+        poll_until(owner, owner.assignment, "the first member owns the partition")
+        spare.subscribe([topic], listener=waiting)
+        deadline = time.monotonic() + 10
+        while ("assigned", frozenset()) not in waiting.told and not spare.assignment():
+            assert time.monotonic() < deadline, waiting.told
+            owner.poll(20)
+            spare.poll(20)
+        idle, busy = (owner, spare) if spare.assignment() else (spare, owner)
+        busy.close()
+
+        poll_until(idle, idle.assignment, "the spare one steps in")
+
+
+def test_members_of_one_group_may_subscribe_to_different_topics(
+    kafka: KafkaCluster, unique: Callable[[str], str], group: str
+) -> None:
+    left, right = unique("left"), unique("right")
+    for name in (left, right):
+        topics.create_topic(kafka.bootstrap_servers, name, partitions=2)
+
+    with quick(kafka, left, group_id=group) as one, quick(kafka, right, group_id=group) as other:
+        deadline = time.monotonic() + 15
+        while len(one.assignment()) < 2 or len(other.assignment()) < 2:
+            assert time.monotonic() < deadline
+            one.poll(20)
+            other.poll(20)
+
+        assert {partition.topic for partition in one.assignment()} == {left}
+        assert {partition.topic for partition in other.assignment()} == {right}
+
+
+def test_a_new_subscription_gives_up_the_old_topics_and_takes_on_the_new_ones(
+    kafka: KafkaCluster, unique: Callable[[str], str], group: str
+) -> None:
+    old, new = unique("old"), unique("new")
+    for name in (old, new):
+        topics.create_topic(kafka.bootstrap_servers, name)
+        topics.produce(kafka.bootstrap_servers, name, [name])
+    notes = Notes()
+
+    with quick(kafka, group_id=group) as consumer:
+        consumer.subscribe([old], listener=notes)
+        read(consumer, 1)
+        consumer.subscribe([new], listener=notes)
+        records = read(consumer, 1)
+
+        assert [record.topic for record in records] == [new]
+        assert consumer.assignment() == {TopicPartition(new, 0)}
+        assert [what for what, _ in notes.told] == ["assigned", "revoked", "assigned"]
+
+
+def test_unsubscribing_leaves_the_group_and_subscribing_again_goes_on(
+    kafka: KafkaCluster, topic: str, group: str
+) -> None:
+    topics.create_topic(kafka.bootstrap_servers, topic)
+    topics.produce(kafka.bootstrap_servers, topic, numbered(2))
+    notes = Notes()
+
+    with quick(kafka, group_id=group) as consumer:
+        consumer.subscribe([topic], listener=notes)
+        read(consumer, 2)
+        consumer.commit()
+        consumer.unsubscribe()
+        assert consumer.assignment() == set()
+        assert consumer.subscription() is None
+        assert consumer.poll(50) == {}
+        consumer.subscribe([topic], listener=notes)
+        topics.produce(kafka.bootstrap_servers, topic, ["third"])
+
+        assert [record.value for record in read(consumer, 1)] == [b"third"]
+        assert [what for what, _ in notes.told] == ["assigned", "revoked", "assigned"]
+
+
+def test_two_hundred_partitions_are_consumed_by_one_member(
+    kafka: KafkaCluster, topic: str, group: str
+) -> None:
+    topics.create_topic(kafka.bootstrap_servers, topic, partitions=200)
+    with topics.producer(kafka.bootstrap_servers) as producer:
+        for partition in range(200):
+            producer.send(topic, value=str(partition).encode(), partition=partition)
+
+    with quick(kafka, topic, group_id=group) as consumer:
+        records = read(consumer, 200)
+        consumer.commit()
+
+        assert {record.partition for record in records} == set(range(200))
+        assert len(consumer.assignment()) == 200
+        assert consumer.committed(TopicPartition(topic, 199)) == 1
+        assert consumer.status().lag == 0
