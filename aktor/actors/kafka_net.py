@@ -381,10 +381,8 @@ class _Connection:
                 version = min(version - 1, spoken.get(_API_VERSIONS, (0, 0))[1])
                 continue
             if answer.error_code:
-                raise KafkaConnectionError(
-                    f"broker {self._diagnosis.broker} refused to say what it speaks:"
-                    f" {for_code(answer.error_code).__name__}"
-                )
+                reason = for_code(answer.error_code).__name__
+                raise self._diagnosis.failed(f"it does not say what it speaks: {reason}")
             return spoken
 
     async def _log_in(self) -> float:
@@ -421,9 +419,8 @@ class _Connection:
             return await waiter, 0.0
         answer = await self._ask(SaslAuthenticateRequest(auth_bytes=token))
         if answer.error_code:
-            raise self._diagnosis.refused(
-                answer.error_message or for_code(answer.error_code).__name__
-            )
+            reason = answer.error_message or for_code(answer.error_code).__name__
+            raise self._diagnosis.refused(reason)
         return answer.auth_bytes, (answer.session_lifetime_ms or 0) / 1000.0
 
     async def _mechanically(self, work: Callable[[], _T]) -> _T:
@@ -442,11 +439,9 @@ class _Connection:
             self._set_timer(delay, self._begin_renewal)
 
     def _begin_renewal(self) -> None:
+        # Without a timer of its own: what is held back meanwhile has the actor's deadlines, and
+        # a JoinGroup in flight, whose answer comes first, may take minutes.
         self._held = deque()
-        self._set_timer(
-            self._net.settings.request_timeout,
-            lambda: self._lost(TimeoutError("the login could not be renewed in time")),
-        )
         self._tasks["open"] = self._loop.call_soon(self._renew)
 
     async def _renew(self) -> None:
@@ -455,9 +450,7 @@ class _Connection:
             lifetime = await self._log_in()
         except Exception as error:
             reason = error.reason if isinstance(error, AuthenticationError) else str(error)
-            self._lost(
-                KafkaConnectionError(f"broker {self._diagnosis.broker} ended the session: {reason}")
-            )
+            self._lost(self._diagnosis.failed(f"the login could not be renewed: {reason}"))
             return
         self._renew_after(lifetime)
         held, self._held = self._held or (), None

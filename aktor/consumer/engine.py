@@ -54,6 +54,9 @@ Publish = Callable[..., None]
 POLL_REPEAT: Final = 0.25
 CONFIRM_REPEAT: Final = 0.2
 
+#: The share of the time for leaving that commits under way may take.
+COMMIT_SHARE: Final = 0.75
+
 #: The share of the fetch buffer that must have been freed before the background is woken for it.
 WAKE_SHARE: Final = 4
 
@@ -387,7 +390,8 @@ class Engine:
 
     def leave(self, deadline: float, *, because: str) -> Exception | None:
         """Give all partitions back, leave the group if in one; returns a listener's error."""
-        member, self.port.member = self.port.member, self.port.member
+        self._finish_commits(deadline)
+        member = self.port.member
         error = None
         if self.in_group:
             # Steps of a rebalance that is being abandoned are not answered any more.
@@ -403,6 +407,18 @@ class Engine:
         self.port.watch_cluster = False
         self.delivery.assign(())
         return error
+
+    def _finish_commits(self, deadline: float) -> None:
+        """Wait for the commits under way: who has left the group can commit no more.
+
+        A part of the time is kept for leaving.
+        """
+        until = self.clock() + (deadline - self.clock()) * COMMIT_SHARE
+        while self.port.waits_for("commits") and self.port.failure is None:
+            now = self.clock()
+            if now >= until:
+                return
+            self._bell.wait(until - now)
 
     def _leave_group(self, deadline: float, because: str) -> None:
         try:

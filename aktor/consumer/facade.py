@@ -425,6 +425,11 @@ class KafkaConsumer:
                 raise TypeError("keys must be TopicPartition namedtuples")
             if not isinstance(offset, OffsetAndMetadata):
                 raise TypeError("values must be OffsetAndMetadata namedtuples")
+            if offset.offset < 0:
+                raise ValueError(
+                    f"the offset {offset.offset} of {one.topic}-{one.partition} cannot be committed:"
+                    " it is negative"
+                )
         return dict(offsets)
 
     def _commit_quietly(self) -> None:

@@ -163,6 +163,7 @@ class ApplicationPort:
             self.log.debug("answer.dropped", ticket=ticket, because="nobody waits for it any more")
             return
         settle(value, error)
+        self.bell.ring()  # a poll that waits has a callback to run
 
     # -- the application's side
 
@@ -194,6 +195,10 @@ class ApplicationPort:
     def open_questions(self) -> int:
         """How many questions have no answer yet."""
         return len(self._open)
+
+    def waits_for(self, actor: str) -> bool:
+        """Whether a question to this actor has no answer yet."""
+        return any(name == actor for name, _ in list(self._open.values()))
 
     def take_connection_error(self) -> Exception | None:
         """The latest connection error, once."""

@@ -71,6 +71,8 @@ class Rebalancing:
         for one in owned:
             self._delivery.remove(one)
         self._publish(AssignmentChanged(partitions=self._delivery.as_assigned()))
+        # They may come back, and then they are read again.
+        self._publish(PausePartitions(partitions=self._delivery.not_wanted()))
         return error
 
     def _take_on(self, step: AssignPartitions) -> Exception | None:

@@ -8,6 +8,7 @@ is held back while the coordinator is unknown, and ends at its deadline at the l
 from __future__ import annotations
 
 import enum
+import itertools
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -109,9 +110,13 @@ class Kind(enum.Enum):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Commit:
-    """One commit on its way. `number` is the ticket or the rebalance it is answered with."""
+    """One commit on its way. `number` is the ticket or the rebalance it is answered with.
+
+    `serial` grows in the order in which commits were wanted.
+    """
 
     kind: Kind
+    serial: int
     number: int = -1
     offsets: dict[TopicPartition, OffsetAndMetadata]
     deadline: float = math.inf
@@ -124,6 +129,8 @@ class _Commit:
     since: float | None = None
     attempts: int = 0
     in_flight: bool = False
+    #: Whether an attempt had no answer: it may have been stored.
+    unsure: bool = False
     ended: bool = False
     last_error: Exception | None = None
 
@@ -274,6 +281,7 @@ class CommitManager(RequestManager):
         self._line: deque[_Commit] = deque()
         self._revocations: list[_Commit] = []
         self._look_ups: list[_LookUp] = []
+        self._serials = itertools.count()
         self._commits_stored = 0
         self._auto_due: float | None = None
         self._refresh_due: float | None = None
@@ -313,9 +321,9 @@ class CommitManager(RequestManager):
     def _wake_at(self) -> float:
         times = [waiting.deadline for waiting in self._waiting()]
         if self._coordinator is not None:
-            head = [one for one in list(self._line)[:1] if not self._waits_for_revocation(one)]
-            sendable = (*self._revocations, *head)
-            times.extend(one.backoff.retry_at for one in sendable if not one.in_flight)
+            for commit in (*self._revocations, *list(self._line)[:1]):
+                if not commit.in_flight and not self._must_wait(commit):
+                    times.append(commit.backoff.retry_at)
             times.extend(one.backoff.retry_at for one in self._look_ups if not one.in_flight)
         return min(times, default=NEVER)
 
@@ -346,6 +354,7 @@ class CommitManager(RequestManager):
         self._line.append(
             _Commit(
                 kind=Kind.ASKED,
+                serial=next(self._serials),
                 number=asked.ticket,
                 offsets=dict(asked.offsets),
                 remaining=dict(asked.offsets),
@@ -364,6 +373,7 @@ class CommitManager(RequestManager):
         self._revocations.append(
             _Commit(
                 kind=Kind.REVOCATION,
+                serial=next(self._serials),
                 number=asked.rebalance,
                 offsets=dict(asked.offsets),
                 remaining=dict(asked.offsets),
@@ -394,7 +404,13 @@ class CommitManager(RequestManager):
             self._refresh_due = poll.now + REFRESH
         # What is committed is read when it is sent: by then a partition may have been given away.
         self._line.append(
-            _Commit(kind=Kind.AUTO, offsets={}, backoff=self._new_backoff(), refresh=refresh)
+            _Commit(
+                kind=Kind.AUTO,
+                serial=next(self._serials),
+                offsets={},
+                backoff=self._new_backoff(),
+                refresh=refresh,
+            )
         )
 
     def _may_auto_commit(self) -> bool:
@@ -467,7 +483,7 @@ class CommitManager(RequestManager):
         requests = [
             self._send_commits([commit], node, now)
             for commit in list(self._revocations)
-            if commit.due(now) and self._may_go(commit)
+            if commit.due(now) and not self._must_wait(commit) and self._may_go(commit)
         ]
         batch = self._head_of_line(now)
         if batch:
@@ -486,7 +502,7 @@ class CommitManager(RequestManager):
                 break
             if commit.kind is Kind.AUTO and not self._fill_in(commit):
                 self._line.remove(commit)
-            elif self._waits_for_revocation(commit):
+            elif self._must_wait(commit):
                 break
             elif self._may_go(commit):
                 batch.append(commit)
@@ -494,9 +510,16 @@ class CommitManager(RequestManager):
                     break
         return batch
 
-    def _waits_for_revocation(self, commit: _Commit) -> bool:
-        """Whether a revocation that went past it is still to be stored: this one is older."""
-        return any(commit.remaining.keys() & one.remaining.keys() for one in self._revocations)
+    def _must_wait(self, commit: _Commit) -> bool:
+        """Whether a revocation that goes first has not stored its offsets of the same partitions.
+
+        It goes past everything but an earlier revocation.
+        """
+        return any(
+            commit.remaining.keys() & one.remaining.keys()
+            for one in self._revocations
+            if commit.kind is not Kind.REVOCATION or one.serial < commit.serial
+        )
 
     def _fill_in(self, commit: _Commit) -> bool:
         """Let an automatic commit store the positions as they are now; False if there are none."""
@@ -609,16 +632,33 @@ class CommitManager(RequestManager):
         self._consumed.stored(stored)
         for one in stored:
             del commit.remaining[one]
-        return self._overtake(stored) if commit.kind is Kind.REVOCATION else []
+        return self._overtake(commit, stored) if commit.kind is Kind.REVOCATION else []
 
-    def _overtake(self, stored: Offsets) -> list[object]:
+    def _overtake(self, revocation: _Commit, stored: Offsets) -> list[object]:
         """A revocation went past the line: nothing older may be stored after it."""
         said: list[object] = []
-        for waiting in list(self._line):
+        for waiting in self._older(revocation):
             for one in stored.keys() & waiting.remaining.keys():
                 del waiting.remaining[one]
             if waiting.kind is Kind.ASKED and not waiting.remaining and not waiting.in_flight:
                 said.extend(self._end_commit(waiting, None))
+        return said
+
+    def _older(self, revocation: _Commit) -> list[_Commit]:
+        """What a revocation went past."""
+        return [one for one in self._line if one.serial < revocation.serial]
+
+    def _end_older(self, revocation: _Commit) -> list[object]:
+        """It may have been stored although no answer came: what it went past is not sent."""
+        said: list[object] = []
+        for waiting in self._older(revocation):
+            shared = waiting.remaining.keys() & revocation.remaining.keys()
+            if waiting.kind is Kind.ASKED and shared:
+                text = (
+                    f"the offsets of {_names(shared)} were not committed in {self._group}: these"
+                    " partitions are being given away, and later offsets may be committed already."
+                )
+                said.extend(self._end_commit(waiting, _error(CommitFailedError, text)))
         return said
 
     def _commit_succeeded(self, commit: _Commit, sent: _Sent, now: float) -> list[object]:
@@ -669,14 +709,16 @@ class CommitManager(RequestManager):
 
     def _end_commit(self, commit: _Commit, error: Exception | None) -> list[object]:
         """Answer whoever wanted it, once. While it is in flight it keeps its place in the line."""
+        said: list[object] = []
         if not commit.in_flight:
             if commit in self._line:
                 self._line.remove(commit)
             if commit in self._revocations:
                 self._revocations.remove(commit)
+                said = self._end_older(commit) if commit.unsure else []
         if commit.ended:
             self.log.debug("answer.dropped", request="OffsetCommit", because="its deadline passed")
-            return []
+            return said
         commit.ended = True
         if error is not None:
             self.log.warning(
@@ -689,14 +731,15 @@ class CommitManager(RequestManager):
             )
         match commit.kind:
             case Kind.REVOCATION:
-                return [RevocationCommitted(rebalance=commit.number)]
+                said.append(RevocationCommitted(rebalance=commit.number))
             case Kind.AUTO:
-                return [AutoCommitFinished(offsets=dict(commit.offsets), error=error)]
+                said.append(AutoCommitFinished(offsets=dict(commit.offsets), error=error))
             case Kind.ASKED if error is None:
-                return [Answered(ticket=commit.number)]
+                said.append(Answered(ticket=commit.number))
             case Kind.ASKED:
                 assert error is not None, "the case above took success"
-                return [Failed(ticket=commit.number, error=error)]
+                said.append(Failed(ticket=commit.number, error=error))
+        return said
 
     def on_request_failed(self, failed: RequestFailed) -> list[object]:
         """No answer: the coordinator may be gone, unless it refused who we are."""
@@ -707,6 +750,7 @@ class CommitManager(RequestManager):
             said.extend(self._suspect(note.node, f"no answer to {what}: {failed.error}"))
         if isinstance(note, _Sent):
             for commit in note.commits:
+                commit.unsure = True
                 error = self._no_answer(commit, failed.error)
                 now, jitter = failed.now, failed.jitter
                 said.extend(self._commit_attempt_failed(commit, note, error, now, jitter))

@@ -92,6 +92,9 @@ JOIN_SLACK: Final = 5.0
 #: member has handed over, and only an answered heartbeat tells. Eight requests in four seconds.
 QUICK_BEATS: Final = (0.015, 0.03, 0.06, 0.12, 0.24, 0.48, 0.96, 1.92)
 
+#: More rebalances than one incarnation will see.
+REBALANCES_PER_LIFE: Final = 1_000_000
+
 #: KIP-800 bounds the reason.
 REASON_MAX: Final = 255
 
@@ -216,9 +219,9 @@ class _Pulse:
 class ClassicMembershipManager(RequestManager):
     """**Owns** the member id, the generation, the assignment, the session and the poll timer.
 
-    `state` (see `classic_states`) is assigned in one place. What is told goes to an outbox that
-    `handle` empties after each message, so that `poll` can tell, too. Raises `ConfigurationError`
-    when made with assignors that have no protocol in common.
+    `state` (see `classic_states`) is assigned in one place. What is to be said collects in an
+    outbox that `handle` and `poll` empty. Raises `ConfigurationError` when made with assignors
+    that have no protocol in common.
     """
 
     name = "membership"
@@ -271,7 +274,8 @@ class ClassicMembershipManager(RequestManager):
         self._assignor: str | None = None
         self._owned: frozenset[TopicPartition] = frozenset()
         # the rebalance under way
-        self._rebalance = 0
+        # Answers to an earlier incarnation's steps must not be taken for answers to ours.
+        self._rebalance = self._first_rebalance = (incarnation - 1) * REBALANCES_PER_LIFE
         self._because = ""
         self._rejoin: str | None = None
         self._began = 0.0
@@ -300,10 +304,12 @@ class ClassicMembershipManager(RequestManager):
         self._farewells: list[_Farewell] = []
 
     def handle(self, message: object) -> list[object]:
-        """Handle one message; returns what is to be said, the member's own news first."""
-        returned = super().handle(message)
+        """Handle one message; returns what is to be said, who we are now first."""
+        return [*super().handle(message), *self._take_outbox()]
+
+    def _take_outbox(self) -> tuple[object, ...]:
         told, self._outbox = self._outbox, []
-        return [*returned, *self._news(), *told]
+        return (*self._news(), *told)
 
     # -- the application's side
 
@@ -311,7 +317,7 @@ class ClassicMembershipManager(RequestManager):
         """Other topics; the next Poll makes us join, or join again."""
         self._topics = message.topics
         self._may_join = False
-        if self._rebalance == 0:
+        if self._is_new():
             self._member_id = message.member_id
 
     def on_poll(self, message: Poll) -> None:
@@ -453,7 +459,7 @@ class ClassicMembershipManager(RequestManager):
         while self._advance():
             pass
         requests = (*self._group_request(), *self._heartbeat(), *self._leave_requests())
-        return PollResult(requests=requests, wake_at=self._wake_at())
+        return PollResult(requests=requests, wake_at=self._wake_at(), said=self._take_outbox())
 
     def _advance(self) -> bool:
         """One step on the way round, if there is one to take now."""
@@ -1053,7 +1059,7 @@ class ClassicMembershipManager(RequestManager):
         kept = ""
         if isinstance(error, FencedInstanceIdError):
             kept = self._member_id  # a new id would fence the other instance, and so on for ever
-        elif self._generation >= 0 and not isinstance(error, GroupAuthorizationFailedError):
+        elif not isinstance(error, GroupAuthorizationFailedError):
             deadline = self._now + self.settings.request_timeout
             self._farewell(self._member_id, type(error).__name__, deadline)
         self._depart(f"after {type(error).__name__}", member_id=kept)
@@ -1171,6 +1177,9 @@ class ClassicMembershipManager(RequestManager):
             self._tracked = topics
             self._tell(TrackTopics(owner="group", topics=topics))
 
+    def _is_new(self) -> bool:
+        return self._rebalance == self._first_rebalance
+
     def _dropped(self, request: Request, because: str) -> None:
         self.log.info("answer.dropped", request=type(request.body).__name__, because=because)
 
@@ -1200,7 +1209,7 @@ class ClassicMembershipManager(RequestManager):
             state=state,
             assignor=self._assignor,
         )
-        if news == self._said or self._rebalance == 0:
+        if news == self._said or self._is_new():
             return ()
         self._said = news
         return (news,)

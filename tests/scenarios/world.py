@@ -102,6 +102,19 @@ class World(VirtualTime):
         """The application does something else for so long; the background goes on."""
         self.turn(seconds, lambda: False)
 
+    def trickle(self, topic: str, batches: int, *, over: float) -> None:
+        """Produce so many small batches into partitions drawn at random, over these seconds."""
+        for _ in range(batches):
+            partition = self.random.choice(list(self.cluster.topics[topic]))
+            self.after(
+                self.random.uniform(0.0, over), lambda of=partition: self._produce(topic, of)
+            )
+
+    def _produce(self, topic: str, partition: int) -> None:
+        end = self.cluster.log(topic, partition).end
+        values = [f"{partition}:{end + i}".encode() for i in range(self.random.randint(1, 8))]
+        self.cluster.produce(topic, partition, *values)
+
     def turn(self, timeout: float, done: Callable[[], bool]) -> bool:
         """Turn everything until `done`, or until `timeout` seconds have passed (False)."""
         until = self.now + max(0.0, timeout)

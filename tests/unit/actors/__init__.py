@@ -1,0 +1,1 @@
+"""The actors: the runtime, the supervisor, the network."""

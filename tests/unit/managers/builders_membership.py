@@ -24,7 +24,6 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.events.commits import CommitBeforeRevocation, RevocationCommitted
 from aktor.events.coordinator import CoordinatorFound
-from aktor.events.lifecycle import Tick, Ticked
 from aktor.events.membership import (
     AssignPartitions,
     CallbackFinished,
@@ -159,7 +158,10 @@ class Scene:
     def __init__(self, **settings: Any) -> None:
         trace, self.events = recording()
         made = settings.pop("settings", None) or Settings(group_id="g")
-        self.manager = ClassicMembershipManager(replace(made, **settings), trace=trace)
+        incarnation = settings.pop("incarnation", 1)
+        self.manager = ClassicMembershipManager(
+            replace(made, **settings), incarnation=incarnation, trace=trace
+        )
         self.now = 100.0
         self.requests: list[Request] = []
         self.messages: list[Any] = []
@@ -175,12 +177,10 @@ class Scene:
 
     def tick(self) -> None:
         """One round of the supervisor's."""
-        for said in self.manager.handle(Tick(now=self.now, jitter=0.5)):
-            if isinstance(said, Ticked):
-                self.requests += said.requests
-                self.wake_at = said.wake_at
-            else:
-                self.messages.append(said)
+        result = self.manager.poll(now=self.now, jitter=0.5)
+        self.requests += result.requests
+        self.messages += result.said
+        self.wake_at = result.wake_at
 
     def after(self, seconds: float) -> None:
         """Let time pass, waking whenever the manager asked for it."""

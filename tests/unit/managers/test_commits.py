@@ -962,6 +962,34 @@ def test_an_overtaken_commit_whose_attempt_fails_later_is_done_and_not_repeated(
     assert tick(manager, 2.0).requests == ()
 
 
+def test_what_a_revocation_without_an_answer_went_past_is_not_committed() -> None:
+    manager = committing(T0, node=None)
+    manager.handle(commit_async({T0: 10}, ticket=1))
+    manager.handle(before_revocation({T0: 12}, deadline=1.0))
+    manager.handle(found(1))
+    fail(manager, tick(manager, 0.0).request, KafkaConnectionError("reset"), now=0.5)
+
+    failed, ended = tick(manager, 1.0).said
+
+    assert ended == RevocationCommitted(rebalance=7)
+    assert isinstance(error_of([failed]), CommitFailedError)
+
+
+def test_a_commit_that_is_newer_than_a_late_revocation_is_sent_after_it() -> None:
+    """Such as one made in `on_partitions_revoked`, when the revocation was not waited for."""
+    manager = committing(T0)
+    manager.handle(before_revocation({T0: 12}, deadline=1.0))
+    slow = tick(manager, 0.0)
+    assert tick(manager, 1.0).said == [RevocationCommitted(rebalance=7)]
+    manager.handle(commit({T0: 15}))
+    held_back = tick(manager, 1.0)
+
+    assert succeed(manager, slow, now=2.0) == []
+
+    assert held_back.requests == ()
+    assert asked_to_commit(tick(manager, 2.0).request) == {T0: 15}
+
+
 def test_two_revocations_are_answered_each() -> None:
     manager = committing(T0, T1)
     manager.handle(before_revocation({T0: 1}, rebalance=1))
@@ -1350,7 +1378,7 @@ class Storm:
         self.random = random.Random(seed)
         self.manager = auto(T0, T1, U0)
         self.now = 0.0
-        self.value = 0
+        self.value = self.position = 0
         self.asked: set[tuple[str, int]] = set()
         self.answered: list[tuple[str, int]] = []
         self.stored: dict[TopicPartition, int] = {}
@@ -1365,7 +1393,7 @@ class Storm:
 
     def ask(self) -> None:
         self.value += 1
-        some = self.random.sample([T0, T1, U0], self.random.randint(1, 3))
+        some = self.random.sample([T0, U0], self.random.randint(1, 2))
         values = dict.fromkeys(some, self.value)
         deadline = self.now + self.random.choice([0.0, 0.5, 5.0, 60.0])
         message, name = self.random.choice(
@@ -1373,21 +1401,23 @@ class Storm:
                 (commit(values, ticket=self.value, deadline=deadline), "ticket"),
                 (commit_async(values, ticket=self.value), "ticket"),
                 (fetch(*some, ticket=self.value, deadline=deadline), "ticket"),
-                (before_revocation(values, rebalance=self.value, deadline=deadline), "rebalance"),
+                (
+                    before_revocation(
+                        values | {T1: self.position}, rebalance=self.value, deadline=deadline
+                    ),
+                    "rebalance",
+                ),
             ]
         )
         self.asked.add((name, self.value))
         self.hear(self.manager.handle(message))
 
     def disturb(self) -> None:
-        self.value += 1
-        self.hear(
-            self.manager.handle(
-                self.random.choice(
-                    [LOST, found(1), found(2), find(T0, U0), polled(self.now, {T1: self.value})]
-                )
-            )
-        )
+        trouble = self.random.choice([LOST, found(1), found(2), find(T0, U0), None])
+        if trouble is None:
+            self.position += 1
+            trouble = polled(self.now, {T1: self.position})
+        self.hear(self.manager.handle(trouble))
 
     def turn(self) -> None:
         turn = tick(self.manager, self.now)
@@ -1405,7 +1435,7 @@ class Storm:
         if not self.in_flight:
             return
         request, code = self.in_flight.pop(self.random.randrange(len(self.in_flight)))
-        if not calm and code and self.random.random() < 0.3:
+        if not calm and self.random.random() < 0.2:
             self.hear(fail(self.manager, request, KafkaConnectionError("reset"), now=self.now))
         elif isinstance(request.body, OffsetCommitRequest):
             self.hear(answer(self.manager, request, committed(request, code), now=self.now))

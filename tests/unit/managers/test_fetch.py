@@ -383,11 +383,34 @@ def test_a_small_bound_is_shared_by_all_nodes_and_who_waited_longest_comes_first
     first = around.tick()
     for request in first[:4]:
         around.answer(request, of(request.to, a_batch(0, 1, size=KIB - CHUNK_OVERHEAD)))
-    around.pause()
-    around.consume({first[3].to: 1}, freed=KIB)
+    around.consume({first[0].to: 1}, freed=KIB)
+    second = around.the_request()
+    around.answer(second, of(second.to, a_batch(1, 1, size=KIB - CHUNK_OVERHEAD)))
+    around.consume({second.to: 2}, freed=KIB)
+    third = around.the_request()
 
     assert [one.body.max_bytes for one in first] == [KIB] * 8
-    assert [one.to for one in around.tick()] == [first[0].to]
+    assert (second.to, third.to) == (first[0].to, first[1].to)
+
+
+def test_one_request_never_asks_for_all_the_room() -> None:
+    """The next answer should be under way while the application reads this one."""
+    around = Around.reading(
+        dict.fromkeys(range(9), 1), max_buffered_bytes=8 * KIB, max_partition_fetch_bytes=KIB
+    )
+
+    assert around.the_request().body.max_bytes == 4 * KIB
+
+
+def test_what_room_is_left_is_divided_among_the_nodes_that_can_be_asked() -> None:
+    around = Around.reading(
+        {0: 1, 1: 2}, max_buffered_bytes=16 * KIB, max_partition_fetch_bytes=16 * KIB
+    )
+    first, second = around.tick()
+    around.answer(second, of(1), after=1.0)
+    around.answer(first, of(0, a_batch(0, 10, size=6 * KIB - CHUNK_OVERHEAD)))
+
+    assert [one.body.max_bytes for one in around.tick()] == [5 * KIB, 5 * KIB]
 
 
 def test_a_partition_that_has_its_share_buffered_makes_room_for_the_others() -> None:
@@ -632,6 +655,11 @@ def test_a_missing_leader_is_asked_for_with_backoff_and_fetched_from_when_known(
 
     around.cluster({0: 3})
     assert around.the_request().to == 3
+    around.cluster({})
+    around.said.clear()
+    around.tick()
+    around.tick(0.11)
+    assert len(refreshes(around.said)) == 2  # the backoff began anew
 
 
 # -- errors of a partition
@@ -742,6 +770,17 @@ def test_a_failed_request_is_repeated_in_full_after_the_backoff() -> None:
     assert (request.body.session_id, request.body.session_epoch) == (77, 0)
     assert offsets(request) == {0: 10, 1: 0}
     assert around.events("fetch.failed")[0]["node"] == 1
+
+
+def test_an_answer_ends_the_backoff_of_a_node() -> None:
+    around = Around.reading({0: 1}, retry_backoff=0.1)
+    for _ in range(3):
+        around.fail(around.the_request(2.0), KafkaConnectionError("disconnected"))
+    around.answer(around.the_request(2.0), of(0, a_batch(0, 10)))
+
+    around.fail(around.the_request(), KafkaConnectionError("disconnected"))
+
+    assert len(around.tick(0.11)) == 1
 
 
 def test_a_node_that_fails_does_not_stop_the_others() -> None:

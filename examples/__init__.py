@@ -1,0 +1,1 @@
+"""Programs to start from; each one is run by a test."""

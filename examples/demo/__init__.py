@@ -1,0 +1,5 @@
+"""`make demo`: a consumer group at work, one of whose members is killed and comes back.
+
+A producer process writes numbered orders; every member of the group is a process of its own. What
+they write and read they report to this process, which shows it (`view`) and judges it (`referee`).
+"""

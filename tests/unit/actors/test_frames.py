@@ -1,0 +1,98 @@
+"""Rules of the frame cutter, given bytes in all kinds of pieces."""
+
+from __future__ import annotations
+
+import random
+import struct
+import tracemalloc
+
+import pytest
+
+from aktor.actors.frames import BadLength, FrameCutter
+
+
+class Stream:
+    """A socket's receiving end, which gives out what it holds in pieces of this size."""
+
+    def __init__(self, data: bytes, piece: int) -> None:
+        self.data = memoryview(data)
+        self.piece = piece
+
+    def recv_into(self, space: memoryview) -> int:
+        count = min(self.piece, len(space), len(self.data))
+        space[:count] = self.data[:count]
+        self.data = self.data[count:]
+        return count
+
+
+def framed(*contents: bytes) -> bytes:
+    return b"".join(struct.pack(">i", len(one)) + one for one in contents)
+
+
+def cut(data: bytes, piece: int, *, scratch: int = 64, limit: int = 10_000_000) -> list[bytes]:
+    cutter, stream = FrameCutter(limit, bytearray(scratch)), Stream(data, piece)
+    while stream.data:
+        cutter.receive(stream.recv_into)
+    return [bytes(one) for one in cutter.frames]
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 4, 5, 7, 63, 64, 65, 10_000_000])
+def test_frames_come_out_whole_whatever_the_pieces(piece: int) -> None:
+    rng = random.Random(piece)
+    sizes = [0, 1, 3, 4, 59, 60, 61, 64, 500, 0, 0, 7]
+    contents = [rng.randbytes(size) for size in sizes]
+
+    assert cut(framed(*contents), piece) == contents
+
+
+def test_a_frame_longer_than_the_first_allocation_grows_as_it_arrives() -> None:
+    content = random.Random(1).randbytes(5_000_000)
+
+    assert cut(framed(b"before", content, b"after"), 300_000) == [b"before", content, b"after"]
+
+
+def test_an_announced_length_is_not_believed_before_the_bytes_are_there() -> None:
+    cutter = FrameCutter(100_000_000, bytearray(64))
+    stream = Stream(struct.pack(">i", 99_000_000) + bytes(100), 1000)
+    tracemalloc.start()
+    try:
+        while stream.data:
+            cutter.receive(stream.recv_into)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 3_000_000
+
+
+@pytest.mark.parametrize("length", [-1, 101, 2**31 - 1])
+def test_an_impossible_length_is_refused_and_what_came_before_is_kept(length: int) -> None:
+    cutter = FrameCutter(100, bytearray(64))
+
+    with pytest.raises(BadLength) as refusal:
+        cutter.receive(Stream(framed(b"well") + struct.pack(">i", length), 1000).recv_into)
+
+    assert [bytes(one) for one in cutter.frames] == [b"well"]
+    assert refusal.value.head == struct.pack(">i", length)
+
+
+def test_frames_cannot_be_written_to() -> None:
+    cutter = FrameCutter(1000, bytearray(64))
+    stream = Stream(framed(b"short", bytes(200)), 1000)
+    while stream.data:
+        cutter.receive(stream.recv_into)
+
+    assert [one.readonly for one in cutter.frames] == [True, True]
+
+
+def test_cutters_can_share_the_scratch_buffer() -> None:
+    scratch = bytearray(64)
+    cutters = [FrameCutter(1000, scratch) for _ in range(2)]
+    contents = [bytes([65 + i]) * 150 for i in range(2)]
+    streams = [Stream(framed(content), 10) for content in contents]
+
+    for _ in range(20):
+        for cutter, stream in zip(cutters, streams, strict=True):
+            cutter.receive(stream.recv_into)
+
+    assert [bytes(cutter.frames[0]) for cutter in cutters] == contents
