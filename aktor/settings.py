@@ -25,6 +25,7 @@ class Settings:
     sasl_mechanism: str | None = None
 
     group_id: str | None = None
+    group_instance_id: str | None = None
     session_timeout: float = 45.0
     heartbeat_interval: float = 3.0
     max_poll_interval: float = 300.0

@@ -1,6 +1,6 @@
 """What to do with a record that cannot be deserialized: look at it, put it aside, go on.
 
-    python -m examples.bad_record localhost:9092 orders billing
+python -m examples.bad_record localhost:9092 orders billing
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The loop most services want: poll, work, commit; stop on Ctrl-C without losing a record.
 
-    python -m examples.poll_and_commit localhost:9092 orders billing
+python -m examples.poll_and_commit localhost:9092 orders billing
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ def main(bootstrap: str, topic: str, group: str, idle_ms: float = 10_000) -> int
         while batch := consumer.poll(timeout_ms=idle_ms):
             for partition, records in batch.items():
                 for record in records:
-                    print(f"{partition.topic}-{partition.partition} {record.offset} {record.value!r}")
+                    print(
+                        f"{partition.topic}-{partition.partition} {record.offset} {record.value!r}"
+                    )
                     done += 1
             consumer.commit()
     return done

@@ -1,6 +1,6 @@
 """A rebalance listener that commits what was worked on before partitions go to another member.
 
-    python -m examples.rebalance_listener localhost:9092 orders billing
+python -m examples.rebalance_listener localhost:9092 orders billing
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ class CommitOnRevoke(ConsumerRebalanceListener):
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         for partition in sorted(assigned):
-            print(f"{partition.topic}-{partition.partition}: from {self.consumer.position(partition)}")
+            print(
+                f"{partition.topic}-{partition.partition}: from {self.consumer.position(partition)}"
+            )
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
         going = {one: self.finished.pop(one) for one in revoked if one in self.finished}

@@ -6,13 +6,14 @@ future for it (Pykka's hooks `_create_actor_inbox`, `_start_actor_loop`, `_creat
 thread of its own and sleeps in the network's selector; in a test or a simulation the same actors
 get a dispatcher with a virtual clock and a seeded order, and no thread at all.
 
-    dispatcher = Dispatcher(ROUTES, sleeper=net)          dispatcher = Dispatcher(ROUTES, clock=time,
-    dispatcher.start_thread("aktor-worker")                                       order=Seeded(7))
-                                                          run_until(dispatcher, time, 60.0)
+    dispatcher = Dispatcher(ROUTES, sleeper=net)      dispatcher = Dispatcher(ROUTES, clock=time,
+    dispatcher.start_thread("aktor-worker")                                   order=Seeded(7))
+                                                      run_until(dispatcher, time, 60.0)
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 import threading
@@ -79,10 +80,8 @@ class Bell:
 
     def ring(self) -> None:
         """Wake the waiter, or keep the next wait from sleeping. From any thread."""
-        try:
+        with contextlib.suppress(RuntimeError):  # raised if it rings already
             self._lock.release()
-        except RuntimeError:
-            pass  # it rings already
 
     def wait(self, timeout: float) -> bool:
         """Sleep until rung or `timeout` seconds have passed; False if nobody rang."""
@@ -260,7 +259,7 @@ class Dispatcher:
         self.turns = 0
         self.failure: BaseException | None = None
         self._routes = routes
-        self._receivers: dict[str, Receiver] = {}
+        self._receivers: dict[str, Receiver | CooperativeActor] = {}
         self._order: Order = order or InOrder()
         self._random = random.Random(seed)
         self._wake_at = -math.inf
@@ -273,7 +272,7 @@ class Dispatcher:
 
     # -- who is there
 
-    def connect(self, name: str, receiver: Receiver) -> None:
+    def connect(self, name: str, receiver: Receiver | CooperativeActor) -> None:
         """From now on `name` is this receiver."""
         self._receivers[name] = receiver
 

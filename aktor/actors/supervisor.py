@@ -184,8 +184,9 @@ class Supervisor(CooperativeActor):
             restarts=self.restarts[crash.actor],
             because=crash.error,
         )
+        kind = type(crash.error).__name__
         error = ActorCrashedError(
-            actor=crash.actor, reason=f"{type(crash.error).__name__} while handling {crash.handling}"
+            actor=crash.actor, reason=f"{kind} while handling {crash.handling}"
         )
         error.__cause__ = crash.error
         self.stop_children()

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from kafka.errors import CorruptRecordError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.events.fetching import Chunk
@@ -293,10 +294,15 @@ class Delivery:
             if limit <= 0:
                 break
         if failed is not None and not taken:
-            state, error = failed
-            if state.chunks and state.chunks[0].error is error:
+            state, refusal = failed
+            # A corrupt batch stays in the way until the user seeks past it; the rest is asked anew.
+            if (
+                state.chunks
+                and state.chunks[0].error is refusal
+                and not isinstance(refusal, CorruptRecordError)
+            ):
                 state.chunks.popleft()
-            raise error
+            raise refusal
         return taken
 
     def advance_past(self, state: Partition) -> None:

@@ -285,6 +285,8 @@ class Engine:
                 case AutoCommitFinished():
                     if self._on_auto_commit is not None:
                         self._on_auto_commit(event.offsets, event.error)
+                case CoordinatorRefused() if self.in_group:
+                    pass  # the membership says so as well, with what it means for the member
                 case TopicsRefused() | GroupFailed() | CoordinatorRefused():
                     raise event.error
                 case ClusterChanged():
@@ -329,6 +331,7 @@ class Engine:
             self._member_id = self.port.member.member_id
         error = None
         if "membership" in restarted.actors and self.in_group:
+            self._forget_steps()
             owned = frozenset(self.delivery.partitions)
             error = self._in_callback(lambda: self.rebalancing.give_up(owned, Loss.LOST))
             self.say(SubscriptionChanged(topics=self.subscription, member_id=self._member_id))
@@ -394,10 +397,7 @@ class Engine:
         member = self.port.member
         error = None
         if self.in_group:
-            # Steps of a rebalance that is being abandoned are not answered any more.
-            for event in list(self.port.events):
-                if isinstance(event, Step):
-                    self.port.events.remove(event)
+            self._forget_steps()
             loss = Loss.REVOKED if member.generation >= 0 else Loss.LOST
             owned = frozenset(self.delivery.partitions)
             error = self._in_callback(lambda: self.rebalancing.give_up(owned, loss))
@@ -419,6 +419,12 @@ class Engine:
             if now >= until:
                 return
             self._bell.wait(until - now)
+
+    def _forget_steps(self) -> None:
+        """Steps of a rebalance that is being abandoned are not answered any more."""
+        for event in list(self.port.events):
+            if isinstance(event, Step):
+                self.port.events.remove(event)
 
     def _leave_group(self, deadline: float, because: str) -> None:
         try:

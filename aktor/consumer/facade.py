@@ -427,8 +427,8 @@ class KafkaConsumer:
                 raise TypeError("values must be OffsetAndMetadata namedtuples")
             if offset.offset < 0:
                 raise ValueError(
-                    f"the offset {offset.offset} of {one.topic}-{one.partition} cannot be committed:"
-                    " it is negative"
+                    f"the offset {offset.offset} of {one.topic}-{one.partition} is negative and"
+                    " cannot be committed"
                 )
         return dict(offsets)
 
@@ -461,8 +461,8 @@ class KafkaConsumer:
             what=f"looking up the committed offset of {partition.topic}-{partition.partition}",
         ).get(partition)
         if found is None or metadata:
-            return found  # type: ignore[no-any-return]
-        return found.offset  # type: ignore[no-any-return]
+            return found
+        return found.offset
 
     @exclusive
     def group_metadata(self) -> ConsumerGroupMetadata:

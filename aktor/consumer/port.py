@@ -158,7 +158,7 @@ class ApplicationPort:
         self._settle(answer.ticket, None, answer.error)
 
     def _settle(self, ticket: int, value: Any, error: BaseException | None) -> None:
-        actor, settle = self._open.pop(ticket, (None, None))
+        _, settle = self._open.pop(ticket, (None, None))
         if settle is None:
             self.log.debug("answer.dropped", ticket=ticket, because="nobody waits for it any more")
             return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from aktor.actors.kafka_net import KafkaNet
 from aktor.actors.manager import RequestManager
@@ -73,9 +72,7 @@ class Host:
 class ActorSystem:
     """Owns the dispatcher and the supervisor; starts and stops them together."""
 
-    def __init__(
-        self, settings: Settings, port: ApplicationPort, trace: Trace, host: Host
-    ) -> None:
+    def __init__(self, settings: Settings, port: ApplicationPort, trace: Trace, host: Host) -> None:
         self.settings = settings
         self.trace = trace
         self.host = host
@@ -104,4 +101,3 @@ class ActorSystem:
 
     def _make_network(self, incarnation: int) -> CooperativeActor:
         return self.host.make_network(self.settings, self.dispatcher, self.trace, incarnation)
-

@@ -1,12 +1,12 @@
 """The commit conversation: where the group will go on reading.
 
-    application ──CommitOffsets──▶ CommitManager ──OffsetCommit──▶ coordinator
-    application ──FetchCommittedOffsets──▶ CommitManager ──OffsetFetch──▶ coordinator
-    application ◀──Answered | Failed── CommitManager
-    membership ──CommitBeforeRevocation──▶ CommitManager ──RevocationCommitted──▶ membership
-    positions ──FindStartingOffsets──▶ CommitManager
-    positions ◀──StartingOffsetsFound | StartingOffsetsFailed── CommitManager
-    application ◀──AutoCommitFinished── CommitManager
+application ──CommitOffsets──▶ CommitManager ──OffsetCommit──▶ coordinator
+application ──FetchCommittedOffsets──▶ CommitManager ──OffsetFetch──▶ coordinator
+application ◀──Answered | Failed── CommitManager
+membership ──CommitBeforeRevocation──▶ CommitManager ──RevocationCommitted──▶ membership
+positions ──FindStartingOffsets──▶ CommitManager
+positions ◀──StartingOffsetsFound | StartingOffsetsFailed── CommitManager
+application ◀──AutoCommitFinished── CommitManager
 """
 
 from __future__ import annotations

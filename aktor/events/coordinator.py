@@ -1,9 +1,9 @@
 """The coordinator conversation: which broker looks after our group.
 
-    CoordinatorManager ──FindCoordinator──▶ any broker
-    CoordinatorManager ──CoordinatorFound | CoordinatorLost──▶ NetworkActor, membership, commits
-    membership, commits ──SuspectCoordinator──▶ CoordinatorManager
-    CoordinatorManager ──CoordinatorRefused──▶ membership, commits, application
+CoordinatorManager ──FindCoordinator──▶ any broker
+CoordinatorManager ──CoordinatorFound | CoordinatorLost──▶ NetworkActor, membership, commits
+membership, commits ──SuspectCoordinator──▶ CoordinatorManager
+CoordinatorManager ──CoordinatorRefused──▶ membership, commits, application
 """
 
 from __future__ import annotations

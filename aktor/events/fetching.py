@@ -1,8 +1,8 @@
 """The fetch conversation: record batches on their way to the application.
 
-    application ──PausePartitions──▶ fetch ──Fetch──▶ leaders
-    fetch ──RecordsFetched──▶ application         (into the fetch buffer; whole batches)
-    positions ──PositionsResolved──▶ fetch        (see the positions conversation)
+application ──PausePartitions──▶ fetch ──Fetch──▶ leaders
+fetch ──RecordsFetched──▶ application         (into the fetch buffer; whole batches)
+positions ──PositionsResolved──▶ fetch        (see the positions conversation)
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The life-cycle conversation: time goes round, and somebody may fall over.
 
-    dispatcher ──TickDue──────────▶ Supervisor ──Tick──▶ manager          (one after the other)
-                                    Supervisor ◀──Ticked── manager
-    dispatcher ──ActorCrashed─────▶ Supervisor
-    Supervisor ──ActorsRestarted──▶ every manager that lived on, NetworkActor, application
-    Supervisor ──ConsumerFailed───▶ application                           (the budget is spent)
-    application ──ReportStatus────▶ Supervisor ──Answered──▶ application
+dispatcher ──TickDue──────────▶ Supervisor ──Tick──▶ manager          (one after the other)
+                                Supervisor ◀──Ticked── manager
+dispatcher ──ActorCrashed─────▶ Supervisor
+Supervisor ──ActorsRestarted──▶ every manager that lived on, NetworkActor, application
+Supervisor ──ConsumerFailed───▶ application                           (the budget is spent)
+application ──ReportStatus────▶ Supervisor ──Answered──▶ application
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The metadata conversation: what the cluster looks like.
 
-    application, membership ──TrackTopics──▶ MetadataManager ──Metadata──▶ broker
-    any manager ──RefreshMetadata──▶ MetadataManager
-    application ──LookUpTopics──▶ MetadataManager ──Answered | Failed──▶ application
-    MetadataManager ──ClusterChanged──▶ NetworkActor, membership, positions, fetch, application
-    MetadataManager ──TopicsRefused──▶ application
+application, membership ──TrackTopics──▶ MetadataManager ──Metadata──▶ broker
+any manager ──RefreshMetadata──▶ MetadataManager
+application ──LookUpTopics──▶ MetadataManager ──Answered | Failed──▶ application
+MetadataManager ──ClusterChanged──▶ NetworkActor, membership, positions, fetch, application
+MetadataManager ──TopicsRefused──▶ application
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The network conversation: unsent requests in, exactly one answer each out.
 
-    manager ──Ticked(requests)──▶ Supervisor ──SendRequests──▶ NetworkActor ──bytes──▶ broker
-    manager ◀──ResponseReceived | RequestFailed── NetworkActor
-    application ◀──BrokerRefused | BootstrapFailed── NetworkActor
+manager ──Ticked(requests)──▶ Supervisor ──SendRequests──▶ NetworkActor ──bytes──▶ broker
+manager ◀──ResponseReceived | RequestFailed── NetworkActor
+application ◀──BrokerRefused | BootstrapFailed── NetworkActor
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What every `poll` says to the background: one message, carrying only what changed.
 
-    application ──Poll──▶ commits, membership, fetch
+application ──Poll──▶ commits, membership, fetch
 """
 
 from __future__ import annotations

@@ -257,7 +257,7 @@ class ClassicMembershipManager(RequestManager):
         super().__init__(settings, incarnation=incarnation, dispatcher=dispatcher, trace=trace)
         self.log = self.log.bind(group=settings.group_id)
         self.assignors = Assignors(settings.partition_assignment_strategy)
-        self.instance_id: str | None = getattr(settings, "group_instance_id", None)
+        self.instance_id: str | None = settings.group_instance_id
         self.state = State.UNJOINED
         self._outbox: list[object] = []
         self._said: MemberChanged | None = None

@@ -1,9 +1,9 @@
 """The trace: one structlog event for each thing that happened, silent unless somebody listens.
 
-Events are named `noun.verb` ("commit.sent", "membership.moved"), their values are keys; `docs/trace.md`
-lists them. They go to the standard logger `aktor` (as text, with the event as `record.aktor`), to the
-file named by the environment variable `AKTOR_TRACE` (JSON lines), and to listeners (`Trace.listen`).
-The user's own structlog configuration is neither read nor changed.
+Events are named `noun.verb` ("commit.sent", "membership.moved"), their values are keys;
+`docs/trace.md` lists them. They go to the standard logger `aktor` (as text, with the event as
+`record.aktor`), to the file named by the environment variable `AKTOR_TRACE` (JSON lines), and to
+listeners (`Trace.listen`). The user's own structlog configuration is neither read nor changed.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import OffsetSpec
-from kafka.errors import GroupIdNotFoundError, KafkaError, NoError
+from kafka.errors import KafkaError
 
 __all__ = ["Cluster", "ClusterError"]
 
@@ -54,10 +54,9 @@ class Cluster:
             committed = self._admin.list_group_offsets(group)[group]
         except KafkaError:
             return None
-        return sum(
-            ends[one].offset - (max(0, committed[one].offset) if one in committed else 0)
-            for one in wanted
-        )
+        read = {one: offset.offset for one, offset in committed.items()}
+        lag: int = sum(ends[one].offset - max(0, read.get(one, 0)) for one in wanted)
+        return lag
 
     def clean_up(self, group: str, topic: str) -> list[str]:
         """Delete the group and the topic. Returns what is left over, for the user to delete."""
@@ -69,8 +68,7 @@ class Cluster:
         return left
 
     def _delete_group(self, group: str) -> bool:
-        answer = self._admin.delete_groups([group])[group]
-        return answer in (NoError, GroupIdNotFoundError)
+        return self._admin.delete_groups([group])[group] in ("OK", "GroupIdNotFoundError")
 
     def _delete_topic(self, topic: str) -> bool:
         self._admin.delete_topics([topic])

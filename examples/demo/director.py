@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from examples.demo.board import BAD, GOOD, Board
 from examples.demo.cluster import Cluster
 from examples.demo.processes import Inbox, Process
+from examples.demo.view import View
 
-__all__ = ["Director", "Plot", "View"]
+__all__ = ["Director", "Plot"]
 
 #: When, of all the seconds, the member is killed and when it returns at the earliest.
 KILL_AT = 0.25
@@ -25,15 +26,10 @@ FORMING_TIMEOUT_S = 60.0
 #: The killed member's session (6 s), a rebalance, and patience with a busy machine.
 REBALANCE_TIMEOUT_S = 30.0
 DRAIN_TIMEOUT_S = 30.0
-END_TIMEOUT_S = 15.0
+END_TIMEOUT_S = 10.0
 REFRESH_EVERY_S = 0.125
-
-
-class View(Protocol):
-    """What shows the board."""
-
-    def refresh(self, board: Board) -> None:
-        """Show it as it is now; called about eight times a second."""
+ASK_EVERY_S = 0.2
+WAIT_S = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +57,7 @@ class Director:
         self._view = view
         self._inbox = Inbox()
         self._processes: list[Process] = []
+        self._ended: set[Process] = set()
         self._refresh_at = 0.0
 
     def play(self) -> int | None:
@@ -68,10 +65,11 @@ class Director:
         with self._everybody_ends():
             try:
                 self._play()
+                lag = self._wait_for_commits()
+                self._dismiss(*(row.process for row in self._board.rows.values()))
             except PlotError as error:
                 self._board.fault("demo", str(error))
-            lag = self._wait_for_commits()
-            self._dismiss(*(row.process for row in self._board.rows.values()))
+                lag = self._lag()
         return lag
 
     def _play(self) -> None:
@@ -97,7 +95,9 @@ class Director:
         self._enter(f"{victim.name} comes back")
         board.referee.returned(str(self._start_member(victim.name)))
         board.note(victim.name, "started again", GOOD)
-        self._until(self._all_at_work, REBALANCE_TIMEOUT_S, f"{victim.name} to get partitions again")
+        self._until(
+            self._all_at_work, REBALANCE_TIMEOUT_S, f"{victim.name} to get partitions again"
+        )
 
         self._enter("the group is complete again")
         self._until_time(max(time.monotonic() + SCENE_S, began + plot.seconds))
@@ -148,19 +148,20 @@ class Director:
         """Members commit ten times a second: soon nothing is left, if all is well."""
         deadline = time.monotonic() + DRAIN_TIMEOUT_S
         while True:
-            lag = self._cluster.lag(self._board.group, self._board.topic, self.plot.partitions)
+            lag = self._lag()
             if lag == 0 or time.monotonic() > deadline:
                 return lag
-            self._until_time(time.monotonic() + 0.2)
+            self._until_time(time.monotonic() + ASK_EVERY_S)
+
+    def _lag(self) -> int | None:
+        return self._cluster.lag(self._board.group, self._board.topic, self.plot.partitions)
 
     def _dismiss(self, *processes: Process) -> None:
         """Let them end in good order, and read what they say at the end."""
         for process in processes:
-            if process.running:
-                process.stop()
-        ended = "the last words of " + ", ".join(map(str, processes))
-        self._until(lambda: not any(p.running for p in processes), END_TIMEOUT_S, ended)
-        self._until_time(time.monotonic() + REFRESH_EVERY_S)
+            process.stop()
+        whose = ", ".join(map(str, processes))
+        self._until(lambda: self._ended.issuperset(processes), END_TIMEOUT_S, f"{whose} to end")
 
     @contextmanager
     def _everybody_ends(self) -> Iterator[None]:
@@ -190,8 +191,10 @@ class Director:
         """Take what is there, waiting for it a moment; refresh the view when it is time."""
         try:
             while True:
-                process, report = self._inbox.get(timeout=0.02)
+                process, report = self._inbox.get(timeout=WAIT_S)
                 self._board.take(process, report)
+                if report["said"] == "ended":
+                    self._note_end(process)
                 if time.monotonic() >= self._refresh_at:
                     break
         except queue.Empty:
@@ -199,3 +202,8 @@ class Director:
         if time.monotonic() >= self._refresh_at:
             self._refresh_at = time.monotonic() + REFRESH_EVERY_S
             self._view.refresh(self._board)
+
+    def _note_end(self, process: Process) -> None:
+        self._ended.add(process)
+        if not process.killed and not process.told_to_stop:
+            raise PlotError(f"without {process} there is no going on")

@@ -30,7 +30,7 @@ SESSION_TIMEOUT_MS = 6_000
 HEARTBEAT_INTERVAL_MS = 500
 
 #: Of what aktor logs, all warnings and these.
-TOLD = frozenset({"rebalance.completed", "commit.retried", "coordinator.found"})
+TOLD = frozenset({"rebalance.completed", "commit.retried", "coordinator.lost"})
 
 
 class Member(ConsumerRebalanceListener):

@@ -1,4 +1,4 @@
-"""The processes of the demo, seen from the one that starts them, and the inbox for their reports."""
+"""The processes of the demo, as seen by the one that starts them, and the inbox for their reports."""
 
 from __future__ import annotations
 
@@ -41,11 +41,6 @@ class Process:
 
     def __str__(self) -> str:
         return f"{self.name} (pid {self.pid})"
-
-    @property
-    def running(self) -> bool:
-        """Whether it is there still."""
-        return self._child.poll() is None
 
     def kill(self) -> None:
         """SIGKILL: no goodbye to anybody."""

@@ -6,6 +6,7 @@ the producer wrote there, record by record.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,9 @@ from dataclasses import dataclass, field
 __all__ = ["Gap", "Ownership", "Rebalance", "Referee", "Verdict"]
 
 KILLED = "killed"
+
+#: What a member says that learnt of a rebalance from the group: others know why it began.
+HEARSAY = "the coordinator said that the group rebalances"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -145,7 +149,13 @@ class Referee:
         self._returned.add(member)
 
     def read(
-        self, member: str, partition: int, first: int, orders: Sequence[int], waited: float, at: float
+        self,
+        member: str,
+        partition: int,
+        first: int,
+        orders: Sequence[int],
+        waited: float,
+        at: float,
     ) -> None:
         """The member was given these orders, at `first` and the offsets after it.
 
@@ -188,7 +198,7 @@ class Referee:
                 ownership.committed = offset
 
     def rebalanced(self, member: str, generation: int, because: str, ms: float, at: float) -> None:
-        """The member is in this generation now, `ms` milliseconds after it heard that one begins."""
+        """The member is in this generation now, `ms` milliseconds after it heard of it."""
         completed = self._generations[generation]
         completed.because[member] = because
         completed.ms = max(completed.ms, ms)
@@ -268,7 +278,7 @@ class Referee:
         faults = []
         for one, times in self._ownerships.items():
             used = sorted((t for t in times if t.next is not None), key=lambda t: t.read_from)
-            for before, after in zip(used, used[1:], strict=False):
+            for before, after in itertools.pairwise(used):
                 if before.member != after.member and before.read_until > after.read_from:
                     faults.append(
                         f"{before.member} and {after.member} read partition {one} at the same time"
@@ -299,15 +309,20 @@ class Referee:
             members = tuple(sorted(completed.because))
             came = [one for one in members if one not in seen]
             gone = [
-                one for one, (at, _) in self._killed.items() if one not in dead and at < completed.at
+                one
+                for one, (at, _) in self._killed.items()
+                if one not in dead and at < completed.at
             ]
             seen.update(members)
             dead.update(gone)
-            causes = [f"{one} came back" if one in self._returned else f"{one} joined" for one in came]
+            causes = [
+                f"{one} came back" if one in self._returned else f"{one} joined" for one in came
+            ]
             causes += [f"{one} was killed" for one in gone]
+            reasons = set(completed.because.values())
             yield Rebalance(
                 generation=generation,
-                trigger="; ".join(causes or sorted(set(completed.because.values()))),
+                trigger="; ".join(causes or sorted(reasons - {HEARSAY}) or [HEARSAY]),
                 ms=completed.ms,
                 members=members,
             )

@@ -444,7 +444,9 @@ def test_a_broker_that_does_not_answer_in_time_is_hung_up_on() -> None:
     assert isinstance(errors[late.context], KafkaTimeoutError)
     assert isinstance(errors[other.context], KafkaConnectionError)
     assert "disconnected" in str(errors[other.context])
-    bench.send(queued).sleep()
+    bench.send(queued)
+    assert len(bench.net.connects) == 1, "it was not even given the backoff"
+    bench.sleep()
     assert len(bench.net.connects) == 2
 
 

@@ -319,12 +319,13 @@ def test_many_partition_errors_are_one_failed_attempt_and_only_these_are_sent_ag
     assert asked_to_commit(tick(manager, 0.2).request) == {T0: 10, U0: 12}
 
 
-def test_a_fatal_partition_error_wins_over_one_that_could_be_retried() -> None:
+@pytest.mark.parametrize("passing", [LOAD_IN_PROGRESS, NOT_COORDINATOR])
+def test_a_fatal_partition_error_wins_over_one_that_could_be_retried(passing: int) -> None:
     manager = committing(T0, T1)
     manager.handle(commit({T0: 10, T1: 11}))
     request = tick(manager, 0.0).request
 
-    codes = {T0: LOAD_IN_PROGRESS, T1: METADATA_TOO_LARGE}
+    codes = {T0: passing, T1: METADATA_TOO_LARGE}
     error = error_of(answer(manager, request, committed(request, codes)))
 
     assert isinstance(error, OffsetMetadataTooLargeError)
@@ -1235,6 +1236,17 @@ def test_a_partition_that_was_away_is_looked_up_anew_and_the_older_answer_droppe
     assert said == [StartingOffsetsFound(offsets=offsets({T0: 90}))]
 
 
+def test_an_answer_for_a_partition_that_was_lost_meanwhile_is_dropped() -> None:
+    manager = committing(T0, T1)
+    manager.handle(find(T0, T1))
+    request = tick(manager, 0.0).request
+    manager.handle(assigned(T1))
+
+    said = answer(manager, request, fetched({T0: 10, T1: 20}))
+
+    assert said == [StartingOffsetsFound(offsets=offsets({T1: 20}))]
+
+
 def test_partitions_that_were_lost_are_not_looked_up_any_longer() -> None:
     manager = committing(T0, T1, node=None)
     manager.handle(find(T0, T1))
@@ -1413,7 +1425,7 @@ class Storm:
         self.hear(self.manager.handle(message))
 
     def disturb(self) -> None:
-        trouble = self.random.choice([LOST, found(1), found(2), find(T0, U0), None])
+        trouble: Any = self.random.choice([LOST, found(1), found(2), find(T0, U0), None])
         if trouble is None:
             self.position += 1
             trouble = polled(self.now, {T1: self.position})

@@ -198,6 +198,17 @@ def test_the_first_suspicion_is_followed_at_once_even_soon_after_the_start() -> 
     assert len(tick(manager, 0.5).requests) == 1
 
 
+def test_a_success_forgives_the_failures_before_it() -> None:
+    manager = coordinating()
+    fail(manager, tick(manager, 0.0).request, KafkaConnectionError("reset"), now=0.0)
+    answer(manager, tick(manager, 1.0).request, coordinator_is(1), now=1.0)
+    manager.handle(suspect(1))
+
+    fail(manager, tick(manager, 50.0).request, KafkaConnectionError("reset"), now=50.0)
+
+    assert tick(manager, 50.0).wake_at == pytest.approx(50.1)
+
+
 def test_suspicions_in_a_row_wait_longer_and_longer() -> None:
     manager = knowing(1)
 
