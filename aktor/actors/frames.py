@@ -47,11 +47,17 @@ class FrameCutter:
         self._frame = bytearray()
         self._length = 0
         self._filled = 0
+        self._heard_of = 0
 
     @property
     def mid_frame(self) -> bool:
         """True if some bytes of a frame have arrived, and not all."""
         return bool(self._head) or self._filled < self._length
+
+    def has_heard(self) -> bool:
+        """Whether a frame is under way, and more of it came since this was last asked."""
+        before, self._heard_of = self._heard_of, self._filled
+        return self.mid_frame and self._filled != before
 
     def receive(self, recv_into: Callable[[memoryview], int]) -> tuple[int, int]:
         """Receive once; returns how many bytes came and how many could have.

@@ -140,6 +140,11 @@ class KafkaNet:
             return
         connection.send(request_id, body)
 
+    def has_heard(self, key: str) -> bool:
+        """Whether part of an answer is here, and some of it came since this was last asked."""
+        connection = self._connections.get(key)
+        return connection is not None and connection.has_heard()
+
     def close_connection(self, key: str, because: str) -> None:
         """Close `key`, or end the attempt; no more reports about it."""
         connection = self._connections.pop(key, None)
@@ -214,6 +219,10 @@ class _Connection:
         self._unsent: deque[bytes | memoryview] = deque()
         self._held: deque[tuple[int, Any]] | None = None
         self._tasks: dict[str, Task] = {}
+
+    def has_heard(self) -> bool:
+        """See `KafkaNet.has_heard`."""
+        return self._cutter.has_heard()
 
     # -- beginning
 

@@ -35,15 +35,17 @@ class LinkEvent(enum.Enum):
     FAILED = "failed"
     LOST = "lost"
     DROPPED = "dropped"
+    ADOPTED = "adopted"
+    GIVEN = "given"
 
 
 _S, _E = LinkState, LinkEvent
 
 #: The whole machine. A pair that is not here is a bug in us.
 TRANSITIONS: Final[Mapping[LinkState, Mapping[LinkEvent, LinkState]]] = {
-    _S.IDLE:       {_E.WANTED: _S.CONNECTING},
+    _S.IDLE:       {_E.WANTED: _S.CONNECTING, _E.ADOPTED: _S.READY},
     _S.CONNECTING: {_E.OPENED: _S.READY, _E.FAILED: _S.IDLE, _E.DROPPED: _S.IDLE},
-    _S.READY:      {_E.LOST: _S.IDLE, _E.DROPPED: _S.IDLE},
+    _S.READY:      {_E.LOST: _S.IDLE, _E.DROPPED: _S.IDLE, _E.GIVEN: _S.IDLE},
 }  # fmt: skip
 
 
@@ -81,6 +83,8 @@ class Link:
         self.attempted_at = -math.inf
         self.used_at = -math.inf
         self.silent_until = -math.inf
+        #: An answer is late but arriving: it is waited for until then.
+        self.patient_until = -math.inf
         #: The current connection has brought an answer: the listener is the right one.
         self.proven = False
         #: How the last attempt ended, until one succeeds.
@@ -106,6 +110,15 @@ class Link:
         after = TRANSITIONS[self.state].get(event)
         assert after is not None, f"{event.name} while {self.state.name}"
         self.state = after
+
+    def adopt(self, other: Link) -> None:
+        """Take over the open connection of another link to the same address."""
+        self.on(LinkEvent.ADOPTED)
+        other.on(LinkEvent.GIVEN)
+        self.key, other.key = other.key, ""
+        self.in_flight, other.in_flight = other.in_flight, {}
+        self.proven, self.used_at = other.proven, other.used_at
+        self.silent_until = other.silent_until
 
     def can_connect(self, now: float) -> bool:
         """True if there is no connection and the backoff is over."""
@@ -137,7 +150,7 @@ class Link:
         """When this link needs looking at again, without any message (inf: never)."""
         wake = math.inf
         for waiting in self.in_flight.values():
-            wake = min(wake, waiting.request.deadline)
+            wake = min(wake, max(waiting.request.deadline, self.patient_until))
         for waiting in self.unsent:
             wake = min(wake, waiting.request.deadline)
         if self.state is LinkState.READY and not self.busy:

@@ -53,6 +53,9 @@ BOOTSTRAP_GRACE: Final = 2.0
 #: The application is told at most this often, while it lasts.
 BOOTSTRAP_REPEAT: Final = 2.0
 
+#: How much longer a late answer is waited for while its bytes keep arriving; then looked at again.
+ARRIVING_PATIENCE: Final = 1.0
+
 #: A broker that refused our credentials is asked again no sooner.
 REFUSED_PAUSE: Final = 1.0
 
@@ -196,14 +199,27 @@ class NetworkActor(CooperativeActor):
         for broker in message.cluster.brokers.values():
             link = self._nodes.get(broker.node_id)
             if link is None:
-                self._nodes[broker.node_id] = self._new_link(
+                link = self._new_link(
                     str(broker.node_id), broker.node_id, broker.host, broker.port
                 )
+                self._nodes[broker.node_id] = link
+                self._adopt_bootstrap_connection(link)
             elif (link.host, link.port) != (broker.host, broker.port):
                 self._move(link, broker)
         for node in self._nodes.keys() - message.cluster.brokers.keys():
             because = f"broker {node} left the cluster"
             self._retire(self._nodes.pop(node), KafkaConnectionError(because), because)
+
+    def _adopt_bootstrap_connection(self, link: Link) -> None:
+        """The bootstrap server turned out to be this broker: no second connection is needed."""
+        for other in self._bootstrap:
+            if other.state is LinkState.READY and other.address == link.address:
+                link.adopt(other)
+                self._by_key[link.key] = link
+                self.log.info(
+                    "connection.adopted", broker=link.address, node=link.node, key=link.key
+                )
+                return
 
     def _move(self, link: Link, broker: Broker) -> None:
         self._drop(link, f"broker {link.node} moved to {broker.host}:{broker.port}")
@@ -394,8 +410,18 @@ class NetworkActor(CooperativeActor):
                 error = self._late(waiting, now, f"it was not sent to broker {link.address}", link)
                 self._fail(waiting, error, node=link.node)
             late = [one for one in link.in_flight.values() if one.request.deadline <= now]
-            if late:
+            if late and not self._is_arriving(link, late, now):
                 self._hang_up(link, late, now)
+
+    def _is_arriving(self, link: Link, late: Iterable[Waiting], now: float) -> bool:
+        """Whether to wait on: a large answer on a slow line is no sign of a dead broker."""
+        if now >= min(one.sent_at for one in late) + self.settings.request_timeout:
+            return False
+        if now >= link.patient_until:
+            if not self._net.has_heard(link.key):
+                return False
+            link.patient_until = now + ARRIVING_PATIENCE
+        return True
 
     def _hang_up(self, link: Link, late: Iterable[Waiting], now: float) -> None:
         """A broker that does not answer is given up with everything it owes (NetworkClient)."""

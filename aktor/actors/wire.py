@@ -94,6 +94,9 @@ class Net(Sleeper, Protocol):
     def send(self, key: str, request_id: int, body: Any) -> None:
         """Send; ends in one report, unless the connection ends first (then in that)."""
 
+    def has_heard(self, key: str) -> bool:
+        """Whether part of an answer is here, and some of it came since this was last asked."""
+
     def close_connection(self, key: str, because: str) -> None:
         """Close, or end the attempt. Nothing is reported about it any more."""
 

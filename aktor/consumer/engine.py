@@ -206,6 +206,7 @@ class Engine:
     def _collect(self, limit: int, now: float, *, advance: bool) -> dict[TopicPartition, list[Any]]:
         self.drain_buffer()
         if self.delivery.buffered_bytes == 0 and not self._anything_ready():
+            self._ask_again_at = math.inf  # what waited for the group's word is gone
             return {}
         if not self.confirmed(now):
             return {}
@@ -342,7 +343,7 @@ class Engine:
             state.reset = replace(reset, epoch=state.epoch) if reset is not None else None
         self.delivery.mark_all_moved()
         self._track()
-        self.say(AssignmentChanged(partitions=self.delivery.as_assigned()))
+        self._say_assignment()
         self._say_resets("actors were restarted")
         self.tell_paused()
         self._urgent = True
@@ -350,6 +351,10 @@ class Engine:
             raise error
 
     # -- subscription and assignment
+
+    def _say_assignment(self) -> None:
+        assigned = self.delivery.as_assigned()
+        self.say(AssignmentChanged(partitions=assigned, by_group=self.in_group))
 
     def _track(self) -> None:
         topics = self.subscription or frozenset(one.topic for one in self.delivery.partitions)
@@ -362,6 +367,7 @@ class Engine:
         self._track()
         self._urgent = True
         if self.settings.group_id is not None:
+            self._say_assignment()
             self.say(SubscriptionChanged(topics=topics))
         else:
             self.port.watch_cluster = True
@@ -379,7 +385,7 @@ class Engine:
         ]
         if set(wanted) != self.delivery.partitions.keys():
             self.delivery.assign(wanted)
-            self.say(AssignmentChanged(partitions=self.delivery.as_assigned()))
+            self._say_assignment()
             self.tell_paused()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -387,7 +393,7 @@ class Engine:
         self.assigned_by_user = True
         self.delivery.assign(partitions)
         self._track()
-        self.say(AssignmentChanged(partitions=self.delivery.as_assigned()))
+        self._say_assignment()
         self.tell_paused()
         self._urgent = True
 

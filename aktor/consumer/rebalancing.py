@@ -70,7 +70,7 @@ class Rebalancing:
         error = self._call(callback, owned) if owned else None
         for one in owned:
             self._delivery.remove(one)
-        self._publish(AssignmentChanged(partitions=self._delivery.as_assigned()))
+        self._publish(AssignmentChanged(partitions=self._delivery.as_assigned(), by_group=True))
         # They may come back, and then they are read again.
         self._publish(PausePartitions(partitions=self._delivery.not_wanted()))
         return error
@@ -79,7 +79,7 @@ class Rebalancing:
         # Positions are looked up and data is fetched while the callback runs; a seek in the
         # callback raises the epoch, so that it wins over both.
         self._delivery.assign(sorted(step.assigned), delivering=False)
-        self._publish(AssignmentChanged(partitions=self._delivery.as_assigned()))
+        self._publish(AssignmentChanged(partitions=self._delivery.as_assigned(), by_group=True))
         error = self._call("on_partitions_assigned", set(step.added))
         for one in step.assigned:
             self._delivery.partitions[one].delivering = True

@@ -3,7 +3,7 @@
     application ──SubscriptionChanged──▶ membership ──JoinGroup, SyncGroup──▶ coordinator
     application ◀──RevokePartitions── membership               stop delivering these
     application ──PartitionsReleased──▶ membership             with the consumed positions
-                   membership ──CommitBeforeRevocation──▶ commits ──RevocationCommitted──▶ membership
+            membership ──CommitBeforeRevocation──▶ commits ──RevocationCommitted──▶ membership
     application ◀──RunRevokedCallback── membership
     application ──CallbackFinished──▶ membership               now it may tell the broker
     application ◀──AssignPartitions── membership               apply, run the callback
@@ -11,7 +11,7 @@
     application ──LeaveGroup──▶ membership ──Answered──▶ application
     membership ──MemberChanged──▶ commits, application
     membership ──SessionExtended──▶ application                each answered heartbeat
-    application ──ConfirmSession──▶ membership                 heartbeat at once: am I still in?
+    application, commits ──ConfirmSession──▶ membership        heartbeat at once: am I still in?
     membership ──GroupFailed──▶ application
 
 A step carries the number of its `rebalance`; an answer to an older one is dropped and traced.
@@ -144,7 +144,11 @@ class SessionExtended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmSession:
-    """application ▶ membership: the session may be over; heartbeat now and tell me."""
+    """application | commits ▶ membership: we may not be a member any more; heartbeat at once.
+
+    The application asks when the session may be over, the commit manager when the group has
+    refused a commit of this member.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,10 +48,12 @@ class Assigned:
 class AssignmentChanged:
     """application ▶ positions, fetch, commits: exactly these partitions are assigned now.
 
-    A partition with the epoch it had before is kept as it is.
+    A partition with the epoch it had before is kept as it is. `by_group` says that a group gave
+    them, so that only its member may commit for them.
     """
 
     partitions: Mapping[TopicPartition, Assigned]
+    by_group: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

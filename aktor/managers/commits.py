@@ -61,11 +61,12 @@ from aktor.events.coordinator import (
     SuspectCoordinator,
 )
 from aktor.events.lifecycle import ActorsRestarted
-from aktor.events.membership import MemberChanged, MemberState
+from aktor.events.membership import ConfirmSession, MemberChanged, MemberState
 from aktor.events.metadata import Broker
 from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.events.positions import AssignmentChanged
+from aktor.settings import Settings
 
 __all__ = ["CommitManager"]
 
@@ -88,6 +89,9 @@ NOT_OUR_COORDINATOR: Final = (
     NotCoordinatorError,
     RequestTimedOutError,
 )
+
+#: Codes by which the group refuses a commit of this member.
+NOT_THIS_MEMBER: Final = (UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressError)
 
 #: Codes by which a broker says that the topic is not there (yet, or any more).
 UNKNOWN_TOPIC: Final = (UnknownTopicOrPartitionError, UnknownTopicIdError)
@@ -419,20 +423,16 @@ class CommitManager(RequestManager):
         return self._member.generation >= 0 or not self._managed
 
     def on_assignment_changed(self, changed: AssignmentChanged) -> None:
-        """Forget what is no longer ours; partitions without a member are assigned by hand."""
+        """Forget what is no longer ours, and note who gave us what is."""
         had_none = not self._consumed.owned
         self._consumed.assign(changed.partitions)
         if had_none:
             self._auto_due = self._refresh_due = None
-        unjoined = self._member.state is MemberState.UNJOINED and self._member.generation < 0
-        if changed.partitions and unjoined:
-            self._managed = False
+        self._managed = changed.by_group
 
     def on_member_changed(self, member: MemberChanged) -> None:
         """Commit as this member from now on."""
         self._member = member
-        if member.generation >= 0 or member.state is MemberState.REBALANCING:
-            self._managed = True
 
     # -- the coordinator
 
@@ -585,7 +585,7 @@ class CommitManager(RequestManager):
             attempt=commits[0].attempts,
         )
         return self.request(
-            _commit_request(self.settings.group_id, member, offsets),
+            _commit_request(self.settings, member, offsets),
             to=Destination.COORDINATOR,
             deadline=now + min(self.settings.request_timeout, ATTEMPT),
             context=_Sent(commits=tuple(commits), node=node, generation=member.generation, at=now),
@@ -621,6 +621,9 @@ class CommitManager(RequestManager):
         error = self._commit_error(worst, sent, partitions)
         if worst in NOT_OUR_COORDINATOR:
             said.extend(self._suspect(sent.node, f"{worst.message} on OffsetCommit"))
+        if worst in NOT_THIS_MEMBER and commit.kind is not Kind.REVOCATION:
+            # The heartbeat would find out too, but only when its interval is over.
+            said.append(ConfirmSession())
         now, jitter = received.now, received.jitter
         return [*said, *self._commit_attempt_failed(commit, sent, error, now, jitter)]
 
@@ -1043,7 +1046,7 @@ class CommitManager(RequestManager):
             return _error(GroupAuthorizationFailedError, self._forbidden())
         if error_type in (OffsetMetadataTooLargeError, InvalidCommitOffsetSizeError):
             return _error(error_type, f"{what}: their metadata is longer than the broker allows.")
-        if error_type in (UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressError):
+        if error_type in NOT_THIS_MEMBER:
             refusal = self._membership_error(error_type, sent, what)
             refusal.__cause__ = _error(error_type, code)
             return refusal
@@ -1141,11 +1144,15 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return topics
 
 
-def _commit_request(group: str | None, member: MemberChanged, offsets: Offsets) -> Any:
-    """OffsetCommit v2-8: v9 is for members of KIP-848 groups, v10 for topic ids."""
+def _commit_request(settings: Settings, member: MemberChanged, offsets: Offsets) -> Any:
+    """OffsetCommit v2-8: v9 is for members of KIP-848 groups, v10 for topic ids.
+
+    A static member needs v7, where the broker can tell it that another took its place (KIP-345).
+    """
     topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
     partition_type = topic_type.OffsetCommitRequestPartition
     in_group = member.generation >= 0
+    instance_id = settings.group_instance_id if in_group else None
     topics = [
         topic_type(
             name=topic,
@@ -1162,11 +1169,12 @@ def _commit_request(group: str | None, member: MemberChanged, offsets: Offsets) 
         for topic, numbers in _by_topic(offsets).items()
     ]
     return OffsetCommitRequest(
-        group_id=group,
+        group_id=settings.group_id,
         generation_id_or_member_epoch=member.generation if in_group else -1,
         member_id=member.member_id if in_group else "",
+        group_instance_id=instance_id,
         topics=topics,
-        min_version=2,
+        min_version=2 if instance_id is None else 7,
         max_version=8,
     )
 

@@ -32,8 +32,10 @@ ALL_WELL, SOMETHING_WRONG, NO_KAFKA, INTERRUPTED = 0, 1, 2, 130
 def main() -> int:
     """Run the demo. 0: all well; 1: something was wrong; 2: no Kafka; 130: interrupted."""
     arguments = _arguments()
-    # SIGTERM ends us the way Ctrl-C does: through every `finally`.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # SIGTERM ends us the way Ctrl-C does, through every `finally`; and a shell that starts us in
+    # the background takes SIGINT from us, which we want back.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     try:
         with _kafka(arguments.bootstrap) as bootstrap:
             verdict = _run(arguments, bootstrap)
@@ -94,11 +96,10 @@ def _kafka(bootstrap: str | None) -> Iterator[Sequence[str]]:
     if bootstrap:
         yield bootstrap.split(",")
         return
-    print(
-        f"starting Apache Kafka {KAFKA_VERSION} for the demo (--bootstrap takes another)",
-        flush=True,
-    )
-    with KafkaCluster() as cluster:
+    cluster = KafkaCluster()
+    cluster.prepare()
+    print(f"starting Apache Kafka {KAFKA_VERSION} (--bootstrap takes another)", flush=True)
+    with cluster:
         yield cluster.bootstrap_servers
 
 

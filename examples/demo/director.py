@@ -70,6 +70,10 @@ class Director:
             except PlotError as error:
                 self._board.fault("demo", str(error))
                 lag = self._lag()
+            except KeyboardInterrupt:
+                self._enter("interrupted: everybody ends, and what was made is deleted")
+                self._view.refresh(self._board)
+                raise
         return lag
 
     def _play(self) -> None:

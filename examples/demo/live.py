@@ -21,7 +21,7 @@ __all__ = ["LiveView", "picture"]
 
 #: One colour for each member, in the order of their names; more than these start over.
 COLOURS: Final = ("cyan", "magenta", "yellow", "green", "blue", "bright_red")
-STATES: Final = {"stable": "green", "rebalancing": "yellow", "killed": "bold white on red"}
+STATES: Final = {"stable": "green", "rebalancing": "yellow", "killed": "bold red"}
 KINDS: Final = {BAD: "red", GOOD: "green"}
 
 BORDER: Final = "bright_black"
@@ -71,14 +71,9 @@ def picture(board: Board) -> RenderableType:
 
 def _headline(board: Board) -> RenderableType:
     line = Table.grid(expand=True, padding=(0, 1))
-    line.add_column()
     line.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
     line.add_column(justify="right")
-    line.add_row(
-        Text("aktor", "bold"),
-        Text(board.phase, "bold yellow"),
-        Text(f"{board.group}, {board.protocol}, {board.elapsed:.0f} s", "bright_black"),
-    )
+    line.add_row(Text(board.phase, "bold yellow"), Text(f"{board.elapsed:.0f} s", "bright_black"))
     unread = board.referee.outstanding
     progress = Table.grid(expand=True, padding=(0, 1))
     progress.add_column()
@@ -89,7 +84,8 @@ def _headline(board: Board) -> RenderableType:
         ProgressBar(total=max(1, board.written), completed=board.written - unread),
         Text(f"lag {unread:,}", "red" if unread > FULL_LAG else "green"),
     )
-    return Panel(Group(line, progress), border_style=BORDER)
+    title = f"[bold]aktor[/bold]: group {board.group}, {board.protocol} rebalancing"
+    return Panel(Group(line, progress), title=title, title_align="left", border_style=BORDER)
 
 
 def _members(board: Board, colours: dict[str, str]) -> RenderableType:
@@ -118,10 +114,10 @@ def _members(board: Board, colours: dict[str, str]) -> RenderableType:
 
 
 def _partitions(board: Board, colours: dict[str, str]) -> RenderableType:
-    table = Table(expand=True, box=None, header_style="bright_black", padding=(0, 1))
+    table = Table(expand=True, box=None, header_style="bright_black", padding=(0, 1, 0, 0))
     table.add_column("", justify="right", no_wrap=True)
-    table.add_column("owner", no_wrap=True)
-    table.add_column("lag", justify="right", no_wrap=True, width=6)
+    table.add_column("owner", no_wrap=True, min_width=9)
+    table.add_column("lag", justify="right", no_wrap=True, min_width=6)
     table.add_column("", width=BAR_WIDTH)
     names = board.names_by_key()
     owners = board.referee.owners()

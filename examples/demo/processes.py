@@ -1,4 +1,4 @@
-"""The processes of the demo, as seen by the one that starts them, and the inbox for their reports."""
+"""The processes of the demo as their parent sees them, and the inbox for their reports."""
 
 from __future__ import annotations
 

@@ -173,8 +173,9 @@ class Referee:
             books[offset] = ownership
         self._claims.append((partition, first, orders))
         self._deliveries += len(orders)
-        since_last = at - self._last_read.get(partition, at - waited)
-        self._gaps[partition] = max(self._gaps[partition], min(since_last, waited))
+        last = self._last_read.get(partition)
+        stood_still = waited if last is None else min(waited, at - last)
+        self._gaps[partition] = max(self._gaps[partition], stood_still)
         self._last_read[partition] = at
 
     def _in_order(self, ownership: Ownership, first: int, count: int, at: float) -> None:

@@ -58,7 +58,7 @@ def _repeated(verdict: Verdict) -> int:
 
 
 def _number(count: int) -> str:
-    return f"{count:,}".replace(",", " ")
+    return f"{count:,}"
 
 
 def _gap(gap: Gap | None) -> str:

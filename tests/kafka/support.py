@@ -36,6 +36,7 @@ QUICK: Mapping[str, Any] = {
     "heartbeat_interval_ms": 300,
     "fetch_max_wait_ms": 100,
     "metadata_max_age_ms": 1000,
+    "allow_auto_create_topics": False,
 }
 
 #: The same for kafka-python's consumer, which refuses nothing of it.

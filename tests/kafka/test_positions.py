@@ -32,7 +32,6 @@ from tests.kafka.support import (
     read_for,
     traced,
     values,
-    wait_until,
 )
 from tests.real_kafka import KafkaCluster, topics
 
@@ -141,12 +140,12 @@ def test_without_a_committed_offset_the_policy_says_where_to_start(
     kafka: KafkaCluster, orders: TopicPartition, group: str, policy: str, start: int
 ) -> None:
     with quick(kafka, orders.topic, group_id=group, auto_offset_reset=policy) as consumer:
-        poll_until(consumer, consumer.assignment, "the partition is assigned")
-
-        assert consumer.position(orders) in {start, 10}
+        records = poll_until(consumer, consumer.assignment, "the partition is assigned")
+        assert consumer.position(orders) == start + len(records)
         topics.produce(kafka.bootstrap_servers, orders.topic, ["new"])
-        consumer.seek(orders, start)
-        assert offsets(read(consumer, 11 - start)) == list(range(start, 11))
+        records += read(consumer, 11 - start - len(records))
+
+        assert offsets(records) == list(range(start, 11))
 
 
 def test_a_consumer_that_starts_at_the_end_misses_nothing_that_comes_after_its_position(
@@ -184,11 +183,14 @@ def test_a_position_outside_the_log_is_reset_by_the_policy_and_traced(
 
     with traced() as events, assigned(kafka, orders, auto_offset_reset=policy) as consumer:
         consumer.seek(orders, outside)
-        poll_until(consumer, lambda: named(events, "position.reset"), "the position is reset")
+        records = poll_until(
+            consumer, lambda: named(events, "position.reset"), "the position is reset"
+        )
+        assert consumer.position(orders) == start + len(records)
         topics.produce(kafka.bootstrap_servers, orders.topic, ["new"])
-        wait_until(lambda: consumer.position(orders) is not None, "there is a position")
+        records += read(consumer, 11 - start - len(records))
 
-        assert consumer.position(orders) == start
+        assert offsets(records) == list(range(start, 11))
         name = f"{orders.topic}-0"
         (reset,) = named(events, "position.reset")
         assert reset["partitions"][name] == start
@@ -213,13 +215,14 @@ def test_a_position_outside_the_log_is_an_error_without_a_policy(
         assert offsets(read(consumer, 5)) == [5, 6, 7, 8, 9]
 
 
-def test_records_deleted_under_a_reader_are_skipped_by_the_policy(
-    kafka: KafkaCluster, orders: TopicPartition
+def test_records_deleted_since_the_last_commit_are_skipped_by_the_policy(
+    kafka: KafkaCluster, orders: TopicPartition, group: str
 ) -> None:
-    with assigned(kafka, orders) as consumer:
-        consumer.seek(orders, 2)
-        cut(kafka, orders, 6)
+    with assigned(kafka, orders, group_id=group) as consumer:
+        consumer.commit({orders: OffsetAndMetadata(2, "", -1)})
+    cut(kafka, orders, 6)
 
+    with quick(kafka, orders.topic, group_id=group) as consumer:
         assert offsets(read(consumer, 4)) == [6, 7, 8, 9]
 
 

@@ -55,10 +55,14 @@ class Cluster:
 
     def __init__(self, time: Timeline, *, brokers: int = 3) -> None:
         self.time = time
-        self.up = {node: True for node in range(1, brokers + 1)}
+        self.up = dict.fromkeys(range(1, brokers + 1), True)
         self.topics: dict[str, dict[int, Log]] = {}
         self.forbidden: set[str] = set()
         self.sessions = True
+        #: Whether a refused Fetch names the leader (KIP-951).
+        self.names_leaders = False
+        #: APIs of which the brokers speak no version that a client would.
+        self.too_old_for: set[str] = set()
         #: How often each API was asked, by name.
         self.asked: Counter[str] = Counter()
         #: Called with the node that goes down, to cut its connections.
@@ -443,6 +447,9 @@ class Cluster:
         at_least_one: bool,
     ) -> FetchedPartition:
         error, end, start, records = self._refusal_of(node, topic, partition), -1, -1, b""
+        leader = None
+        if error == NotLeaderForPartitionError.errno and self.names_leaders:
+            leader = (self.log(topic, partition).leader, self.log(topic, partition).leader_epoch)
         if not error:
             log = self.log(topic, partition)
             end, start = log.end, log.start
@@ -459,7 +466,7 @@ class Cluster:
             log_start_offset=start,
             aborted=(),
             diverging_epoch=None,
-            current_leader=None,
+            current_leader=leader,
             preferred_read_replica=-1,
             records=memoryview(records),
         )
@@ -505,9 +512,7 @@ def _refusal(api: str, body: Any, code: int) -> Any:
         case "LeaveGroup":
             return LeaveGroupResponse(throttle_time_ms=0, error_code=code, members=[])
         case "Fetch":
-            return FetchResponse(
-                throttle_time_ms=0, error_code=code, session_id=0, partitions=()
-            )
+            return FetchResponse(throttle_time_ms=0, error_code=code, session_id=0, partitions=())
         case "Metadata":
             return MetadataResponse(
                 throttle_time_ms=0, brokers=[], cluster_id=None, topics=[], error_code=code

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from kafka.errors import KafkaConnectionError
+from kafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
 from kafka.protocol.broker_version_data import BrokerVersionData
 
 from aktor.actors.wire import (
@@ -79,6 +79,10 @@ class ScriptedNet:
             self._tell(RequestBroken(key=key, request_id=request_id, error=error))
             return
         kind = type(body)
+        if kind.name.removesuffix("Request") in self._scene.cluster.too_old_for:
+            old = IncompatibleBrokerVersion(f"broker b{connection.node} is too old for {kind.name}")
+            self._tell(RequestBroken(key=key, request_id=request_id, error=old))
+            return
         version = VERSIONS.api_version(body)
         frame = body.encode(version=version)
 
@@ -87,6 +91,10 @@ class ScriptedNet:
             self._serve(connection)
 
         self._in_order(connection, arrive)
+
+    def has_heard(self, key: str) -> bool:
+        """Answers arrive whole here."""
+        return False
 
     def close_connection(self, key: str, because: str) -> None:
         """No more reports about it."""

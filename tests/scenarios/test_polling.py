@@ -12,10 +12,8 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
 from aktor.errors import UserCallbackError, WakeupError
+from tests.scenarios.reading import T0, T1, a_member, offsets, read
 from tests.scenarios.world import World, seeds
-
-T0 = TopicPartition("orders", 0)
-T1 = TopicPartition("orders", 1)
 
 
 @pytest.fixture(params=seeds(5))
@@ -25,22 +23,6 @@ def world(request: Any) -> Iterator[World]:
         world.cluster.create_topic("orders", partitions=2)
         world.cluster.fill("orders", 40)
         yield world
-
-
-def a_member(world: World, **configs: Any) -> KafkaConsumer:
-    """A consumer in a group that begins at the beginning."""
-    return world.consumer("orders", **{"group_id": "g", "auto_offset_reset": "earliest"} | configs)
-
-
-def read(consumer: KafkaConsumer, count: int, *, within: float = 5.0, **options: Any) -> list[Any]:
-    """Poll until there are so many records; all of them."""
-    clock = consumer._host.world  # type: ignore[attr-defined]
-    until = clock.now + within
-    records: list[Any] = []
-    while len(records) < count and clock.now < until:
-        for some in consumer.poll(timeout_ms=100, **options).values():
-            records.extend(some)
-    return records
 
 
 def test_repeated_polls_that_do_not_wait_deliver_in_the_end(world: World) -> None:
@@ -61,16 +43,17 @@ def test_a_poll_gives_no_more_than_its_limit_and_loses_nothing(world: World, lim
     """Java 3."""
     consumer = a_member(world, max_poll_records=limit)
 
-    sizes, offsets = [], {T0: [], T1: []}  # type: ignore[var-annotated]
+    sizes: list[int] = []
+    given: dict[TopicPartition, list[int]] = {T0: [], T1: []}
     while sum(sizes) < 80:
         taken = consumer.poll(timeout_ms=1000)
         assert taken, "records are missing"
         sizes.append(sum(map(len, taken.values())))
         for partition, records in taken.items():
-            offsets[partition] += [one.offset for one in records]
+            given[partition] += [one.offset for one in records]
 
     assert max(sizes) <= limit
-    assert offsets == {T0: list(range(40)), T1: list(range(40))}
+    assert given == {T0: list(range(40)), T1: list(range(40))}
 
 
 def test_an_empty_poll_ends_when_its_time_is_over(world: World) -> None:
@@ -99,7 +82,7 @@ def test_a_poll_that_waits_ends_with_the_first_record(world: World) -> None:
 def test_a_paused_partition_keeps_what_is_buffered_for_it(world: World) -> None:
     """Java 90, 94: not fetched again after resume, and nothing is lost."""
     consumer = a_member(world)
-    read(consumer, 1, max_records=1)
+    read(world, consumer, 1, max_records=1)
     world.sleep(1.0)
     consumer.pause(T0, T1)
 
@@ -120,10 +103,10 @@ def test_a_paused_partition_does_not_stop_the_other_one(world: World) -> None:
         consumer.poll(timeout_ms=10, max_records=1)
     consumer.pause(T0)
 
-    records = read(consumer, 60, within=2.0)
+    records = read(world, consumer, 60, within=2.0)
 
     assert {one.partition for one in records} <= {0, 1}
-    assert len([one for one in records if one.partition == 1]) >= 39
+    assert len(offsets(records, 1)) >= 39
     assert consumer.paused() == {T0}
 
 
@@ -138,27 +121,27 @@ def test_a_seek_wins_over_a_reset_that_is_under_way(world: World) -> None:
     world.sleep(1.0)
 
     assert consumer.position(T0) == 17
-    assert read(consumer, 1)[0].offset == 17
+    assert read(world, consumer, 1)[0].offset == 17
 
 
 def test_a_seek_drops_what_was_fetched_for_the_old_position(world: World) -> None:
     """Java 88, 91: mid-batch."""
     consumer = a_member(world)
-    read(consumer, 1, max_records=1)
+    read(world, consumer, 1, max_records=1)
     world.sleep(world.random.uniform(0.0, 0.05))
 
     consumer.seek(T0, 33)
     consumer.seek(T1, 5)
-    records = read(consumer, 7 + 35)
+    records = read(world, consumer, 7 + 35)
 
-    assert [one.offset for one in records if one.partition == 0] == list(range(33, 40))
-    assert [one.offset for one in records if one.partition == 1] == list(range(5, 40))
+    assert offsets(records, 0) == list(range(33, 40))
+    assert offsets(records, 1) == list(range(5, 40))
 
 
 def test_positions_and_offsets_can_be_asked_for_between_polls(world: World) -> None:
     """Java 25, 117."""
     consumer = a_member(world, enable_auto_commit=False)
-    read(consumer, 80)
+    read(world, consumer, 80)
 
     consumer.commit({T0: OffsetAndMetadata(12, "here", -1)})
 
@@ -195,7 +178,7 @@ def test_a_wakeup_before_a_poll_ends_it_and_loses_nothing(world: World) -> None:
     with pytest.raises(WakeupError):
         consumer.poll(timeout_ms=1000)
 
-    assert len(read(consumer, 80)) == 80
+    assert len(read(world, consumer, 80)) == 80
 
 
 def test_a_wakeup_ends_a_waiting_poll_at_once(world: World) -> None:
@@ -214,13 +197,13 @@ def test_a_wakeup_ends_a_waiting_poll_at_once(world: World) -> None:
 def test_a_wakeup_with_records_ready_loses_none_of_them(world: World) -> None:
     """Java 18: testWakeupAfterNonEmptyFetch."""
     consumer = a_member(world)
-    records = read(consumer, 1, max_records=1)
+    records = read(world, consumer, 1, max_records=1)
     world.sleep(1.0)
 
     consumer.wakeup()
     with pytest.raises(WakeupError):
         consumer.poll(timeout_ms=0)
-    records += read(consumer, 79)
+    records += read(world, consumer, 79)
 
     assert len({(one.partition, one.offset) for one in records}) == len(records) == 80
 
@@ -237,7 +220,7 @@ def test_wakeups_at_random_moments_lose_nothing(world: World) -> None:
                 records.extend(some)
         except WakeupError:
             pass
-    records += read(consumer, 80 - len(records))
+    records += read(world, consumer, 80 - len(records))
 
     assert len({(one.partition, one.offset) for one in records}) == len(records) == 80
 
@@ -288,7 +271,7 @@ def test_what_a_listener_raises_is_raised_by_poll_once_and_the_consumer_goes_on(
 
     with pytest.raises(UserCallbackError) as raised:
         consumer.poll(timeout_ms=5000)
-    records = read(consumer, 80)
+    records = read(world, consumer, 80)
 
     assert isinstance(raised.value.__cause__, ValueError)
     assert len(records) == 80
@@ -318,7 +301,7 @@ def test_a_listener_may_use_the_consumer(world: World) -> None:
     listener = Asking(consumer)
     consumer.subscribe(["orders"], listener=listener)
 
-    records = read(consumer, 11, within=2.0)
+    records = read(world, consumer, 11, within=2.0)
 
     assert listener.found == [{T0, T1}, 0, 40]
     assert [(one.partition, one.offset) for one in records] == [(1, n) for n in range(30, 40)]
@@ -339,7 +322,7 @@ def test_an_iteration_hands_out_every_record_once(world: World) -> None:
 def test_a_poll_in_the_middle_of_an_iteration_goes_on_where_it_stood(world: World) -> None:
     consumer = a_member(world, consumer_timeout_ms=1000)
 
-    records = [next(consumer) for _ in range(5)] + read(consumer, 75)
+    records = [next(consumer) for _ in range(5)] + read(world, consumer, 75)
 
     assert sorted((one.partition, one.offset) for one in records) == [
         (p, n) for p in (0, 1) for n in range(40)
@@ -358,8 +341,8 @@ def test_the_buffer_stays_within_its_bound_while_the_application_stalls(world: W
     def look() -> None:
         nonlocal most
         in_port = sum(chunk.size for chunk in world.site(consumer).port.chunks)
-        given = consumer.status().partitions.values()
-        most = max(most, in_port + sum(one.buffered_bytes for one in given))
+        in_delivery = consumer.status().partitions.values()
+        most = max(most, in_port + sum(one.buffered_bytes for one in in_delivery))
 
     while count < 2 * 3040:
         count += sum(map(len, consumer.poll(timeout_ms=1000, max_records=100).values()))
@@ -373,7 +356,7 @@ def test_the_buffer_stays_within_its_bound_while_the_application_stalls(world: W
 
 def test_status_reads_well_while_running_and_after_the_end(world: World) -> None:
     consumer = a_member(world)
-    read(consumer, 80)
+    read(world, consumer, 80)
     running = consumer.status()
 
     consumer.close()

@@ -124,6 +124,7 @@ class World(VirtualTime):
     def turn(self, timeout: float, done: Callable[[], bool]) -> bool:
         """Turn everything until `done`, or until `timeout` seconds have passed (False)."""
         until = self.now + max(0.0, timeout)
+        self._stir("somebody waits for no time, again and again")
         before, self._turning = self._turning, True
         try:
             while True:
@@ -150,11 +151,14 @@ class World(VirtualTime):
         for site in sites:
             idle_until = site.turn()
             if idle_until is None:
-                self._still += 1
-                assert self._still < SPIN, f"the world spins at {self.now}: {site.recent()}"
+                self._stir(f"{site.consumer} never rests")
                 return None
             wake_at = min(wake_at, idle_until)
         return wake_at
+
+    def _stir(self, who: str) -> None:
+        self._still += 1
+        assert self._still < SPIN, f"the clock stands still at {self.now}: {who}"
 
     def _move_to(self, now: float) -> None:
         if now > self.now:

@@ -45,6 +45,18 @@ def test_frames_come_out_whole_whatever_the_pieces(piece: int) -> None:
     assert cut(framed(*contents), piece) == contents
 
 
+def test_it_tells_whether_a_frame_is_arriving_or_has_come_to_a_halt() -> None:
+    cutter, stream = FrameCutter(10_000, bytearray(64)), Stream(framed(b"x" * 1000), 100)
+
+    cutter.receive(stream.recv_into)
+    assert cutter.has_heard()
+    assert not cutter.has_heard(), "nothing came since"
+    while stream.data:
+        cutter.receive(stream.recv_into)
+
+    assert not cutter.has_heard(), "the frame is complete"
+
+
 def test_a_frame_longer_than_the_first_allocation_grows_as_it_arrives() -> None:
     content = random.Random(1).randbytes(5_000_000)
 

@@ -53,6 +53,7 @@ class FakeNet:
         self.attempts: list[str] = []
         self.open: list[str] = []
         self.closed = False
+        self.arriving: set[str] = set()
 
     def connect(
         self, key: str, host: str, port: int, timeout: float, *, canonical: bool = False
@@ -63,6 +64,9 @@ class FakeNet:
 
     def send(self, key: str, request_id: int, body: Any) -> None:
         self.sends.append((key, request_id, body))
+
+    def has_heard(self, key: str) -> bool:
+        return key in self.arriving
 
     def close_connection(self, key: str, because: str) -> None:
         self.closes.append(key)
@@ -376,6 +380,18 @@ def test_a_bootstrap_connection_is_closed_once_a_broker_is_connected() -> None:
     assert bench.net.closes == [boot]
 
 
+def test_a_bootstrap_server_that_is_a_broker_lends_its_connection_to_it() -> None:
+    bench = Bench(bootstrap_servers=(("a", 9092),)).send(a_request(ANY), a_request(ANY)).open()
+    bench.answer(0)
+
+    bench.tell(a_cluster(a=1)).send(a_request(1)).answer(1).answer(2)
+
+    assert bench.addresses == ["a:9092"]
+    assert bench.net.closes == []
+    assert [one.node for one in bench.of(ResponseReceived)] == [-1, 1, 1]
+    assert len(bench.traced("connection.adopted")) == 1
+
+
 def test_canonical_names_are_asked_for_bootstrap_servers_only() -> None:
     mode = {"client_dns_lookup": "resolve_canonical_bootstrap_servers_only"}
     bench = Bench(connection=mode).send(a_request(ANY)).tell(a_cluster(a=1)).send(a_request(1))
@@ -450,6 +466,41 @@ def test_a_broker_that_does_not_answer_in_time_is_hung_up_on() -> None:
     assert len(bench.net.connects) == 2
 
 
+def test_an_answer_that_is_still_arriving_at_its_deadline_is_waited_for() -> None:
+    bench = connected(request_timeout=30.0).send(a_request(1, deadline=5.0))
+    bench.net.arriving = {bench.last_key}
+
+    bench.at(5.0).sleep().answer()
+
+    assert bench.net.closes == []
+    assert len(bench.of(ResponseReceived)) == 1
+
+
+def test_an_answer_that_stopped_arriving_is_given_up_at_the_next_look() -> None:
+    bench = connected(request_timeout=30.0).send(a_request(1, deadline=5.0))
+    bench.net.arriving = {bench.last_key}
+    bench.at(5.0)
+    bench.net.arriving = set()
+
+    bench.sleep()
+
+    assert len(bench.net.closes) == 1
+    assert isinstance(bench.said[0].error, KafkaTimeoutError)
+
+
+def test_an_answer_that_arrives_for_ever_is_given_up_after_the_request_timeout() -> None:
+    bench = connected(request_timeout=10.0).send(a_request(1, deadline=5.0))
+    bench.net.arriving = {bench.last_key}
+
+    for _ in range(5):
+        bench.sleep()
+    assert bench.net.closes == []
+    bench.sleep()
+
+    assert bench.time.now == 10.0
+    assert len(bench.net.closes) == 1
+
+
 def test_a_late_answer_is_dropped_and_traced() -> None:
     bench = connected().send(a_request(1, deadline=5.0)).at(5.0)
     bench.said.clear()
@@ -486,7 +537,7 @@ def test_the_next_attempt_waits_for_the_backoff_and_requests_wait_for_it() -> No
 
 def test_the_backoff_doubles_up_to_its_maximum() -> None:
     bench = Bench(reconnect_backoff=1.0, reconnect_backoff_max=4.0).tell(a_cluster(a=1))
-    waits = []
+    waits: list[float] = []
     for _ in range(5):
         bench.send(a_request(1, deadline=1e6))
         if waits:
@@ -546,7 +597,8 @@ def test_a_request_that_the_broker_does_not_speak_fails_alone() -> None:
     bench.tell(RequestBroken(key=key, request_id=request_id, error=ValueError("too old")))
     bench.answer(1)
 
-    assert [type(one) for one in bench.said] == [RequestFailed, ResponseReceived]
+    assert [one.request for one in bench.of(RequestFailed)] == [broken]
+    assert [one.request for one in bench.of(ResponseReceived)] == [other]
     assert bench.net.closes == []
 
 
@@ -615,7 +667,8 @@ def test_wrong_credentials_fail_what_waits_and_are_told_to_the_application_at_on
 
     bench.refuse(wrong_password())
 
-    assert [type(one) for one in bench.said] == [RequestFailed, RequestFailed, BrokerRefused]
+    kinds: list[Any] = [type(one) for one in bench.said]
+    assert kinds == [RequestFailed, RequestFailed, BrokerRefused]
     assert all(isinstance(one.error, AuthenticationError) for one in bench.said)
 
 
@@ -790,7 +843,8 @@ def test_every_request_gets_exactly_one_answer_whatever_happens(seed: int) -> No
             return ConnectionClosed(key=key, error=refused())
         if rng.random() < 0.5:
             return ConnectionOpened(key=key)
-        return ConnectionFailed(key=key, error=rng.choice([refused(), wrong_password()]))
+        errors: list[Exception] = [refused(), wrong_password()]
+        return ConnectionFailed(key=key, error=rng.choice(errors))
 
     for _ in range(200):
         event = a_report() if rng.random() < 0.3 else an_event()

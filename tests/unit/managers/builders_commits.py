@@ -102,9 +102,11 @@ def member(generation: int, state: MemberState | None = None) -> MemberChanged:
     return MemberChanged(member_id="m", generation=generation, state=state or MemberState.STABLE)
 
 
-def assigned(*partitions: TopicPartition) -> AssignmentChanged:
+def assigned(*partitions: TopicPartition, by_group: bool = True) -> AssignmentChanged:
     """Exactly these."""
-    return AssignmentChanged(partitions={one: Assigned(epoch=1) for one in partitions})
+    return AssignmentChanged(
+        partitions={one: Assigned(epoch=1) for one in partitions}, by_group=by_group
+    )
 
 
 def committing(
@@ -123,7 +125,7 @@ def committing(
         manager.handle(found(node))
     if generation is not None:
         manager.handle(member(generation))
-    manager.handle(assigned(*partitions))
+    manager.handle(assigned(*partitions, by_group=generation is not None))
     return manager
 
 

@@ -38,7 +38,7 @@ from aktor.events.commits import (
 )
 from aktor.events.coordinator import CoordinatorLost, CoordinatorRefused, SuspectCoordinator
 from aktor.events.lifecycle import ActorsRestarted
-from aktor.events.membership import MemberState
+from aktor.events.membership import ConfirmSession, MemberState
 from aktor.events.network import Destination, Request
 from aktor.managers.commits import LINE_MAX, CommitManager
 from aktor.settings import Settings
@@ -96,8 +96,8 @@ def succeed(manager: CommitManager, turn: Turn, now: float = 0.0) -> list[object
 
 
 def error_of(said: list[object]) -> Exception:
-    """The error of the only thing said."""
-    (failed,) = said
+    """The error of the only answer; the group may be asked about us besides."""
+    (failed,) = (one for one in said if not isinstance(one, ConfirmSession))
     assert isinstance(failed, Failed)
     return failed.error
 
@@ -124,6 +124,15 @@ def test_partitions_assigned_by_hand_are_committed_without_a_member() -> None:
     body = tick(manager, 0.0).request.body
 
     assert (body.member_id, body.generation_id_or_member_epoch) == ("", -1)
+
+
+def test_a_static_member_commits_under_its_own_name() -> None:
+    manager = committing(T0, group_instance_id="me")
+
+    manager.handle(commit({T0: 10}))
+    body = tick(manager, 0.0).request.body
+
+    assert {one.group_instance_id for one in at_every_version(body, range(7, 9))} == {"me"}
 
 
 @pytest.mark.parametrize("metadata", ["note", "", None])
@@ -290,7 +299,7 @@ def test_a_commit_follows_its_member_into_the_next_generation() -> None:
     request = tick(manager, 0.0).request
     manager.handle(member(6))
 
-    assert answer(manager, request, committed(request, ILLEGAL_GENERATION)) == []
+    assert answer(manager, request, committed(request, ILLEGAL_GENERATION)) == [ConfirmSession()]
 
     assert tick(manager, 1.0).request.body.generation_id_or_member_epoch == 6
 
@@ -551,10 +560,25 @@ def test_a_lost_member_commits_nothing() -> None:
 
 def test_before_the_member_has_joined_a_commit_says_that_polling_helps() -> None:
     manager = committing(generation=None)
+    manager.handle(assigned(by_group=True))
     manager.handle(member(-1, MemberState.REBALANCING))
     manager.handle(commit({T0: 10}))
 
     assert isinstance(error_of(tick(manager, 0.0).said), RebalanceInProgressError)
+
+
+@pytest.mark.parametrize("code", [22, 25, 27])
+def test_a_group_that_refuses_a_commit_is_asked_at_once_whether_we_are_still_in_it(
+    code: int,
+) -> None:
+    manager = committing(T0, generation=5)
+    manager.handle(commit_async({T0: 10}))
+
+    request = tick(manager, 0.0).request
+
+    said = answer(manager, request, committed(request, {T0: code}))
+
+    assert [one for one in said if isinstance(one, ConfirmSession)]
 
 
 def test_a_commit_in_the_callback_of_a_rebalance_goes_through() -> None:
@@ -593,7 +617,7 @@ def test_a_commit_does_not_survive_a_partition_that_was_away_and_came_back() -> 
 def test_after_unsubscribing_partitions_can_be_assigned_by_hand() -> None:
     manager = committing(T0, generation=5)
     manager.handle(member(-1))
-    manager.handle(assigned(U0))
+    manager.handle(assigned(U0, by_group=False))
 
     manager.handle(commit({U0: 10}))
 

@@ -1,0 +1,1 @@
+"""What aktor costs and how fast it is, measured beside its peers: `python -m benchmarks`."""

@@ -1,0 +1,190 @@
+"""aktor and its peers behind one narrow interface, so that all are measured by the same loop."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+__all__ = ["CLIENTS", "Client", "installed", "open_client"]
+
+
+class Client(Protocol):
+    """A consumer of one topic, from its beginning, in a group if one is named."""
+
+    def poll(self, seconds: float, at_most: int | None = None) -> list[list[Any]]:
+        """Lists of records; [] if none came in time."""
+
+    def weigh(self, records: list[Any]) -> int:
+        """Touch the value of every record; the sum of their sizes."""
+
+    def count(self, batches: list[list[Any]]) -> Mapping[int, int]:
+        """How many records of which partition."""
+
+    def close(self) -> None:
+        """Leave the group, close the connections."""
+
+
+class KafkaPython:
+    """kafka-python, and aktor, which has the same interface."""
+
+    module = "kafka"
+
+    def __init__(
+        self,
+        bootstrap: list[str],
+        topic: str,
+        group: str | None = None,
+        *,
+        cooperative: bool = False,
+        **settings: Any,
+    ) -> None:
+        if cooperative:
+            from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+
+            settings["partition_assignment_strategy"] = [CooperativeStickyAssignor]
+        self.consumer = importlib.import_module(self.module).KafkaConsumer(
+            bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest", **settings
+        )
+        self.consumer.subscribe([topic])
+
+    def poll(self, seconds: float, at_most: int | None = None) -> list[list[Any]]:
+        return list(self.consumer.poll(timeout_ms=seconds * 1000, max_records=at_most).values())
+
+    def weigh(self, records: list[Any]) -> int:
+        total = 0
+        for record in records:
+            total += len(record.value)
+        return total
+
+    def count(self, batches: list[list[Any]]) -> Mapping[int, int]:
+        return {records[0].partition: len(records) for records in batches}
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+class Aktor(KafkaPython):
+    module = "aktor"
+
+
+class Confluent:
+    """confluent-kafka (librdkafka), `consume(500)`, the classic protocol."""
+
+    module = "confluent_kafka"
+
+    def __init__(
+        self,
+        bootstrap: list[str],
+        topic: str,
+        group: str | None = None,
+        *,
+        cooperative: bool = False,
+        **settings: Any,
+    ) -> None:
+        from confluent_kafka import Consumer
+
+        strategy = "cooperative-sticky" if cooperative else "range"
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": ",".join(bootstrap),
+                "group.id": group or f"nobody-{topic}",
+                "auto.offset.reset": "earliest",
+                "partition.assignment.strategy": strategy,
+                **settings,
+            }
+        )
+        self._consumer.subscribe([topic])
+
+    def poll(self, seconds: float, at_most: int | None = None) -> list[list[Any]]:
+        # `consume` waits until it has as many as asked for; the first is had by `poll`.
+        first = self._consumer.poll(seconds)
+        if first is None:
+            return []
+        more = self._consumer.consume((at_most or 500) - 1, 0) if at_most != 1 else []
+        return [[one for one in (first, *more) if one.error() is None]]
+
+    def weigh(self, records: list[Any]) -> int:
+        total = 0
+        for record in records:
+            total += len(record.value())
+        return total
+
+    def count(self, batches: list[list[Any]]) -> Mapping[int, int]:
+        return Counter(record.partition() for records in batches for record in records)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class AioKafka:
+    """aiokafka, `getmany` on an event loop of its own."""
+
+    module = "aiokafka"
+
+    def __init__(
+        self,
+        bootstrap: list[str],
+        topic: str,
+        group: str | None = None,
+        *,
+        cooperative: bool = False,
+        **settings: Any,
+    ) -> None:
+        assert not cooperative, "aiokafka has no cooperative rebalancing"
+        self._loop = asyncio.new_event_loop()
+        self._consumer = self._loop.run_until_complete(
+            self._started(bootstrap, topic, group, settings)
+        )
+
+    async def _started(
+        self, bootstrap: list[str], topic: str, group: str | None, settings: dict[str, Any]
+    ) -> Any:
+        from aiokafka import AIOKafkaConsumer
+
+        consumer = AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            auto_offset_reset="earliest",
+            **settings,
+        )
+        await consumer.start()
+        return consumer
+
+    def poll(self, seconds: float, at_most: int | None = None) -> list[list[Any]]:
+        wait = self._consumer.getmany(timeout_ms=int(seconds * 1000), max_records=at_most)
+        return list(self._loop.run_until_complete(wait).values())
+
+    def weigh(self, records: list[Any]) -> int:
+        total = 0
+        for record in records:
+            total += len(record.value)
+        return total
+
+    def count(self, batches: list[list[Any]]) -> Mapping[int, int]:
+        return {records[0].partition: len(records) for records in batches}
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._consumer.stop())
+        self._loop.close()
+
+
+CLIENTS: Final[Mapping[str, type[Any]]] = {
+    "aktor": Aktor,
+    "kafka-python": KafkaPython,
+    "confluent": Confluent,
+    "aiokafka": AioKafka,
+}
+
+
+def installed() -> list[str]:
+    """Who can be measured here; aktor first, kafka-python second."""
+    return [name for name, kind in CLIENTS.items() if importlib.util.find_spec(kind.module)]
+
+
+def open_client(name: str, *arguments: Any, **settings: Any) -> Any:
+    """The client of this name, constructed and subscribed."""
+    return CLIENTS[name](*arguments, **settings)

@@ -1,0 +1,591 @@
+"""Bad input: a typed error with cause and remedy, soon; then the consumer is usable or closed."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kafka.errors import (
+    CorruptRecordError,
+    IllegalStateError,
+    KafkaTimeoutError,
+    UnknownTopicOrPartitionError,
+)
+
+from aktor import KafkaConsumer, TopicPartition
+from aktor.errors import (
+    BootstrapError,
+    ConcurrentAccessError,
+    ConfigurationError,
+    ConsumerClosedError,
+    CorruptBatchError,
+    RecordDeserializationError,
+)
+from tests.kafka.support import (
+    Child,
+    aktor_threads,
+    batches,
+    flip_a_byte,
+    numbered,
+    offsets,
+    poll,
+    quick,
+    raised_within,
+    read,
+    read_for,
+    values,
+    wait_until,
+)
+from tests.real_kafka import KafkaCluster, topics
+
+
+@pytest.fixture
+def orders(kafka: KafkaCluster, topic: str) -> TopicPartition:
+    """The only partition of a topic with ten records."""
+    topics.create_topic(kafka.bootstrap_servers, topic)
+    topics.produce(kafka.bootstrap_servers, topic, numbered(10))
+    return TopicPartition(topic, 0)
+
+
+# -- addresses
+
+
+@pytest.mark.parametrize(
+    ("servers", "named"),
+    [
+        ("no-such-host.invalid:9092", "no-such-host.invalid"),
+        ("127.0.0.1:1", "127.0.0.1:1"),
+        (["127.0.0.1:1", "no-such-host.invalid:9092"], "127.0.0.1:1"),
+    ],
+    ids=["host", "port", "both"],
+)
+def test_a_wrong_address_is_told_soon_and_names_it(servers: Any, named: str) -> None:
+    consumer = KafkaConsumer("orders", group_id="g", bootstrap_servers=servers)
+    began = time.monotonic()
+    with pytest.raises(BootstrapError, match=re.escape(named)) as caught:
+        consumer.poll(30_000)
+    assert time.monotonic() - began < 5
+    assert "bootstrap_servers" in str(caught.value)
+    assert isinstance(pickle.loads(pickle.dumps(caught.value)), BootstrapError)
+
+    began = time.monotonic()
+    consumer.close()
+    assert time.monotonic() - began < 1
+
+
+@pytest.mark.parametrize("call", ["topics", "end_offsets", "committed", "position"])
+def test_a_wrong_address_is_told_by_every_call_that_needs_a_broker(call: str) -> None:
+    one = TopicPartition("orders", 0)
+    calls: dict[str, Callable[[KafkaConsumer], Any]] = {
+        "topics": lambda consumer: consumer.topics(),
+        "end_offsets": lambda consumer: consumer.end_offsets([one]),
+        "committed": lambda consumer: consumer.committed(one),
+        "position": lambda consumer: consumer.position(one),
+    }
+    with KafkaConsumer(group_id="g", bootstrap_servers="127.0.0.1:1") as consumer:
+        consumer.assign([one])
+        began = time.monotonic()
+        with pytest.raises(BootstrapError):
+            calls[call](consumer)
+
+        assert time.monotonic() - began < 5
+
+
+def test_one_good_address_among_bad_ones_is_enough(
+    kafka: KafkaCluster, orders: TopicPartition
+) -> None:
+    servers = ["no-such-host.invalid:9092", "127.0.0.1:1", *kafka.bootstrap_servers]
+
+    with quick(kafka, orders.topic, bootstrap_servers=servers) as consumer:
+        found: list[Any] = []
+        deadline = time.monotonic() + 15
+        while len(found) < 10:
+            assert time.monotonic() < deadline
+            try:
+                found += poll(consumer, 200)
+            except BootstrapError as error:  # of the bad ones, which may come first
+                assert "127.0.0.1:1" in str(error) or "invalid" in str(error)
+
+
+def test_a_port_that_speaks_something_else_is_told_soon(kafka: KafkaCluster) -> None:
+    import socket
+
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                client, _ = server.accept()
+            except OSError:
+                return
+            client.recv(1024)
+            client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    threading.Thread(target=serve, daemon=True).start()
+    address = f"127.0.0.1:{server.getsockname()[1]}"
+    with KafkaConsumer("orders", bootstrap_servers=address) as consumer:
+        began = time.monotonic()
+        error = raised_within(10, lambda: consumer.poll(30_000))
+
+        assert time.monotonic() - began < 6
+        assert isinstance(error, BootstrapError)
+        assert address in str(error)
+    server.close()
+
+
+# -- settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"bootstrap_server": "a:1"}, "bootstrap_servers"),
+        ({"auto_offset_rest": "latest"}, "auto_offset_reset"),
+        ({"group": "g"}, "group"),
+        ({"auto_offset_reset": "earlyest"}, "earliest"),
+        ({"heartbeat_interval_ms": 9000, "session_timeout_ms": 6000}, "heartbeat_interval_ms"),
+        ({"security_protocol": "SASL_PLAINTEXT"}, "sasl_mechanism"),
+        ({"security_protocol": "TLS"}, "security_protocol"),
+        ({"max_poll_records": 0}, "max_poll_records"),
+        ({"fetch_max_wait_ms": 50_000, "request_timeout_ms": 40_000}, "request_timeout_ms"),
+        ({"value_deserializer": 5}, "value_deserializer"),
+        ({"partition_assignment_strategy": ["range"]}, "partition_assignment_strategy"),
+        ({"ssl_cafile": "/no/such/file", "security_protocol": "SSL"}, "/no/such/file"),
+    ],
+    ids=lambda one: "-".join(one) if isinstance(one, dict) else "",
+)
+def test_a_setting_that_cannot_be_is_refused_by_name_and_leaves_nothing_behind(
+    settings: dict[str, Any], said: str
+) -> None:
+    before = aktor_threads()
+
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
+        KafkaConsumer("orders", **settings)
+
+    assert aktor_threads() == before
+
+
+# -- topics
+
+
+def test_an_unknown_topic_is_told_soon_and_works_once_it_is_there(
+    kafka: KafkaCluster, topic: str, group: str
+) -> None:
+    with quick(kafka, topic, group_id=group) as consumer:
+        began = time.monotonic()
+        with pytest.raises(UnknownTopicOrPartitionError, match=topic):
+            consumer.poll(20_000)
+        assert time.monotonic() - began < 5
+
+        topics.create_topic(kafka.bootstrap_servers, topic)
+        topics.produce(kafka.bootstrap_servers, topic, numbered(2))
+        found: list[Any] = []
+        deadline = time.monotonic() + 15
+        while len(found) < 2:
+            assert time.monotonic() < deadline
+            try:
+                found += poll(consumer)
+            except UnknownTopicOrPartitionError as error:
+                assert topic in str(error)
+        assert values(found) == numbered(2)
+
+
+def test_an_unknown_topic_does_not_keep_others_from_being_read(
+    kafka: KafkaCluster, orders: TopicPartition, group: str
+) -> None:
+    missing = f"{orders.topic}-missing"
+
+    with quick(kafka, orders.topic, missing, group_id=group) as consumer:
+        found: list[Any] = []
+        told: list[str] = []
+        deadline = time.monotonic() + 15
+        while len(found) < 10:
+            assert time.monotonic() < deadline
+            try:
+                found += poll(consumer, 200)
+            except UnknownTopicOrPartitionError as error:
+                told.append(str(error))
+        assert offsets(found) == list(range(10))
+        assert all(missing in text for text in told)
+
+
+def test_a_partition_that_does_not_exist_gives_nothing_and_its_position_is_refused_in_time(
+    kafka: KafkaCluster, orders: TopicPartition
+) -> None:
+    nowhere = TopicPartition(orders.topic, 99)
+
+    with quick(kafka, default_api_timeout_ms=1500) as consumer:
+        consumer.assign([nowhere, orders])
+        found: list[Any] = []
+        deadline = time.monotonic() + 10
+        while len(found) < 10:
+            assert time.monotonic() < deadline
+            try:
+                found += poll(consumer, 200)
+            except UnknownTopicOrPartitionError as error:
+                assert orders.topic in str(error)
+        with pytest.raises((KafkaTimeoutError, UnknownTopicOrPartitionError), match="99"):
+            consumer.position(nowhere)
+
+
+@pytest.mark.parametrize("name", ["", "has space", "a/b", ".", "x" * 250])
+def test_an_impossible_topic_name_is_refused_at_once(kafka: KafkaCluster, name: str) -> None:
+    with quick(kafka) as consumer, pytest.raises(ValueError):
+        consumer.subscribe([name])
+
+
+def test_arguments_of_the_wrong_kind_are_refused(
+    kafka: KafkaCluster, orders: TopicPartition
+) -> None:
+    with quick(kafka) as consumer:
+        wrong: list[Callable[[], Any]] = [
+            lambda: consumer.subscribe("a string"),
+            lambda: consumer.subscribe(["a"], listener=object()),
+            lambda: consumer.assign(["orders-0"]),
+            lambda: consumer.poll(-1),
+            lambda: consumer.poll(0, max_records=0),
+            lambda: consumer.poll(0, max_records="many"),
+        ]
+        for call in wrong:
+            with pytest.raises((TypeError, ValueError)):
+                call()
+        consumer.assign([orders])
+        with pytest.raises(ValueError):
+            consumer.seek(orders, -1)
+        with pytest.raises(TypeError):
+            consumer.seek("orders", 1)
+        assert len(read(consumer, 10)) == 10
+
+
+# -- records
+
+
+def test_a_corrupt_batch_is_the_same_error_again_and_again_until_a_seek_past_it(
+    kafka: KafkaCluster, topic: str
+) -> None:
+    topics.create_topic(kafka.bootstrap_servers, topic)
+    batches(kafka, topic, [b"good-0", b"good-1"], [b"doomed-2", b"doomed-3"], [b"good-4"])
+    flip_a_byte(kafka, topic, b"doomed-3")
+    partition = TopicPartition(topic, 0)
+
+    with quick(kafka, topic) as consumer:
+        assert values(read(consumer, 2)) == [b"good-0", b"good-1"]
+        for _ in range(3):
+            error = raised_within(5, lambda: consumer.poll(500))
+            assert isinstance(error, CorruptBatchError)
+            assert isinstance(error, CorruptRecordError)
+            assert (error.topic, error.partition, error.offset) == (topic, 0, 2)
+            assert consumer.position(partition) == 2
+        again = pickle.loads(pickle.dumps(error))
+        assert str(again) == str(error)
+
+        consumer.seek(partition, 4)
+        assert values(read(consumer, 1)) == [b"good-4"]
+
+
+def test_a_corrupt_batch_is_read_if_nobody_checks(kafka: KafkaCluster, topic: str) -> None:
+    topics.create_topic(kafka.bootstrap_servers, topic)
+    batches(kafka, topic, [b"doomed-0"])
+    flip_a_byte(kafka, topic, b"doomed-0")
+
+    with quick(kafka, topic, check_crcs=False) as consumer:
+        assert values(read(consumer, 1)) == [b"eoomed-0"]
+
+
+def test_a_corrupt_partition_does_not_keep_others_from_being_read(
+    kafka: KafkaCluster, topic: str
+) -> None:
+    topics.create_topic(kafka.bootstrap_servers, topic, partitions=2)
+    batches(kafka, topic, [b"doomed-0"])
+    flip_a_byte(kafka, topic, b"doomed-0")
+    topics.produce(kafka.bootstrap_servers, topic, numbered(5), partition=1)
+
+    with quick(kafka, topic) as consumer:
+        found: list[Any] = []
+        errors: list[Exception] = []
+        deadline = time.monotonic() + 10
+        while len(found) < 5 or not errors:
+            assert time.monotonic() < deadline
+            try:
+                found += poll(consumer)
+            except CorruptBatchError as error:
+                errors.append(error)
+        assert values(found) == numbered(5)
+
+
+def refuse_five(data: bytes | None) -> Any:
+    if data == b"v5":
+        raise ZeroDivisionError("five")
+    return data
+
+
+@pytest.mark.filterwarnings("ignore:value_deserializer does not implement")
+def test_a_record_that_the_deserializer_refuses_is_told_with_its_bytes_until_a_seek_past_it(
+    kafka: KafkaCluster, orders: TopicPartition
+) -> None:
+    with quick(kafka, orders.topic, value_deserializer=refuse_five) as consumer:
+        assert offsets(read(consumer, 5)) == [0, 1, 2, 3, 4]
+        for _ in range(3):
+            error = raised_within(5, lambda: consumer.poll(500))
+            assert isinstance(error, RecordDeserializationError)
+            assert (error.partition, error.offset, error.value) == (0, 5, b"v5")
+            assert isinstance(error.__cause__, ZeroDivisionError)
+            assert consumer.position(orders) == 5
+
+        consumer.seek(orders, 6)
+        assert offsets(read(consumer, 4)) == [6, 7, 8, 9]
+
+
+@pytest.mark.filterwarnings("ignore:value_deserializer does not implement")
+def test_an_iteration_meets_the_refused_record_after_all_good_ones(
+    kafka: KafkaCluster, orders: TopicPartition
+) -> None:
+    with quick(kafka, orders.topic, value_deserializer=refuse_five) as consumer:
+        found = []
+        with pytest.raises(RecordDeserializationError):
+            for record in consumer:
+                found.append(record.offset)
+        assert found == [0, 1, 2, 3, 4]
+        assert consumer.position(orders) == 5
+
+
+# -- threads, processes, interrupts
+
+
+def test_a_poll_from_a_second_thread_is_refused_and_the_first_goes_on(
+    kafka: KafkaCluster, orders: TopicPartition
+) -> None:
+    errors: list[Exception] = []
+    with quick(kafka, orders.topic) as consumer:
+        read(consumer, 10)
+
+        def intrude() -> None:
+            time.sleep(0.2)
+            for call in (consumer.poll, consumer.assignment, consumer.close):
+                try:
+                    call()
+                except Exception as error:
+                    errors.append(error)
+            topics.produce(kafka.bootstrap_servers, orders.topic, ["new"])
+
+        intruder = threading.Thread(target=intrude, name="intruder")
+        intruder.start()
+        found = poll(consumer, 10_000)
+        intruder.join()
+
+        assert values(found) == [b"new"]
+        assert [type(error) for error in errors] == [ConcurrentAccessError] * 3
+        assert "intruder" in str(errors[0])
+
+
+def test_another_thread_may_use_the_consumer_when_the_first_is_done(
+    kafka: KafkaCluster, orders: TopicPartition
+) -> None:
+    with quick(kafka, orders.topic) as consumer:
+        first = read(consumer, 4, max_records=4)
+        rest: list[Any] = []
+        other = threading.Thread(target=lambda: rest.extend(read(consumer, 6)))
+        other.start()
+        other.join()
+
+        assert offsets(first + rest) == list(range(10))
+
+
+def test_a_closed_consumer_refuses_everything_and_closes_again_without_a_word(
+    kafka: KafkaCluster, orders: TopicPartition, group: str
+) -> None:
+    consumer = quick(kafka, orders.topic, group_id=group)
+    read(consumer, 10)
+    consumer.close()
+    consumer.close()
+
+    calls: list[Callable[[], Any]] = [
+        consumer.poll,
+        consumer.commit,
+        consumer.commit_async,
+        consumer.assignment,
+        consumer.topics,
+        lambda: consumer.position(orders),
+        lambda: consumer.seek(orders, 0),
+        lambda: consumer.subscribe(["a"]),
+        lambda: consumer.end_offsets([orders]),
+    ]
+    for call in calls:
+        began = time.monotonic()
+        with pytest.raises(ConsumerClosedError):
+            call()
+        assert time.monotonic() - began < 0.1
+    assert list(consumer) == []
+    assert consumer.status().state == "closed"
+
+
+def test_a_closed_consumer_leaves_no_thread(kafka: KafkaCluster, orders: TopicPartition) -> None:
+    before = set(aktor_threads())
+
+    with quick(kafka, orders.topic) as consumer:
+        read(consumer, 10)
+        assert len(set(aktor_threads()) - before) == 1
+
+    assert set(aktor_threads()) == before
+
+
+def test_a_consumer_that_is_dropped_without_close_leaves_no_thread(
+    kafka: KafkaCluster, orders: TopicPartition, group: str
+) -> None:
+    before = set(aktor_threads())
+    consumer = quick(kafka, orders.topic, group_id=group)
+    read(consumer, 10)
+
+    del consumer
+    gc.collect()
+
+    wait_until(lambda: set(aktor_threads()) == before, "its thread ends", within=3)
+
+
+def test_a_program_that_forgets_to_close_ends_all_the_same(
+    kafka: KafkaCluster, orders: TopicPartition, group: str
+) -> None:
+    program = (
+        "consumer = KafkaConsumer(topic, bootstrap_servers=servers, group_id=group, **QUICK)\n"
+        "while not poll(consumer): pass\n"
+        "say('done')\n"
+    )
+    with Child(kafka, orders.topic, group, program) as child:
+        assert child.hear() == "done"
+        code, errors = child.end(within=5)
+
+    assert (code, errors) == (0, "")
+
+
+def test_a_forked_child_may_not_use_the_consumer_and_does_its_parent_no_harm(
+    kafka: KafkaCluster, orders: TopicPartition, group: str
+) -> None:
+    program = (
+        "consumer = KafkaConsumer(topic, bootstrap_servers=servers, group_id=group, **QUICK)\n"
+        "while not poll(consumer): pass\n"
+        "before = consumer.group_metadata()\n"
+        "def attempt(call):\n"
+        "    began = time.monotonic()\n"
+        "    try:\n"
+        "        call()\n"
+        "        what = 'returned'\n"
+        "    except BaseException as error:\n"
+        "        what = type(error).__name__\n"
+        "    return [what, time.monotonic() - began]\n"
+        "if os.fork() == 0:\n"
+        "    say([attempt(call) for call in (lambda: consumer.poll(5000), consumer.commit,\n"
+        "        consumer.assignment, lambda: next(consumer), consumer.close, consumer.status)])\n"
+        "    del consumer\n"
+        "    sys.exit(0)\n"
+        "os.wait()\n"
+        "for _ in range(20): consumer.poll(100)\n"
+        "consumer.commit()\n"
+        "after = consumer.group_metadata()\n"
+        "say([before.generation_id, before.member_id] == [after.generation_id, after.member_id])\n"
+        "consumer.close()\n"
+        "say('closed')\n"
+    )
+    with Child(kafka, orders.topic, group, program) as child:
+        attempts = child.hear()
+        assert [what for what, _ in attempts[:4]] == ["ConsumerForkedError"] * 4
+        assert [what for what, _ in attempts[4:]] == ["returned"] * 2
+        assert max(seconds for _, seconds in attempts) < 0.1
+        assert child.hear() is True
+        assert child.hear() == "closed"
+        code, errors = child.end()
+
+    assert (code, errors) == (0, "")
+
+
+def test_a_forked_child_makes_a_consumer_of_its_own(
+    kafka: KafkaCluster, orders: TopicPartition, group: str
+) -> None:
+    program = (
+        "consumer = KafkaConsumer(topic, bootstrap_servers=servers, **QUICK)\n"
+        "while not poll(consumer): pass\n"
+        "if os.fork() == 0:\n"
+        "    own = KafkaConsumer(topic, bootstrap_servers=servers, **QUICK)\n"
+        "    while not poll(own): pass\n"
+        "    own.close()\n"
+        "    say('read')\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "consumer.close()\n"
+    )
+    with Child(kafka, orders.topic, group, program) as child:
+        assert child.hear() == "read"
+        assert child.end() == (0, "")
+
+
+def test_an_interrupt_ends_a_long_poll_at_once_and_the_consumer_closes_cleanly(
+    kafka: KafkaCluster, orders: TopicPartition, group: str
+) -> None:
+    program = (
+        "consumer = KafkaConsumer(topic, bootstrap_servers=servers, group_id=group, **QUICK)\n"
+        "found = []\n"
+        "while len(found) < 10: found += poll(consumer)\n"
+        "say('waiting')\n"
+        "try:\n"
+        "    consumer.poll(60000)\n"
+        "except KeyboardInterrupt:\n"
+        "    say('interrupted')\n"
+        "consumer.commit()\n"
+        "consumer.close()\n"
+        "say('closed')\n"
+    )
+    with Child(kafka, orders.topic, group, program) as child:
+        assert child.hear() == "waiting"
+        time.sleep(0.3)
+        began = time.monotonic()
+        child.process.send_signal(signal.SIGINT)
+        assert child.hear() == "interrupted"
+        assert time.monotonic() - began < 0.5
+        assert child.hear() == "closed"
+        assert time.monotonic() - began < 2
+        assert child.end() == (0, "")
+
+    with quick(kafka, orders.topic, group_id=group) as successor:
+        assert successor.committed(orders) == 10
+        began = time.monotonic()
+        while not successor.assignment():
+            successor.poll(20)
+        assert time.monotonic() - began < 2
+
+
+def test_an_interrupt_of_an_iteration_in_a_with_block_ends_the_program_promptly(
+    kafka: KafkaCluster, orders: TopicPartition, group: str
+) -> None:
+    program = (
+        "with KafkaConsumer(topic, bootstrap_servers=servers, group_id=group, **QUICK) as consumer:\n"
+        "    for record in consumer:\n"
+        "        if record.offset == 9: say('waiting')\n"
+    )
+    with Child(kafka, orders.topic, group, program) as child:
+        assert child.hear() == "waiting"
+        time.sleep(0.2)
+        began = time.monotonic()
+        child.process.send_signal(signal.SIGINT)
+        code, errors = child.end()
+
+        assert time.monotonic() - began < 2
+        assert code in (-signal.SIGINT, 130, 1)
+        assert "KeyboardInterrupt" in errors
+
+
+def test_a_call_that_belongs_to_groups_is_refused_without_one(
+    kafka: KafkaCluster, orders: TopicPartition
+) -> None:
+    with quick(kafka) as consumer:
+        consumer.assign([orders])
+        for call in (consumer.commit, lambda: consumer.committed(orders)):
+            with pytest.raises(IllegalStateError, match="group_id"):
+                call()
+        assert len(read(consumer, 10)) == 10
+        assert read_for(consumer, 0.1) == []

@@ -1,0 +1,217 @@
+"""Brokers die, hang, are bounced and move: the group goes on as if little had happened.
+
+Three nodes, three members, 300 records a second into twelve partitions with three replicas each.
+The controller notices a dead broker after 3 s (`broker.session.timeout.ms`), and until then Kafka
+itself neither elects leaders nor acknowledges a commit: no client can be faster.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from kafka.errors import KafkaTimeoutError
+
+from tests.kafka.fault_support import PARTITIONS, Stage, Verdict
+from tests.kafka.support import poll_until, quick
+from tests.real_kafka import KafkaCluster, topics
+
+MEMBERS = ("a", "b", "c")
+OFFSETS_TOPIC = "__consumer_offsets"
+OFFSETS_PARTITIONS = 4
+ROLES = pytest.mark.parametrize("role", ["bystander", "coordinator"])
+
+#: From the death of a broker until its partitions flow again: 3 s until the controller notices, up
+#: to a second to elect and spread the news, and a client that looks every half second.
+RESUME_AFTER_DEATH_S = 10.0
+
+#: From a broker's freezing: the same, but its connections stay open, and only patience tells.
+RESUME_AFTER_FREEZE_S = 7.0
+
+
+def settled_and_loaded(stage: Stage) -> None:
+    """Three members share the partitions, and records flow."""
+    stage.join(*MEMBERS)
+    stage.settled(*MEMBERS)
+    stage.load()
+
+
+def assert_undisturbed(stage: Stage, verdict: Verdict) -> None:
+    """Nothing lost or repeated, no rebalance, no partition lost, no commit that failed."""
+    assert verdict.faults == []
+    assert verdict.repeated == 0
+    assert stage.unrest == []
+
+
+def longest_commit(stage: Stage) -> float:
+    """How long the slowest commit took, in seconds."""
+    return max(float(report["took"]) for report in stage.ensemble.said("committed"))
+
+
+def offsets_partition(group: str) -> int:
+    """Where Kafka keeps a group: Java's hash of its name, modulo the offsets topic's partitions."""
+    number = 0
+    for character in group:
+        number = (31 * number + ord(character)) & 0xFFFFFFFF
+    return (number & 0x7FFFFFFF) % OFFSETS_PARTITIONS
+
+
+@ROLES
+def test_a_broker_that_is_killed_and_restarted_costs_seconds_and_no_record_and_no_rebalance(
+    kafka3: KafkaCluster, topic: str, group: str, role: str
+) -> None:
+    with Stage(kafka3, topic, group) as stage:
+        settled_and_loaded(stage)
+
+        node = stage.coordinator() if role == "coordinator" else stage.bystander()
+        kafka3.kill(node)
+        kafka3.restart(node)
+        verdict = stage.finish()
+
+        assert_undisturbed(stage, verdict)
+        assert verdict.resume < RESUME_AFTER_DEATH_S
+        assert longest_commit(stage) < RESUME_AFTER_DEATH_S
+
+
+def test_a_rolling_bounce_of_all_brokers_is_hardly_noticed(
+    kafka3: KafkaCluster, topic: str, group: str
+) -> None:
+    with Stage(kafka3, topic, group) as stage:
+        settled_and_loaded(stage)
+
+        for node in kafka3.node_ids:
+            kafka3.restart(node)
+        verdict = stage.finish()
+
+        # Among the faults it looks for: a member's position that is not what it was given.
+        assert_undisturbed(stage, verdict)
+        assert verdict.resume < 5
+
+
+def test_commits_are_retried_until_the_new_coordinator_has_them_when_it_moves(
+    kafka3: KafkaCluster, topic: str, group: str
+) -> None:
+    with Stage(kafka3, topic, group) as stage:
+        settled_and_loaded(stage)
+
+        before = stage.coordinator()
+        after = stage.bystander()
+        partition = offsets_partition(group)
+        topics.move_leader(kafka3.bootstrap_servers, OFFSETS_TOPIC, partition, after)
+        time.sleep(1)
+        moved_to = stage.coordinator()
+        verdict = stage.finish()
+
+        assert moved_to == after != before
+        assert_undisturbed(stage, verdict)
+        assert verdict.resume < 5
+        assert longest_commit(stage) < 5
+
+
+def test_a_commit_waits_for_a_coordinator_that_shuts_down_and_the_application_sees_no_error(
+    kafka3: KafkaCluster, topic: str, group: str
+) -> None:
+    with Stage(kafka3, topic, group) as stage:
+        settled_and_loaded(stage)
+
+        node = stage.coordinator()
+        kafka3.terminate(node)
+        kafka3.restart(node)
+        verdict = stage.finish()
+
+        assert_undisturbed(stage, verdict)
+        assert verdict.resume < 5
+        assert longest_commit(stage) < 5
+
+
+@ROLES
+def test_a_broker_that_freezes_for_8_s_loses_nobody_a_partition_and_other_partitions_flow(
+    kafka3: KafkaCluster, topic: str, group: str, role: str
+) -> None:
+    # Auto-commit: what a member does then depends on the leaders of its partitions alone.
+    with Stage(kafka3, topic, group, enable_auto_commit=True) as stage:
+        settled_and_loaded(stage)
+
+        node = stage.coordinator() if role == "coordinator" else stage.bystander()
+        led = stage.led_by(node)
+        kafka3.pause(node)
+        time.sleep(8)
+        kafka3.resume(node)
+        verdict = stage.finish()
+
+        assert_undisturbed(stage, verdict)
+        others = {one: wait for one, wait in verdict.waits.items() if one not in led}
+        assert len(others) == PARTITIONS - len(led) < PARTITIONS
+        assert max(others.values()) < 1.5
+        assert verdict.resume < RESUME_AFTER_FREEZE_S
+
+
+def test_commits_go_to_another_coordinator_when_theirs_freezes(
+    kafka3: KafkaCluster, topic: str, group: str
+) -> None:
+    with Stage(kafka3, topic, group) as stage:
+        settled_and_loaded(stage)
+
+        node = stage.coordinator()
+        kafka3.pause(node)
+        time.sleep(8)
+        commits = stage.ensemble.said("committed", since=time.monotonic() - 0.5)
+        kafka3.resume(node)
+        verdict = stage.finish()
+
+        assert commits, "nobody had found the new coordinator before the old one came back"
+        assert_undisturbed(stage, verdict)
+        assert longest_commit(stage) < RESUME_AFTER_FREEZE_S
+
+
+def test_committed_keeps_its_deadline_while_the_coordinator_is_frozen(
+    kafka3: KafkaCluster, topic: str, group: str
+) -> None:
+    with Stage(kafka3, topic, group) as stage:
+        node = stage.coordinator()
+        consumer = quick(kafka3, topic, group_id=group, session_timeout_ms=30_000)
+        poll_until(consumer, consumer.assignment, "the consumer owns the partitions")
+        one = next(iter(consumer.assignment()))
+        assert consumer.committed(one) is None
+
+        # The controller takes 3 s to give the group to another broker.
+        kafka3.pause(node)
+        began = time.monotonic()
+        with pytest.raises(KafkaTimeoutError):
+            consumer.committed(one, timeout_ms=1500)
+        looked_up_at = time.monotonic()
+        consumer.close(timeout_ms=1000)
+        closed_at = time.monotonic()
+
+        assert looked_up_at - began < 2
+        assert closed_at - looked_up_at < 1.5
+
+
+def test_while_all_brokers_are_down_polls_end_in_time_and_afterwards_everything_is_delivered(
+    kafka3: KafkaCluster, topic: str, group: str, unique: Callable[[str], str]
+) -> None:
+    with Stage(kafka3, topic, group, enable_auto_commit=True) as stage:
+        settled_and_loaded(stage)
+        other = quick(kafka3, topic, group_id=unique("group"))
+        poll_until(other, other.assignment, "the other consumer owns the partitions")
+
+        killers = [threading.Thread(target=kafka3.kill, args=(n,)) for n in kafka3.node_ids]
+        for killer in killers:
+            killer.start()
+        for killer in killers:
+            killer.join()
+        down_at = time.monotonic()
+        other.close(timeout_ms=3000)
+        closed_after = time.monotonic() - down_at
+        time.sleep(1)
+        polls = stage.ensemble.said("polled", since=down_at + 0.5)
+        kafka3.restart(*kafka3.node_ids)
+        verdict = stage.finish(within=60)
+
+        assert closed_after < 3.5
+        assert polls
+        assert not any(poll["got"] for poll in polls)
+        assert max(poll["took"] for poll in polls) < 0.6
+        assert verdict.faults == []

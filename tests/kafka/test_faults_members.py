@@ -1,0 +1,175 @@
+"""Members die, freeze, dawdle, come and go: every record is delivered, and one owner has it."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from aktor import TopicPartition
+from tests.kafka.fault_support import SESSION_S, Stage, Verdict
+from tests.kafka.support import quick
+from tests.real_kafka import KafkaCluster
+
+MEMBERS = ("a", "b", "c")
+BOTH_MANNERS = pytest.mark.parametrize("cooperative", [False, True], ids=["eager", "cooperative"])
+
+#: What a rebalance takes on a busy machine, heartbeats that announce it included.
+REBALANCE_S = 2.0
+
+
+def settled_and_loaded(stage: Stage, *, a_is_a_process: bool = False, **settings_of_a: int) -> None:
+    """Three members share the partitions, and records flow."""
+    stage.join("a", process=a_is_a_process, **settings_of_a)
+    stage.join("b", "c")
+    stage.settled(*MEMBERS)
+    stage.load()
+
+
+def longest_waits(verdict: Verdict, partitions: set[int]) -> tuple[float, float]:
+    """The longest wait of these partitions, and of the others."""
+    inside = [wait for one, wait in verdict.waits.items() if one in partitions]
+    outside = [wait for one, wait in verdict.waits.items() if one not in partitions]
+    return max(inside), max(outside)
+
+
+@BOTH_MANNERS
+def test_a_killed_members_partitions_wait_for_its_session_and_those_of_others_do_not(
+    kafka3: KafkaCluster, topic: str, group: str, cooperative: bool
+) -> None:
+    with Stage(kafka3, topic, group, cooperative=cooperative) as stage:
+        settled_and_loaded(stage, a_is_a_process=True)
+        orphans = stage.shares()["a"]
+
+        stage.kill("a")
+        stage.settled("b", "c")
+        verdict = stage.finish()
+
+        assert verdict.faults == []
+        of_orphans, of_others = longest_waits(verdict, orphans)
+        assert of_orphans < SESSION_S + REBALANCE_S
+        assert of_others < REBALANCE_S
+
+
+@pytest.mark.parametrize("ahead", [False, True], ids=["that commits", "with records fetched ahead"])
+def test_a_member_that_was_frozen_past_its_session_hands_out_nothing_that_is_not_its_own(
+    kafka3: KafkaCluster, topic: str, group: str, ahead: bool
+) -> None:
+    with Stage(kafka3, topic, group) as stage:
+        if ahead:  # it can't keep up, and never asks the group for anything
+            settings = {"max_poll_records": 2, "enable_auto_commit": True}
+        else:
+            settings = {}
+        settled_and_loaded(stage, a_is_a_process=True, **settings)
+        owned = stage.shares()["a"]
+
+        stage.members["a"].stop()
+        stage.settled("b", "c", ignoring="a")
+        time.sleep(1)
+        continued_at = time.monotonic()
+        stage.members["a"].go_on()
+        stage.settled(*MEMBERS)
+        verdict = stage.finish()
+
+        # Among the faults it looks for: a record read from a partition that somebody else owned.
+        assert verdict.faults == []
+        told = [
+            (report["said"], report.get("how"))
+            for member, report in stage.ensemble.reports
+            if member == "a"
+            and report["at"] > continued_at
+            and report["said"] in ("released", "assigned", "read")
+        ]
+        assert told[:2] == [("released", "lost"), ("assigned", None)]
+        assert {
+            one for r in stage.ensemble.said("released", by="a") for one in r["partitions"]
+        } >= owned
+
+
+def test_a_member_that_takes_too_long_over_a_batch_leaves_at_once_and_comes_back(
+    kafka3: KafkaCluster, topic: str, group: str
+) -> None:
+    with Stage(kafka3, topic, group, max_poll_interval_ms=3000) as stage:
+        settled_and_loaded(stage)
+        owned = stage.shares()["a"]
+
+        last = stage.dawdle("a", seconds=6.0)
+        stage.settled("b", "c", ignoring="a")
+        handed_over_after = time.monotonic() - last
+        stage.settled(*MEMBERS)
+        verdict = stage.finish()
+
+        assert 2.9 < handed_over_after < 3 + REBALANCE_S
+        assert verdict.faults == []
+        lost = stage.ensemble.said("released", by="a", since=last)[0]
+        assert (lost["how"], set(lost["partitions"])) == ("lost", owned)
+        assert lost["at"] - last > 5.9
+        of_its_own, of_others = longest_waits(verdict, owned)
+        assert of_its_own < 3 + REBALANCE_S
+        assert of_others < REBALANCE_S
+
+
+@BOTH_MANNERS
+def test_a_commit_in_the_revoked_callback_succeeds_and_nothing_is_repeated(
+    kafka3: KafkaCluster, topic: str, group: str, cooperative: bool
+) -> None:
+    with Stage(kafka3, topic, group, cooperative=cooperative) as stage:
+        settled_and_loaded(stage)
+
+        stage.join("d")
+        stage.settled(*MEMBERS, "d")
+        stage.leave("d")
+        stage.settled(*MEMBERS)
+        verdict = stage.finish()
+
+        commits = [one for one in stage.ensemble.said("committed") if one["where"] == "revoked"]
+        assert len(commits) >= 4
+        assert stage.ensemble.said("refused") == []
+        assert verdict.faults == []
+        assert verdict.repeated == 0
+
+
+@BOTH_MANNERS
+def test_members_that_join_and_leave_at_random_lose_and_repeat_nothing(
+    kafka3: KafkaCluster, topic: str, group: str, cooperative: bool
+) -> None:
+    chance = random.Random(f"joins and leaves {cooperative}")
+    with Stage(kafka3, topic, group, cooperative=cooperative) as stage:
+        settled_and_loaded(stage)
+        present, names = list(MEMBERS), (f"m{number}" for number in range(100))
+
+        until = time.monotonic() + 15
+        while time.monotonic() < until:
+            if len(present) > 1 and (len(present) == 4 or chance.random() < 0.5):
+                stage.leave(present.pop(chance.randrange(len(present))))
+            else:
+                present.append(next(names))
+                stage.join(present[-1])
+            time.sleep(chance.uniform(0, 1.5))
+        stage.settled(*present)
+        verdict = stage.finish()
+
+        assert verdict.faults == []
+        assert verdict.repeated == 0
+        assert verdict.resume < 5
+
+
+def test_after_a_clean_end_the_group_stands_where_its_members_were_and_the_next_one_goes_on(
+    kafka3: KafkaCluster, topic: str, group: str
+) -> None:
+    with Stage(kafka3, topic, group, enable_auto_commit=True) as stage:
+        settled_and_loaded(stage, a_is_a_process=True)
+
+        stage.leave("a")  # SIGTERM: its handler ends the loop, and the consumer is closed
+        stage.settled("b", "c")
+        stage.leave("b")
+        stage.leave("c")
+        stage.join("d")
+        verdict = stage.finish()
+
+        assert verdict.faults == []
+        assert verdict.repeated == 0
+        with quick(kafka3, group_id=group) as reader:
+            ends = {p: reader.committed(TopicPartition(topic, p)) for p in stage.written()}
+        assert ends == stage.written()

@@ -1,0 +1,508 @@
+"""Security: who gets in, what happens to who doesn't, and that no secret is ever shown."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+from kafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
+
+from aktor import KafkaConsumer, TopicPartition
+from aktor.errors import AuthenticationError, BootstrapError
+from tests.kafka.support import (
+    QUICK,
+    named,
+    numbered,
+    poll,
+    poll_until,
+    raised_within,
+    read,
+    traced,
+    values,
+)
+from tests.real_kafka import KafkaCluster, topics
+from tests.real_kafka.certificates import make_certificates
+from tests.real_kafka.security import MECHANISMS, USERS, UnsecuredToken
+
+WRONG = "not-the-password-5c1"
+
+
+def login(mechanism: str, user: str = "alice", password: str | None = None) -> dict[str, Any]:
+    """Settings to log in as `user`."""
+    if mechanism == "OAUTHBEARER":
+        return {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": UnsecuredToken(user)}
+    return {
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": user,
+        "sasl_plain_password": password or USERS[user],
+    }
+
+
+def through(kafka: KafkaCluster, listener: str, *names: str, **settings: Any) -> KafkaConsumer:
+    """A consumer that comes through this listener, impatient and with the right authority."""
+    door: dict[str, Any] = {
+        "bootstrap_servers": [kafka.address(listener)],
+        "security_protocol": listener,
+    }
+    if listener.endswith("SSL"):
+        door["ssl_cafile"] = kafka.ca_file
+    return KafkaConsumer(*names, **{**QUICK, **door, **settings})
+
+
+@pytest.fixture
+def orders(secure_kafka: KafkaCluster, topic: str) -> TopicPartition:
+    """The only partition of a topic with three records."""
+    topics.create_topic(secure_kafka.bootstrap_servers, topic)
+    topics.produce(secure_kafka.bootstrap_servers, topic, numbered(3))
+    return TopicPartition(topic, 0)
+
+
+@contextmanager
+def allowed(
+    kafka: KafkaCluster, kind: ResourceType, name: str, *operations: ACLOperation
+) -> Iterator[None]:
+    """What bob may do meanwhile."""
+    rules = [
+        ACL(
+            principal="User:bob",
+            host="*",
+            operation=operation,
+            permission_type=ACLPermissionType.ALLOW,
+            resource_pattern=ResourcePattern(kind, name),
+        )
+        for operation in operations
+    ]
+    with topics.admin(kafka.bootstrap_servers) as admin:
+        admin.create_acls(rules)
+    yield
+
+
+# -- who gets in
+
+
+@pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_every_mechanism_lets_alice_read_in_a_group_and_commit(
+    secure_kafka: KafkaCluster, orders: TopicPartition, group: str, listener: str, mechanism: str
+) -> None:
+    with through(
+        secure_kafka, listener, orders.topic, group_id=group, **login(mechanism)
+    ) as consumer:
+        assert values(read(consumer, 3)) == numbered(3)
+        consumer.commit()
+
+        assert consumer.committed(orders) == 3
+
+
+@pytest.mark.parametrize("mutual", [False, True], ids=["server only", "mutual"])
+def test_tls_works_with_and_without_a_certificate_of_ours(
+    secure_kafka: KafkaCluster, orders: TopicPartition, group: str, mutual: bool
+) -> None:
+    files = secure_kafka.certificates
+    ours = {"ssl_certfile": str(files.alice_cert_file), "ssl_keyfile": str(files.alice_key_file)}
+
+    with through(
+        secure_kafka, "SSL", orders.topic, group_id=group, **(ours if mutual else {})
+    ) as consumer:
+        assert values(read(consumer, 3)) == numbered(3)
+
+
+# -- who does not
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_wrong_password_is_told_within_two_seconds_with_broker_and_mechanism(
+    secure_kafka: KafkaCluster, orders: TopicPartition, group: str, mechanism: str
+) -> None:
+    door = login(mechanism, "alice", WRONG)
+
+    began = time.monotonic()
+    with through(
+        secure_kafka, "SASL_PLAINTEXT", orders.topic, group_id=group, **door
+    ) as consumer:
+        with pytest.raises(AuthenticationError) as caught:
+            consumer.poll(20_000)
+
+        assert time.monotonic() - began < 2
+        assert caught.value.broker == secure_kafka.address("SASL_PLAINTEXT")
+        assert caught.value.mechanism == mechanism
+        assert caught.value.broker in str(caught.value)
+        assert mechanism in str(caught.value)
+
+
+CALLS: Mapping[str, Callable[[KafkaConsumer, TopicPartition], Any]] = {
+    "topics": lambda consumer, _: consumer.topics(),
+    "partitions_for_topic": lambda consumer, one: consumer.partitions_for_topic(one.topic),
+    "end_offsets": lambda consumer, one: consumer.end_offsets([one]),
+    "offsets_for_times": lambda consumer, one: consumer.offsets_for_times({one: 0}),
+    "committed": lambda consumer, one: consumer.committed(one),
+    "position": lambda consumer, one: consumer.position(one),
+    "commit": lambda consumer, one: consumer.commit(),
+    "iteration": lambda consumer, one: next(consumer),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_wrong_password_is_told_by_every_call_that_needs_the_broker(
+    secure_kafka: KafkaCluster, orders: TopicPartition, group: str, call: str
+) -> None:
+    door = login("PLAIN", "alice", WRONG)
+
+    with through(secure_kafka, "SASL_PLAINTEXT", group_id=group, **door) as consumer:
+        consumer.assign([orders])
+        consumer.seek(orders, 0) if call == "commit" else None
+        began = time.monotonic()
+        with pytest.raises(AuthenticationError):
+            CALLS[call](consumer, orders)
+
+        assert time.monotonic() - began < 2
+
+
+def test_a_refused_login_is_tried_again_about_once_a_second_and_told_each_time(
+    secure_kafka: KafkaCluster, orders: TopicPartition, group: str
+) -> None:
+    door = login("SCRAM-SHA-256", "alice", WRONG)
+
+    with (
+        traced() as events,
+        through(secure_kafka, "SASL_PLAINTEXT", orders.topic, group_id=group, **door) as consumer,
+    ):
+        told = 0
+        deadline = time.monotonic() + 4.5
+        while time.monotonic() < deadline:
+            try:
+                consumer.poll(100)
+            except AuthenticationError:
+                told += 1
+
+        attempts = len(named(events, "connection.failed"))
+        assert 2 <= attempts <= 6
+        assert told >= 2
+
+
+def test_closing_after_a_refused_login_is_quick(secure_kafka: KafkaCluster, group: str) -> None:
+    door = login("PLAIN", "alice", WRONG)
+    consumer = through(secure_kafka, "SASL_PLAINTEXT", "orders", group_id=group, **door)
+    raised_within(5, lambda: consumer.poll(500))
+
+    began = time.monotonic()
+    consumer.close()
+
+    assert time.monotonic() - began < 1
+
+
+def test_an_unknown_authority_is_an_authentication_error_that_says_certificate(
+    secure_kafka: KafkaCluster, orders: TopicPartition, tmp_path: Path
+) -> None:
+    strangers = make_certificates(tmp_path / "tls")
+
+    began = time.monotonic()
+    with through(
+        secure_kafka, "SSL", orders.topic, ssl_cafile=str(strangers.ca_file)
+    ) as consumer:
+        with pytest.raises(AuthenticationError, match="certificate") as caught:
+            consumer.poll(20_000)
+
+        assert time.monotonic() - began < 2
+        assert caught.value.mechanism == "SSL"
+        assert caught.value.broker == secure_kafka.address("SSL")
+
+
+def test_a_certificate_for_another_host_name_is_refused_unless_told_not_to_look(
+    secure_kafka: KafkaCluster, orders: TopicPartition
+) -> None:
+    # The certificate is for localhost and 127.0.0.1; 127.0.0.2 is the same machine.
+    elsewhere = secure_kafka.address("SSL").replace("127.0.0.1", "127.0.0.2")
+    port = int(elsewhere.split(":")[1])
+    with _forwarded("127.0.0.2", port, "127.0.0.1", port):
+        with (
+            through(secure_kafka, "SSL", orders.topic, bootstrap_servers=[elsewhere]) as consumer,
+            pytest.raises(AuthenticationError, match=r"127\.0\.0\.2"),
+        ):
+            consumer.poll(20_000)
+        with through(
+            secure_kafka,
+            "SSL",
+            orders.topic,
+            bootstrap_servers=[elsewhere],
+            ssl_check_hostname=False,
+        ) as consumer:
+            assert len(read(consumer, 3)) == 3
+
+
+@contextmanager
+def _forwarded(host: str, port: int, to_host: str, to_port: int) -> Iterator[None]:
+    """Pass bytes on from one address to another."""
+    import socket
+    import threading
+
+    server = socket.create_server((host, port))
+
+    def pump(source: socket.socket, sink: socket.socket) -> None:
+        try:
+            while data := source.recv(65536):
+                sink.sendall(data)
+        except OSError:
+            pass
+        finally:
+            sink.close()
+
+    def serve() -> None:
+        while True:
+            try:
+                client, _ = server.accept()
+            except OSError:
+                return
+            broker = socket.create_connection((to_host, to_port))
+            for pair in ((client, broker), (broker, client)):
+                threading.Thread(target=pump, args=pair, daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield
+    finally:
+        server.close()
+
+
+def test_tls_against_a_plaintext_port_is_told_soon_with_the_remedy(
+    secure_kafka: KafkaCluster,
+) -> None:
+    began = time.monotonic()
+    with through(
+        secure_kafka, "SSL", "orders", bootstrap_servers=secure_kafka.bootstrap_servers
+    ) as consumer:
+        with pytest.raises((AuthenticationError, BootstrapError)) as caught:
+            consumer.poll(20_000)
+
+        assert time.monotonic() - began < 5
+        assert secure_kafka.bootstrap_servers[0] in str(caught.value)
+
+
+def test_plaintext_against_a_tls_port_is_told_soon_with_the_remedy(
+    secure_kafka: KafkaCluster,
+) -> None:
+    address = secure_kafka.address("SSL")
+
+    began = time.monotonic()
+    with KafkaConsumer("orders", **{**QUICK, "bootstrap_servers": address}) as consumer:
+        with pytest.raises(BootstrapError, match="security_protocol") as caught:
+            consumer.poll(20_000)
+
+        assert time.monotonic() - began < 5
+        assert address in str(caught.value)
+
+
+def test_plaintext_against_a_port_that_wants_a_login_is_told_soon_with_the_remedy(
+    secure_kafka: KafkaCluster,
+) -> None:
+    address = secure_kafka.address("SASL_PLAINTEXT")
+
+    began = time.monotonic()
+    with KafkaConsumer("orders", **{**QUICK, "bootstrap_servers": address}) as consumer:
+        with pytest.raises(BootstrapError, match="security_protocol"):
+            consumer.poll(20_000)
+
+        assert time.monotonic() - began < 5
+
+
+def test_a_mechanism_that_the_broker_does_not_offer_is_told_by_name() -> None:
+    with KafkaCluster(
+        security=True,
+        settings={"listener.name.sasl_plaintext.sasl.enabled.mechanisms": "SCRAM-SHA-256"},
+    ) as kafka:
+        with through(kafka, "SASL_PLAINTEXT", "orders", **login("PLAIN")) as consumer:
+            began = time.monotonic()
+            with pytest.raises(AuthenticationError, match="PLAIN"):
+                consumer.poll(20_000)
+
+            assert time.monotonic() - began < 2
+
+
+# -- who may do what
+
+
+def test_an_unauthorised_topic_is_an_error_that_names_it_until_it_is_granted(
+    secure_kafka: KafkaCluster, orders: TopicPartition, group: str
+) -> None:
+    with allowed(secure_kafka, ResourceType.GROUP, group, ACLOperation.READ):
+        consumer = through(
+            secure_kafka, "SASL_PLAINTEXT", orders.topic, group_id=group, **login("PLAIN", "bob")
+        )
+    with consumer:
+        began = time.monotonic()
+        with pytest.raises(TopicAuthorizationFailedError, match=orders.topic):
+            consumer.poll(20_000)
+        assert time.monotonic() - began < 2
+
+        with allowed(secure_kafka, ResourceType.TOPIC, orders.topic, ACLOperation.READ):
+            found: list[Any] = []
+            deadline = time.monotonic() + 15
+            while len(found) < 3:
+                assert time.monotonic() < deadline
+                try:
+                    found += poll(consumer)
+                except TopicAuthorizationFailedError as error:
+                    assert orders.topic in str(error)
+            assert values(found) == numbered(3)
+
+
+def test_a_topic_that_may_be_described_but_not_read_is_refused_by_the_fetch(
+    secure_kafka: KafkaCluster, orders: TopicPartition
+) -> None:
+    with (
+        allowed(secure_kafka, ResourceType.TOPIC, orders.topic, ACLOperation.DESCRIBE),
+        through(secure_kafka, "SASL_PLAINTEXT", **login("PLAIN", "bob")) as consumer,
+    ):
+        consumer.assign([orders])
+        error = raised_within(10, lambda: consumer.poll(500))
+        assert isinstance(error, TopicAuthorizationFailedError)
+        assert orders.topic in str(error)
+
+        with allowed(secure_kafka, ResourceType.TOPIC, orders.topic, ACLOperation.READ):
+            found: list[Any] = []
+            deadline = time.monotonic() + 15
+            while len(found) < 3:
+                assert time.monotonic() < deadline
+                try:
+                    found += poll(consumer)
+                except TopicAuthorizationFailedError:
+                    pass
+            assert values(found) == numbered(3)
+
+
+def test_an_unauthorised_group_is_an_error_that_names_it_until_it_is_granted(
+    secure_kafka: KafkaCluster, orders: TopicPartition, group: str
+) -> None:
+    with (
+        allowed(secure_kafka, ResourceType.TOPIC, orders.topic, ACLOperation.READ),
+        through(
+            secure_kafka, "SASL_PLAINTEXT", orders.topic, group_id=group, **login("PLAIN", "bob")
+        ) as consumer,
+    ):
+        began = time.monotonic()
+        error = raised_within(5, lambda: consumer.poll(20_000))
+        assert isinstance(error, GroupAuthorizationFailedError)
+        assert group in str(error)
+        assert time.monotonic() - began < 2
+        with pytest.raises(GroupAuthorizationFailedError, match=group):
+            consumer.committed(orders)
+
+        with allowed(secure_kafka, ResourceType.GROUP, group, ACLOperation.READ):
+            found: list[Any] = []
+            deadline = time.monotonic() + 20
+            while len(found) < 3:
+                assert time.monotonic() < deadline, str(consumer.status())
+                try:
+                    found += poll(consumer)
+                except GroupAuthorizationFailedError:
+                    time.sleep(0.05)
+            assert values(found) == numbered(3)
+
+
+# -- secrets
+
+
+SECRET = "s3cr3t-that-nobody-may-see"
+
+
+@pytest.fixture
+def watched(
+    secure_kafka: KafkaCluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> Callable[..., tuple[KafkaConsumer, Callable[[], str]]]:
+    """Make a consumer with the trace in a file and all logs at DEBUG; and all that they said."""
+    path = tmp_path / "trace.jsonl"
+    monkeypatch.setenv("AKTOR_TRACE", str(path))
+    caplog.set_level(logging.DEBUG)
+
+    def make(**settings: Any) -> tuple[KafkaConsumer, Callable[[], str]]:
+        consumer = through(secure_kafka, "SASL_PLAINTEXT", "orders", group_id="g", **settings)
+
+        def said() -> str:
+            assert json.loads(path.read_text().splitlines()[0])["event"]
+            logs = "\n".join(f"{one.getMessage()} {one.__dict__}" for one in caplog.records)
+            return path.read_text() + logs
+
+        return consumer, said
+
+    return make
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+@pytest.mark.parametrize("right", [True, False], ids=["right", "wrong"])
+def test_a_password_is_nowhere_to_be_seen(
+    watched: Callable[..., tuple[KafkaConsumer, Callable[[], str]]], mechanism: str, right: bool
+) -> None:
+    password = USERS["alice"] if right else SECRET
+    consumer, said = watched(**login(mechanism, "alice", password))
+    shown = []
+    with consumer:
+        try:
+            consumer.poll(700)
+        except AuthenticationError as error:
+            shown += [str(error), repr(error), "".join(traceback.format_exception(error))]
+            shown += [repr(pickle.loads(pickle.dumps(error))), repr(vars(error))]
+        shown += [repr(consumer), str(consumer.status()), repr(consumer.status())]
+        shown += [repr(consumer.config), str(consumer.config), json.dumps(consumer.config, default=str)]
+        shown += [f"{consumer.config['sasl_plain_password']}", repr(consumer.metrics())]
+    shown += [said(), repr(consumer.config)]
+
+    assert not [text for text in shown if password in text]
+    try:
+        pickled = pickle.dumps(consumer.config)
+    except Exception:
+        pickled = b""
+    assert password.encode() not in pickled
+
+
+def test_an_oauth_token_is_nowhere_to_be_seen(
+    watched: Callable[..., tuple[KafkaConsumer, Callable[[], str]]],
+) -> None:
+    tokens = []
+
+    class Provider(UnsecuredToken):
+        def token(self) -> str:
+            tokens.append(super().token())
+            return tokens[-1]
+
+    consumer, said = watched(
+        sasl_mechanism="OAUTHBEARER", sasl_oauth_token_provider=Provider("alice")
+    )
+    with consumer:
+        poll_until(consumer, lambda: tokens, "it has logged in")
+        consumer.poll(300)
+        shown = [repr(consumer), repr(consumer.status()), repr(consumer.config)]
+    shown.append(said())
+
+    assert not [text for text in shown for token in tokens if token in text]
+
+
+def test_a_client_key_and_its_password_are_nowhere_to_be_seen(
+    secure_kafka: KafkaCluster, caplog: pytest.LogCaptureFixture, orders: TopicPartition
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    files = secure_kafka.certificates
+
+    with through(
+        secure_kafka,
+        "SSL",
+        orders.topic,
+        ssl_certfile=str(files.alice_cert_file),
+        ssl_keyfile=str(files.alice_key_file),
+        ssl_password=SECRET,
+    ) as consumer:
+        assert len(read(consumer, 3)) == 3
+        shown = repr(consumer.config) + repr(consumer.status()) + caplog.text
+
+    assert SECRET not in shown

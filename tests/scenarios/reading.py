@@ -1,0 +1,35 @@
+"""What every scenario does: make a member, and read until enough has come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka.structs import TopicPartition
+
+from aktor.consumer.facade import KafkaConsumer
+from tests.scenarios.world import World
+
+T0 = TopicPartition("orders", 0)
+T1 = TopicPartition("orders", 1)
+
+
+def a_member(world: World, **configs: Any) -> KafkaConsumer:
+    """A consumer of "orders" in the group "g" that begins at the beginning."""
+    return world.consumer("orders", **{"group_id": "g", "auto_offset_reset": "earliest"} | configs)
+
+
+def read(
+    world: World, consumer: KafkaConsumer, count: int, *, within: float = 5.0, **options: Any
+) -> list[Any]:
+    """Poll until there are so many records, or the time is over; all of them."""
+    until = world.now + within
+    records: list[Any] = []
+    while len(records) < count and world.now < until:
+        for some in consumer.poll(timeout_ms=100, **options).values():
+            records.extend(some)
+    return records
+
+
+def offsets(records: list[Any], partition: int) -> list[int]:
+    """The offsets of those that are of this partition."""
+    return [one.offset for one in records if one.partition == partition]

@@ -1,0 +1,214 @@
+"""Topics that appear, are forbidden, are cut off at either end, or hold rubbish."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kafka.errors import (
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+from kafka.serializer import Deserializer
+
+from aktor.errors import CorruptBatchError, RecordDeserializationError
+from tests.scenarios.reading import T0, T1, a_member, offsets, read
+from tests.scenarios.world import World, seeds
+
+
+@pytest.fixture(params=seeds(5))
+def world(request: Any) -> Iterator[World]:
+    """A topic with two partitions of 40 records each; closed and checked at the end."""
+    with World(request.param) as world:
+        world.cluster.create_topic("orders", partitions=2)
+        world.cluster.fill("orders", 40)
+        yield world
+
+
+def test_a_topic_that_appears_later_is_read_from_its_beginning(world: World) -> None:
+    """Java 139: testSubscribeWhenTopicUnavailable."""
+    consumer = world.consumer("later", group_id="g", auto_offset_reset="earliest")
+    with pytest.raises(UnknownTopicOrPartitionError, match="later"):
+        consumer.poll(timeout_ms=30_000)
+
+    world.cluster.create_topic("later", partitions=2)
+    world.cluster.fill("later", 10)
+    records = read(world, consumer, 20, within=20.0)
+
+    assert sorted(offsets(records, 0)) == sorted(offsets(records, 1)) == list(range(10))
+
+
+def test_without_a_group_all_partitions_of_a_topic_are_read_new_ones_too(world: World) -> None:
+    consumer = world.consumer("orders", auto_offset_reset="earliest", metadata_max_age_ms=2_000)
+    assert len(read(world, consumer, 80)) == 80
+
+    world.cluster.create_topic("orders", partitions=3)
+    world.cluster.produce("orders", 2, b"2:0")
+
+    assert [one.value for one in read(world, consumer, 1, within=10.0)] == [b"2:0"]
+
+
+def test_a_forbidden_topic_is_reported_and_read_once_it_is_allowed(world: World) -> None:
+    world.cluster.forbidden.add("orders")
+    consumer = a_member(world)
+
+    with pytest.raises(TopicAuthorizationFailedError):
+        consumer.poll(timeout_ms=30_000)
+    world.cluster.forbidden.clear()
+
+    assert len(read(world, consumer, 80, within=20.0)) == 80
+
+
+def test_a_topic_that_is_forbidden_later_is_reported_and_read_on_when_allowed_again(
+    world: World,
+) -> None:
+    consumer = a_member(world)
+    read(world, consumer, 80)
+    world.cluster.forbidden.add("orders")
+    world.cluster.fill("orders", 10)
+
+    with pytest.raises(TopicAuthorizationFailedError):
+        read(world, consumer, 1, within=30.0)
+    world.cluster.forbidden.clear()
+    records: list[Any] = []
+    while len(records) < 20:
+        try:
+            records += read(world, consumer, 20 - len(records), within=30.0)
+        except TopicAuthorizationFailedError:
+            continue
+
+    assert offsets(records, 0) == offsets(records, 1) == list(range(40, 50))
+
+
+def test_without_a_policy_a_missing_offset_is_raised_at_each_poll_until_it_is_sought(
+    world: World,
+) -> None:
+    """Java 2, 80."""
+    consumer = a_member(world, auto_offset_reset="none")
+    with pytest.raises(NoOffsetForPartitionError):
+        consumer.poll(timeout_ms=5_000)
+
+    for _ in range(3):
+        with pytest.raises(NoOffsetForPartitionError):
+            consumer.poll(timeout_ms=0)
+    with pytest.raises(NoOffsetForPartitionError):
+        consumer.position(T0)
+    consumer.seek(T0, 30)
+    consumer.seek(T1, 35)
+    records = read(world, consumer, 15)
+
+    assert offsets(records, 0) == list(range(30, 40))
+    assert offsets(records, 1) == list(range(35, 40))
+
+
+@pytest.mark.parametrize(("policy", "goes_on_at"), [("earliest", 20), ("latest", 40)])
+def test_an_offset_out_of_range_is_reset_by_the_policy(
+    world: World, policy: str, goes_on_at: int
+) -> None:
+    """Java 81."""
+    consumer = a_member(world, auto_offset_reset=policy)
+    world.cluster.log("orders", 0).delete_before(20)
+    consumer.poll(timeout_ms=1000)
+
+    consumer.seek(T0, 5)
+    world.after(1.0, lambda: world.cluster.fill("orders", 10))
+    records = [one for one in read(world, consumer, 1000, within=5.0) if one.partition == 0]
+
+    assert [one.offset for one in records[-(50 - goes_on_at) :]] == list(range(goes_on_at, 50))
+    assert 5 not in offsets(records, 0)
+
+
+def test_without_a_policy_an_offset_out_of_range_is_raised_until_it_is_sought(
+    world: World,
+) -> None:
+    """Java 80: testFetchInvalidOffset."""
+    consumer = world.consumer(auto_offset_reset="none")
+    consumer.assign([T0])
+    consumer.seek(T0, 99)
+
+    with pytest.raises(OffsetOutOfRangeError):
+        consumer.poll(timeout_ms=5_000)
+    consumer.seek(T0, 38)
+
+    assert offsets(read(world, consumer, 2), 0) == [38, 39]
+
+
+def test_records_before_a_corrupt_batch_are_given_out_and_then_it_is_raised_until_sought_past(
+    world: World,
+) -> None:
+    """Java 98: testParseCorruptedRecord."""
+    world.cluster.log("orders", 0).corrupt(25)
+    consumer = world.consumer(auto_offset_reset="earliest")
+    consumer.assign([T0])
+
+    before = read(world, consumer, 20)
+    errors = []
+    for _ in range(5):
+        with pytest.raises(CorruptBatchError) as raised:
+            consumer.poll(timeout_ms=1000)
+        errors.append(raised.value)
+    consumer.seek(T0, 30)
+    after = read(world, consumer, 10)
+
+    assert offsets(before, 0) == list(range(20))
+    assert {(one.partition, one.offset) for one in errors} == {(0, 20)}
+    assert offsets(after, 0) == list(range(30, 40))
+
+
+class NotTwelve(Deserializer):
+    def deserialize(self, topic: str, headers: Any, data: bytes) -> bytes:
+        """Refuse one record."""
+        if data == b"0:12":
+            raise ValueError("not twelve")
+        return data
+
+
+def test_a_deserializer_that_fails_is_raised_at_its_record_until_sought_past(
+    world: World,
+) -> None:
+    """Java 98: testFetchedRecordsRaisesOnSerializationErrors."""
+
+    consumer = world.consumer(auto_offset_reset="earliest", value_deserializer=NotTwelve())
+    consumer.assign([T0])
+
+    before = read(world, consumer, 12)
+    for _ in range(3):
+        with pytest.raises(RecordDeserializationError, match="12") as raised:
+            consumer.poll(timeout_ms=1000)
+    consumer.seek(T0, 13)
+
+    assert offsets(before, 0) == list(range(12))
+    assert isinstance(raised.value.__cause__, ValueError)
+    assert offsets(read(world, consumer, 27), 0) == list(range(13, 40))
+
+
+def test_a_batch_that_is_larger_than_every_limit_is_delivered(world: World) -> None:
+    """Java 97, KIP-74."""
+    world.cluster.create_topic("large")
+    world.cluster.produce("large", 0, bytes(50_000))
+    world.cluster.produce("large", 0, b"after")
+    consumer = world.consumer(
+        "large", auto_offset_reset="earliest", max_partition_fetch_bytes=1000, fetch_max_bytes=1000
+    )
+
+    records = read(world, consumer, 2)
+
+    assert [len(one.value) for one in records] == [50_000, 5]
+
+
+def test_fetch_sessions_that_brokers_refuse_or_forget_lose_nothing(world: World) -> None:
+    """Java 93."""
+    consumer = a_member(world)
+    records = read(world, consumer, 80)
+
+    world.cluster.down()  # forgets all fetch sessions
+    world.cluster.fill("orders", 10)
+    records += read(world, consumer, 20)
+    world.cluster.sessions = False
+    world.cluster.fill("orders", 10)
+    records += read(world, consumer, 20)
+
+    assert sorted(offsets(records, 0)) == sorted(offsets(records, 1)) == list(range(60))
