@@ -432,6 +432,8 @@ class CommitManager(RequestManager):
 
     def on_member_changed(self, member: MemberChanged) -> None:
         """Commit as this member from now on."""
+        if member.member_id != self._member.member_id:
+            self.log = self.log.bind(member=member.member_id)
         self._member = member
 
     # -- the coordinator

@@ -739,6 +739,7 @@ class ClassicMembershipManager(RequestManager):
     def _joined(self, response: Any, sent: _Sent) -> None:
         self._member_id = response.member_id
         self._generation = response.generation_id
+        self.log = self.log.bind(member=self._member_id)
         self._assignor = response.protocol_name
         self._move(Trigger.JOINED, "the group has a new generation")
         leads = response.leader == response.member_id

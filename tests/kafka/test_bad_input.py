@@ -143,6 +143,7 @@ def test_a_port_that_speaks_something_else_is_told_soon(kafka: KafkaCluster) -> 
 # -- settings
 
 
+@pytest.mark.filterwarnings("ignore:value_deserializer does not implement")
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -150,7 +151,10 @@ def test_a_port_that_speaks_something_else_is_told_soon(kafka: KafkaCluster) -> 
         ({"auto_offset_rest": "latest"}, "auto_offset_reset"),
         ({"group": "g"}, "group"),
         ({"auto_offset_reset": "earlyest"}, "earliest"),
-        ({"heartbeat_interval_ms": 9000, "session_timeout_ms": 6000}, "heartbeat_interval_ms"),
+        (
+            {"group_id": "g", "heartbeat_interval_ms": 9000, "session_timeout_ms": 6000},
+            "heartbeat_interval_ms",
+        ),
         ({"security_protocol": "SASL_PLAINTEXT"}, "sasl_mechanism"),
         ({"security_protocol": "TLS"}, "security_protocol"),
         ({"max_poll_records": 0}, "max_poll_records"),

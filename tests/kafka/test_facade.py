@@ -1,0 +1,332 @@
+"""Drop-in: programs written for kafka-python's consumer do the same with ours.
+
+Each program below is run twice, once with either class, on a topic and a group of its own, and what
+it observed must be equal.
+"""
+
+from __future__ import annotations
+
+import collections
+import inspect
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import kafka as kafka_python
+import pytest
+from kafka.errors import KafkaError
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+import aktor
+from tests.kafka.support import numbered
+from tests.real_kafka import KafkaCluster, topics
+
+Program = Callable[[Any, dict[str, Any], str], Any]
+
+START_MS = 1_700_000_000_000
+
+
+def iterating_until_the_timeout(make: Any, common: dict[str, Any], topic: str) -> Any:
+    """The first example of every tutorial."""
+    consumer = make(topic, consumer_timeout_ms=1500, **common)
+    seen = collections.defaultdict(list)
+    for message in consumer:
+        seen[message.partition].append((message.offset, message.key, message.value))
+    consumer.close()
+    return dict(seen)
+
+
+def iterating_and_committing_every_tenth(make: Any, common: dict[str, Any], topic: str) -> Any:
+    """Commits inside a for loop, then a second consumer that goes on there."""
+    seen: list[list[tuple[int, int]]] = []
+    for limit in (20, 100):
+        consumer = make(topic, consumer_timeout_ms=1500, **common)
+        seen.append([])
+        for count, message in enumerate(consumer, 1):
+            seen[-1].append((message.partition, message.offset))
+            if count % 10 == 0:
+                consumer.commit()
+            if count == limit:
+                break
+        consumer.close()
+    return len(seen[0]), len(seen[1]), sorted(seen[0] + seen[1])
+
+
+def polling_with_offsets_of_its_own(make: Any, common: dict[str, Any], topic: str) -> Any:
+    """A poll loop that commits each partition by hand, with metadata."""
+    consumer = make(**common)
+    consumer.subscribe([topic])
+    seen: dict[int, list[Any]] = {}
+    while sum(map(len, seen.values())) < 60:
+        for partition, messages in consumer.poll(timeout_ms=500, max_records=7).items():
+            seen.setdefault(partition.partition, []).extend(m.value for m in messages)
+            last = messages[-1]
+            consumer.commit({partition: OffsetAndMetadata(last.offset + 1, "mine", -1)})
+    result = {
+        p: (consumer.committed(TopicPartition(topic, p)), consumer.position(TopicPartition(topic, p)))
+        for p in range(3)
+    }
+    metadata = consumer.committed(TopicPartition(topic, 0), metadata=True)
+    consumer.close()
+    return seen, result, metadata.offset, metadata.metadata
+
+
+def seeking_by_time(make: Any, common: dict[str, Any], topic: str) -> Any:
+    """Reads what came since a moment, on partitions assigned by hand."""
+    consumer = make(**common)
+    partitions = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic))]
+    consumer.assign(partitions)
+    found = consumer.offsets_for_times(dict.fromkeys(partitions, START_MS + 15))
+    ends = consumer.end_offsets(partitions)
+    for partition in partitions:
+        where = found[partition]
+        consumer.seek(partition, where.offset if where else ends[partition])
+    seen = []
+    while any(consumer.position(one) < ends[one] for one in partitions):
+        for messages in consumer.poll(500).values():
+            seen += [(m.partition, m.offset, m.timestamp) for m in messages]
+    highwater = [consumer.highwater(one) for one in partitions]
+    consumer.close()
+    return found, ends, sorted(seen), highwater
+
+
+def listening(make: Any, common: dict[str, Any], topic: str) -> Any:
+    """A listener that keeps offsets in its own store, as exactly-once programs do."""
+    store = {p: 5 for p in range(3)}
+    told: list[tuple[str, list[int]]] = []
+
+    class Listener(kafka_python.ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            told.append(("revoked", sorted(p.partition for p in revoked)))
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            told.append(("assigned", sorted(p.partition for p in assigned)))
+            for partition in assigned:
+                consumer.seek(partition, store[partition.partition])
+
+    consumer = make(**common)
+    consumer.subscribe([topic], listener=Listener())
+    seen: list[tuple[int, int]] = []
+    while len(seen) < 45:
+        for messages in consumer.poll(500).values():
+            for message in messages:
+                seen.append((message.partition, message.offset))
+                store[message.partition] = message.offset + 1
+    consumer.close()
+    return [step for step in told if step[1]], sorted(seen), store
+
+
+def pausing_one_partition(make: Any, common: dict[str, Any], topic: str) -> Any:
+    """Back-pressure by hand."""
+    consumer = make(**common)
+    partitions = [TopicPartition(topic, p) for p in range(3)]
+    consumer.assign(partitions)
+    consumer.pause(partitions[1])
+    seen: collections.Counter[int] = collections.Counter()
+    while seen.total() < 40:
+        for partition, messages in consumer.poll(500).items():
+            seen[partition.partition] += len(messages)
+    first, paused = dict(sorted(seen.items())), consumer.paused()
+    consumer.resume(partitions[1])
+    while seen.total() < 60:
+        for partition, messages in consumer.poll(500).items():
+            seen[partition.partition] += len(messages)
+    consumer.close()
+    return first, paused, dict(sorted(seen.items()))
+
+
+def deserializing(make: Any, common: dict[str, Any], topic: str) -> Any:
+    """A function as deserializer, as most programs still have it."""
+    consumer = make(
+        topic,
+        consumer_timeout_ms=1500,
+        value_deserializer=lambda data: json.dumps(data.decode()),
+        key_deserializer=lambda data: data and data.decode().upper(),
+        **common,
+    )
+    seen = sorted((m.partition, m.offset, m.key, m.value) for m in consumer)
+    consumer.close()
+    return seen
+
+
+def committing_asynchronously(make: Any, common: dict[str, Any], topic: str) -> Any:
+    """Asynchronous commits with a callback, and a last one that is waited for."""
+    calls: list[Any] = []
+    consumer = make(topic, **common)
+    count = 0
+    while count < 60:
+        for messages in consumer.poll(500).values():
+            count += len(messages)
+        if count:
+            consumer.commit_async(callback=lambda offsets, answer: calls.append((offsets, answer)))
+    consumer.commit()
+    deadline = time.monotonic() + 5
+    while not calls and time.monotonic() < deadline:
+        consumer.poll(50)
+    kinds = {
+        (type(partition).__name__, type(offset).__name__)
+        for offsets, _ in calls
+        for partition, offset in offsets.items()
+    }
+    committed = [consumer.committed(TopicPartition(topic, p)) for p in range(3)]
+    consumer.close()
+    return kinds, any(isinstance(answer, Exception) for _, answer in calls), committed
+
+
+def asking_about_the_cluster(make: Any, common: dict[str, Any], topic: str) -> Any:
+    """Everything one can ask without reading."""
+    consumer = make(**common)
+    partitions = [TopicPartition(topic, p) for p in range(3)]
+    before = (consumer.subscription(), consumer.assignment(), consumer.paused())
+    answers = (
+        topic in consumer.topics(),
+        consumer.partitions_for_topic(topic),
+        consumer.beginning_offsets(partitions),
+        consumer.end_offsets(partitions),
+        consumer.committed(partitions[0]),
+        consumer.bootstrap_connected(),
+    )
+    consumer.subscribe([topic])
+    after = consumer.subscription()
+    consumer.unsubscribe()
+    end = (consumer.subscription(), consumer.assignment())
+    consumer.close()
+    return before, answers, after, end
+
+
+def making_mistakes(make: Any, common: dict[str, Any], topic: str) -> Any:
+    """Which family of exceptions each mistake ends in."""
+    consumer = make(**{**common, "group_id": None})
+    partition = TopicPartition(topic, 0)
+    mistakes: dict[str, Callable[[], Any]] = {
+        "seek unassigned": lambda: consumer.seek(partition, 1),
+        "position unassigned": lambda: consumer.position(partition),
+        "subscribe to text": lambda: consumer.subscribe(topic),
+        "subscribe to nothing": lambda: consumer.subscribe([]),
+        "poll negative": lambda: consumer.poll(-1),
+        "max_records 0": lambda: consumer.poll(0, max_records=0),
+        "negative time": lambda: consumer.offsets_for_times({partition: -1}),
+        "seek to end of nothing": consumer.seek_to_end,
+        "not a partition": lambda: consumer.seek("x", 1),
+        "unknown setting": lambda: make(no_such_setting=1),
+    }
+    outcomes = {}
+    for name, act in mistakes.items():
+        try:
+            act()
+            outcomes[name] = "nothing"
+        except KafkaError as error:
+            outcomes[name] = type(error).__mro__[-4].__name__ and "KafkaError"
+        except (ValueError, TypeError, AssertionError, KeyError) as error:
+            outcomes[name] = type(error).__name__
+    consumer.close()
+    return outcomes
+
+
+PROGRAMS: list[Program] = [
+    iterating_until_the_timeout,
+    iterating_and_committing_every_tenth,
+    polling_with_offsets_of_its_own,
+    seeking_by_time,
+    listening,
+    pausing_one_partition,
+    deserializing,
+    committing_asynchronously,
+    asking_about_the_cluster,
+    making_mistakes,
+]
+
+
+@pytest.fixture(scope="module")
+def sixty(kafka: KafkaCluster) -> str:
+    """A topic of three partitions with twenty records each, a millisecond apart."""
+    name = f"drop-in-{time.time_ns()}"
+    topics.create_topic(kafka.bootstrap_servers, name, partitions=3)
+    with topics.producer(kafka.bootstrap_servers) as producer:
+        for number, value in enumerate(numbered(60)):
+            producer.send(
+                name,
+                value=value,
+                key=b"key" if number % 2 else None,
+                partition=number % 3,
+                timestamp_ms=START_MS + number // 3,
+            )
+    return name
+
+
+@pytest.mark.filterwarnings("ignore:.*does not implement kafka.serializer.Deserializer")
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_a_program_observes_the_same_with_either_library(
+    kafka: KafkaCluster, sixty: str, unique: Callable[[str], str], program: Program
+) -> None:
+    observed = []
+    for make in (kafka_python.KafkaConsumer, aktor.KafkaConsumer):
+        common = {
+            "bootstrap_servers": kafka.bootstrap_servers,
+            "group_id": unique("group"),
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": False,
+        }
+        observed.append(program(make, common, sixty))
+
+    assert observed[1] == observed[0]
+
+
+def test_we_have_every_public_method_and_setting_that_is_promised() -> None:
+    promised = (
+        "subscribe unsubscribe assign assignment subscription poll commit commit_async committed"
+        " position seek seek_to_beginning seek_to_end pause resume paused beginning_offsets"
+        " end_offsets offsets_for_times partitions_for_topic topics highwater group_metadata metrics"
+        " close"
+    ).split()
+
+    for name in promised:
+        ours = inspect.signature(getattr(aktor.KafkaConsumer, name)).parameters
+        theirs = inspect.signature(getattr(kafka_python.KafkaConsumer, name)).parameters
+        assert list(theirs) == list(ours)[: len(theirs)], name
+        for parameter in theirs:
+            assert ours[parameter].default == theirs[parameter].default, f"{name}({parameter})"
+    missing = kafka_python.KafkaConsumer.DEFAULT_CONFIG.keys() - aktor.KafkaConsumer.DEFAULT_CONFIG
+    assert missing == set()
+
+
+def test_metrics_count_what_was_read(kafka: KafkaCluster, sixty: str) -> None:
+    with aktor.KafkaConsumer(
+        sixty, bootstrap_servers=kafka.bootstrap_servers, auto_offset_reset="earliest"
+    ) as consumer:
+        count = 0
+        while count < 60:
+            count += sum(map(len, consumer.poll(500).values()))
+        found = consumer.metrics()
+
+        numbers = {
+            f"{group}.{name}": value for group, of in found.items() for name, value in of.items()
+        }
+        assert any("records-consumed-total" in k and v == 60 for k, v in numbers.items()), numbers
+        assert consumer.metrics(raw=True)
+
+
+def test_the_status_reads_well_and_is_true(kafka: KafkaCluster, sixty: str, group: str) -> None:
+    with aktor.KafkaConsumer(
+        sixty,
+        group_id=group,
+        bootstrap_servers=kafka.bootstrap_servers,
+        auto_offset_reset="earliest",
+        max_poll_records=10,
+    ) as consumer:
+        while not consumer.poll(500):
+            pass
+        deadline = time.monotonic() + 5
+        while (status := consumer.status()).lag is None:
+            assert time.monotonic() < deadline, status
+            consumer.pause(*consumer.assignment())
+            consumer.poll(50)
+        text = str(status)
+
+        assert status.state == "running"
+        assert status.member_state == "stable"
+        assert status.lag == 60 - sum(p.position or 0 for p in status.partitions.values())
+        assert {actor.incarnation for actor in status.actors} == {1}
+        for part in (group, sixty, "running", "lag", "actor membership: incarnation 1"):
+            assert part in text
