@@ -34,7 +34,8 @@ class Child:
             stdout=subprocess.PIPE,
             text=True,
         )
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._to, self._from = self._process.stdin, self._process.stdout
 
     def wait_until_ready(self) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import importlib.util
+import time
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-__all__ = ["CLIENTS", "Client", "installed", "open_client"]
+__all__ = ["Client", "import_client", "installed", "open_client"]
 
 
 class Client(Protocol):
-    """A consumer of one topic, from its beginning, in a group if one is named."""
+    """A consumer of one topic, in a group if one is named; constructed, it has subscribed."""
 
     def poll(self, seconds: float, at_most: int | None = None) -> list[list[Any]]:
         """Lists of records; [] if none came in time."""
@@ -22,6 +24,9 @@ class Client(Protocol):
 
     def count(self, batches: list[list[Any]]) -> Mapping[int, int]:
         """How many records of which partition."""
+
+    def rest(self, seconds: float) -> None:
+        """The application does something else, without a poll."""
 
     def close(self) -> None:
         """Leave the group, close the connections."""
@@ -38,6 +43,7 @@ class KafkaPython:
         topic: str,
         group: str | None = None,
         *,
+        start: str = "earliest",
         cooperative: bool = False,
         **settings: Any,
     ) -> None:
@@ -46,7 +52,7 @@ class KafkaPython:
 
             settings["partition_assignment_strategy"] = [CooperativeStickyAssignor]
         self.consumer = importlib.import_module(self.module).KafkaConsumer(
-            bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest", **settings
+            bootstrap_servers=bootstrap, group_id=group, auto_offset_reset=start, **settings
         )
         self.consumer.subscribe([topic])
 
@@ -61,6 +67,9 @@ class KafkaPython:
 
     def count(self, batches: list[list[Any]]) -> Mapping[int, int]:
         return {records[0].partition: len(records) for records in batches}
+
+    def rest(self, seconds: float) -> None:
+        time.sleep(seconds)
 
     def close(self) -> None:
         self.consumer.close()
@@ -81,6 +90,7 @@ class Confluent:
         topic: str,
         group: str | None = None,
         *,
+        start: str = "earliest",
         cooperative: bool = False,
         **settings: Any,
     ) -> None:
@@ -91,7 +101,7 @@ class Confluent:
             {
                 "bootstrap.servers": ",".join(bootstrap),
                 "group.id": group or f"nobody-{topic}",
-                "auto.offset.reset": "earliest",
+                "auto.offset.reset": start,
                 "partition.assignment.strategy": strategy,
                 **settings,
             }
@@ -115,6 +125,9 @@ class Confluent:
     def count(self, batches: list[list[Any]]) -> Mapping[int, int]:
         return Counter(record.partition() for records in batches for record in records)
 
+    def rest(self, seconds: float) -> None:
+        time.sleep(seconds)
+
     def close(self) -> None:
         self._consumer.close()
 
@@ -130,11 +143,13 @@ class AioKafka:
         topic: str,
         group: str | None = None,
         *,
+        start: str = "earliest",
         cooperative: bool = False,
         **settings: Any,
     ) -> None:
         assert not cooperative, "aiokafka has no cooperative rebalancing"
         self._loop = asyncio.new_event_loop()
+        settings["auto_offset_reset"] = start
         self._consumer = self._loop.run_until_complete(
             self._started(bootstrap, topic, group, settings)
         )
@@ -148,7 +163,6 @@ class AioKafka:
             topic,
             bootstrap_servers=bootstrap,
             group_id=group,
-            auto_offset_reset="earliest",
             **settings,
         )
         await consumer.start()
@@ -167,6 +181,9 @@ class AioKafka:
     def count(self, batches: list[list[Any]]) -> Mapping[int, int]:
         return {records[0].partition: len(records) for records in batches}
 
+    def rest(self, seconds: float) -> None:
+        self._loop.run_until_complete(asyncio.sleep(seconds))
+
     def close(self) -> None:
         self._loop.run_until_complete(self._consumer.stop())
         self._loop.close()
@@ -183,6 +200,11 @@ CLIENTS: Final[Mapping[str, type[Any]]] = {
 def installed() -> list[str]:
     """Who can be measured here; aktor first, kafka-python second."""
     return [name for name, kind in CLIENTS.items() if importlib.util.find_spec(kind.module)]
+
+
+def import_client(name: str) -> None:
+    """Import what the client needs, so that nobody's start is measured with it."""
+    importlib.import_module(CLIENTS[name].module)
 
 
 def open_client(name: str, *arguments: Any, **settings: Any) -> Any:

@@ -19,7 +19,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias
 
 import pykka
@@ -49,7 +49,8 @@ TURNS_PER_LOOK: Final = 256
 #: The clockwork itself: delivering these is no reason for another tick.
 _CLOCKWORK: Final = frozenset({TickDue, Tick, Ticked, SendRequests})
 
-_Mail: TypeAlias = tuple["CooperativeActor", Envelope[Any]]
+#: For whom, and what: a message from one of us, or an envelope that came through Pykka's reference.
+_Mail: TypeAlias = tuple["CooperativeActor", object]
 
 
 class Receiver(Protocol):
@@ -119,6 +120,9 @@ class Order(Protocol):
     def put(self, mail: _Mail) -> None:
         """Add. From any thread."""
 
+    def put_all(self, mails: Sequence[_Mail]) -> None:
+        """Add these, with nothing between them. From any thread."""
+
     def take(self) -> _Mail | None:
         """The next to deliver, None if there is none."""
 
@@ -126,11 +130,12 @@ class Order(Protocol):
 class InOrder:
     """First come, first served: the order of production."""
 
-    __slots__ = ("_queue", "put")
+    __slots__ = ("_queue", "put", "put_all")
 
     def __init__(self) -> None:
         self._queue: deque[_Mail] = deque()
         self.put = self._queue.append
+        self.put_all = self._queue.extend  # in C, hence at one go
 
     def take(self) -> _Mail | None:
         """The oldest message."""
@@ -147,6 +152,11 @@ class Seeded:
     def put(self, mail: _Mail) -> None:
         """Add to the receiver's inbox."""
         self._inboxes.setdefault(mail[0], deque()).append(mail)
+
+    def put_all(self, mails: Sequence[_Mail]) -> None:
+        """Add each to its receiver's inbox. Simulations have one thread."""
+        for mail in mails:
+            self.put(mail)
 
     def take(self) -> _Mail | None:
         """The oldest message of an actor drawn at random."""
@@ -287,8 +297,24 @@ class Dispatcher:
         names = self._routes.get(type(message), ())
         if not names:
             self._drop(message, because="nobody is named for it")
+        elif len(names) == 1:
+            self.tell(names[0], message, wake=wake)
+        else:
+            self._tell_all(names, message, wake=wake)
+
+    def _tell_all(self, names: Sequence[str], message: object, *, wake: bool) -> None:
+        # At one go: if another thread says this, nobody may hear what the first one answers to it
+        # before the message itself.
+        mails: list[_Mail] = []
         for name in names:
-            self.tell(name, message, wake=wake)
+            receiver = self._receivers.get(name)
+            if isinstance(receiver, CooperativeActor):
+                mails.append((receiver, message))
+            else:
+                self.tell(name, message, wake=wake)
+        if mails:
+            self._order.put_all(mails)
+            self._wake_for_mail(wake)
 
     def tell(self, name: str, message: object, *, wake: bool = True) -> None:
         """Tell the receiver called `name`."""
@@ -296,13 +322,16 @@ class Dispatcher:
         if receiver is None:
             self._drop(message, because=f"there is no {name}")
         elif isinstance(receiver, CooperativeActor):
-            self.post((receiver, Envelope(message)), wake=wake)
+            self.post((receiver, message), wake=wake)
         else:
             receiver.tell(message)
 
     def post(self, mail: _Mail, *, wake: bool = True) -> None:
-        """Queue one envelope for one actor."""
+        """Queue one message for one actor."""
         self._order.put(mail)
+        self._wake_for_mail(wake)
+
+    def _wake_for_mail(self, wake: bool) -> None:
         # Read after the append: either we see the sleeper, or it sees the mail (see `_sleep`).
         if wake and self._sleeping and threading.get_ident() != self._thread_id:
             self._wake()
@@ -349,9 +378,8 @@ class Dispatcher:
         self._work = True
         return True
 
-    def _deliver(self, actor: CooperativeActor, envelope: Envelope[Any]) -> None:
+    def _deliver(self, actor: CooperativeActor, message: object) -> None:
         self.turns += 1
-        message = envelope.message
         if type(message) not in _CLOCKWORK:
             self._work = True
         if actor.actor_stopped.is_set():
@@ -359,7 +387,10 @@ class Dispatcher:
             self._drop(message, because=f"{actor.name} was restarted")
             return
         try:
-            actor.receive(envelope)
+            if isinstance(message, Envelope):
+                actor.receive(message)
+            else:
+                actor.on_receive(message)
         except BaseException as error:
             self._crashed(actor, message, error)
 

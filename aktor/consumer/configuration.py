@@ -5,362 +5,31 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.metadata
-import importlib.util
-import numbers
-import operator
-import os
-import platform
 import re
-import reprlib
 import selectors
 import socket
-import ssl
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import kafka.consumer.group as kafka_python
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from kafka.errors import UnrecognizedBrokerVersion
-from kafka.protocol.broker_version_data import BrokerVersionData
-from kafka.protocol.consumer import IsolationLevel
 
+from aktor.consumer import bootstrap, checks, security
+from aktor.consumer.checks import INT32_MAX, INT64_MAX
+from aktor.consumer.secrets import Masked, Secret
 from aktor.errors import ConfigurationError
 from aktor.settings import Settings
 from aktor.trace import Trace, open_trace
 
-__all__ = ["DEFAULT_CONFIG", "Masked", "Secret", "parse"]
+__all__ = ["DEFAULT_CONFIG", "parse"]
 
-#: Checks one value and returns it as it will be kept; raises ConfigurationError.
-Check = Callable[[str, Any], Any]
-
-INT32_MAX: Final = 2**31 - 1
-INT64_MAX: Final = 2**63 - 1
-DEFAULT_PORT: Final = 9092
 #: What kafka-python takes for brokers before 3.0, whose default limit was lower (KIP-735).
 SESSION_TIMEOUT_BEFORE_3_0: Final = 30_000
-
-OFFSET_RESETS: Final = ("latest", "earliest", "none")
-#: The names of Kafka 0.8, which kafka-python still takes.
-OFFSET_RESETS_OF_OLD: Final = {"smallest": "earliest", "largest": "latest"}
-SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-SASL_MECHANISMS: Final = (*PASSWORD_MECHANISMS, "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM")
 ASSIGNORS_MUST: Final = "a list of assignors (classes or instances), as [RangePartitionAssignor]"
 DNS_LOOKUPS: Final = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
-PROXY_SCHEMES: Final = ("socks5", "socks5h", "http")
-
-MASK: Final = "***"
-
-
-# -- secrets
-
-
-class Secret(str):
-    """A password for the connections: works as itself, and shows as *** wherever it is printed."""
-
-    __slots__ = ()
-
-    def __new__(cls, text: str) -> Secret:
-        # str(text) of another Secret would be the mask
-        return super().__new__(cls, str.__str__(text))
-
-    def __repr__(self) -> str:
-        return repr(MASK)
-
-    def __str__(self) -> str:
-        return MASK
-
-    def __format__(self, spec: str) -> str:
-        return format(MASK, spec)
-
-    def __reduce__(self) -> Any:
-        return Masked, ()
-
-    def __copy__(self) -> Secret:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> Secret:
-        return self
-
-
-class Masked(str):
-    """What `consumer.config` shows of a secret: the text *** also to JSON and to joins.
-
-    Made for people and logs; another consumer made from `consumer.config` gets the secret itself.
-    """
-
-    __slots__ = ("secret",)
-    secret: Secret | None
-
-    def __new__(cls, secret: Secret | None = None) -> Masked:
-        masked = super().__new__(cls, MASK)
-        masked.secret = secret
-        return masked
-
-    def __reduce__(self) -> Any:
-        return Masked, ()
-
-    def __copy__(self) -> Masked:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> Masked:
-        return self
-
-
-def _unmasked(name: str, value: Any) -> Any:
-    if not isinstance(value, Masked):
-        return value
-    if value.secret is None:
-        raise ConfigurationError(f"{name} was masked when its configuration was pickled; set it")
-    return value.secret
-
-
-# -- checks of one value
-
-
-def _refusal(name: str, value: Any, must: str) -> ConfigurationError:
-    return ConfigurationError(f"{name} is {reprlib.repr(value)}, but must be {must}")
-
-
-def _anything(name: str, value: Any) -> Any:
-    return value
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
-def _milliseconds(low: int = 0, high: int = INT32_MAX) -> Check:
-    must = f"a number of milliseconds from {low} to {high}"
-
-    def check(name: str, value: Any) -> Any:
-        if not _is_number(value) or not low <= value <= high:
-            raise _refusal(name, value, must)
-        return value
-
-    return check
-
-
-def _integer(low: int, high: int, what: str) -> Check:
-    must = f"a whole number of {what} from {low} to {high}"
-
-    def check(name: str, value: Any) -> int:
-        if isinstance(value, bool):
-            raise _refusal(name, value, must)
-        try:
-            number = operator.index(value)
-        except TypeError:
-            raise _refusal(name, value, must) from None
-        if not low <= number <= high:
-            raise _refusal(name, value, must)
-        return number
-
-    return check
-
-
-def _bytes(low: int = 1, high: int = INT32_MAX) -> Check:
-    return _integer(low, high, "bytes")
-
-
-def _optional(check: Check) -> Check:
-    return lambda name, value: None if value is None else check(name, value)
-
-
-def _boolean(name: str, value: Any) -> bool:
-    # kafka-python takes anything; "false" from an environment variable would mean True there
-    if not isinstance(value, int) or value not in (0, 1):
-        raise _refusal(name, value, "True or False")
-    return bool(value)
-
-
-def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise _refusal(name, value, "a str")
-    return value
-
-
-def _servers(name: str, value: Any) -> str | list[Any]:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
-        raise _refusal(name, value, "'host:port', several with commas between, or a list of such")
-    return list(value)
-
-
-def _client_id(name: str, value: Any) -> str:
-    return DEFAULT_CLIENT_ID if value is None else _text(name, value)
-
-
-def _group_id(name: str, value: Any) -> str:
-    text = _text(name, value)
-    if text == "":
-        raise _refusal(name, value, "the name of a group, or None to read without one")
-    return text
-
-
-def _one_of(*choices: str) -> Check:
-    def check(name: str, value: Any) -> str:
-        for choice in choices:
-            if value == choice:
-                return choice
-        must = f"one of {', '.join(map(repr, choices))}"
-        raise _refusal(name, value, must + _did_you_mean(_nearest(value, choices)))
-
-    return check
-
-
-def _offset_reset(name: str, value: Any) -> Any:
-    if value is None:
-        return "none"
-    if isinstance(value, str):
-        value = OFFSET_RESETS_OF_OLD.get(value, value.lower())
-    return _one_of(*OFFSET_RESETS)(name, value)
-
-
-def _isolation_level(name: str, value: Any) -> Any:
-    try:
-        return IsolationLevel.build_from(value).name.lower()
-    except ValueError:
-        return _one_of("read_uncommitted", "read_committed")(name, value)
-
-
-def _group_protocol(name: str, value: Any) -> Any:
-    value = value.lower() if isinstance(value, str) else value
-    if value == "consumer":
-        raise ConfigurationError(
-            "group_protocol 'consumer' (KIP-848) is not supported yet; use 'classic'"
-        )
-    return _one_of("classic")(name, value)
-
-
-def _password(name: str, value: Any) -> Any:
-    """A Secret, or a function that returns one (`ssl_password` only). Never shows the value."""
-    value = _unmasked(name, value)
-    if callable(value) and name == "ssl_password":
-        return value
-    if isinstance(value, (bytes, bytearray)):
-        try:
-            value = value.decode()
-        except UnicodeDecodeError:
-            raise ConfigurationError(f"{name} is bytes that are not UTF-8; pass a str") from None
-    if not isinstance(value, str):
-        raise ConfigurationError(f"{name} is of type {type(value).__name__}, but must be a str")
-    return Secret(value)
-
-
-def _path(name: str, value: Any) -> str:
-    try:
-        return os.fsdecode(value)
-    except TypeError:
-        raise _refusal(name, value, "the name of a file") from None
-
-
-def _callable(name: str, value: Any) -> Any:
-    if not callable(value):
-        raise _refusal(name, value, "a function")
-    return value
-
-
-def _selector(name: str, value: Any) -> Any:
-    if not isinstance(value, type) or not issubclass(value, selectors.BaseSelector):
-        raise _refusal(name, value, "a class of selectors.BaseSelector")
-    return value
-
-
-def _callback(name: str, value: Any) -> Any:
-    return ignore_commit if value is None else _callable(name, value)
-
-
-def _ssl_context(name: str, value: Any) -> Any:
-    if not isinstance(value, ssl.SSLContext):
-        raise _refusal(name, value, "an ssl.SSLContext")
-    return value
-
-
-def _token_provider(name: str, value: Any) -> Any:
-    if not callable(getattr(value, "token", None)):
-        raise ConfigurationError(
-            f"{name} is of type {type(value).__name__}, which has no token(): pass an instance of a"
-            " class that implements kafka.net.sasl.oauth.AbstractTokenProvider"
-        )
-    return value
-
-
-def _socket_options(name: str, value: Any) -> list[Any]:
-    must = "a list of arguments to setsockopt, e.g. [(SOL_SOCKET, SO_KEEPALIVE, 1)]"
-    if not isinstance(value, (list, tuple)):
-        raise _refusal(name, value, must)
-    for option in value:
-        if not isinstance(option, (list, tuple)) or len(option) not in (3, 4):
-            raise _refusal(name, value, must)
-    return list(value)
-
-
-def _buffer_size(name: str, value: Any) -> int | None:
-    # -1 is the Java client's way to leave it to the system
-    return None if value == -1 else _bytes()(name, value)
-
-
-def _consumer_timeout(name: str, value: Any) -> Any:
-    if not _is_number(value) or value != value:
-        raise _refusal(name, value, "a number of milliseconds; float('inf') iterates for ever")
-    return float("inf") if value < 0 else value
-
-
-def _api_version(name: str, value: Any) -> Any:
-    """A broker version that kafka-python knows, as a tuple; None has the broker asked."""
-    must = "a tuple such as (3, 9), or None to ask the broker"
-    if value == "auto":
-        return None
-    if isinstance(value, str):
-        if not re.fullmatch(r"\d+(\.\d+)+", value):
-            raise _refusal(name, value, must)
-        value = tuple(map(int, value.split(".")))
-    if not isinstance(value, tuple) or not all(type(one) is int for one in value):
-        raise _refusal(name, value, must)
-    try:
-        return BrokerVersionData(value).broker_version
-    except UnrecognizedBrokerVersion:
-        raise _refusal(name, value, f"{must}; no broker of this version is known") from None
-
-
-def _proxy(name: str, value: Any) -> str:
-    value = _text(name, _unmasked(name, value))
-    try:
-        parts = urlsplit(value)
-        whole = parts.scheme in PROXY_SCHEMES and parts.hostname and parts.port
-    except ValueError:
-        whole = None
-    if not whole:
-        # the address may hold a password: it is not repeated here
-        raise ConfigurationError(
-            f"{name} cannot be used: it must look like socks5://host:1080, with one of the schemes"
-            f" {', '.join(PROXY_SCHEMES)} and with a port"
-        )
-    return Secret(value) if parts.username or parts.password else value
-
-
-def _assignors(name: str, value: Any) -> tuple[Any, ...]:
-    if isinstance(value, (str, type)) or not isinstance(value, Iterable):
-        raise _refusal(name, value, ASSIGNORS_MUST)
-    return tuple(value)
-
-
-def _not_yet(default: Any, what: str) -> Check:
-    """Accept a setting of kafka-python only with the value that means "without it"."""
-
-    def check(name: str, value: Any) -> Any:
-        value = list(value) if isinstance(value, tuple) else value
-        if value == default:
-            return default
-        raise ConfigurationError(f"{name} is not supported yet ({what}); leave it out")
-
-    return check
 
 
 # -- the settings
@@ -382,83 +51,92 @@ def ignore_commit(offsets: Any, response: Any) -> bool:
     return True
 
 
+def _assignors(name: str, value: Any) -> tuple[Any, ...]:
+    if isinstance(value, (str, type)) or not isinstance(value, Iterable):
+        raise checks.refusal(name, value, ASSIGNORS_MUST)
+    return tuple(value)
+
+
 _KAFKA_CLIENT: Final = kafka_python.KafkaConsumer.DEFAULT_CONFIG["kafka_client"]
 _ASSIGNORS: Final = (RangePartitionAssignor, RoundRobinPartitionAssignor)
 
 #: Every setting: its default and what checks it. First kafka-python's, in its order, then ours.
-_SETTINGS: Final[dict[str, tuple[Any, Check]]] = {
-    "bootstrap_servers": ("localhost", _servers),
-    "client_id": (DEFAULT_CLIENT_ID, _client_id),
-    "client_rack": ("", _text),
-    "group_id": (None, _optional(_group_id)),
-    "group_instance_id": (None, _not_yet(None, "static membership, KIP-345")),
-    "key_deserializer": (None, _anything),
-    "value_deserializer": (None, _anything),
-    "enable_incremental_fetch_sessions": (True, _boolean),
-    "fetch_max_wait_ms": (500, _milliseconds()),
-    "fetch_min_bytes": (1, _bytes(low=0)),
-    "fetch_max_bytes": (52_428_800, _bytes()),
-    "max_partition_fetch_bytes": (1_048_576, _bytes()),
-    "request_timeout_ms": (30_000, _milliseconds(1)),
-    "retry_backoff_ms": (100, _milliseconds()),
-    "reconnect_backoff_ms": (50, _milliseconds()),
-    "reconnect_backoff_max_ms": (30_000, _milliseconds()),
-    "max_in_flight_requests_per_connection": (5, _integer(1, INT32_MAX, "requests")),
-    "auto_offset_reset": ("latest", _offset_reset),
-    "enable_auto_commit": (True, _boolean),
-    "auto_commit_interval_ms": (5_000, _milliseconds()),
-    "default_offset_commit_callback": (ignore_commit, _callback),
-    "check_crcs": (True, _boolean),
-    "isolation_level": ("read_uncommitted", _isolation_level),
-    "allow_auto_create_topics": (True, _boolean),
-    "metadata_max_age_ms": (300_000, _milliseconds(high=INT64_MAX)),
-    "client_dns_lookup": ("use_all_dns_ips", _one_of(*DNS_LOOKUPS)),
+_SETTINGS: Final[dict[str, tuple[Any, checks.Check]]] = {
+    "bootstrap_servers": ("localhost", bootstrap.servers),
+    "client_id": (DEFAULT_CLIENT_ID, checks.optional(checks.text, DEFAULT_CLIENT_ID)),
+    "client_rack": ("", checks.text),
+    "group_id": (None, checks.optional(checks.group_id)),
+    "group_instance_id": (None, checks.not_yet(None, "static membership, KIP-345")),
+    "key_deserializer": (None, checks.anything),
+    "value_deserializer": (None, checks.anything),
+    "enable_incremental_fetch_sessions": (True, checks.boolean),
+    "fetch_max_wait_ms": (500, checks.milliseconds()),
+    "fetch_min_bytes": (1, checks.size(low=0)),
+    "fetch_max_bytes": (52_428_800, checks.size()),
+    "max_partition_fetch_bytes": (1_048_576, checks.size()),
+    "request_timeout_ms": (30_000, checks.milliseconds(1)),
+    "retry_backoff_ms": (100, checks.milliseconds()),
+    "reconnect_backoff_ms": (50, checks.milliseconds()),
+    "reconnect_backoff_max_ms": (30_000, checks.milliseconds()),
+    "max_in_flight_requests_per_connection": (5, checks.integer(1, INT32_MAX, "requests")),
+    "auto_offset_reset": ("latest", checks.offset_reset),
+    "enable_auto_commit": (True, checks.boolean),
+    "auto_commit_interval_ms": (5_000, checks.milliseconds()),
+    "default_offset_commit_callback": (
+        ignore_commit,
+        checks.optional(checks.function, ignore_commit),
+    ),
+    "check_crcs": (True, checks.boolean),
+    "isolation_level": ("read_uncommitted", checks.isolation_level),
+    "allow_auto_create_topics": (True, checks.boolean),
+    "metadata_max_age_ms": (300_000, checks.milliseconds(high=INT64_MAX)),
+    "client_dns_lookup": ("use_all_dns_ips", checks.one_of(*DNS_LOOKUPS)),
     "partition_assignment_strategy": (_ASSIGNORS, _assignors),
-    "max_poll_records": (500, _integer(1, INT32_MAX, "records")),
-    "max_poll_interval_ms": (300_000, _milliseconds(1)),
-    "session_timeout_ms": (45_000, _milliseconds(1)),
-    "heartbeat_interval_ms": (3_000, _milliseconds(1)),
-    "receive_buffer_bytes": (None, _optional(_buffer_size)),
-    "send_buffer_bytes": (None, _optional(_buffer_size)),
-    "receive_message_max_bytes": (100_000_000, _bytes()),
-    "socket_options": ([(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)], _socket_options),
-    "consumer_timeout_ms": (float("inf"), _consumer_timeout),
-    "security_protocol": ("PLAINTEXT", _one_of(*SECURITY_PROTOCOLS)),
-    "ssl_context": (None, _optional(_ssl_context)),
-    "ssl_check_hostname": (True, _boolean),
-    "ssl_cafile": (None, _optional(_path)),
-    "ssl_certfile": (None, _optional(_path)),
-    "ssl_keyfile": (None, _optional(_path)),
-    "ssl_crlfile": (None, _optional(_path)),
-    "ssl_password": (None, _optional(_password)),
-    "ssl_ciphers": (None, _optional(_text)),
-    "api_version": (None, _optional(_api_version)),
-    "bootstrap_timeout_ms": (30_000, _milliseconds()),
-    "connections_max_idle_ms": (540_000, _milliseconds(high=INT64_MAX)),
-    "metric_reporters": ([], _not_yet([], "reporters of metrics")),
-    "metrics_enabled": (True, _boolean),
-    "metrics_num_samples": (2, _not_yet(2, "metrics over windows")),
-    "metrics_sample_window_ms": (30_000, _not_yet(30_000, "metrics over windows")),
-    "metric_group_prefix": ("consumer", _not_yet("consumer", "another name for metrics")),
-    "selector": (selectors.DefaultSelector, _selector),
-    "exclude_internal_topics": (True, _not_yet(True, "subscribing to a pattern")),
-    "sasl_mechanism": (None, _optional(_one_of(*SASL_MECHANISMS))),
-    "sasl_plain_username": (None, _optional(_text)),
-    "sasl_plain_password": (None, _optional(_password)),
-    "sasl_kerberos_name": (None, _anything),
-    "sasl_kerberos_service_name": ("kafka", _text),
-    "sasl_kerberos_domain_name": (None, _optional(_text)),
-    "sasl_oauth_token_provider": (None, _optional(_token_provider)),
-    "proxy_url": (None, _optional(_proxy)),
-    "socks5_proxy": (None, _optional(_proxy)),
-    "kafka_client": (_KAFKA_CLIENT, _not_yet(_KAFKA_CLIENT, "a client of your own")),
+    "max_poll_records": (500, checks.integer(1, INT32_MAX, "records")),
+    "max_poll_interval_ms": (300_000, checks.milliseconds(1)),
+    "session_timeout_ms": (45_000, checks.milliseconds(1)),
+    "heartbeat_interval_ms": (3_000, checks.milliseconds(1)),
+    "receive_buffer_bytes": (None, checks.optional(checks.buffer_size)),
+    "send_buffer_bytes": (None, checks.optional(checks.buffer_size)),
+    "receive_message_max_bytes": (100_000_000, checks.size()),
+    "socket_options": ([(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)], checks.socket_options),
+    "consumer_timeout_ms": (float("inf"), checks.consumer_timeout),
+    "security_protocol": ("PLAINTEXT", checks.one_of(*security.SECURITY_PROTOCOLS)),
+    "ssl_context": (None, checks.optional(security.ssl_context)),
+    "ssl_check_hostname": (True, checks.boolean),
+    "ssl_cafile": (None, checks.optional(checks.path)),
+    "ssl_certfile": (None, checks.optional(checks.path)),
+    "ssl_keyfile": (None, checks.optional(checks.path)),
+    "ssl_crlfile": (None, checks.optional(checks.path)),
+    "ssl_password": (None, checks.optional(security.password)),
+    "ssl_ciphers": (None, checks.optional(checks.text)),
+    "api_version": (None, checks.optional(checks.api_version)),
+    "bootstrap_timeout_ms": (30_000, checks.milliseconds()),
+    "connections_max_idle_ms": (540_000, checks.milliseconds(high=INT64_MAX)),
+    "metric_reporters": ([], checks.not_yet([], "reporters of metrics")),
+    "metrics_enabled": (True, checks.boolean),
+    "metrics_num_samples": (2, checks.not_yet(2, "metrics over windows")),
+    "metrics_sample_window_ms": (30_000, checks.not_yet(30_000, "metrics over windows")),
+    "metric_group_prefix": ("consumer", checks.not_yet("consumer", "another name for metrics")),
+    "selector": (selectors.DefaultSelector, checks.selector),
+    "exclude_internal_topics": (True, checks.not_yet(True, "subscribing to a pattern")),
+    "sasl_mechanism": (None, checks.optional(checks.one_of(*security.SASL_MECHANISMS))),
+    "sasl_plain_username": (None, checks.optional(checks.text)),
+    "sasl_plain_password": (None, checks.optional(security.password)),
+    "sasl_kerberos_name": (None, checks.anything),
+    "sasl_kerberos_service_name": ("kafka", checks.text),
+    "sasl_kerberos_domain_name": (None, checks.optional(checks.text)),
+    "sasl_oauth_token_provider": (None, checks.optional(security.token_provider)),
+    "proxy_url": (None, checks.optional(checks.proxy)),
+    "socks5_proxy": (None, checks.optional(checks.proxy)),
+    "kafka_client": (_KAFKA_CLIENT, checks.not_yet(_KAFKA_CLIENT, "a client of your own")),
     # ours
-    "default_api_timeout_ms": (60_000, _milliseconds()),
-    "group_protocol": ("classic", _group_protocol),
-    "max_buffered_bytes": (None, _optional(_bytes(high=INT64_MAX))),
-    "max_decompressed_batch_bytes": (268_435_456, _bytes(high=INT64_MAX)),
-    "retry_backoff_max_ms": (1_000, _milliseconds()),
-    "socket_connection_setup_timeout_ms": (10_000, _milliseconds(1)),
+    "default_api_timeout_ms": (60_000, checks.milliseconds()),
+    "group_protocol": ("classic", checks.group_protocol),
+    "max_buffered_bytes": (None, checks.optional(checks.size(high=INT64_MAX))),
+    "max_decompressed_batch_bytes": (268_435_456, checks.size(high=INT64_MAX)),
+    "retry_backoff_max_ms": (1_000, checks.milliseconds()),
+    "socket_connection_setup_timeout_ms": (10_000, checks.milliseconds(1)),
 }
 
 #: Every setting and its default: kafka-python's `KafkaConsumer.DEFAULT_CONFIG` and ours.
@@ -545,7 +223,7 @@ def parse(
     _follow_old_brokers(config, supplied)
     _check_times(config, log)
     _check_group(config, supplied, log)
-    _check_security(config, supplied, log)
+    security.check_together(config, supplied, log)
     settings = _settings(config)
     return _shown(config), settings
 
@@ -556,7 +234,7 @@ def parse(
 def _refuse_unknown(configs: Mapping[str, Any]) -> None:
     unknown = [name for name in configs if name not in _SETTINGS]
     if unknown:
-        texts = (f"{name!r}{_did_you_mean(_nearest_setting(name))}" for name in unknown)
+        texts = (f"{name!r}{checks.did_you_mean(_nearest_setting(name))}" for name in unknown)
         raise ConfigurationError(f"unknown setting {'; '.join(texts)}")
 
 
@@ -566,22 +244,12 @@ def _nearest_setting(name: str) -> str | None:
         raise ConfigurationError(
             f"unknown setting {name!r}: topics are given by position, as in KafkaConsumer('orders')"
         )
-    return _FOREIGN_NAMES.get(plain) or _nearest(plain, _SETTINGS)
-
-
-def _nearest(value: Any, known: Iterable[str]) -> str | None:
-    by_lower = {one.lower(): one for one in known}
-    near = difflib.get_close_matches(str(value).lower(), by_lower, n=1)
-    return by_lower[near[0]] if near else None
-
-
-def _did_you_mean(name: str | None) -> str:
-    return f" (did you mean {name!r}?)" if name else ""
+    return _FOREIGN_NAMES.get(plain) or checks.nearest(plain, _SETTINGS)
 
 
 def _take_deprecated(configs: Mapping[str, Any], config: dict[str, Any], log: Trace) -> None:
     reset = configs.get("auto_offset_reset")
-    if isinstance(reset, str) and reset in OFFSET_RESETS_OF_OLD:
+    if isinstance(reset, str) and reset in checks.OFFSET_RESETS_OF_OLD:
         log.warning(
             "setting.deprecated",
             setting="auto_offset_reset",
@@ -692,7 +360,7 @@ def _assignor(given: Any) -> Any:
     if callable(given) and not isinstance(given, AbstractPartitionAssignor):
         instance = given()
     if not hasattr(instance, "supported_protocols"):
-        raise _refusal("an item of partition_assignment_strategy", given, ASSIGNORS_MUST)
+        raise checks.refusal("an item of partition_assignment_strategy", given, ASSIGNORS_MUST)
     return instance
 
 
@@ -711,173 +379,7 @@ def _assignor_instances(strategy: tuple[Any, ...]) -> tuple[Any, ...]:
     return assignors
 
 
-# -- security
-
-
-def _check_security(config: dict[str, Any], supplied: frozenset[str], log: Trace) -> None:
-    protocol = config["security_protocol"]
-    tls, sasl = protocol.endswith("SSL"), protocol.startswith("SASL_")
-    if not sasl and config["sasl_mechanism"] is not None:
-        _ignore("sasl_mechanism", "SASL_SSL or SASL_PLAINTEXT", config, supplied, log)
-    if not tls:
-        for name in ("ssl_context", "ssl_cafile", "ssl_certfile"):
-            if config[name] is not None:
-                _ignore(name, "SSL or SASL_SSL", config, supplied, log)
-    if sasl:
-        _check_sasl(config)
-    if tls and config["ssl_context"] is None:
-        _check_tls_files(config)
-        _try_tls_files(config)
-
-
-def _ignore(
-    name: str, needs: str, config: dict[str, Any], supplied: frozenset[str], log: Trace
-) -> None:
-    """Ignored where the protocol was chosen, as in kafka-python; refused where it was forgotten."""
-    if "security_protocol" not in supplied:
-        raise ConfigurationError(
-            f"{name} is set, but security_protocol is not: set it to {needs}; the default PLAINTEXT"
-            " would neither authenticate nor encrypt"
-        )
-    log.warning(
-        "setting.ignored",
-        setting=name,
-        because=f"security_protocol is {config['security_protocol']}",
-    )
-
-
-def _check_sasl(config: dict[str, Any]) -> None:
-    protocol, mechanism = config["security_protocol"], config["sasl_mechanism"]
-    if mechanism is None:
-        raise ConfigurationError(
-            f"security_protocol {protocol} needs a sasl_mechanism: one of"
-            f" {', '.join(SASL_MECHANISMS)}"
-        )
-    needed: tuple[str, ...] = ()
-    if mechanism in PASSWORD_MECHANISMS:
-        needed = ("sasl_plain_username", "sasl_plain_password")
-    elif mechanism == "OAUTHBEARER":
-        needed = ("sasl_oauth_token_provider",)
-    missing = [name for name in needed if not config[name]]
-    if missing:
-        raise ConfigurationError(f"sasl_mechanism {mechanism} needs {' and '.join(missing)}")
-
-    if mechanism == "AWS_MSK_IAM":
-        if protocol != "SASL_SSL":
-            raise ConfigurationError("sasl_mechanism AWS_MSK_IAM needs security_protocol SASL_SSL")
-        _need_package("botocore", mechanism)
-    if mechanism == "GSSAPI" and platform.system() != "Windows":
-        _need_package("gssapi", mechanism)
-
-
-def _need_package(name: str, mechanism: str) -> None:
-    if importlib.util.find_spec(name) is None:
-        raise ConfigurationError(
-            f"sasl_mechanism {mechanism} needs the package {name!r}, which is not installed"
-        )
-
-
-def _check_tls_files(config: dict[str, Any]) -> None:
-    for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile"):
-        if config[name] is not None:
-            try:
-                with open(config[name], "rb"):
-                    pass
-            except OSError as error:
-                raise ConfigurationError(
-                    f"{name} {config[name]!r} cannot be read: {error.strerror}"
-                ) from None
-    if config["ssl_keyfile"] is not None and config["ssl_certfile"] is None:
-        raise ConfigurationError("ssl_keyfile is set, but ssl_certfile is not: a key needs both")
-
-
-def _try_tls_files(config: dict[str, Any]) -> None:
-    """Load the files as each connection will, so that a mistake shows here, with its name."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if config["ssl_cafile"] is not None:
-        _load_certificates(context, "ssl_cafile", config["ssl_cafile"])
-        if not context.cert_store_stats()["x509"]:
-            raise ConfigurationError(f"ssl_cafile {config['ssl_cafile']!r} holds no certificate")
-    if config["ssl_certfile"] is not None:
-        _load_key(context, config)
-    if config["ssl_crlfile"] is not None:
-        _load_certificates(context, "ssl_crlfile", config["ssl_crlfile"])
-        if not context.cert_store_stats()["crl"]:
-            raise ConfigurationError(f"ssl_crlfile {config['ssl_crlfile']!r} holds no CRL")
-    if config["ssl_ciphers"] is not None:
-        try:
-            context.set_ciphers(config["ssl_ciphers"])
-        except ssl.SSLError:
-            raise _refusal(
-                "ssl_ciphers", config["ssl_ciphers"], "a list of ciphers that OpenSSL knows"
-            ) from None
-
-
-def _load_certificates(context: ssl.SSLContext, name: str, path: str) -> None:
-    try:
-        context.load_verify_locations(cafile=path)
-    except ssl.SSLError as error:
-        raise ConfigurationError(f"{name} {path!r} cannot be used: {error.reason}") from None
-
-
-def _load_key(context: ssl.SSLContext, config: dict[str, Any]) -> None:
-    asked = False
-
-    def no_password() -> str:  # without a function, OpenSSL would ask at the terminal and wait
-        nonlocal asked
-        asked = True
-        return ""
-
-    certificate, key = config["ssl_certfile"], config["ssl_keyfile"]
-    try:
-        context.load_cert_chain(certificate, key, config["ssl_password"] or no_password)
-    except ssl.SSLError as error:
-        if asked:
-            raise ConfigurationError(
-                f"the key in {key or certificate!r} is encrypted: set ssl_password"
-            ) from None
-        hint = "" if key else ": without ssl_keyfile the file must hold the key as well"
-        raise ConfigurationError(
-            f"ssl_certfile {certificate!r} and ssl_keyfile {key!r} cannot be used"
-            f" ({error.reason or 'wrong format or wrong ssl_password'}){hint}"
-        ) from None
-
-
 # -- results
-
-
-def _bootstrap_addresses(servers: str | list[Any]) -> tuple[tuple[str, int], ...]:
-    items = servers.split(",") if isinstance(servers, str) else servers
-    if not items:
-        raise ConfigurationError("bootstrap_servers is empty: name at least one broker, host:port")
-    return tuple(_address(item) for item in items)
-
-
-def _address(item: Any) -> tuple[str, int]:
-    """'host', 'host:9092', '[::1]:9092', '::1', each also after 'PROTOCOL://'."""
-    if not isinstance(item, str):
-        raise _refusal("an item of bootstrap_servers", item, "a str such as 'host:9092'")
-    text = re.sub(r"^.*://", "", item.strip())
-    bracketed = re.fullmatch(r"\[([\w:.%-]+)\](?::(\d{1,5}))?", text)
-    named = re.fullmatch(r"([\w.-]+)(?::(\d{1,5}))?", text)
-    match = bracketed or named
-    if match is None and not _is_ipv6(text):
-        shown = re.sub(r"//[^/@]*@", f"//{MASK}@", item)
-        raise _refusal("an item of bootstrap_servers", shown, "'host', 'host:9092' or '[::1]:9092'")
-    if match is None:
-        return text, DEFAULT_PORT
-    port = int(match[2]) if match[2] else DEFAULT_PORT
-    if not 0 < port < 65_536:
-        raise _refusal("an item of bootstrap_servers", item, "given a port from 1 to 65535")
-    return match[1], port
-
-
-def _is_ipv6(text: str) -> bool:
-    try:
-        socket.inet_pton(socket.AF_INET6, text)
-    except (OSError, ValueError):
-        return False
-    return True
 
 
 def _connection(config: dict[str, Any]) -> dict[str, Any]:
@@ -895,7 +397,7 @@ def _settings(config: dict[str, Any]) -> Settings:
     return Settings(
         client_id=config["client_id"],
         client_rack=config["client_rack"],
-        bootstrap_servers=_bootstrap_addresses(config["bootstrap_servers"]),
+        bootstrap_servers=bootstrap.addresses(config["bootstrap_servers"]),
         bootstrap_timeout=seconds("bootstrap_timeout_ms"),
         connection=_connection(config),
         security_protocol=config["security_protocol"],

@@ -86,6 +86,7 @@ class Engine:
         #: Callbacks of finished asynchronous commits, for the application thread to run.
         self.completions: deque[Callable[[], None]] = deque()
         self.log = trace.bind(actor="application")
+        self._events: deque[object] = deque()
         self.in_callback = False
         self.closing = False
         self._bell = bell
@@ -177,7 +178,8 @@ class Engine:
             self._wait(min(deadline, now + self.settings.max_poll_interval / 3, self._ask_again_at))
 
     def _wait(self, until: float) -> None:
-        if self.port.events or self.port.chunks or self.port.positions or self.completions:
+        port = self.port
+        if self._events or port.events or port.chunks or port.positions or self.completions:
             return
         if self.delivery.freed_bytes:
             self._tell_poll(self.clock(), force=True)
@@ -277,9 +279,8 @@ class Engine:
     def run_events(self) -> None:
         """Act on what the background said, on this thread; raises what must be raised."""
         self.run_completions()
-        events = self.port.events
-        while events:
-            event = events.popleft()
+        while self._gather():
+            event = self._events.popleft()
             match event:
                 case ActorsRestarted():
                     self._restore(event)
@@ -294,6 +295,12 @@ class Engine:
                     self._assign_everything()
                 case _:
                     self._run_step(event)
+
+    def _gather(self) -> deque[object]:
+        """Take over what was said. Only this thread's own deque may be searched and cut."""
+        while self.port.events:
+            self._events.append(self.port.events.popleft())
+        return self._events
 
     def _run_step(self, step: Any) -> None:
         error = self._in_callback(lambda: self.rebalancing.run(step))
@@ -322,10 +329,9 @@ class Engine:
 
     def restore_if_restarted(self) -> None:
         """Tell restarted actors what they must know, before anything else is asked of them."""
-        for event in list(self.port.events):
-            if isinstance(event, ActorsRestarted):
-                self.port.events.remove(event)
-                self._restore(event)
+        for event in [one for one in self._gather() if isinstance(one, ActorsRestarted)]:
+            self._events.remove(event)
+            self._restore(event)
 
     def _restore(self, restarted: ActorsRestarted) -> None:
         if self.port.member.member_id:
@@ -428,9 +434,7 @@ class Engine:
 
     def _forget_steps(self) -> None:
         """Steps of a rebalance that is being abandoned are not answered any more."""
-        for event in list(self.port.events):
-            if isinstance(event, Step):
-                self.port.events.remove(event)
+        self._events = deque(one for one in self._gather() if not isinstance(one, Step))
 
     def _leave_group(self, deadline: float, because: str) -> None:
         try:

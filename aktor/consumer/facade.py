@@ -6,7 +6,6 @@ they differ the docstring says so. Differences on purpose are listed in `docs/di
 
 from __future__ import annotations
 
-import logging
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
@@ -49,6 +48,9 @@ STATUS_WAIT: Final = 1.0
 
 #: The part of the close budget kept for leaving the group, whatever the last commit takes.
 LEAVE_SHARE: Final = 0.25
+
+#: How long `unsubscribe` waits for its last commit, in seconds.
+LAST_COMMIT_WAIT: Final = 5.0
 
 
 class KafkaConsumer:
@@ -177,8 +179,10 @@ class KafkaConsumer:
         """Leave the group and own nothing; with auto-commit the positions are committed first."""
         self._forbid_in_callback("unsubscribe")
         self._iterating.stow()
-        self._commit_quietly()
-        self._engine.unsubscribe(self._clock() + self._settings.request_timeout)
+        now, timeout = self._clock(), self._settings.request_timeout
+        if self._settings.enable_auto_commit:
+            self._commit_last(now + min(timeout, LAST_COMMIT_WAIT), at="unsubscribe")
+        self._engine.unsubscribe(now + timeout)
 
     @exclusive
     def subscription(self) -> set[str] | None:
@@ -602,7 +606,7 @@ class KafkaConsumer:
             group_id=self._settings.group_id,
             member_id=member.member_id,
             generation=member.generation,
-            member_state=member.state.value,
+            member_state=member.state.value.strip("<>"),
             subscription=self._engine.subscription,
             partitions=partitions,
             actors=actors,
@@ -669,7 +673,7 @@ class KafkaConsumer:
         try:
             if self._port.failure is None:
                 if autocommit and self._settings.enable_auto_commit:
-                    self._commit_on_close(deadline - timeout * LEAVE_SHARE)
+                    self._commit_last(deadline - timeout * LEAVE_SHARE, at="close")
                 error = engine.leave(deadline, because="the consumer was closed")
                 engine.run_completions()
         finally:
@@ -684,7 +688,7 @@ class KafkaConsumer:
         if error is not None:
             raise error
 
-    def _commit_on_close(self, deadline: float) -> None:
+    def _commit_last(self, deadline: float, *, at: str) -> None:
         consumed = self._engine.delivery.consumed()
         if not consumed:
             return
@@ -699,8 +703,7 @@ class KafkaConsumer:
             )
         except Exception as error:
             # Nothing is lost: the group goes on from the last commit and repeats some records.
-            self._trace.warning("commit.failed", because=error, at="close", offsets=consumed)
-            logging.getLogger("aktor").warning("the last commit before close failed: %s", error)
+            self._trace.warning("commit.failed", because=error, at=at, offsets=consumed)
 
     def _deadline(self, timeout_ms: float | None) -> float:
         timeout = self._settings.default_api_timeout if timeout_ms is None else timeout_ms / 1000

@@ -88,6 +88,11 @@ FATAL_RETRY: Final = 1.0
 #: What the coordinator has beyond the rebalance timeout to answer JoinGroup (as the Java client).
 JOIN_SLACK: Final = 5.0
 
+#: The share of the session that a heartbeat may take, after so many in a row that failed: early
+#: enough to find another coordinator if this one is half-open, and brisk with the one found next,
+#: for it may be the same; then patient again, lest a slow connection never comes to be.
+HEARTBEAT_SHARES: Final = (1 / 2, 1 / 6, 1 / 3, 1 / 2)
+
 #: Heartbeats after a cooperative assignment, in seconds: the next round begins as soon as another
 #: member has handed over, and only an answered heartbeat tells. Eight requests in four seconds.
 QUICK_BEATS: Final = (0.015, 0.03, 0.06, 0.12, 0.24, 0.48, 0.96, 1.92)
@@ -894,8 +899,10 @@ class ClassicMembershipManager(RequestManager):
             min_version=None if self.instance_id is None else 3,
         )
         to, aside = self._way()
-        # Early enough to find another coordinator within the session if this one is half-open.
-        timeout = min(settings.request_timeout, settings.session_timeout / 2)
+        failures = min(self._pulse.backoff.failures, len(HEARTBEAT_SHARES) - 1)
+        timeout = min(
+            settings.request_timeout, settings.session_timeout * HEARTBEAT_SHARES[failures]
+        )
         note = self._note(self._pulse.sent(), aside=aside)
         return (self.request(body, to=to, deadline=self._now + timeout, context=note),)
 

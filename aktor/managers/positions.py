@@ -204,14 +204,6 @@ class PositionManager(RequestManager):
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._awaiting: set[TopicPartition] = set()  # those in AWAIT_RESET, to be quick when none
         self._look_ups: dict[int, _LookUp] = {}
-        self._to_say: list[object] = []
-
-    def handle(self, message: object) -> list[object]:
-        """Handle one message; a tick may end questions whose deadline has come."""
-        said = super().handle(message)
-        if self._to_say:
-            said, self._to_say = [*said, *self._to_say], []
-        return said
 
     # -- what the application wants
 
@@ -397,9 +389,14 @@ class PositionManager(RequestManager):
         """ListOffsets to every leader of whom something is wanted."""
         if not self._awaiting and not self._look_ups:
             return NOTHING
-        self._end_overdue(now)
-        requests = (*self._ask_resets(now, jitter), *self._ask_look_ups(now, jitter))
-        return PollResult(requests=requests, wake_at=self._wake_at())
+        said: list[object] = list(self._end_overdue(now))
+        requests: list[Request] = []
+        for one in (*self._ask_resets(now, jitter), *self._ask_look_ups(now, jitter)):
+            if isinstance(one, Request):
+                requests.append(one)
+            else:
+                said.append(one)
+        return PollResult(requests=tuple(requests), wake_at=self._wake_at(), said=tuple(said))
 
     def _wake_at(self) -> float:
         waits = [
@@ -413,7 +410,7 @@ class PositionManager(RequestManager):
                 waits.append(look_up.backoff.retry_at)
         return min(waits, default=NEVER)
 
-    def _ask_resets(self, now: float, jitter: float) -> Iterator[Request]:
+    def _ask_resets(self, now: float, jitter: float) -> Iterator[Request | RefreshMetadata]:
         due = [
             tp
             for tp in self._awaiting
@@ -422,7 +419,8 @@ class PositionManager(RequestManager):
         by_leader, leaderless = self._by_leader(due)
         for tp in leaderless:
             self._partitions[tp].backoff.failed(now, jitter)
-        self._want_leaders(leaderless)
+        if leaderless:
+            yield _want_leaders(leaderless)
         for node, partitions in by_leader.items():
             timestamps: dict[TopicPartition, int] = {}
             wanted: dict[TopicPartition, _Wanted] = {}
@@ -437,7 +435,7 @@ class PositionManager(RequestManager):
             deadline = now + self._patience(failures)
             yield self._list_offsets(node, timestamps, now, deadline, _ResetsAsked(wanted))
 
-    def _ask_look_ups(self, now: float, jitter: float) -> Iterator[Request]:
+    def _ask_look_ups(self, now: float, jitter: float) -> Iterator[Request | RefreshMetadata]:
         for look_up in self._look_ups.values():
             if look_up.since is None:
                 look_up.since = now
@@ -448,7 +446,7 @@ class PositionManager(RequestManager):
             if leaderless:
                 look_up.backoff.failed(now, jitter)
                 look_up.troubles.update(dict.fromkeys(leaderless, "its leader is unknown"))
-                self._want_leaders(leaderless)
+                yield _want_leaders(leaderless)
             for node, partitions in by_leader.items():
                 look_up.in_flight |= set(partitions)
                 timestamps = {tp: look_up.asked.timestamps[tp] for tp in partitions}
@@ -467,12 +465,6 @@ class PositionManager(RequestManager):
             info = self._cluster.leader(*tp)
             (leaderless if info is None else by_leader[info.leader]).append(tp)
         return by_leader, leaderless
-
-    def _want_leaders(self, leaderless: list[TopicPartition]) -> None:
-        if leaderless:
-            names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in leaderless[:5])
-            more = f" and {len(leaderless) - 5} more" if len(leaderless) > 5 else ""
-            self._to_say.append(RefreshMetadata(because=f"no leader is known of {names}{more}"))
 
     def _list_offsets(
         self,
@@ -637,7 +629,7 @@ class PositionManager(RequestManager):
             self.log.warning("lookup.failed", ticket=end.ticket, because=end.error)
         return (end,)
 
-    def _end_overdue(self, now: float) -> None:
+    def _end_overdue(self, now: float) -> Iterator[object]:
         overdue = [one for one in self._look_ups.values() if now >= one.asked.deadline]
         for look_up in overdue:
             missing = sorted(look_up.asked.timestamps.keys() - look_up.found.keys())
@@ -650,7 +642,13 @@ class PositionManager(RequestManager):
                 f"no offset was found within {waited:.1f} s for {reasons}."
                 " Check that the partitions exist and that their leaders can be reached."
             )
-            self._to_say.extend(self._end_look_up(Failed(ticket=look_up.asked.ticket, error=error)))
+            yield from self._end_look_up(Failed(ticket=look_up.asked.ticket, error=error))
+
+
+def _want_leaders(leaderless: list[TopicPartition]) -> RefreshMetadata:
+    names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in leaderless[:5])
+    more = f" and {len(leaderless) - 5} more" if len(leaderless) > 5 else ""
+    return RefreshMetadata(because=f"no leader is known of {names}{more}")
 
 
 def _take_apart(response: Any, asked: Iterable[TopicPartition]) -> _Listed:

@@ -70,6 +70,23 @@ def poll_until(
     return records
 
 
+def read_through(
+    consumer: Any, count: int, *errors: type[Exception], within: float = SOON_S
+) -> tuple[list[Any], list[Exception]]:
+    """Poll until there are `count` records although `errors` are raised; both lists."""
+    records: list[Any] = []
+    met: list[Exception] = []
+    deadline = time.monotonic() + within
+    while len(records) < count:
+        assert time.monotonic() < deadline, f"{len(records)} of {count}; {consumer.status()}; {met}"
+        try:
+            records.extend(poll(consumer, 100))
+        except errors as error:
+            met.append(error)
+            time.sleep(0.02)
+    return records, met
+
+
 def poll(consumer: Any, timeout_ms: int = 50, **settings: Any) -> list[Any]:
     """The records of one poll, partition by partition."""
     batches = consumer.poll(timeout_ms, **settings)
@@ -153,7 +170,7 @@ def named(events: Iterable[Event], name: str) -> list[Event]:
     return [event for event in list(events) if event["event"] == name]
 
 
-class Notes(ConsumerRebalanceListener):  # type: ignore[misc]
+class Notes(ConsumerRebalanceListener):
     """A listener that writes down what it is told, and then does what the test wants."""
 
     def __init__(

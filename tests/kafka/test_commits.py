@@ -151,8 +151,10 @@ def test_a_poll_that_waits_for_records_runs_the_callback_of_a_commit_at_once(
     kafka: KafkaCluster, orders: TopicPartition, group: str
 ) -> None:
     called_at: list[float] = []
+    # Nothing else may happen meanwhile that would end the wait.
+    calm = {"fetch_max_wait_ms": 3000, "heartbeat_interval_ms": 2000, "metadata_max_age_ms": 60_000}
 
-    with quick(kafka, orders.topic, group_id=group) as consumer:
+    with quick(kafka, orders.topic, group_id=group, **calm) as consumer:
         read(consumer, 10)
         began = time.monotonic()
         consumer.commit_async(None, lambda *_: called_at.append(time.monotonic()))
@@ -168,6 +170,7 @@ def test_unsubscribing_finishes_the_commits_under_way_first(
 
     with quick(kafka, orders.topic, group_id=group, max_poll_records=4, **settings) as consumer:
         read(consumer, 4)
+        consumer.commit_async({orders: at(1)})  # the last commit has to wait behind this one
         consumer.unsubscribe()
         wait_until(lambda: committed(kafka, group, orders) == 4, "the last commit is written", 2)
 
@@ -250,12 +253,13 @@ def test_a_block_left_by_an_exception_commits_nothing(
 ) -> None:
     settings = {"enable_auto_commit": True, "auto_commit_interval_ms": 60_000}
 
-    with (
-        pytest.raises(ZeroDivisionError),
-        quick(kafka, orders.topic, group_id=group, **settings) as consumer,
-    ):
-        read(consumer, 10)
-        raise ZeroDivisionError
+    def fail_halfway() -> None:
+        with quick(kafka, orders.topic, group_id=group, **settings) as consumer:
+            read(consumer, 10)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_halfway()
 
     assert committed(kafka, group, orders) is None
 

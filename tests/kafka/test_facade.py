@@ -64,7 +64,10 @@ def polling_with_offsets_of_its_own(make: Any, common: dict[str, Any], topic: st
             last = messages[-1]
             consumer.commit({partition: OffsetAndMetadata(last.offset + 1, "mine", -1)})
     result = {
-        p: (consumer.committed(TopicPartition(topic, p)), consumer.position(TopicPartition(topic, p)))
+        p: (
+            consumer.committed(TopicPartition(topic, p)),
+            consumer.position(TopicPartition(topic, p)),
+        )
         for p in range(3)
     }
     metadata = consumer.committed(TopicPartition(topic, 0), metadata=True)
@@ -93,10 +96,10 @@ def seeking_by_time(make: Any, common: dict[str, Any], topic: str) -> Any:
 
 def listening(make: Any, common: dict[str, Any], topic: str) -> Any:
     """A listener that keeps offsets in its own store, as exactly-once programs do."""
-    store = {p: 5 for p in range(3)}
+    store = dict.fromkeys(range(3), 5)
     told: list[tuple[str, list[int]]] = []
 
-    class Listener(kafka_python.ConsumerRebalanceListener):  # type: ignore[misc]
+    class Listener(kafka_python.ConsumerRebalanceListener):
         def on_partitions_revoked(self, revoked: Any) -> None:
             told.append(("revoked", sorted(p.partition for p in revoked)))
 
@@ -185,7 +188,6 @@ def asking_about_the_cluster(make: Any, common: dict[str, Any], topic: str) -> A
         consumer.beginning_offsets(partitions),
         consumer.end_offsets(partitions),
         consumer.committed(partitions[0]),
-        consumer.bootstrap_connected(),
     )
     consumer.subscribe([topic])
     after = consumer.subscription()
@@ -216,8 +218,8 @@ def making_mistakes(make: Any, common: dict[str, Any], topic: str) -> Any:
         try:
             act()
             outcomes[name] = "nothing"
-        except KafkaError as error:
-            outcomes[name] = type(error).__mro__[-4].__name__ and "KafkaError"
+        except KafkaError:
+            outcomes[name] = "KafkaError"
         except (ValueError, TypeError, AssertionError, KeyError) as error:
             outcomes[name] = type(error).__name__
     consumer.close()
@@ -274,12 +276,33 @@ def test_a_program_observes_the_same_with_either_library(
 
 
 def test_we_have_every_public_method_and_setting_that_is_promised() -> None:
-    promised = (
-        "subscribe unsubscribe assign assignment subscription poll commit commit_async committed"
-        " position seek seek_to_beginning seek_to_end pause resume paused beginning_offsets"
-        " end_offsets offsets_for_times partitions_for_topic topics highwater group_metadata metrics"
-        " close"
-    ).split()
+    promised = [
+        "subscribe",
+        "unsubscribe",
+        "assign",
+        "assignment",
+        "subscription",
+        "poll",
+        "commit",
+        "commit_async",
+        "committed",
+        "position",
+        "seek",
+        "seek_to_beginning",
+        "seek_to_end",
+        "pause",
+        "resume",
+        "paused",
+        "beginning_offsets",
+        "end_offsets",
+        "offsets_for_times",
+        "partitions_for_topic",
+        "topics",
+        "highwater",
+        "group_metadata",
+        "metrics",
+        "close",
+    ]
 
     for name in promised:
         ours = inspect.signature(getattr(aktor.KafkaConsumer, name)).parameters
@@ -287,8 +310,8 @@ def test_we_have_every_public_method_and_setting_that_is_promised() -> None:
         assert list(theirs) == list(ours)[: len(theirs)], name
         for parameter in theirs:
             assert ours[parameter].default == theirs[parameter].default, f"{name}({parameter})"
-    missing = kafka_python.KafkaConsumer.DEFAULT_CONFIG.keys() - aktor.KafkaConsumer.DEFAULT_CONFIG
-    assert missing == set()
+    ours_, theirs_ = aktor.KafkaConsumer.DEFAULT_CONFIG, kafka_python.KafkaConsumer.DEFAULT_CONFIG
+    assert theirs_.keys() - ours_.keys() == set()
 
 
 def test_metrics_count_what_was_read(kafka: KafkaCluster, sixty: str) -> None:

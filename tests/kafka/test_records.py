@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import kafka as kafka_python
 import pytest
 from kafka.consumer.fetcher import ConsumerRecord
+from kafka.errors import UnknownTopicOrPartitionError
 from kafka.serializer import Deserializer
 
 from aktor import TopicPartition
@@ -21,6 +23,7 @@ from tests.kafka.support import (
     quick,
     read,
     read_for,
+    read_through,
     values,
 )
 from tests.real_kafka import KafkaCluster, topics
@@ -109,9 +112,7 @@ def test_null_keys_and_values_and_empty_ones_are_told_apart(
 def test_the_time_of_a_record_is_its_makers_or_the_brokers(
     kafka: KafkaCluster, topic: str, kind: str, number: int
 ) -> None:
-    topics.create_topic(
-        kafka.bootstrap_servers, topic, configs={"message.timestamp.type": kind}
-    )
+    topics.create_topic(kafka.bootstrap_servers, topic, configs={"message.timestamp.type": kind})
     before = int(time.time() * 1000) - 1000
     topics.produce(kafka.bootstrap_servers, topic, ["a", "b"], timestamp=before - 3_600_000)
 
@@ -255,11 +256,11 @@ def test_a_compacted_topic_is_read_over_its_holes(kafka: KafkaCluster, topic: st
 def test_deserializers_are_given_every_key_and_value(
     kafka: KafkaCluster, fresh: TopicPartition
 ) -> None:
-    class Json(Deserializer):  # type: ignore[misc]
+    class Json(Deserializer):
         def deserialize(self, topic: str, headers: Any, data: bytes | None) -> Any:
             return None if data is None else json.loads(data)
 
-    class Text(Deserializer):  # type: ignore[misc]
+    class Text(Deserializer):
         def deserialize(self, topic: str, headers: Any, data: bytes | None) -> Any:
             return f"{topic}:{data.decode()}" if data is not None else "nobody"
 
@@ -278,24 +279,13 @@ def test_a_topic_created_later_is_found_and_read_from_its_start(
     kafka: KafkaCluster, topic: str, group: str
 ) -> None:
     with quick(kafka, topic, group_id=group) as consumer:
-        # Nobody knows the topic yet: that is an error once, and no reason to give up.
-        deadline = time.monotonic() + 0.5
-        while time.monotonic() < deadline:
-            try:
-                consumer.poll(50)
-            except kafka_python.errors.UnknownTopicOrPartitionError:
-                pass
+        # Nobody knows the topic yet: that is an error now and then, and no reason to give up.
+        with pytest.raises(UnknownTopicOrPartitionError):
+            consumer.poll(5000)
         topics.create_topic(kafka.bootstrap_servers, topic)
         topics.produce(kafka.bootstrap_servers, topic, numbered(3))
 
-        found = []
-        deadline = time.monotonic() + 10
-        while len(found) < 3:
-            assert time.monotonic() < deadline
-            try:
-                found += poll(consumer)
-            except kafka_python.errors.UnknownTopicOrPartitionError:
-                pass
+        found, _ = read_through(consumer, 3, UnknownTopicOrPartitionError)
         assert values(found) == numbered(3)
 
 
@@ -332,14 +322,13 @@ def test_a_topic_deleted_while_reading_does_not_disturb_the_others(
         topics.delete_topic(kafka.bootstrap_servers, doomed)
         topics.produce(kafka.bootstrap_servers, stays, ["still here"])
 
-        found: list[Any] = []
+        found, told = read_through(consumer, 1, UnknownTopicOrPartitionError)
         deadline = time.monotonic() + 10
-        while not found or consumer.assignment() != {TopicPartition(stays, 0)}:
-            assert time.monotonic() < deadline, (found, consumer.assignment())
-            try:
+        while consumer.assignment() != {TopicPartition(stays, 0)}:
+            assert time.monotonic() < deadline, consumer.assignment()
+            with contextlib.suppress(UnknownTopicOrPartitionError):
                 found += poll(consumer)
-            except kafka_python.errors.UnknownTopicOrPartitionError as error:
-                assert doomed in str(error)
+        assert all(doomed in str(error) for error in told)
         assert values(found) == [b"still here"]
 
 
@@ -355,12 +344,5 @@ def test_a_topic_deleted_and_created_again_is_read_from_its_start(
         topics.create_topic(kafka.bootstrap_servers, topic)
         topics.produce(kafka.bootstrap_servers, topic, ["reborn-0", "reborn-1"])
 
-        found: list[Any] = []
-        deadline = time.monotonic() + 15
-        while len(found) < 2:
-            assert time.monotonic() < deadline, str(consumer.status())
-            try:
-                found += poll(consumer)
-            except kafka_python.errors.UnknownTopicOrPartitionError:
-                pass
+        found, _ = read_through(consumer, 2, UnknownTopicOrPartitionError)
         assert values(found) == [b"reborn-0", b"reborn-1"]

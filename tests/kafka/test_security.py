@@ -22,10 +22,10 @@ from tests.kafka.support import (
     QUICK,
     named,
     numbered,
-    poll,
     poll_until,
     raised_within,
     read,
+    read_through,
     traced,
     values,
 )
@@ -126,9 +126,7 @@ def test_a_wrong_password_is_told_within_two_seconds_with_broker_and_mechanism(
     door = login(mechanism, "alice", WRONG)
 
     began = time.monotonic()
-    with through(
-        secure_kafka, "SASL_PLAINTEXT", orders.topic, group_id=group, **door
-    ) as consumer:
+    with through(secure_kafka, "SASL_PLAINTEXT", orders.topic, group_id=group, **door) as consumer:
         with pytest.raises(AuthenticationError) as caught:
             consumer.poll(20_000)
 
@@ -206,9 +204,7 @@ def test_an_unknown_authority_is_an_authentication_error_that_says_certificate(
     strangers = make_certificates(tmp_path / "tls")
 
     began = time.monotonic()
-    with through(
-        secure_kafka, "SSL", orders.topic, ssl_cafile=str(strangers.ca_file)
-    ) as consumer:
+    with through(secure_kafka, "SSL", orders.topic, ssl_cafile=str(strangers.ca_file)) as consumer:
         with pytest.raises(AuthenticationError, match="certificate") as caught:
             consumer.poll(20_000)
 
@@ -315,16 +311,18 @@ def test_plaintext_against_a_port_that_wants_a_login_is_told_soon_with_the_remed
 
 
 def test_a_mechanism_that_the_broker_does_not_offer_is_told_by_name() -> None:
-    with KafkaCluster(
-        security=True,
-        settings={"listener.name.sasl_plaintext.sasl.enabled.mechanisms": "SCRAM-SHA-256"},
-    ) as kafka:
-        with through(kafka, "SASL_PLAINTEXT", "orders", **login("PLAIN")) as consumer:
-            began = time.monotonic()
-            with pytest.raises(AuthenticationError, match="PLAIN"):
-                consumer.poll(20_000)
+    with (
+        KafkaCluster(
+            security=True,
+            settings={"listener.name.sasl_plaintext.sasl.enabled.mechanisms": "SCRAM-SHA-256"},
+        ) as kafka,
+        through(kafka, "SASL_PLAINTEXT", "orders", **login("PLAIN")) as consumer,
+    ):
+        began = time.monotonic()
+        with pytest.raises(AuthenticationError, match="PLAIN"):
+            consumer.poll(20_000)
 
-            assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 2
 
 
 # -- who may do what
@@ -344,14 +342,8 @@ def test_an_unauthorised_topic_is_an_error_that_names_it_until_it_is_granted(
         assert time.monotonic() - began < 2
 
         with allowed(secure_kafka, ResourceType.TOPIC, orders.topic, ACLOperation.READ):
-            found: list[Any] = []
-            deadline = time.monotonic() + 15
-            while len(found) < 3:
-                assert time.monotonic() < deadline
-                try:
-                    found += poll(consumer)
-                except TopicAuthorizationFailedError as error:
-                    assert orders.topic in str(error)
+            found, told = read_through(consumer, 3, TopicAuthorizationFailedError)
+            assert all(orders.topic in str(error) for error in told)
             assert values(found) == numbered(3)
 
 
@@ -368,14 +360,8 @@ def test_a_topic_that_may_be_described_but_not_read_is_refused_by_the_fetch(
         assert orders.topic in str(error)
 
         with allowed(secure_kafka, ResourceType.TOPIC, orders.topic, ACLOperation.READ):
-            found: list[Any] = []
-            deadline = time.monotonic() + 15
-            while len(found) < 3:
-                assert time.monotonic() < deadline
-                try:
-                    found += poll(consumer)
-                except TopicAuthorizationFailedError:
-                    pass
+            found, told = read_through(consumer, 3, TopicAuthorizationFailedError)
+            assert all(orders.topic in str(error) for error in told)
             assert values(found) == numbered(3)
 
 
@@ -397,14 +383,8 @@ def test_an_unauthorised_group_is_an_error_that_names_it_until_it_is_granted(
             consumer.committed(orders)
 
         with allowed(secure_kafka, ResourceType.GROUP, group, ACLOperation.READ):
-            found: list[Any] = []
-            deadline = time.monotonic() + 20
-            while len(found) < 3:
-                assert time.monotonic() < deadline, str(consumer.status())
-                try:
-                    found += poll(consumer)
-                except GroupAuthorizationFailedError:
-                    time.sleep(0.05)
+            found, told = read_through(consumer, 3, GroupAuthorizationFailedError)
+            assert all(group in str(error) for error in told)
             assert values(found) == numbered(3)
 
 
@@ -454,7 +434,11 @@ def test_a_password_is_nowhere_to_be_seen(
             shown += [str(error), repr(error), "".join(traceback.format_exception(error))]
             shown += [repr(pickle.loads(pickle.dumps(error))), repr(vars(error))]
         shown += [repr(consumer), str(consumer.status()), repr(consumer.status())]
-        shown += [repr(consumer.config), str(consumer.config), json.dumps(consumer.config, default=str)]
+        shown += [
+            repr(consumer.config),
+            str(consumer.config),
+            json.dumps(consumer.config, default=str),
+        ]
         shown += [f"{consumer.config['sasl_plain_password']}", repr(consumer.metrics())]
     shown += [said(), repr(consumer.config)]
 

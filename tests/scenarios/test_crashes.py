@@ -14,20 +14,18 @@ from kafka.errors import (
     CommitFailedError,
     CoordinatorNotAvailableError,
     GroupAuthorizationFailedError,
-    KafkaStorageError,
     IncompatibleBrokerVersion,
+    KafkaStorageError,
     KafkaTimeoutError,
     RebalanceInProgressError,
 )
-from kafka.structs import TopicPartition
+from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.actors.network import NetworkActor
-from aktor.actors.wire import ConnectionFailed, RequestBroken
+from aktor.actors.runtime import CooperativeActor
 from aktor.consumer.system import MANAGERS
-from aktor.errors import ActorCrashedError, ActorRestartedError
-from aktor.events.coordinator import CoordinatorRefused
-from aktor.events.lifecycle import ActorsRestarted
-from aktor.events.network import RequestFailed
+from aktor.errors import ActorCrashedError, ActorRestartedError, BootstrapError
+from aktor.events.lifecycle import ActorsRestarted, Tick
 from tests.scenarios.history import History, Reader
 from tests.scenarios.world import Sabotage, World, seeds
 
@@ -40,12 +38,14 @@ POINTS = [
     for message in sorted(actor.understands(), key=lambda one: one.__name__)
 ]
 
-#: What the scenario does not provoke; the list must not grow unseen.
-NOT_PROVOKED: set[tuple[str, type]] = set()
+#: What the scenario does not provoke; the list must not grow unseen. The news of a crash has a test
+#: of its own, below.
+NOT_PROVOKED = {(actor.name, ActorsRestarted) for actor in (NetworkActor, *MANAGERS)}
 
 #: What a caller may be told when an actor below it falls over, or is asked in a bad moment.
 TYPED = (
     ActorRestartedError,
+    BootstrapError,
     CommitFailedError,
     GroupAuthorizationFailedError,
     IncompatibleBrokerVersion,
@@ -90,13 +90,19 @@ class Play:
             call()
         except TYPED as error:
             self.errors.append(error)
+            if isinstance(error, GroupAuthorizationFailedError):
+                self._begin_again()
+        assert len(self.errors) < 1000, self.errors[-1]
 
     def drive(self, seconds: float) -> None:
         """Poll, whatever the polls raise."""
         until = self.world.now + seconds
         while self.world.now < until:
             for reader in [one for one in self.history.readers if not one.gone]:
+                began = self.world.now
                 self.attempt(lambda of=reader: of.poll(0.1))
+                if self.world.now == began:
+                    self.world.sleep(0.05)
 
     def run(self) -> None:
         """Everything, one after the other."""
@@ -117,7 +123,7 @@ class Play:
             consumer.topics,
             consumer.status,
             lambda: self._seek(7),
-            lambda: consumer.position(T0),
+            lambda: T0 in consumer.assignment() and consumer.position(T0),
             lambda: self.drive(0.3),
             lambda: self._seek(None),
             lambda: self.drive(0.5),
@@ -137,6 +143,12 @@ class Play:
             self.consumer.seek(T0, offset)
         self.reader.next.pop(T0, None)
 
+    def _begin_again(self) -> None:
+        """Who cannot know what is committed has to be told where to read."""
+        if self.consumer.assignment():
+            self.consumer.seek_to_beginning()
+            self.reader.next.clear()
+
     def _let_others_come_and_go(self) -> None:
         other = self._reader()
         self.world.cluster.fill("orders", 10)
@@ -146,12 +158,12 @@ class Play:
 
     def _shake_the_cluster(self) -> None:
         cluster = self.world.cluster
+        cluster.move_leader("orders", 1)
+        self.drive(1.0)
         cluster.fail_next("FindCoordinator", GroupAuthorizationFailedError)
         cluster.move_coordinator("g")
         self.drive(3.0)
         cluster.fail_next("Fetch", KafkaStorageError)
-        cluster.move_leader("orders", 1)
-        self.drive(1.0)
         node = cluster.coordinator("g")
         cluster.fail_next("OffsetCommit", CoordinatorNotAvailableError)
         cluster.down(node)
@@ -257,3 +269,90 @@ def test_a_consumer_recovers_when(actor: str, message: type, times: int, seed: i
     play.end()
 
     assert happened, "nothing was tested"
+
+
+@pytest.mark.parametrize("actor", [one.name for one in (NetworkActor, *MANAGERS[:-1])])
+def test_a_consumer_recovers_when_an_actor_falls_over_the_news_that_another_did(
+    actor: str,
+) -> None:
+    """The last one, fetch, never hears such news: it is always among the restarted."""
+    play = Play(seed=0)
+    fallen: list[str] = []
+
+    def before(receiver: CooperativeActor, message: object) -> None:
+        first = not fallen and receiver.name == "fetch" and type(message) is Tick
+        second = (
+            fallen == ["fetch"] and receiver.name == actor and isinstance(message, ActorsRestarted)
+        )
+        if first or second:
+            fallen.append(receiver.name)
+            raise Sabotage(receiver.name)
+
+    play.site.before_each = before
+    play.run()
+    play.must_have_recovered()
+    play.end()
+
+    assert fallen == ["fetch", actor]
+
+
+def a_consumer_without_budget(actor: str) -> Play:
+    """One whose actor falls over every message."""
+    play = Play(seed=0)
+    play.site.crash(actor, Tick, times=1000)
+    return play
+
+
+@pytest.mark.parametrize("actor", [one.name for one in (NetworkActor, *MANAGERS)])
+def test_when_an_actor_falls_over_too_often_every_call_ends_in_the_reason(actor: str) -> None:
+    play = a_consumer_without_budget(actor)
+    consumer = play.consumer
+    future = consumer.commit_async({T0: OffsetAndMetadata(1, "", -1)})
+
+    with pytest.raises(ActorCrashedError, match=actor) as raised:
+        play.drive(60.0)
+    later = []
+    for call in (
+        lambda: consumer.poll(timeout_ms=100),
+        consumer.commit,
+        lambda: consumer.committed(T0),
+        lambda: consumer.end_offsets([T0]),
+        consumer.topics,
+        lambda: next(consumer),
+    ):
+        with pytest.raises(ActorCrashedError) as again:
+            call()
+        later.append(again.value)
+
+    assert isinstance(raised.value.__cause__, Sabotage)
+    assert {type(one.__cause__) for one in later} == {Sabotage}
+    assert future.is_done
+    assert consumer.status().state.startswith("failed")
+    play.end()
+
+
+def test_a_call_that_waits_when_an_actor_is_given_up_ends_at_once() -> None:
+    play = Play(seed=0)
+    play.world.cluster.drop_next("OffsetFetch", times=100)
+    play.world.after(0.5, lambda: play.site.crash("fetch", Tick, times=1000))
+
+    began = play.world.now
+    with pytest.raises(ActorCrashedError) as raised:
+        play.consumer.committed(T0, timeout_ms=30_000)
+
+    assert play.world.now - began < 3.0
+    assert isinstance(raised.value.__cause__, Sabotage)
+    play.end()
+
+
+def test_a_consumer_that_was_given_up_closes_at_once_and_leaves_nothing_behind() -> None:
+    play = a_consumer_without_budget("metadata")
+    with pytest.raises(ActorCrashedError):
+        play.drive(60.0)
+
+    began = play.world.now
+    play.consumer.close()
+
+    assert play.world.now == began
+    assert play.site.dispatcher.ended
+    play.end()

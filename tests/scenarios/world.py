@@ -350,14 +350,14 @@ class WorldDispatcher(Dispatcher):
         super().connect(name, receiver)
 
     def _wrap(self, actor: CooperativeActor) -> None:
-        receive = actor.receive
+        on_receive = actor.on_receive
 
-        def received(envelope: Any) -> None:
+        def received(message: object) -> None:
             if self.site.before_each is not None:
-                self.site.before_each(actor, envelope.message)
-            receive(envelope)
+                self.site.before_each(actor, message)
+            on_receive(message)
 
-        actor.receive = received  # type: ignore[method-assign]
+        actor.on_receive = received  # type: ignore[method-assign]
 
     def stop(self, timeout: float) -> bool:
         """What the thread does when it ends."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from importlib import metadata
 from typing import Any
@@ -104,6 +105,30 @@ def test_every_receiver_that_the_routes_name_hears_a_message() -> None:
     drain(dispatcher, 2)
 
     assert heard == [("one", "hello"), ("two", "hello")]
+
+
+def test_nobody_hears_an_answer_before_what_another_thread_said_to_all() -> None:
+    class Answering(Listener):
+        def on_receive(self, message: object) -> None:
+            self.tell("two", f"answer to {message}")
+
+    dispatcher, heard = a_dispatcher("one", "two")
+    dispatcher.connect("one", Answering.launch("one", heard, dispatcher=dispatcher))
+    said = [str(number) for number in range(3000)]
+    # Threads take turns so often that one is interrupted between any two of its steps.
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    sayer = threading.Thread(target=lambda: [dispatcher.publish(one) for one in said])
+    sayer.start()
+    while len(heard) < 2 * len(said):
+        dispatcher.turn()
+    sayer.join()
+    sys.setswitchinterval(interval)
+
+    places = {message: place for place, (_, message) in enumerate(heard)}
+    early = [one for one in said if places[f"answer to {one}"] < places[one]]
+    assert early == []
 
 
 def test_a_message_nobody_is_named_for_is_counted_and_traced() -> None:

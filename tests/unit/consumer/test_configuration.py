@@ -35,7 +35,8 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.net.sasl.scram import ScramClient
 from kafka.protocol.consumer import IsolationLevel
 
-from aktor.consumer.configuration import DEFAULT_CONFIG, Masked, Secret, parse
+from aktor.consumer.configuration import DEFAULT_CONFIG, parse
+from aktor.consumer.secrets import Masked, Secret
 from aktor.errors import ConfigurationError
 from aktor.settings import Settings
 from aktor.trace import recording

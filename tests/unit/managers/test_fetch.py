@@ -34,7 +34,8 @@ from aktor.errors import CorruptBatchError
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.metadata import LeadersMoved, PartitionInfo, RefreshMetadata
 from aktor.events.network import Request
-from aktor.managers.fetch import CHUNK_OVERHEAD, EMPTY_PACE, REFUSED_PACE
+from aktor.managers.fetch import EMPTY_PACE
+from aktor.managers.fetch_answer import CHUNK_OVERHEAD, REFUSED_PACE
 from aktor.protocol.fetch import MAX_VERSION, MIN_VERSION
 from tests.unit.managers.builders_fetch import (
     Around,

@@ -1,0 +1,307 @@
+"""The answer to a Fetch: read partition by partition, each only if it is still wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafka.errors import (
+    CorruptRecordError,
+    FencedLeaderEpochError,
+    KafkaStorageError,
+    LeaderNotAvailableError,
+    NotLeaderForPartitionError,
+    OffsetNotAvailableError,
+    OffsetOutOfRangeError,
+    ReplicaNotAvailableError,
+    TopicAuthorizationFailedError,
+    UnknownError,
+    UnknownLeaderEpochError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+from kafka.structs import TopicPartition
+
+from aktor.errors import CorruptBatchError
+from aktor.events.fetching import Chunk, RecordsFetched
+from aktor.events.metadata import Cluster, LeadersMoved, PartitionInfo, RefreshMetadata
+from aktor.managers.fetch_cursor import FetchCursor
+from aktor.managers.fetch_request import Asked
+from aktor.managers.fetch_session import FetchSession, Marks
+from aktor.protocol.fetch import FetchedPartition
+from aktor.records.extent import extent
+from aktor.trace import Trace
+
+__all__ = ["FetchAnswer"]
+
+#: How often a partition is tried that the broker refused for good: a right may be granted later.
+REFUSED_PACE: Final = 1.0
+
+#: What a chunk takes besides its records.
+CHUNK_OVERHEAD: Final = 256
+
+#: Our metadata is stale, or the broker's: ask for it, and try again after a backoff.
+_STALE: Final = frozenset(
+    error.errno
+    for error in (
+        FencedLeaderEpochError,
+        KafkaStorageError,
+        LeaderNotAvailableError,
+        NotLeaderForPartitionError,
+        OffsetNotAvailableError,
+        ReplicaNotAvailableError,
+        UnknownLeaderEpochError,
+        UnknownTopicIdError,
+        UnknownTopicOrPartitionError,
+    )
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class FetchAnswer:
+    """Moves the cursors on, and collects what comes of one answer.
+
+    `chunks` are for the application, `served` are the cursors that got data; `news` tells the
+    application and the metadata manager. A preferred replica is read for `replica_age` seconds.
+    """
+
+    asked: Asked
+    now: float
+    jitter: float
+    session: FetchSession
+    cursors: Mapping[TopicPartition, FetchCursor]
+    cluster: Cluster
+    replica_age: float
+    log: Trace
+    chunks: list[Chunk] = field(init=False, default_factory=list)
+    served: list[FetchCursor] = field(init=False, default_factory=list)
+    _cut_off: list[FetchCursor] = field(init=False, default_factory=list)
+    _failed: dict[str, list[TopicPartition]] = field(init=False, default_factory=dict)
+    _moved: dict[tuple[str, int], PartitionInfo] = field(init=False, default_factory=dict)
+    _stale: str = field(init=False, default="")
+
+    def read(self, partitions: Iterable[FetchedPartition]) -> None:
+        """File what the broker said of each partition, and what it meant by its silence."""
+        present = set()
+        for said in partitions:
+            tp = TopicPartition(said.topic, said.partition)
+            present.add(tp)
+            self._file(tp, said)
+        if not self.asked.session.full:
+            self._file_unchanged(present)
+
+    def refuse_all(self, error: Exception) -> None:
+        """There is no answer, and there will be none by waiting."""
+        for tp, wanted in self.asked.wanted.items():
+            cursor = self.cursors.get(tp)
+            if cursor is not None and cursor.still_wants(wanted):
+                self._refuse(cursor, error)
+
+    def news(self) -> Iterator[object]:
+        """What all partitions together come to: messages to the application and the metadata."""
+        if not self.served:
+            for cursor in self._cut_off:
+                # It is the whole answer, and it is not even one batch.
+                self._retry_later(cursor, "no complete batch was sent")
+        for because, partitions in self._failed.items():
+            self.log.warning(
+                "fetch.failed", node=self.asked.node, partitions=partitions, because=because
+            )
+        if self.chunks:
+            yield RecordsFetched(chunks=tuple(self.chunks))
+        if self._moved:
+            yield LeadersMoved(leaders=self._moved)
+        if self._stale:
+            yield RefreshMetadata(because=self._stale)
+
+    # -- one partition
+
+    def _file(self, tp: TopicPartition, said: FetchedPartition) -> None:
+        wanted = self.asked.wanted.get(tp)
+        if wanted is None:
+            self._trace_drop(said, because="it was not asked for")
+            return
+        if not said.error_code:
+            self.session.note_marks(tp, _marks(said))
+        cursor = self.cursors.get(tp)
+        if cursor is None or not cursor.still_wants(wanted):
+            if said.records or said.error_code:
+                self._trace_drop(said, because="the partition has moved on")
+        elif said.error_code:
+            self._on_error(cursor, said)
+        else:
+            self._on_data(cursor, said)
+
+    def _trace_drop(self, said: FetchedPartition, *, because: str) -> None:
+        self.log.info(
+            "fetch.dropped",
+            partition=TopicPartition(said.topic, said.partition),
+            size=len(said.records),
+            error_code=said.error_code,
+            because=because,
+        )
+
+    def _file_unchanged(self, present: set[TopicPartition]) -> None:
+        """An incremental answer leaves out what has no news; a new epoch knows the old ones not."""
+        for tp, wanted in self.asked.wanted.items():
+            cursor = self.cursors.get(tp)
+            if cursor is None or cursor.told is not None or tp in present:
+                continue
+            marks = self.session.marks(tp)
+            if marks is not None and cursor.still_wants(wanted):
+                self._tell_marks(cursor, marks)
+
+    # -- what it brings
+
+    def _on_data(self, cursor: FetchCursor, said: FetchedPartition) -> None:
+        cursor.refused_told = False
+        following, size = extent(said.records, cursor.at)
+        if size:
+            self._deliver(cursor, said, size, following)
+        else:
+            self._tell_marks(cursor, _marks(said))
+        if said.preferred_read_replica >= 0:
+            self._prefer_replica(cursor, said.preferred_read_replica)
+        elif size or not said.records:
+            cursor.try_again()
+        else:
+            self._cut_off.append(cursor)
+
+    def _deliver(
+        self, cursor: FetchCursor, said: FetchedPartition, size: int, following: int
+    ) -> None:
+        cursor.told = _marks(said)
+        chunk = Chunk(
+            partition=cursor.tp,
+            epoch=cursor.epoch,
+            offset=cursor.at,
+            data=said.records[:size],
+            size=len(said.records) + CHUNK_OVERHEAD,
+            high_watermark=said.high_watermark,
+            last_stable_offset=said.last_stable_offset,
+            log_start_offset=said.log_start_offset,
+            aborted=said.aborted,
+        )
+        self.chunks.append(chunk)
+        self.served.append(cursor)
+        cursor.buffer(following, chunk.size)
+        if following == cursor.offset:
+            # The reader raises at the bad batch before it gets to this; it is for batches that
+            # are sound and still lead nowhere.
+            self._halt(cursor, _corrupt(cursor, "nothing that was sent can be continued"))
+        cursor.go_to(following)
+
+    def _tell_marks(self, cursor: FetchCursor, marks: Marks) -> None:
+        """Without records: only if the application does not know these marks yet."""
+        if cursor.told == marks:
+            return
+        cursor.told = marks
+        self.chunks.append(
+            Chunk(
+                partition=cursor.tp,
+                epoch=cursor.epoch,
+                offset=cursor.at,
+                high_watermark=marks.high_watermark,
+                last_stable_offset=marks.last_stable_offset,
+                log_start_offset=marks.log_start_offset,
+            )
+        )
+
+    def _prefer_replica(self, cursor: FetchCursor, replica: int) -> None:
+        """KIP-392: a broker in our rack has the records too."""
+        if replica == self.asked.node:
+            return
+        if replica not in self.cluster.brokers:
+            self._stale = f"the preferred replica {replica} of {cursor.name} is unknown"
+            self._retry_later(cursor, "its preferred replica is unknown")
+            return
+        cursor.prefer_replica(replica, until=self.now + self.replica_age)
+
+    # -- what is refused
+
+    def _on_error(self, cursor: FetchCursor, said: FetchedPartition) -> None:
+        code, tp, node = said.error_code, cursor.tp, self.asked.node
+        if cursor.source(self.cluster, self.now) != node:
+            self._trace_drop(said, because="it is read from another node by now")
+            return
+        error = for_code(code)
+        from_replica = cursor.replica == node
+        if from_replica:
+            cursor.leave_replica(because=error.__name__)
+
+        if code in _STALE:
+            self._on_stale(cursor, said)
+        elif from_replica and code == OffsetOutOfRangeError.errno:
+            # A follower may be behind its leader: only the leader's word counts (KIP-392).
+            self._retry_later(cursor, error.__name__)
+        elif code == OffsetOutOfRangeError.errno:
+            self._halt(cursor, OffsetOutOfRangeError({tp: cursor.at}))
+        elif code == TopicAuthorizationFailedError.errno:
+            self._refuse(cursor, TopicAuthorizationFailedError({tp.topic}))
+        elif code == CorruptRecordError.errno:
+            self._refuse(cursor, _corrupt(cursor, f"node {node} cannot read it"))
+        elif error.retriable or issubclass(error, UnknownError):
+            self._retry_later(cursor, error.__name__)
+        else:
+            refusal = f"fetching {cursor.name} at offset {cursor.offset} from node {node}"
+            self._refuse(cursor, error(refusal))
+
+    def _on_stale(self, cursor: FetchCursor, said: FetchedPartition) -> None:
+        """Not there, or not any more. The broker may name the new leader (KIP-951)."""
+        because = for_code(said.error_code).__name__
+        new = _newer_leader(said, cursor.leader)
+        if new is not None:
+            self._moved[said.topic, said.partition] = new
+            if new.leader in self.cluster.brokers:
+                cursor.move_to(new, self.cluster, because=because)
+                return
+        self._stale = f"node {self.asked.node} refused {cursor.name}: {because}"
+        self._retry_later(cursor, because)
+
+    def _retry_later(self, cursor: FetchCursor, because: str) -> None:
+        cursor.retry_at = cursor.backoff.failed(self.now, self.jitter)
+        self._failed.setdefault(because, []).append(cursor.tp)
+
+    def _halt(self, cursor: FetchCursor, error: Exception) -> None:
+        """Tell it in its turn, and ask no more until the partition is sought or reset."""
+        cursor.stopped = True
+        self._tell_error(cursor, error)
+        self.log.warning("fetch.stopped", partition=cursor.tp, offset=cursor.at, because=error)
+
+    def _refuse(self, cursor: FetchCursor, error: Exception) -> None:
+        """Tell it once, and go on trying now and then: it may be mended from outside."""
+        cursor.retry_at = self.now + REFUSED_PACE
+        if cursor.refused_told:
+            return
+        cursor.refused_told = True
+        self._tell_error(cursor, error)
+        self.log.warning("fetch.refused", partition=cursor.tp, offset=cursor.at, because=error)
+
+    def _tell_error(self, cursor: FetchCursor, error: Exception) -> None:
+        self.chunks.append(
+            Chunk(partition=cursor.tp, epoch=cursor.epoch, offset=cursor.at, error=error)
+        )
+
+
+def _newer_leader(said: FetchedPartition, known: PartitionInfo | None) -> PartitionInfo | None:
+    if said.current_leader is None:
+        return None
+    leader, epoch = said.current_leader
+    if leader < 0 or epoch <= (-1 if known is None else known.leader_epoch):
+        return None
+    return PartitionInfo(leader=leader, leader_epoch=epoch)
+
+
+def _marks(said: FetchedPartition) -> Marks:
+    return Marks(said.high_watermark, said.last_stable_offset, said.log_start_offset)
+
+
+def _corrupt(cursor: FetchCursor, reason: str) -> CorruptBatchError:
+    return CorruptBatchError(
+        topic=cursor.tp.topic,
+        partition=cursor.tp.partition,
+        offset=cursor.at,
+        reason=reason,
+    )

@@ -1,0 +1,185 @@
+"""A fetch cursor: where one partition is fetched next and from whom, and how much is buffered."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from kafka.structs import TopicPartition
+
+from aktor.actors.manager import Backoff
+from aktor.events.metadata import Cluster, PartitionInfo
+from aktor.events.positions import Position
+from aktor.managers.fetch_session import Marks, Wanted
+from aktor.trace import Trace
+
+__all__ = ["FetchCursor"]
+
+
+class FetchCursor:
+    """Owns the reading of one partition in one epoch; a seek or a reset makes a new cursor.
+
+    `offset` is None while the partition waits for a position. `leader` is the newest one known and
+    reachable; a preferred replica goes before it for a while (KIP-392).
+    """
+
+    __slots__ = (
+        "_log",
+        "_moved_to",
+        "_replica_until",
+        "_spans",
+        "_wanted",
+        "backoff",
+        "buffered",
+        "epoch",
+        "leader",
+        "offset",
+        "refused_told",
+        "replica",
+        "retry_at",
+        "stopped",
+        "told",
+        "tp",
+    )
+
+    def __init__(
+        self,
+        tp: TopicPartition,
+        epoch: int,
+        position: Position | None,
+        *,
+        backoff: Backoff,
+        log: Trace,
+    ) -> None:
+        self.tp = tp
+        self.epoch = epoch
+        self.offset = None if position is None else position.offset
+        #: An error was told; nothing follows until the partition is sought or reset.
+        self.stopped = False
+        self.refused_told = False
+        #: The marks that the application knows.
+        self.told: Marks | None = None
+        self.backoff = backoff
+        self.retry_at = -math.inf
+        #: Bytes that the application holds; `_spans` are their (end offset, size).
+        self.buffered = 0
+        self._spans: deque[tuple[int, int]] = deque()
+        self.leader: PartitionInfo | None = None
+        #: The leader that a Fetch answer named (KIP-951).
+        self._moved_to: PartitionInfo | None = None
+        self.replica = -1
+        self._replica_until = -math.inf
+        #: What the next Fetch asks, kept while neither offset nor leader change.
+        self._wanted: Wanted | None = None
+        self._log = log
+
+    @property
+    def name(self) -> str:
+        """The partition, as people read it."""
+        return f"{self.tp.topic}-{self.tp.partition}"
+
+    # -- where
+
+    @property
+    def at(self) -> int:
+        """The offset of a cursor that was asked for."""
+        assert self.offset is not None, "a partition without a position was asked for"
+        return self.offset
+
+    def go_to(self, offset: int) -> None:
+        """Fetch from there next."""
+        self.offset = offset
+        self._wanted = None
+
+    def wanted(self, max_bytes: int) -> Wanted:
+        """What the next Fetch asks of the partition."""
+        if self._wanted is None:
+            self._wanted = Wanted(
+                epoch=self.epoch,
+                offset=self.at,
+                leader_epoch=-1 if self.leader is None else self.leader.leader_epoch,
+                max_bytes=max_bytes,
+            )
+        return self._wanted
+
+    def still_wants(self, wanted: Wanted) -> bool:
+        """Whether the partition is still where it was when it was asked for."""
+        return self.epoch == wanted.epoch and self.offset == wanted.offset and not self.stopped
+
+    def try_again(self) -> None:
+        """What stood in the way is gone."""
+        self.backoff.reset()
+        self.retry_at = -math.inf
+
+    # -- from whom
+
+    def find_leader(self, cluster: Cluster) -> None:
+        """Take the newest leader that is known and can be reached."""
+        known = cluster.leader(*self.tp)
+        if known is not None and known.leader not in cluster.brokers:
+            known = None
+        named = self._moved_to
+        if (
+            named is not None
+            and named.leader in cluster.brokers
+            and (known is None or named.leader_epoch > known.leader_epoch)
+        ):
+            known = named
+        self.leader = known
+        self._wanted = None
+
+    def follow(self, before: Cluster, cluster: Cluster) -> None:
+        """The cluster is another now: a new leader is fetched from at once."""
+        if cluster.leader(*self.tp) != before.leader(*self.tp):
+            self._moved_to = None
+            self.try_again()
+        self.find_leader(cluster)
+
+    def move_to(self, leader: PartitionInfo, cluster: Cluster, *, because: str) -> None:
+        """A Fetch answer named this leader, of whom the metadata has not told yet (KIP-951)."""
+        self._moved_to = leader
+        self.find_leader(cluster)
+        self.try_again()
+        self._log.info(
+            "leader.learned",
+            partition=self.tp,
+            leader=leader.leader,
+            leader_epoch=leader.leader_epoch,
+            because=because,
+        )
+
+    def source(self, cluster: Cluster, now: float) -> int | None:
+        """The node to read from: the preferred replica while that holds, else the leader."""
+        if self.replica >= 0:
+            if now < self._replica_until and self.replica in cluster.brokers:
+                return self.replica
+            self.leave_replica(because="its time is over, or it is gone")
+        return None if self.leader is None else self.leader.leader
+
+    def prefer_replica(self, node: int, until: float) -> None:
+        """Read from this broker, which is near us, instead of the leader (KIP-392)."""
+        self.replica = node
+        self._replica_until = until
+        self._log.info("replica.preferred", partition=self.tp, node=node)
+
+    def leave_replica(self, *, because: str) -> None:
+        """Read from the leader again."""
+        self._log.info("replica.left", partition=self.tp, node=self.replica, because=because)
+        self.replica = -1
+
+    # -- how much is buffered
+
+    def buffer(self, end: int, size: int) -> None:
+        """The application was given `size` bytes that lead up to the offset `end`."""
+        self._spans.append((end, size))
+        self.buffered += size
+
+    def consumed_up_to(self, offset: int) -> None:
+        """Forget the spans that the application has read to their end."""
+        while self._spans and self._spans[0][0] <= offset:
+            self.buffered -= self._spans.popleft()[1]
+
+    def consumed_all(self) -> None:
+        """The application's buffer is empty."""
+        self._spans.clear()
+        self.buffered = 0

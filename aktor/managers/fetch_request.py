@@ -1,0 +1,74 @@
+"""A Fetch request: what it asks for, and how it says so on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.protocol.consumer.fetch import FetchRequest
+from kafka.structs import TopicPartition
+
+from aktor.managers.fetch_session import SessionRequest, Wanted
+from aktor.protocol.fetch import MAX_VERSION, MIN_VERSION
+from aktor.settings import Settings
+
+__all__ = ["Asked", "fetch_request"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Context of a Fetch: what it asked for, and how much of the room is set aside for it."""
+
+    node: int
+    max_bytes: int
+    sent_at: float
+    session: SessionRequest
+    wanted: Mapping[TopicPartition, Wanted]
+
+
+def fetch_request(asked: Asked, settings: Settings, *, wait: float) -> FetchRequest:
+    """The body of the request. The broker may wait so many seconds for `fetch_min_bytes`."""
+    return FetchRequest(
+        replica_id=-1,
+        max_wait_ms=round(wait * 1000),
+        min_bytes=settings.fetch_min_bytes,
+        max_bytes=asked.max_bytes,
+        isolation_level=int(settings.isolation_level == "read_committed"),
+        session_id=asked.session.session_id,
+        session_epoch=asked.session.epoch,
+        topics=_topics(asked.session.partitions),
+        forgotten_topics_data=_forgotten(asked.session.forgotten),
+        rack_id=settings.client_rack,
+        min_version=MIN_VERSION,
+        max_version=MAX_VERSION,
+    )
+
+
+def _topics(partitions: Mapping[TopicPartition, Wanted]) -> list[Any]:
+    """In the order given: who comes first is served first. So a topic may stand there twice."""
+    topics: list[Any] = []
+    for tp, wanted in partitions.items():
+        if not topics or topics[-1].topic != tp.topic:
+            topics.append(FetchRequest.FetchTopic(topic=tp.topic, partitions=[]))
+        topics[-1].partitions.append(
+            FetchRequest.FetchTopic.FetchPartition(
+                partition=tp.partition,
+                current_leader_epoch=wanted.leader_epoch,
+                fetch_offset=wanted.offset,
+                last_fetched_epoch=-1,
+                log_start_offset=-1,
+                partition_max_bytes=wanted.max_bytes,
+            )
+        )
+    return topics
+
+
+def _forgotten(partitions: Iterable[TopicPartition]) -> list[Any]:
+    topics: dict[str, list[int]] = {}
+    for tp in partitions:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    return [
+        FetchRequest.ForgottenTopic(topic=topic, partitions=numbers)
+        for topic, numbers in topics.items()
+    ]

@@ -1,0 +1,65 @@
+"""The room for records: how much may be asked for, so that the buffer stays below its bound."""
+
+from __future__ import annotations
+
+__all__ = ["FetchRoom"]
+
+
+class FetchRoom:
+    """Owns the count of bytes outstanding: those buffered and those that requests may bring.
+
+    `bound` is `max_buffered_bytes`, `per_partition` is `max_partition_fetch_bytes`.
+    """
+
+    def __init__(self, bound: int, per_partition: int) -> None:
+        self._bound = bound
+        self._per_partition = per_partition
+        self._buffered = 0
+        self._reserved = 0
+
+    # -- what is taken and given back
+
+    def reserve(self, size: int) -> None:
+        """A request was sent that may bring so much."""
+        self._reserved += size
+
+    def release(self, size: int) -> None:
+        """That request is over."""
+        self._reserved -= size
+
+    def fill(self, size: int) -> None:
+        """The application was given so much."""
+        self._buffered += size
+
+    def free(self, size: int) -> None:
+        """The application has read so much."""
+        self._buffered = max(0, self._buffered - size)
+
+    @property
+    def nothing_buffered(self) -> bool:
+        """Whether the application has read everything."""
+        return not self._buffered
+
+    # -- how it is shared
+
+    def share(self, partitions: int) -> int:
+        """How much one of so many partitions may have buffered before the others come first."""
+        return max(2 * self._per_partition, self._bound // max(1, partitions))
+
+    def part(self, *, waiting: int, nodes: int, readable: int) -> int:
+        """How much to ask of the first of `waiting` nodes; 0 if there is no room for a request.
+
+        `nodes` are all that are read from, `readable` is what the application can read now.
+        """
+        nodes = max(2, nodes)
+        # Less than this is not worth a request. It is so small that every node gets its turn.
+        least = max(1, min(self._per_partition, self._bound // 4, self._bound // nodes))
+        room = self._bound - self._buffered - self._reserved
+        if not readable and not self._reserved:
+            # What fills the buffer cannot be read now (it is paused, or was just sought away
+            # from): one small request beyond the bound, or nothing would ever be read again.
+            room = max(room, least)
+        if room < least:
+            return 0
+        # Never all: the next answer should be under way while this one is read.
+        return min(max(least, room // waiting), max(least, self._bound // nodes))
