@@ -1,9 +1,7 @@
 """How fast record batches become `ConsumerRecord`s: kafka-python's way against aktor's.
 
-    python -m benchmarks.decode
-
 Both check checksums, decompress, and take 500 records at a time, as `poll` does by default. The
-rounds of the two alternate, so that what else the machine does hurts both; medians are shown.
+rounds of the two alternate, so that what else the machine does hurts both.
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from statistics import median
 from typing import Final
 
 import kafka.codec
@@ -20,33 +17,51 @@ from kafka.record import MemoryRecords, MemoryRecordsBuilder
 from kafka.structs import TopicPartition
 
 from aktor.records import RecordReader
+from benchmarks.site import Site
+from benchmarks.tables import Table, at_least, ratio, spread
 
 CODECS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 RECORD_SIZES: Final = (100, 1000)
 BATCH_BYTES: Final = 1024 * 1024
 TAKE: Final = 500
 ROUNDS: Final = 9
+TARGET: Final = 2.5
 
 
-def main() -> None:
-    print(f"k records/s, one thread, batches of 1 MiB, take({TAKE}), median of {ROUNDS} rounds")
-    print(f"{'codec':8}{'record':>8}{'kafka-python':>14}{'aktor':>8}{'ratio':>8}")
+def tables(site: Site) -> list[Table]:
+    """Records a second, for each codec and two sizes."""
+    rounds = 2 if site.quick else ROUNDS
+    rows = []
     for size in RECORD_SIZES:
         for codec in CODECS:
+            what = f"{size} B, {codec}"
             if not getattr(kafka.codec, f"has_{codec}", lambda: True)():
-                print(f"{codec:8}{size:>6} B   kafka-python has no library for {codec} here")
+                rows.append([what, "kafka-python has no library for it here", "", "", ""])
                 continue
-            theirs, ours = _compare(_a_batch(CODECS[codec], size), BATCH_BYTES // size)
-            print(f"{codec:8}{size:>6} B{theirs:>14,.0f}{ours:>8,.0f}{ours / theirs:>7.1f}x")
+            ours, theirs = _compare(_a_batch(CODECS[codec], size), BATCH_BYTES // size, rounds)
+            times = ratio(ours, theirs)
+            plain = (size, codec) == (100, "none")
+            target = at_least(round(times, 2), TARGET, " x") if plain else ""
+            rows.append([what, spread(ours, 0), spread(theirs, 0), f"{times:.2f}", target])
+    return [
+        Table(
+            title=(
+                f"decode: k records/s, one thread, batches of 1 MiB, {TAKE} at a time, "
+                f"median (least-most) of {rounds} rounds"
+            ),
+            columns=["record", "aktor", "kafka-python", "ratio", "target"],
+            rows=rows,
+        )
+    ]
 
 
-def _compare(data: bytes, count: int) -> tuple[float, float]:
-    """Thousand records a second: kafka-python's, aktor's."""
-    theirs, ours = [], []
-    for _ in range(ROUNDS):
+def _compare(data: bytes, count: int, rounds: int) -> tuple[list[float], list[float]]:
+    """Thousand records a second: aktor's, kafka-python's."""
+    ours, theirs = [], []
+    for _ in range(rounds):
         theirs.append(_rate(_take_all_by_kafka_python, data, count))
         ours.append(_rate(_take_all_by_aktor, data, count))
-    return median(theirs), median(ours)
+    return ours, theirs
 
 
 def _rate(take_all: Callable[[bytes], int], data: bytes, count: int) -> float:
@@ -84,7 +99,3 @@ def _a_batch(codec: int, size: int) -> bytes:
         builder.append(1_700_000_000_000 + number // 10, None, value.encode())
     builder.close()
     return bytes(builder.buffer())
-
-
-if __name__ == "__main__":
-    main()

@@ -458,7 +458,9 @@ class NetworkActor(CooperativeActor):
             if not ready:
                 self._open_a_way(now)
                 return
-            best = min(ready, key=lambda one: one.load)
+            # A broker that failed us on another connection may be frozen: this one tells no better.
+            shunned = {one.node for one in self._links() if one.backoff.failures}
+            best = min(ready, key=lambda one: (one.node in shunned, one.load))
             best.unsent.append(self._anywhere.popleft())
 
     def _open_a_way(self, now: float) -> None:

@@ -57,7 +57,7 @@ class ConsumerStatus:
             member = self.member_id or "not a member"
             lines.append(
                 f"group {self.group_id}: {member}, generation {self.generation},"
-                f" {self.member_state.strip('<>')}"
+                f" {self.member_state}"
             )
         if self.subscription:
             lines.append(f"subscribed to {', '.join(sorted(self.subscription))}")

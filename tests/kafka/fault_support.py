@@ -254,6 +254,8 @@ class Ensemble:
 class ThreadMember:
     """A member on a thread of this process."""
 
+    killed = False
+
     def __init__(self, name: str, settings: Mapping[str, Any], ensemble: Ensemble) -> None:
         self.name = name
         self.control = Control()
@@ -290,7 +292,7 @@ class ProcessMember:
     def __init__(self, name: str, settings: Mapping[str, Any], ensemble: Ensemble) -> None:
         self.name = name
         self._ensemble = ensemble
-        self._killed = False
+        self.killed = False
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.kafka.fault_support", json.dumps(dict(settings))],
             cwd=ROOT,
@@ -304,13 +306,16 @@ class ProcessMember:
 
     def kill(self) -> None:
         """SIGKILL. All that it said is known when this returns."""
-        self._killed = True
+        self.killed = True
         self._process.kill()
         self._reader.join(10)
         self._ensemble.hear(self.name, {"said": "killed", "at": time.monotonic()})
 
     def stop(self) -> None:
-        """SIGSTOP: it does not know that it stands still."""
+        """SIGSTOP, while it works on what it was just given: what it says later is new."""
+        before = len(self._ensemble.said("read", by=self.name))
+        while len(self._ensemble.said("read", by=self.name)) == before:
+            time.sleep(0.001)
         self._process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
@@ -323,13 +328,13 @@ class ProcessMember:
 
     def join(self) -> None:
         """Wait for its end."""
-        if not self._killed:
+        if not self.killed:
             self._reader.join(40)
             assert not self._reader.is_alive(), f"member {self.name} did not end within 40 s"
 
     def abandon(self) -> None:
         """Make sure that it is gone."""
-        self._killed = True
+        self.killed = True
         self._process.kill()
         self._reader.join(10)
 
@@ -340,7 +345,7 @@ class ProcessMember:
             if line.endswith("\n"):
                 self._ensemble.hear(self.name, json.loads(line))
         errors = self._process.stderr.read()
-        if self._process.wait() != 0 and not self._killed:
+        if self._process.wait() != 0 and not self.killed:
             at = time.monotonic()
             self._ensemble.hear(self.name, {"said": "failed", "because": errors[-2000:], "at": at})
 
@@ -401,7 +406,7 @@ class Writer(threading.Thread):
 
 @dataclass(slots=True, kw_only=True)
 class Ownership:
-    """One member's time with one partition; `how` it ended: revoked, lost, killed, closed, None."""
+    """One member's time with one partition; `how` it ended: revoked, lost, killed, or None."""
 
     member: str
     partition: int
@@ -727,7 +732,7 @@ class Stage:
         self.drain(within)
         self.unrest = self._look_for_unrest()
         for member in self.members.values():
-            if not getattr(member, "_killed", False):
+            if not member.killed:
                 member.ask_to_stop()
         for member in self.members.values():
             member.join()

@@ -27,8 +27,14 @@ ROLES = pytest.mark.parametrize("role", ["bystander", "coordinator"])
 #: to a second to elect and spread the news, and a client that looks every half second.
 RESUME_AFTER_DEATH_S = 10.0
 
-#: From a broker's freezing: the same, but its connections stay open, and only patience tells.
-RESUME_AFTER_FREEZE_S = 7.0
+#: From an orderly shutdown: well under a second, unless the active controller is shut down, whose
+#: successor must be elected first (3 s were measured).
+RESUME_AFTER_SHUTDOWN_S = 6.0
+
+#: A frozen broker's connections stay open, and only patience tells: 5.5 s for a fetch; half a
+#: session (3 s) for a heartbeat, and up to as much again while Kafka still names the frozen one.
+RESUME_AFTER_FREEZE_S = 8.0
+FREEZE_S = 9.0
 
 
 def settled_and_loaded(stage: Stage) -> None:
@@ -87,7 +93,7 @@ def test_a_rolling_bounce_of_all_brokers_is_hardly_noticed(
 
         # Among the faults it looks for: a member's position that is not what it was given.
         assert_undisturbed(stage, verdict)
-        assert verdict.resume < 5
+        assert verdict.resume < RESUME_AFTER_SHUTDOWN_S
 
 
 def test_commits_are_retried_until_the_new_coordinator_has_them_when_it_moves(
@@ -106,8 +112,8 @@ def test_commits_are_retried_until_the_new_coordinator_has_them_when_it_moves(
 
         assert moved_to == after != before
         assert_undisturbed(stage, verdict)
-        assert verdict.resume < 5
-        assert longest_commit(stage) < 5
+        assert verdict.resume < RESUME_AFTER_SHUTDOWN_S
+        assert longest_commit(stage) < RESUME_AFTER_SHUTDOWN_S
 
 
 def test_a_commit_waits_for_a_coordinator_that_shuts_down_and_the_application_sees_no_error(
@@ -122,12 +128,12 @@ def test_a_commit_waits_for_a_coordinator_that_shuts_down_and_the_application_se
         verdict = stage.finish()
 
         assert_undisturbed(stage, verdict)
-        assert verdict.resume < 5
-        assert longest_commit(stage) < 5
+        assert verdict.resume < RESUME_AFTER_SHUTDOWN_S
+        assert longest_commit(stage) < RESUME_AFTER_SHUTDOWN_S
 
 
 @ROLES
-def test_a_broker_that_freezes_for_8_s_loses_nobody_a_partition_and_other_partitions_flow(
+def test_a_broker_that_freezes_takes_no_partition_from_anybody_and_other_partitions_flow(
     kafka3: KafkaCluster, topic: str, group: str, role: str
 ) -> None:
     # Auto-commit: what a member does then depends on the leaders of its partitions alone.
@@ -137,7 +143,7 @@ def test_a_broker_that_freezes_for_8_s_loses_nobody_a_partition_and_other_partit
         node = stage.coordinator() if role == "coordinator" else stage.bystander()
         led = stage.led_by(node)
         kafka3.pause(node)
-        time.sleep(8)
+        time.sleep(FREEZE_S)
         kafka3.resume(node)
         verdict = stage.finish()
 
@@ -156,7 +162,7 @@ def test_commits_go_to_another_coordinator_when_theirs_freezes(
 
         node = stage.coordinator()
         kafka3.pause(node)
-        time.sleep(8)
+        time.sleep(FREEZE_S)
         commits = stage.ensemble.said("committed", since=time.monotonic() - 0.5)
         kafka3.resume(node)
         verdict = stage.finish()

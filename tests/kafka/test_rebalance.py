@@ -31,6 +31,7 @@ from tests.kafka.support import (
     raised_within,
     read,
     read_for,
+    read_through,
     traced,
     values,
 )
@@ -202,8 +203,8 @@ def test_a_listener_that_raises_is_reported_once_from_poll_and_the_consumer_goes
 
     settings = {"enable_auto_commit": True}
     with listened(kafka, four, group, Notes(**{which: refuse}), **settings) as first:
-        found: list[Any] = []
-        errors: list[Exception] = []
+        found, errors = read_through(first, 20, UserCallbackError)
+        topics.produce(kafka.bootstrap_servers, four, numbered(8))
         with quick(kafka, four, group_id=group, **settings) as second:
             deadline = time.monotonic() + 15
             while not (errors and len(first.assignment()) == len(second.assignment()) == 2):
@@ -213,13 +214,13 @@ def test_a_listener_that_raises_is_reported_once_from_poll_and_the_consumer_goes
                 except Exception as error:
                     errors.append(error)
                 found += poll(second, 20)
-            found += read_until_count(first, second, 20 - len(found))
+            found += read_until_count(first, second, 28 - len(found))
 
         assert len(errors) == 1
         assert isinstance(errors[0], UserCallbackError)
         assert errors[0].__cause__ is raised[0]
         assert f"on_partitions_{which}" in str(errors[0])
-        assert len({(record.partition, record.offset) for record in found}) == 20
+        assert len({(record.partition, record.offset) for record in found}) == 28
 
 
 def read_until_count(one: Any, other: Any, count: int) -> list[Any]:

@@ -25,7 +25,11 @@ from aktor.actors.network import NetworkActor
 from aktor.actors.runtime import CooperativeActor
 from aktor.consumer.system import MANAGERS
 from aktor.errors import ActorCrashedError, ActorRestartedError, BootstrapError
+from aktor.events.commits import CommitOffsets, FetchCommittedOffsets
 from aktor.events.lifecycle import ActorsRestarted, Tick
+from aktor.events.metadata import LookUpTopics
+from aktor.events.positions import LookUpOffsets
+from aktor.events.routes import ROUTES
 from tests.scenarios.history import History, Reader
 from tests.scenarios.world import Sabotage, World, seeds
 
@@ -82,6 +86,7 @@ class Play:
             metadata_max_age_ms=3_000,
             max_poll_interval_ms=20_000,
             max_poll_records=10,
+            fetch_max_wait_ms=1_500,
         )
 
     def attempt(self, call: Callable[[], Any]) -> None:
@@ -100,7 +105,7 @@ class Play:
         while self.world.now < until:
             for reader in [one for one in self.history.readers if not one.gone]:
                 began = self.world.now
-                self.attempt(lambda of=reader: of.poll(0.1))
+                self.attempt(lambda of=reader: of.poll(0.2))
                 if self.world.now == began:
                     self.world.sleep(0.05)
 
@@ -294,6 +299,36 @@ def test_a_consumer_recovers_when_an_actor_falls_over_the_news_that_another_did(
     play.end()
 
     assert fallen == ["fetch", actor]
+
+
+ASKED: dict[str, tuple[type, Callable[[Any], Any]]] = {
+    "commit": (CommitOffsets, lambda consumer: consumer.commit()),
+    "committed": (FetchCommittedOffsets, lambda consumer: consumer.committed(T0)),
+    "end_offsets": (LookUpOffsets, lambda consumer: consumer.end_offsets([T0])),
+    "topics": (LookUpTopics, lambda consumer: consumer.topics()),
+}
+
+
+@pytest.mark.parametrize("call", ASKED)
+def test_a_question_to_an_actor_that_falls_over_it_ends_at_once_and_can_be_asked_again(
+    call: str,
+) -> None:
+    play = Play(seed=0)
+    message, ask = ASKED[call]
+    (actor,) = ROUTES[message]
+    play.site.crash(actor, message)
+
+    began = play.world.now
+    with pytest.raises(ActorRestartedError, match=actor) as raised:
+        ask(play.consumer)
+    took = play.world.now - began
+    play.drive(1.0)
+    ask(play.consumer)
+
+    assert took < 0.01
+    assert isinstance(raised.value.__cause__, Sabotage)
+    assert raised.value.retriable
+    play.end()
 
 
 def a_consumer_without_budget(actor: str) -> Play:

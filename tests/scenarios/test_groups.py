@@ -19,7 +19,7 @@ EAGER = RangePartitionAssignor
 COOPERATIVE = CooperativeStickyAssignor
 
 
-@pytest.fixture(params=seeds(5))
+@pytest.fixture(params=seeds(4))
 def world(request: Any) -> Iterator[World]:
     """A topic with six partitions in a world of each seed; closed and checked at the end."""
     with World(request.param) as world:

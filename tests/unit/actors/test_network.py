@@ -268,6 +268,19 @@ def test_the_coordinator_has_a_connection_of_its_own() -> None:
     assert bench.last_key.startswith("coordinator-1")
 
 
+def test_a_request_to_anybody_avoids_a_broker_that_was_silent_on_another_connection() -> None:
+    """Lead 7: where the coordinator is must not be asked of the one that froze."""
+    bench = connected().tell(a_cluster(a=1, b=2), a_coordinator("a", 1))
+    bench.send(a_request(2)).open().send(a_request(2))  # broker 2 has more to do
+    bench.send(a_request(COORDINATOR, deadline=3.0)).open().at(3.0)
+    bench.net.sends.clear()
+
+    bench.send(a_request(ANY))
+
+    ((key, _, _),) = bench.net.sends
+    assert key.startswith("2#")
+
+
 def test_without_a_coordinator_its_requests_fail_at_once() -> None:
     bench = connected().send(a_request(COORDINATOR))
 

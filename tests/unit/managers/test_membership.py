@@ -1100,6 +1100,22 @@ def test_a_half_open_coordinator_is_suspected_well_within_the_session() -> None:
     assert scene.has_sent(HeartbeatRequest)
 
 
+def test_the_coordinator_found_after_a_silent_one_has_less_time_and_the_next_ones_more() -> None:
+    """Lead 7: Kafka still names the frozen broker, for as long as it takes to notice."""
+    scene = a_member(session_timeout=6.0).is_stable()
+    scene.after(3.0)
+    patience = []
+
+    for _ in range(4):
+        request = scene.sent(HeartbeatRequest)
+        patience.append(request.deadline - scene.now)
+        scene.time_out(request)
+        while not scene.has_sent(HeartbeatRequest):
+            scene.after(0.01)
+
+    assert patience == pytest.approx([3.0, 1.0, 2.0, 3.0], abs=0.02)
+
+
 def test_while_join_group_waits_heartbeats_go_round_it() -> None:
     """A broker answers the requests of one connection in order."""
     scene = a_stable_cooperative_member("a-0")
