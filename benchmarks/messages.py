@@ -23,7 +23,7 @@ from aktor.trace import Trace, silent
 from benchmarks.site import Site
 from benchmarks.tables import Table, at_most, ratio, spread
 
-ROUNDS: Final = 15
+ROUNDS: Final = 51
 BURST: Final = 1000
 TARGET_US: Final = 2.0
 

@@ -68,7 +68,7 @@ class Member(ConsumerRebalanceListener):
         if now >= self._status_at:
             self._status_at = now + STATUS_EVERY_S
             status = self.consumer.status()
-            state = status.member_state.strip("<>")
+            state = status.member_state
             self._reporter.say("status", state=state, generation=status.generation)
 
     def commit(self) -> None:

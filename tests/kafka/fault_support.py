@@ -443,7 +443,7 @@ class Referee:
         self._ownerships: dict[int, list[Ownership]] = defaultdict(list)
         self._delivered: dict[int, dict[int, str]] = defaultdict(dict)
         self._times: dict[int, list[tuple[float, int]]] = defaultdict(list)
-        self._committed: dict[int, int] = defaultdict(int)
+        self._commits: dict[int, list[tuple[float, int]]] = defaultdict(list)
 
     def judge(
         self,
@@ -522,25 +522,31 @@ class Referee:
         before = [one for one in self._ownerships[partition] if one.next is not None]
         reached = max((one.next or 0 for one in before), default=0)
         excused = bool(before) and any(one.how in ("lost", "killed", None) for one in before[-2:])
-        earliest = self._committed[partition] if excused else reached
+        earliest = self._committed(partition) if excused else reached
         if not earliest <= first <= reached:
             ends = [one.how for one in before]
             self.faults.append(
                 f"{ownership.member} began partition {partition} at {first} instead of {reached}"
-                f" (committed {self._committed[partition]}, earlier ownerships ended {ends})"
+                f" (committed {self._committed(partition)}, earlier ownerships ended {ends})"
             )
 
     def _commit(self, member: str, report: Report) -> None:
+        # One who was frozen may hear late that a commit succeeded before others made theirs.
+        began = report["at"] - report["took"]
         for one in report["partitions"]:
             ownership = self._open.get((member, one))
             if ownership is None or ownership.next is None:
                 continue
-            if ownership.next < self._committed[one]:
+            before = max((n for at, n in self._commits[one] if at <= began), default=0)
+            if ownership.next < before:
                 self.faults.append(
-                    f"{member} took the commit of partition {one} back from"
-                    f" {self._committed[one]} to {ownership.next}"
+                    f"{member} took the commit of partition {one} back from {before} to"
+                    f" {ownership.next}"
                 )
-            self._committed[one] = ownership.next
+            self._commits[one].append((report["at"], ownership.next))
+
+    def _committed(self, partition: int) -> int:
+        return max((offset for _, offset in self._commits[partition]), default=0)
 
     def _position_is_consumed(self, member: str, positions: Mapping[Any, int]) -> None:
         for partition, position in positions.items():

@@ -34,9 +34,9 @@ class Story:
         values = [f"v{offset}" for offset in offsets]
         return self.says(member, "read", partition=0, offsets=list(offsets), values=values)
 
-    def commits(self, member: str) -> Story:
+    def commits(self, member: str, took: float = 0.0) -> Story:
         """It commits what it was given."""
-        return self.says(member, "committed", partitions=[0])
+        return self.says(member, "committed", partitions=[0], took=took)
 
     def verdict(self) -> Verdict:
         """What the referee says."""
@@ -93,6 +93,14 @@ def test_what_a_killed_member_had_not_committed_may_be_read_again() -> None:
     verdict = story.gets("b").reads("b", 1, 2).verdict()
 
     assert (verdict.faults, verdict.repeated) == ([], 1)
+
+
+def test_a_commit_that_was_under_way_before_a_later_one_is_not_one_that_goes_back() -> None:
+    story = Story(written=3).gets("a").reads("a", 0, 1).gets("b").reads("b", 2).commits("b")
+
+    verdict = story.commits("a", took=4.0).verdict()
+
+    assert "back" not in "\n".join(verdict.faults)
 
 
 def test_a_wait_counts_from_when_the_record_was_there_or_from_the_delivery_before() -> None:

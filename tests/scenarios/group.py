@@ -35,7 +35,7 @@ class Timeline(Protocol):
 
     now: float
 
-    def after(self, delay: float, act: Callable[[], None]) -> None:
+    def after(self, delay: float, act: Callable[[], object]) -> None:
         """Call `act` when `delay` seconds have passed."""
 
 

@@ -6,6 +6,7 @@ fault that makes the actor raise when it gets the first (and the second) of them
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -36,15 +37,18 @@ from tests.scenarios.world import Sabotage, World, seeds
 T0 = TopicPartition("orders", 0)
 PARTITIONS = 4
 
-POINTS = [
+#: Every supervised actor, in start order.
+ACTORS: tuple[Any, ...] = (NetworkActor, *MANAGERS)
+
+POINTS: list[tuple[str, type]] = [
     (actor.name, message)
-    for actor in (NetworkActor, *MANAGERS)
+    for actor in ACTORS
     for message in sorted(actor.understands(), key=lambda one: one.__name__)
 ]
 
 #: What the scenario does not provoke; the list must not grow unseen. The news of a crash has a test
 #: of its own, below.
-NOT_PROVOKED = {(actor.name, ActorsRestarted) for actor in (NetworkActor, *MANAGERS)}
+NOT_PROVOKED = {(actor.name, ActorsRestarted) for actor in ACTORS}
 
 #: What a caller may be told when an actor below it falls over, or is asked in a bad moment.
 TYPED = (
@@ -105,7 +109,7 @@ class Play:
         while self.world.now < until:
             for reader in [one for one in self.history.readers if not one.gone]:
                 began = self.world.now
-                self.attempt(lambda of=reader: of.poll(0.2))
+                self.attempt(functools.partial(reader.poll, 0.2))
                 if self.world.now == began:
                     self.world.sleep(0.05)
 
@@ -276,7 +280,7 @@ def test_a_consumer_recovers_when(actor: str, message: type, times: int, seed: i
     assert happened, "nothing was tested"
 
 
-@pytest.mark.parametrize("actor", [one.name for one in (NetworkActor, *MANAGERS[:-1])])
+@pytest.mark.parametrize("actor", [one.name for one in ACTORS[:-1]])
 def test_a_consumer_recovers_when_an_actor_falls_over_the_news_that_another_did(
     actor: str,
 ) -> None:
@@ -338,7 +342,7 @@ def a_consumer_without_budget(actor: str) -> Play:
     return play
 
 
-@pytest.mark.parametrize("actor", [one.name for one in (NetworkActor, *MANAGERS)])
+@pytest.mark.parametrize("actor", [one.name for one in ACTORS])
 def test_when_an_actor_falls_over_too_often_every_call_ends_in_the_reason(actor: str) -> None:
     play = a_consumer_without_budget(actor)
     consumer = play.consumer

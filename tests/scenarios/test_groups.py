@@ -199,7 +199,7 @@ def test_what_on_partitions_revoked_commits_is_where_the_next_owner_begins(world
     world.cluster.fill("orders", 30)
     first = history.reader("orders", **settings)
     told = first.on_partitions_revoked
-    first.on_partitions_revoked = lambda revoked: (first.consumer.commit(), told(revoked))  # type: ignore[method-assign,assignment,func-returns-value]
+    first.on_partitions_revoked = lambda revoked: (first.consumer.commit(), told(revoked))  # type: ignore[method-assign,assignment]
     history.drive(3.0)
 
     history.reader("orders", **settings)

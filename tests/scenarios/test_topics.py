@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from kafka.errors import (
+    GroupAuthorizationFailedError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
@@ -212,3 +213,18 @@ def test_fetch_sessions_that_brokers_refuse_or_forget_lose_nothing(world: World)
     records += read(world, consumer, 20)
 
     assert sorted(offsets(records, 0)) == sorted(offsets(records, 1)) == list(range(60))
+
+
+@pytest.mark.xfail(strict=True, reason="the position manager asks no more, and nobody tells it to")
+def test_committed_offsets_that_may_be_read_again_are_asked_for_at_the_next_poll(
+    world: World,
+) -> None:
+    """As kafka-python and Java: the error is raised once for each attempt."""
+    world.cluster.fail_next("OffsetFetch", GroupAuthorizationFailedError)
+    consumer = a_member(world)
+
+    with pytest.raises(GroupAuthorizationFailedError):
+        consumer.poll(timeout_ms=5_000)
+    world.sleep(5.0)
+
+    assert len(read(world, consumer, 80)) == 80

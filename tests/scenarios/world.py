@@ -14,6 +14,7 @@ a thread of its own might. What a scenario leaves behind is checked by `World.ch
 from __future__ import annotations
 
 import contextlib
+import functools
 import heapq
 import itertools
 import math
@@ -56,7 +57,7 @@ class World(VirtualTime):
         self.random = random.Random(seed)
         self.cluster = Cluster(self, brokers=brokers)
         self.sites: list[Site] = []
-        self._agenda: list[tuple[float, int, Callable[[], None]]] = []
+        self._agenda: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = itertools.count()
         self._turning = False
         self._still = 0
@@ -100,7 +101,7 @@ class World(VirtualTime):
             self._overtake()
         return self.now
 
-    def after(self, delay: float, act: Callable[[], None]) -> None:
+    def after(self, delay: float, act: Callable[[], object]) -> None:
         """Call `act` when `delay` seconds have passed; what it raises ends the wait under way."""
         heapq.heappush(self._agenda, (self.now + delay, next(self._numbers), act))
 
@@ -113,7 +114,7 @@ class World(VirtualTime):
         for _ in range(batches):
             partition = self.random.choice(list(self.cluster.topics[topic]))
             self.after(
-                self.random.uniform(0.0, over), lambda of=partition: self._produce(topic, of)
+                self.random.uniform(0.0, over), functools.partial(self._produce, topic, partition)
             )
 
     def _produce(self, topic: str, partition: int) -> None:
@@ -190,7 +191,7 @@ class World(VirtualTime):
                 site.consumer.close()
 
     def check(self) -> None:
-        """Nothing is left open, nobody was told what they do not understand, no chunk went astray."""
+        """No question is open, nobody was told what they do not know, no chunk went astray."""
         for site in self.sites:
             if not site.frozen:
                 assert site.port.open_questions == 0, f"open questions of {site.consumer}"
