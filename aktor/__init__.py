@@ -1,9 +1,9 @@
 """A Kafka consumer for Python, built as an actor system; a drop-in for kafka-python's.
 
-    from aktor import KafkaConsumer
+from aktor import KafkaConsumer
 
-    for record in KafkaConsumer("orders", group_id="billing", bootstrap_servers="localhost:9092"):
-        print(record.value)
+for record in KafkaConsumer("orders", group_id="billing", bootstrap_servers="localhost:9092"):
+    print(record.value)
 """
 
 from kafka.consumer.subscription_state import (

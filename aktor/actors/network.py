@@ -199,9 +199,7 @@ class NetworkActor(CooperativeActor):
         for broker in message.cluster.brokers.values():
             link = self._nodes.get(broker.node_id)
             if link is None:
-                link = self._new_link(
-                    str(broker.node_id), broker.node_id, broker.host, broker.port
-                )
+                link = self._new_link(str(broker.node_id), broker.node_id, broker.host, broker.port)
                 self._nodes[broker.node_id] = link
                 self._adopt_bootstrap_connection(link)
             elif (link.host, link.port) != (broker.host, broker.port):

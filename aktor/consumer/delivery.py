@@ -239,13 +239,6 @@ class Delivery:
             state.move_to(assigned.position)
             self._moved.add(one)
 
-    def position_error(self) -> Exception | None:
-        """Why a partition has no position and will get none until it is sought or reset."""
-        for state in self.partitions.values():
-            if state.error is not None and state.offset is None:
-                return state.error
-        return None
-
     # -- records
 
     def put(self, chunk: Chunk) -> None:

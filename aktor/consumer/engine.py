@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError
+from kafka.errors import KafkaTimeoutError, NoOffsetForPartitionError, OffsetOutOfRangeError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.actors.runtime import Bell
@@ -57,6 +57,9 @@ CONFIRM_REPEAT: Final = 0.2
 #: The share of the time for leaving that commits under way may take.
 COMMIT_SHARE: Final = 0.75
 
+#: How soon a position is looked up again after an error that may pass, in seconds.
+POSITION_RETRY: Final = 1.0
+
 #: The share of the fetch buffer that must have been freed before the background is woken for it.
 WAKE_SHARE: Final = 4
 
@@ -96,6 +99,8 @@ class Engine:
         self._urgent = False
         self._polled_at = -math.inf
         self._ask_again_at = math.inf
+        self._unresolved: set[TopicPartition] = set()
+        self._look_up_at = math.inf
         self._commit_at = -math.inf
         self._freed_unwoken = 0
         self._member_id = ""
@@ -167,15 +172,16 @@ class Engine:
             self._raise_interruptions()
             self.run_events()
             now = self.clock()
+            self._ask_positions_anew(now)
             self._tell_poll(now)
             records = self._collect(limit, now, advance=advance)
             if records:
                 return records
-            if now >= deadline:
-                self._raise_position_error()
-                return {}
             self._raise_position_error()
-            self._wait(min(deadline, now + self.settings.max_poll_interval / 3, self._ask_again_at))
+            if now >= deadline:
+                return {}
+            alive_until = now + self.settings.max_poll_interval / 3
+            self._wait(min(deadline, alive_until, self._ask_again_at, self._look_up_at))
 
     def _wait(self, until: float) -> None:
         port = self.port
@@ -186,9 +192,41 @@ class Engine:
         self._bell.wait(until - self.clock())
 
     def _raise_position_error(self) -> None:
-        error = self.delivery.position_error()
-        if error is not None:
+        for state in self.delivery.partitions.values():
+            if state.error is not None and state.offset is None:
+                self._raise_error_of(state, state.error)
+
+    def _raise_error_of(self, state: Partition, error: Exception) -> None:
+        """Raise why it has no position: each time if only a seek helps, else once an attempt."""
+        if _only_a_seek_helps(error):
             raise error
+        told = self._look_up_at < math.inf and state.topic_partition not in self._unresolved
+        for other in self.delivery.partitions.values():
+            if other.error is not None and not _only_a_seek_helps(other.error):
+                other.error = None
+                self._unresolved.add(other.topic_partition)
+        if not told:  # else it belongs to the attempt whose error was raised already
+            self._look_up_at = self.clock() + POSITION_RETRY
+            raise error
+
+    def _ask_positions_anew(self, now: float) -> None:
+        """Look up again what could not be looked up: a right may have been granted meanwhile."""
+        if now < self._look_up_at:
+            return
+        self._look_up_at = math.inf
+        for one in self._unresolved & self.delivery.partitions.keys():
+            state = self.delivery.partitions[one]
+            if state.offset is None:
+                self._renew(state)
+        self._unresolved.clear()
+        self._say_assignment()
+        self._say_resets("the last attempt failed")
+
+    def _renew(self, state: Partition) -> None:
+        """A new epoch for a partition, with what it had: position, or reset to be answered."""
+        reset = state.reset
+        self.delivery.seek(state.topic_partition, state.position)
+        state.reset = replace(reset, epoch=state.epoch) if reset is not None else None
 
     def confirmed(self, now: float) -> bool:
         """Whether the group has confirmed us recently enough to give records out.
@@ -343,10 +381,8 @@ class Engine:
             error = self._in_callback(lambda: self.rebalancing.give_up(owned, Loss.LOST))
             self.say(SubscriptionChanged(topics=self.subscription, member_id=self._member_id))
         # What was fetched ahead is unknown to the new fetch manager: go on from the positions.
-        for one, state in self.delivery.partitions.items():
-            reset = state.reset
-            self.delivery.seek(one, state.position)
-            state.reset = replace(reset, epoch=state.epoch) if reset is not None else None
+        for state in self.delivery.partitions.values():
+            self._renew(state)
         self.delivery.mark_all_moved()
         self._track()
         self._say_assignment()
@@ -480,7 +516,7 @@ class Engine:
             if state.offset is not None:
                 return state.offset
             if state.error is not None:
-                raise state.error
+                self._raise_error_of(state, state.error)
             self._raise_interruptions()
             now = self.clock()
             if now >= deadline:
@@ -521,3 +557,7 @@ class Engine:
         self.say(
             CommitOffsets(ticket=ticket, offsets=dict(offsets), deadline=math.inf, retry=False)
         )
+
+
+def _only_a_seek_helps(error: Exception) -> bool:
+    return isinstance(error, NoOffsetForPartitionError | OffsetOutOfRangeError)

@@ -38,7 +38,7 @@ from aktor.events.positions import (
 )
 from aktor.managers.fetch_answer import FetchAnswer
 from aktor.managers.fetch_cursor import FetchCursor
-from aktor.managers.fetch_request import Asked, fetch_request
+from aktor.managers.fetch_request import CHUNK_OVERHEAD, Asked, fetch_request
 from aktor.managers.fetch_room import FetchRoom
 from aktor.managers.fetch_session import FetchSession
 from aktor.protocol.fetch import FetchResponse
@@ -294,7 +294,7 @@ class FetchManager(RequestManager):
         asked = Asked(
             node=node_id,
             max_bytes=min(
-                room,
+                max(1, room - CHUNK_OVERHEAD * len(wanted)),
                 len(wanted) * per_partition,
                 # A link too slow for the deadline must get along with less.
                 max(1, settings.fetch_max_bytes >> min(failures, 20)),
@@ -306,7 +306,7 @@ class FetchManager(RequestManager):
         node.asked = asked
         self._turns += 1
         node.turn = self._turns
-        self._room.reserve(asked.max_bytes)
+        self._room.reserve(asked.reserved)
         body = fetch_request(asked, settings, wait=min(wait, patience / 2))
         return self.request(body, to=node_id, deadline=now + patience, context=asked)
 
@@ -348,7 +348,7 @@ class FetchManager(RequestManager):
         """Whatever came of it: the node can be asked again, the room is free (KAFKA-19259)."""
         node = self._nodes[asked.node]
         node.asked = None
-        self._room.release(asked.max_bytes)
+        self._room.release(asked.reserved)
         self._changed = True
         return node
 

@@ -28,7 +28,7 @@ from aktor.errors import CorruptBatchError
 from aktor.events.fetching import Chunk, RecordsFetched
 from aktor.events.metadata import Cluster, LeadersMoved, PartitionInfo, RefreshMetadata
 from aktor.managers.fetch_cursor import FetchCursor
-from aktor.managers.fetch_request import Asked
+from aktor.managers.fetch_request import CHUNK_OVERHEAD, Asked
 from aktor.managers.fetch_session import FetchSession, Marks
 from aktor.protocol.fetch import FetchedPartition
 from aktor.records.extent import extent
@@ -39,8 +39,6 @@ __all__ = ["FetchAnswer"]
 #: How often a partition is tried that the broker refused for good: a right may be granted later.
 REFUSED_PACE: Final = 1.0
 
-#: What a chunk takes besides its records.
-CHUNK_OVERHEAD: Final = 256
 
 #: Our metadata is stale, or the broker's: ask for it, and try again after a backoff.
 _STALE: Final = frozenset(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from kafka.protocol.consumer.fetch import FetchRequest
 from kafka.structs import TopicPartition
@@ -13,7 +13,10 @@ from aktor.managers.fetch_session import SessionRequest, Wanted
 from aktor.protocol.fetch import MAX_VERSION, MIN_VERSION
 from aktor.settings import Settings
 
-__all__ = ["Asked", "fetch_request"]
+__all__ = ["CHUNK_OVERHEAD", "Asked", "fetch_request"]
+
+#: What a chunk costs besides its records.
+CHUNK_OVERHEAD: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +28,11 @@ class Asked:
     sent_at: float
     session: SessionRequest
     wanted: Mapping[TopicPartition, Wanted]
+
+    @property
+    def reserved(self) -> int:
+        """How much of the buffer its answer may take."""
+        return self.max_bytes + CHUNK_OVERHEAD * len(self.wanted)
 
 
 def fetch_request(asked: Asked, settings: Settings, *, wait: float) -> FetchRequest:

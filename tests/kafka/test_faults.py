@@ -61,7 +61,8 @@ def offsets_partition(group: str) -> int:
     number = 0
     for character in group:
         number = (31 * number + ord(character)) & 0xFFFFFFFF
-    return (number & 0x7FFFFFFF) % OFFSETS_PARTITIONS
+    signed = number - (1 << 32) if number >= 1 << 31 else number
+    return abs(signed) % OFFSETS_PARTITIONS
 
 
 @ROLES

@@ -215,8 +215,7 @@ def test_fetch_sessions_that_brokers_refuse_or_forget_lose_nothing(world: World)
     assert sorted(offsets(records, 0)) == sorted(offsets(records, 1)) == list(range(60))
 
 
-@pytest.mark.xfail(strict=True, reason="the position manager asks no more, and nobody tells it to")
-def test_committed_offsets_that_may_be_read_again_are_asked_for_at_the_next_poll(
+def test_committed_offsets_that_may_be_read_again_are_asked_for_within_a_second(
     world: World,
 ) -> None:
     """As kafka-python and Java: the error is raised once for each attempt."""

@@ -390,7 +390,7 @@ def test_a_small_bound_is_shared_by_all_nodes_and_who_waited_longest_comes_first
     around.consume({second.to: 2}, freed=KIB)
     third = around.the_request()
 
-    assert [one.body.max_bytes for one in first] == [KIB] * 8
+    assert [one.body.max_bytes for one in first] == [KIB - CHUNK_OVERHEAD] * 8
     assert (second.to, third.to) == (first[0].to, first[1].to)
 
 
@@ -400,7 +400,7 @@ def test_one_request_never_asks_for_all_the_room() -> None:
         dict.fromkeys(range(9), 1), max_buffered_bytes=8 * KIB, max_partition_fetch_bytes=KIB
     )
 
-    assert around.the_request().body.max_bytes == 4 * KIB
+    assert around.the_request().body.max_bytes == 4 * KIB - 9 * CHUNK_OVERHEAD
 
 
 def test_what_room_is_left_is_divided_among_the_nodes_that_can_be_asked() -> None:
@@ -411,7 +411,7 @@ def test_what_room_is_left_is_divided_among_the_nodes_that_can_be_asked() -> Non
     around.answer(second, of(1), after=1.0)
     around.answer(first, of(0, a_batch(0, 10, size=6 * KIB - CHUNK_OVERHEAD)))
 
-    assert [one.body.max_bytes for one in around.tick()] == [5 * KIB, 5 * KIB]
+    assert [one.body.max_bytes for one in around.tick()] == [5 * KIB - CHUNK_OVERHEAD] * 2
 
 
 def test_a_partition_that_has_its_share_buffered_makes_room_for_the_others() -> None:
@@ -449,7 +449,7 @@ def test_what_is_paused_and_buffered_does_not_starve_what_could_be_read() -> Non
 
     request = around.the_request()
     assert forgotten(request) == {0}
-    assert request.body.max_bytes == KIB
+    assert request.body.max_bytes == KIB - CHUNK_OVERHEAD
 
 
 def test_who_brought_data_comes_last_in_the_next_request() -> None:
