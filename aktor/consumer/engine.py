@@ -201,19 +201,24 @@ class Engine:
         if _only_a_seek_helps(error):
             raise error
         told = self._look_up_at < math.inf and state.topic_partition not in self._unresolved
-        for other in self.delivery.partitions.values():
-            if other.error is not None and not _only_a_seek_helps(other.error):
-                other.error = None
-                self._unresolved.add(other.topic_partition)
+        self._note_unresolved()
         if not told:  # else it belongs to the attempt whose error was raised already
             self._look_up_at = self.clock() + POSITION_RETRY
             raise error
+
+    def _note_unresolved(self) -> None:
+        for state in self.delivery.partitions.values():
+            if state.error is not None and not _only_a_seek_helps(state.error):
+                state.error = None
+                self._unresolved.add(state.topic_partition)
 
     def _ask_positions_anew(self, now: float) -> None:
         """Look up again what could not be looked up: a right may have been granted meanwhile."""
         if now < self._look_up_at:
             return
         self._look_up_at = math.inf
+        self.apply_positions()
+        self._note_unresolved()
         for one in self._unresolved & self.delivery.partitions.keys():
             state = self.delivery.partitions[one]
             if state.offset is None:
