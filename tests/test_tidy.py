@@ -106,7 +106,9 @@ def said() -> list[type]:
 def test_an_event_is_frozen_slotted_and_documented(kind: type) -> None:
     assert kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
     assert "__slots__" in vars(kind)
-    assert kind.__doc__ and not kind.__doc__.startswith(f"{kind.__name__}(")
+    doc = kind.__doc__ or ""
+    assert doc
+    assert not doc.startswith(f"{kind.__name__}("), "made by dataclass, not by us"
     if dataclasses.fields(kind):
         assert all(field.kw_only for field in dataclasses.fields(kind))
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Mapping
 from importlib import metadata
-from typing import Any
+from typing import Any, ClassVar
 
 import pykka
 import pytest
@@ -57,7 +58,7 @@ class Refresher(RequestManager):
     """A manager that counts, and wakes every five seconds."""
 
     name = "metadata"
-    HANDLERS = {RefreshMetadata: "on_refresh"}
+    HANDLERS: ClassVar[Mapping[type, str]] = {RefreshMetadata: "on_refresh"}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import pytest
 
@@ -55,7 +55,10 @@ def test_old_crashes_do_not_count() -> None:
 class Worker(RequestManager):
     """Crashes when told to; notes the ticks."""
 
-    HANDLERS = {str: "on_word", ActorsRestarted: "on_actors_restarted"}
+    HANDLERS: ClassVar[Mapping[type, str]] = {
+        str: "on_word",
+        ActorsRestarted: "on_actors_restarted",
+    }
 
     def __init__(self, name: str, log: list[Any], **kwargs: Any) -> None:
         self.name = name  # type: ignore[misc]

@@ -1,0 +1,299 @@
+"""Why offsets were not committed or not found: kafka-python's error classes, in our words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafka.errors import (
+    CommitFailedError,
+    CoordinatorNotAvailableError,
+    FencedInstanceIdError,
+    GroupAuthorizationFailedError,
+    IllegalGenerationError,
+    IllegalStateError,
+    InvalidCommitOffsetSizeError,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    NotCoordinatorError,
+    OffsetMetadataTooLargeError,
+    RebalanceInProgressError,
+    RequestTimedOutError,
+    TopicAuthorizationFailedError,
+    UnknownMemberIdError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+from kafka.structs import TopicPartition
+
+from aktor.events.membership import MemberChanged, MemberState
+
+__all__ = [
+    "NOT_OUR_COORDINATOR",
+    "NOT_THIS_MEMBER",
+    "UNKNOWN_TOPIC",
+    "CommitErrors",
+    "Waited",
+    "is_retriable",
+    "worst",
+]
+
+#: Codes by which a broker says that it does not look after the group (any more).
+NOT_OUR_COORDINATOR: Final = (
+    CoordinatorNotAvailableError,
+    NotCoordinatorError,
+    RequestTimedOutError,
+)
+
+#: Codes by which the group refuses a commit of this member.
+NOT_THIS_MEMBER: Final = (UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressError)
+
+#: Codes by which a broker says that the topic is not there (yet, or any more).
+UNKNOWN_TOPIC: Final = (UnknownTopicOrPartitionError, UnknownTopicIdError)
+
+#: Partitions that an error names in full.
+NAMED: Final = 5
+
+
+def is_retriable(error: Exception | type[Exception]) -> bool:
+    """Whether trying again may help."""
+    return bool(getattr(error, "retriable", False))
+
+
+def worst(errors: Iterable[Any]) -> Any:
+    """The error that decides: a fatal one, then a forbidden topic, then what a retry may mend."""
+
+    def rank(error_type: Any) -> int:
+        if error_type in NOT_OUR_COORDINATOR:
+            return 2
+        if error_type.retriable:
+            return 3
+        return 1 if error_type is TopicAuthorizationFailedError else 0
+
+    return min(errors, key=rank)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waited:
+    """How long something waited until its deadline, and what stood in its way."""
+
+    since: float | None
+    until: float
+    attempts: int
+    last_error: Exception | None
+    coordinator_known: bool
+
+    def __str__(self) -> str:
+        seconds = 0.0 if self.since is None else self.until - self.since
+        return f"{seconds:.1f} s ({self._because})"
+
+    @property
+    def _because(self) -> str:
+        if self.last_error is not None:
+            last = self.last_error.__cause__ or self.last_error
+            return f"{self.attempts} attempts, the last failed: {last}"
+        if not self.coordinator_known:
+            return "the group's coordinator is not known"
+        if self.attempts:
+            return "the coordinator has not answered"
+        return "earlier commits were not done"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitErrors:
+    """The errors of one group's commits and look-ups; makes them, raises none."""
+
+    group_id: str | None
+
+    # -- before anything is sent
+
+    def no_group(self, wish: str) -> Exception:
+        """A group's offsets are wanted without a group."""
+        return _error(
+            IllegalStateError, f"this consumer has no group_id and cannot {wish}; set group_id"
+        )
+
+    def line_is_full(self, length: int) -> Exception:
+        """More commits than a coordinator that answers would leave waiting."""
+        return _error(
+            CoordinatorNotAvailableError,
+            f"{length} commits wait for the coordinator of {self._group} already; commit less"
+            " often, and wait for the outcome.",
+        )
+
+    def given_away(self, partitions: Iterable[TopicPartition]) -> Exception:
+        """They were ours when the commit was asked for, and are not (or anew) now."""
+        return _error(
+            CommitFailedError,
+            f"{_not_committed(partitions)}: {self._group} took these"
+            " partitions away while the commit waited, and another member reads on from the"
+            " last commit.",
+        )
+
+    def being_given_away(self, partitions: Iterable[TopicPartition]) -> Exception:
+        """The last commit before a revocation went past, and may have been stored."""
+        return _error(
+            CommitFailedError,
+            f"{_not_committed(partitions)} in {self._group}: these"
+            " partitions are being given away, and later offsets may be committed already.",
+        )
+
+    def no_member(self, partitions: Iterable[TopicPartition], state: MemberState) -> Exception:
+        """There is no generation to commit in (yet, or any more)."""
+        if state is MemberState.REBALANCING:
+            return _error(
+                RebalanceInProgressError,
+                f"{_not_committed(partitions)}: this consumer is joining {self._group}."
+                " Call poll() until it has joined, then commit again.",
+            )
+        return _error(
+            CommitFailedError,
+            f"{_not_committed(partitions)}: this consumer is no member of"
+            f" {self._group} (any more). Its partitions may be with another member already, which"
+            " reads on from the last commit; go on polling to join again.",
+        )
+
+    # -- no answer
+
+    def commit_timeout(
+        self, partitions: Iterable[TopicPartition], waited: Waited, *, unsure: bool
+    ) -> Exception:
+        """The deadline of a commit passed; `unsure` if its request is still in flight."""
+        return _error(
+            KafkaTimeoutError,
+            f"{_not_committed(partitions)} in {self._group} within {waited}."
+            f"{' They may still be.' if unsure else ''}",
+        )
+
+    def look_up_timeout(self, partitions: Iterable[TopicPartition], waited: Waited) -> Exception:
+        """The deadline of a call that looks up committed offsets passed."""
+        return _error(
+            KafkaTimeoutError,
+            f"the committed offsets of {_names(partitions)} in {self._group} were not found"
+            f" within {waited}.",
+        )
+
+    def no_answer(self, partitions: Iterable[TopicPartition], error: Exception) -> Exception:
+        """What an unanswered commit ends in if it is not retried: the same class, in our words."""
+        if not isinstance(error, (KafkaTimeoutError, KafkaConnectionError)):
+            return error
+        kind = KafkaTimeoutError if isinstance(error, KafkaTimeoutError) else KafkaConnectionError
+        return _error(
+            kind,
+            f"it is unknown whether {_offsets_of(partitions)} were committed in {self._group}: the"
+            f" coordinator did not answer ({error}). Commit again.",
+            cause=error,
+        )
+
+    # -- the broker's refusals
+
+    def commit_refused(
+        self,
+        error_type: Any,
+        partitions: Iterable[TopicPartition],
+        *,
+        member: MemberChanged,
+        generation: int,
+    ) -> Exception:
+        """What the broker said to a commit of `generation`, as kafka-python's users catch it."""
+        partitions = set(partitions)
+        what, code = _not_committed(partitions), _code(error_type)
+        if error_type is TopicAuthorizationFailedError:
+            return _error(TopicAuthorizationFailedError, {one.topic for one in partitions})
+        if error_type is GroupAuthorizationFailedError:
+            return self._forbidden()
+        if error_type in (OffsetMetadataTooLargeError, InvalidCommitOffsetSizeError):
+            return _error(error_type, f"{what}: their metadata is longer than the broker allows.")
+        if error_type in NOT_THIS_MEMBER:
+            refusal = self._member_refused(error_type, what, member, generation)
+            refusal.__cause__ = _error(error_type, code)
+            return refusal
+        if error_type is FencedInstanceIdError:
+            return _error(
+                error_type,
+                f"{what}: another consumer has joined {self._group} with the same"
+                " group_instance_id. Give each consumer an id of its own.",
+            )
+        again = " Commit again." if error_type.retriable else ""
+        text = f"{what} in {self._group}: {code}.{again}"
+        return _error(error_type, text, cause=_error(error_type, code))
+
+    def _member_refused(
+        self, error_type: Any, what: str, member: MemberChanged, generation: int
+    ) -> Exception:
+        """The group did not take it from this member, which is told why.
+
+        While the member rejoins, kafka-python raises `RebalanceInProgressError` and one can poll
+        and commit again; after that `CommitFailedError`.
+        """
+        if error_type is UnknownMemberIdError:
+            return _error(
+                CommitFailedError,
+                f"{what}: {self._group} does not know member {member.member_id!r} of generation"
+                f" {generation} (any more). Its partitions may be with another member already,"
+                " which reads on from the last commit; go on polling to join again.",
+            )
+        if member.state is MemberState.REBALANCING:
+            return _error(
+                RebalanceInProgressError,
+                f"{what}: {self._group} is rebalancing and takes no commit of generation"
+                f" {generation}. Call poll() until it is done, then commit again.",
+            )
+        reason = (
+            f"the group has left generation {generation}"
+            if error_type is IllegalGenerationError
+            else f"the group rebalances after generation {generation}"
+        )
+        return _error(
+            CommitFailedError,
+            f"{what} in {self._group} by member {member.member_id!r}: {reason}, the partitions may"
+            " go to another member, which reads on from the last commit. Go on polling.",
+        )
+
+    def look_up_refused(self, error_type: Any, partition: TopicPartition) -> Exception:
+        """What the broker said of one partition's committed offset."""
+        if error_type is GroupAuthorizationFailedError:
+            return self._forbidden()
+        return _error(
+            error_type,
+            f"the committed offset of {_names([partition])} in {self._group} could not be read:"
+            f" {_code(error_type)}.",
+        )
+
+    def _forbidden(self) -> Exception:
+        return _error(
+            GroupAuthorizationFailedError,
+            f"not authorized to use {self._group}."
+            " Check group_id and that this user may READ the group (its ACLs).",
+        )
+
+    @property
+    def _group(self) -> str:
+        return f"group {self.group_id!r}"
+
+
+def _error(kind: Any, what: Any, *, cause: Exception | None = None) -> Exception:
+    """An error of one of kafka-python's classes."""
+    error: Exception = kind(what)
+    error.__cause__ = cause
+    return error
+
+
+def _code(error_type: Any) -> str:
+    """Kafka's own name for it: "NOT_COORDINATOR"."""
+    return str(error_type.message or error_type.__name__)
+
+
+def _not_committed(partitions: Iterable[TopicPartition]) -> str:
+    return f"{_offsets_of(partitions)} were not committed"
+
+
+def _offsets_of(partitions: Iterable[TopicPartition]) -> str:
+    return f"the offsets of {_names(partitions)}"
+
+
+def _names(partitions: Iterable[TopicPartition]) -> str:
+    names = sorted(f"{one.topic}-{one.partition}" for one in partitions)
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more

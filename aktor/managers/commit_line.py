@@ -1,0 +1,145 @@
+"""The line of commits: what waits to be stored, in which order, and what goes past it."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from aktor.actors.manager import Backoff
+from aktor.events.answers import Answered, Failed
+from aktor.events.commits import AutoCommitFinished, RevocationCommitted
+
+__all__ = ["Commit", "CommitLine", "Kind"]
+
+
+class Kind(enum.Enum):
+    """Who wanted the commit."""
+
+    ASKED = "asked"
+    AUTO = "auto"
+    REVOCATION = "revocation"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Commit:
+    """One commit on its way. `number` is the ticket or the rebalance it is answered with.
+
+    The offsets are copied: the caller's mapping may change (KAFKA-19351).
+    """
+
+    kind: Kind
+    backoff: Backoff
+    offsets: Mapping[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
+    number: int = -1
+    deadline: float = math.inf
+    retry: bool = False
+    #: The partitions that were ours when it was asked for, each with its ownership's number.
+    owned: Mapping[TopicPartition, int] = field(default_factory=dict)
+    refresh: bool = False
+    #: Grows in the order in which commits were wanted.
+    serial: int = -1
+    #: What is not stored yet.
+    remaining: dict[TopicPartition, OffsetAndMetadata] = field(init=False)
+    since: float | None = None
+    attempts: int = 0
+    in_flight: bool = False
+    #: Whether an attempt had no answer: it may have been stored.
+    unsure: bool = False
+    ended: bool = False
+    last_error: Exception | None = None
+
+    def __post_init__(self) -> None:
+        self.fill(self.offsets)
+
+    def fill(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Let it store these."""
+        self.offsets = dict(offsets)
+        self.remaining = dict(offsets)
+
+    def due(self, now: float) -> bool:
+        """Whether to send it now: its first chance does not depend on the deadline."""
+        if self.in_flight or now < self.backoff.retry_at:
+            return False
+        return now < self.deadline or (self.attempts == 0 and self.since == now)
+
+    def outcome(self, error: Exception | None) -> object:
+        """What whoever wanted it is told."""
+        if self.kind is Kind.REVOCATION:
+            return RevocationCommitted(rebalance=self.number)
+        if self.kind is Kind.AUTO:
+            return AutoCommitFinished(offsets=dict(self.offsets), error=error)
+        if error is None:
+            return Answered(ticket=self.number)
+        return Failed(ticket=self.number, error=error)
+
+    @property
+    def alone(self) -> bool:
+        """Whether it shares no request: its outcome is its own, or its offsets are."""
+        return self.kind is Kind.AUTO or self.retry
+
+
+class CommitLine:
+    """Owns the commits that wait or are in flight, and their order.
+
+    Asked and automatic commits stand in line, and only the first is ever in flight (asynchronous
+    ones that wait behind each other go as one). The last commits before a revocation go past them.
+    """
+
+    def __init__(self) -> None:
+        self.standing: deque[Commit] = deque()
+        self.revocations: list[Commit] = []
+        self._serial = 0
+
+    def __len__(self) -> int:
+        return len(self.standing)
+
+    def __bool__(self) -> bool:
+        return bool(self.standing or self.revocations)
+
+    def __iter__(self) -> Iterator[Commit]:
+        """All as they are now, those that go first first; they may end meanwhile."""
+        return iter((*self.revocations, *self.standing))
+
+    def add(self, commit: Commit) -> None:
+        """Take it in at its place."""
+        commit.serial = self._serial
+        self._serial += 1
+        (self.revocations if commit.kind is Kind.REVOCATION else self.standing).append(commit)
+
+    def remove(self, commit: Commit) -> bool:
+        """It is over; False if it was already."""
+        ranks = self.revocations if commit.kind is Kind.REVOCATION else self.standing
+        if commit not in ranks:
+            return False
+        ranks.remove(commit)
+        return True
+
+    def has_auto(self) -> bool:
+        """Whether an automatic commit is under way."""
+        return any(one.kind is Kind.AUTO for one in self.standing)
+
+    def must_wait(self, commit: Commit) -> bool:
+        """Whether a revocation that goes first has not stored its offsets of the same partitions.
+
+        It goes past everything but an earlier revocation.
+        """
+        return any(
+            commit.remaining.keys() & one.remaining.keys()
+            for one in self.revocations
+            if commit.kind is not Kind.REVOCATION or one.serial < commit.serial
+        )
+
+    def passed(self, revocation: Commit) -> list[Commit]:
+        """What a revocation went past: nothing of it may be stored after the revocation."""
+        return [one for one in self.standing if one.serial < revocation.serial]
+
+    def retry_times(self) -> Iterator[float]:
+        """When those that may be sent next may be sent."""
+        for commit in (*self.revocations, *list(self.standing)[:1]):
+            if not commit.in_flight and not self.must_wait(commit):
+                yield commit.backoff.retry_at

@@ -1,0 +1,123 @@
+"""OffsetCommit and OffsetFetch: how each is written and read, whichever version a broker speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+from kafka.errors import UnknownError
+from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from aktor.events.membership import MemberChanged
+from aktor.settings import Settings
+
+__all__ = [
+    "Offsets",
+    "committed",
+    "offset_commit",
+    "offset_commit_codes",
+    "offset_fetch",
+    "offset_fetch_answers",
+]
+
+Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+def offset_commit(settings: Settings, member: MemberChanged, offsets: Offsets) -> Any:
+    """OffsetCommit v2-8: v9 is for members of KIP-848 groups, v10 for topic ids.
+
+    A static member needs v7, where the broker can tell it that another took its place (KIP-345).
+    """
+    topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
+    partition_type = topic_type.OffsetCommitRequestPartition
+    in_group = member.generation >= 0
+    instance_id = settings.group_instance_id if in_group else None
+    topics = [
+        topic_type(
+            name=topic,
+            partitions=[
+                partition_type(
+                    partition_index=number,
+                    committed_offset=offsets[TopicPartition(topic, number)].offset,
+                    committed_leader_epoch=_epoch(offsets[TopicPartition(topic, number)]),
+                    committed_metadata=offsets[TopicPartition(topic, number)].metadata,
+                )
+                for number in numbers
+            ],
+        )
+        for topic, numbers in _by_topic(offsets).items()
+    ]
+    return OffsetCommitRequest(
+        group_id=settings.group_id,
+        generation_id_or_member_epoch=member.generation if in_group else -1,
+        member_id=member.member_id if in_group else "",
+        group_instance_id=instance_id,
+        topics=topics,
+        min_version=2 if instance_id is None else 7,
+        max_version=8,
+    )
+
+
+def offset_commit_codes(response: Any) -> dict[TopicPartition, int]:
+    """Each partition's error code; 0 says that its offset is stored."""
+    return {
+        TopicPartition(topic.name, partition.partition_index): partition.error_code
+        for topic in response.topics
+        for partition in topic.partitions
+    }
+
+
+def offset_fetch(group: str | None, partitions: Iterable[TopicPartition]) -> Any:
+    """OffsetFetch v1-8: up to v7 one group, in v8 a list of groups (KIP-709).
+
+    From v7 the broker holds back offsets of open transactions (KIP-447).
+    """
+    group_type = OffsetFetchRequest.OffsetFetchRequestGroup
+    old, new = OffsetFetchRequest.OffsetFetchRequestTopic, group_type.OffsetFetchRequestTopics
+    topics = _by_topic(partitions)
+    in_group = [new(name=name, partition_indexes=those) for name, those in topics.items()]
+    return OffsetFetchRequest(
+        group_id=group,
+        topics=[old(name=name, partition_indexes=those) for name, those in topics.items()],
+        groups=[group_type(group_id=group, topics=in_group)],
+        require_stable=True,
+        min_version=1,
+        max_version=8,
+    )
+
+
+def offset_fetch_answers(response: Any, group: str | None) -> tuple[int, dict[TopicPartition, Any]]:
+    """The group's error code (0 is none), and the answer for each partition."""
+    result = response
+    if response.API_VERSION >= 8:
+        ours = [one for one in response.groups if one.group_id == group]
+        if not ours:
+            return UnknownError.errno, {}
+        result = ours[0]
+    return (result.error_code or 0), {
+        TopicPartition(topic.name, partition.partition_index): partition
+        for topic in result.topics
+        for partition in topic.partitions
+    }
+
+
+def committed(answer: Any) -> OffsetAndMetadata | None:
+    """What one partition's answer says is committed; offset -1 means that nothing is."""
+    if answer.committed_offset < 0:
+        return None
+    epoch = answer.committed_leader_epoch
+    return OffsetAndMetadata(
+        answer.committed_offset, answer.metadata or "", -1 if epoch is None else epoch
+    )
+
+
+def _epoch(value: OffsetAndMetadata) -> int:
+    return -1 if value.leader_epoch is None else int(value.leader_epoch)
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for one in sorted(partitions):
+        topics.setdefault(one.topic, []).append(one.partition)
+    return topics

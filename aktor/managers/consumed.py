@@ -1,0 +1,72 @@
+"""Consumed positions: what the application has finished with, and how much of it is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from aktor.managers.commit_requests import Offsets
+
+__all__ = ["Consumed"]
+
+
+class Consumed:
+    """Owns consumed and committed positions, and the number of each ownership of a partition.
+
+    Only of partitions that are assigned: with the assignment goes all that is known of them, so
+    nothing can be committed for a partition that is somebody else's.
+    """
+
+    def __init__(self) -> None:
+        #: Each assigned partition with the number of this ownership of it.
+        self.owned: dict[TopicPartition, int] = {}
+        #: How many answers have said that offsets are stored: the age of a look-up.
+        self.commits_stored = 0
+        self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._positions: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._ownerships = 0
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are ours now; what is not ours any more is forgotten."""
+        self._ownerships += 1
+        self.owned = {one: self.owned.get(one, self._ownerships) for one in partitions}
+        for known in (self._positions, self._committed):
+            for gone in known.keys() - self.owned.keys():
+                del known[gone]
+
+    def moved(self, positions: Offsets) -> None:
+        """The application has consumed up to these."""
+        self._positions.update({k: v for k, v in positions.items() if k in self.owned})
+
+    def stored(self, offsets: Offsets) -> None:
+        """The broker has stored these."""
+        self.commits_stored += 1
+        self._committed.update({k: v for k, v in offsets.items() if k in self.owned})
+
+    def found(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
+        """These were committed before us, and need not be committed again."""
+        for one, value in offsets.items():
+            if value is not None and one in self.owned:
+                self._committed.setdefault(one, value)
+
+    def to_commit(self, *, everything: bool) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Positions that are not what is committed (a seek may have taken them back).
+
+        `everything`: all positions, and what is committed where nothing has been consumed.
+        """
+        if everything:
+            return self._committed | self._positions
+        return {
+            one: position
+            for one, position in self._positions.items()
+            if one not in self._committed or self._committed[one].offset != position.offset
+        }
+
+    def ownership(self, partition: TopicPartition) -> int:
+        """The number of the present ownership; 0 if the partition is not ours."""
+        return self.owned.get(partition, 0)
+
+    def changed_hands(self, partition: TopicPartition, ownership: int) -> bool:
+        """Whether the partition is not ours any more, or ours anew (0: it was not ours then)."""
+        return bool(ownership) and ownership != self.ownership(partition)

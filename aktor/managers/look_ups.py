@@ -1,0 +1,368 @@
+"""Look-ups of committed offsets: one OffsetFetch for all who ask the same, until it is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka.errors import (
+    NoError,
+    StaleMemberEpochError,
+    TopicAuthorizationFailedError,
+    UnknownError,
+    for_code,
+)
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from aktor.actors.manager import Backoff
+from aktor.errors import AuthenticationError
+from aktor.events.answers import Answered, Failed
+from aktor.events.commits import (
+    FetchCommittedOffsets,
+    FindStartingOffsets,
+    StartingOffsetsFailed,
+    StartingOffsetsFound,
+)
+from aktor.events.network import Destination, Request
+from aktor.managers.commit_errors import UNKNOWN_TOPIC, CommitErrors, Waited, is_retriable
+from aktor.managers.commit_requests import committed, offset_fetch, offset_fetch_answers
+from aktor.managers.consumed import Consumed
+from aktor.settings import Settings
+from aktor.trace import Trace
+
+__all__ = ["Asked", "Asker", "LookUp", "LookUps", "Outcome"]
+
+
+@dataclass(slots=True, eq=False)
+class Asker:
+    """An application call that waits for committed offsets."""
+
+    ticket: int
+    deadline: float
+    since: float | None = None
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class LookUp:
+    """One OffsetFetch on its way, and who waits for it.
+
+    `for_positions` are the partitions that the position manager waits for, each with the number of
+    its ownership. `as_of` counts the commits that were stored when it was first sent: a question
+    that came after a later commit must not be answered by it.
+    """
+
+    partitions: frozenset[TopicPartition]
+    backoff: Backoff
+    wanted: frozenset[TopicPartition]
+    found: dict[TopicPartition, OffsetAndMetadata | None] = field(default_factory=dict)
+    askers: list[Asker] = field(default_factory=list)
+    for_positions: dict[TopicPartition, int] = field(default_factory=dict)
+    as_of: int | None = None
+    in_flight: bool = False
+    last_error: Exception | None = None
+
+    @property
+    def needed(self) -> bool:
+        """Whether anybody still waits for something."""
+        return bool(self.wanted) and bool(self.askers or self.for_positions)
+
+    @property
+    def attempts(self) -> int:
+        """How often it was sent."""
+        return 0 if self.as_of is None else self.backoff.failures + self.in_flight
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Note on an OffsetFetch: for which look-up, of which partitions, from whom."""
+
+    look_up: LookUp
+    partitions: frozenset[TopicPartition]
+    node: int
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What an OffsetFetch brought: offsets, errors that a retry may mend, and final ones."""
+
+    found: dict[TopicPartition, OffsetAndMetadata | None] = field(default_factory=dict)
+    again: dict[TopicPartition, Exception] = field(default_factory=dict)
+    refused: dict[TopicPartition, Exception] = field(default_factory=dict)
+
+
+class LookUps:
+    """Owns the look-ups of committed offsets, waiting and in flight, and who waits for them.
+
+    `request` makes a request of the manager's; `log` is the manager's. Only the partitions whose
+    offsets are unstable are asked for again.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        consumed: Consumed,
+        attempt: float,
+        request: Callable[..., Request],
+        log: Trace,
+    ) -> None:
+        self.log = log
+        self._settings = settings
+        self._errors = CommitErrors(settings.group_id)
+        self._consumed = consumed
+        self._attempt = attempt
+        self._request = request
+        self._under_way: list[LookUp] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._under_way)
+
+    # -- what others want
+
+    def ask(self, asked: FetchCommittedOffsets) -> list[object]:
+        """Look these up, or join a look-up of the same that can still answer the question."""
+        if self._settings.group_id is None:
+            error = self._errors.no_group("look up committed offsets")
+            return [Failed(ticket=asked.ticket, error=error)]
+        if not asked.partitions:
+            return [Answered(ticket=asked.ticket, value={})]
+        look_up = self._joinable(asked.partitions) or self._add(asked.partitions)
+        look_up.askers.append(Asker(asked.ticket, asked.deadline))
+        return []
+
+    def find_starting(self, asked: FindStartingOffsets) -> list[object]:
+        """Look these up until they are answered, unless that is under way already."""
+        if self._settings.group_id is None:
+            return [StartingOffsetsFound(offsets=dict.fromkeys(asked.partitions))]
+        wanted: dict[TopicPartition, int] = {}
+        for one in asked.partitions:
+            ownership = self._consumed.ownership(one)
+            if not self._is_being_found(one, ownership):
+                wanted[one] = ownership
+        if wanted:
+            partitions = frozenset(wanted)
+            look_up = self._joinable(partitions)
+            if look_up is None or look_up.as_of is not None:
+                # One that was sent may be older than our ownership: others have committed since.
+                look_up = self._add(partitions)
+            look_up.for_positions.update(wanted)
+        return []
+
+    def _is_being_found(self, partition: TopicPartition, ownership: int) -> bool:
+        """Whether a look-up that is fresh enough will say it; older ones shall not any more."""
+        for look_up in self._under_way:
+            if partition not in look_up.for_positions:
+                continue
+            if look_up.for_positions[partition] == ownership and self._is_fresh(look_up):
+                return True
+            del look_up.for_positions[partition]
+        return False
+
+    def _is_fresh(self, look_up: LookUp) -> bool:
+        return look_up.as_of is None or look_up.as_of == self._consumed.commits_stored
+
+    def _joinable(self, partitions: frozenset[TopicPartition]) -> LookUp | None:
+        """A look-up of exactly these that has not ended and is not older than our last commit.
+
+        A look-up leaves the list when it ends, so nobody can join one that is over (KAFKA-20765).
+        """
+        for look_up in self._under_way:
+            if look_up.partitions == partitions and self._is_fresh(look_up):
+                return look_up
+        return None
+
+    def _add(self, partitions: frozenset[TopicPartition]) -> LookUp:
+        backoff = Backoff(self._settings.retry_backoff, self._settings.retry_backoff_max)
+        look_up = LookUp(partitions=partitions, wanted=partitions, backoff=backoff)
+        self._under_way.append(look_up)
+        return look_up
+
+    def forget_positions(self) -> None:
+        """A restarted position manager asks again; nobody waits for what it asked before."""
+        for look_up in list(self._under_way):
+            look_up.for_positions.clear()
+            self._drop_unless_needed(look_up)
+
+    def _drop_unless_needed(self, look_up: LookUp) -> None:
+        if not look_up.in_flight and not look_up.needed and look_up in self._under_way:
+            self._under_way.remove(look_up)
+
+    # -- when
+
+    def askers(self) -> Iterator[Asker]:
+        """Whoever waits until a deadline."""
+        for look_up in self._under_way:
+            yield from look_up.askers
+
+    def retry_times(self) -> Iterator[float]:
+        """When those that are not in flight may be sent."""
+        return (one.backoff.retry_at for one in self._under_way if not one.in_flight)
+
+    def end_overdue(self, now: float, *, coordinator_known: bool) -> list[object]:
+        """Answer the calls whose deadline has come."""
+        said: list[object] = []
+        for look_up in list(self._under_way):
+            for asker in [one for one in look_up.askers if one.deadline <= now]:
+                look_up.askers.remove(asker)
+                waited = Waited(
+                    since=asker.since,
+                    until=now,
+                    attempts=look_up.attempts,
+                    last_error=look_up.last_error,
+                    coordinator_known=coordinator_known,
+                )
+                error = self._errors.look_up_timeout(look_up.wanted, waited)
+                said.append(Failed(ticket=asker.ticket, error=error))
+            self._drop_unless_needed(look_up)
+        return said
+
+    # -- on the way
+
+    def to_send(self, now: float, node: int | None) -> list[Request]:
+        """An OffsetFetch for each that is due; `node` is the coordinator, None while unknown."""
+        for look_up in list(self._under_way):
+            self._forget_lost(look_up)
+        if node is None:
+            return []
+        return [
+            self._send(look_up, node, now)
+            for look_up in self._under_way
+            if not look_up.in_flight and now >= look_up.backoff.retry_at
+        ]
+
+    def _forget_lost(self, look_up: LookUp) -> None:
+        """Nobody waits any more for where a lost partition starts."""
+        for one, ownership in list(look_up.for_positions.items()):
+            if self._consumed.changed_hands(one, ownership):
+                del look_up.for_positions[one]
+        if not look_up.askers and not look_up.in_flight:
+            look_up.partitions = look_up.wanted = look_up.wanted & look_up.for_positions.keys()
+        self._drop_unless_needed(look_up)
+
+    def _send(self, look_up: LookUp, node: int, now: float) -> Request:
+        look_up.in_flight = True
+        if look_up.as_of is None:
+            look_up.as_of = self._consumed.commits_stored
+        self.log.debug("offsets.requested", partitions=look_up.wanted, node=node)
+        return self._request(
+            offset_fetch(self._settings.group_id, look_up.wanted),
+            to=Destination.COORDINATOR,
+            deadline=now + self._attempt,
+            context=Asked(look_up=look_up, partitions=look_up.wanted, node=node),
+        )
+
+    # -- the outcome
+
+    def read(self, response: Any, partitions: frozenset[TopicPartition]) -> Outcome:
+        """Sort an answer by partition."""
+        group_code, answers = offset_fetch_answers(response, self._settings.group_id)
+        outcome = Outcome()
+        forbidden = {
+            one.topic
+            for one, answer in answers.items()
+            if for_code(answer.error_code) is TopicAuthorizationFailedError
+        }
+        for one in partitions:
+            answer = answers.get(one)
+            code = UnknownError.errno if answer is None else answer.error_code
+            error_type = for_code(group_code or code)
+            if error_type is NoError:
+                outcome.found[one] = committed(answer)
+            elif error_type.retriable or error_type is StaleMemberEpochError:
+                outcome.again[one] = self._errors.look_up_refused(error_type, one)
+            elif error_type is TopicAuthorizationFailedError:
+                outcome.refused[one] = TopicAuthorizationFailedError(forbidden)
+            else:
+                outcome.refused[one] = self._errors.look_up_refused(error_type, one)
+        return outcome
+
+    def failed(self, asked: Asked, error: Exception, now: float, jitter: float) -> list[object]:
+        """No answer will come to an OffsetFetch."""
+        said: list[object] = []
+        if isinstance(error, AuthenticationError):
+            # The network actor tells the application. Calls end; starting offsets are looked up
+            # further on, for there may be other credentials later.
+            said = self._fail_askers(asked.look_up, error)
+            outcome = Outcome(again=dict.fromkeys(asked.partitions, error))
+        elif is_retriable(error):
+            outcome = Outcome(again=dict.fromkeys(asked.partitions, error))
+        else:
+            outcome = Outcome(refused=dict.fromkeys(asked.partitions, error))
+        return [*said, *self.settle(asked.look_up, outcome, now, jitter)]
+
+    def refuse(self, error: Exception) -> list[object]:
+        """There is no coordinator for us: end all that are not in flight."""
+        said: list[object] = []
+        for look_up in list(self._under_way):
+            if not look_up.in_flight:
+                outcome = Outcome(refused=dict.fromkeys(look_up.wanted, error))
+                said.extend(self.settle(look_up, outcome))
+        return said
+
+    def settle(
+        self, look_up: LookUp, outcome: Outcome, now: float = 0.0, jitter: float = 0.5
+    ) -> list[object]:
+        """Answer whom the outcome answers; the rest is asked for again, at its time."""
+        look_up.in_flight = False
+        look_up.found.update(outcome.found)
+        look_up.wanted = frozenset(outcome.again)
+        if outcome.found:
+            self.log.info("offsets.fetched", partitions=len(outcome.found))
+        if outcome.again:
+            look_up.last_error = next(iter(outcome.again.values()))
+            retry_at = look_up.backoff.failed(now, jitter)
+            self.log.info(
+                "offsets.retried",
+                partitions=look_up.wanted,
+                because=look_up.last_error,
+                wait_ms=round((retry_at - now) * 1000),
+            )
+        said = [*self._tell_positions(look_up, outcome), *self._tell_askers(look_up, outcome)]
+        if outcome.refused:
+            # The rest goes on for the position manager alone; nobody else can join it.
+            look_up.partitions = look_up.wanted
+            look_up.found.clear()
+        self._drop_unless_needed(look_up)
+        return said
+
+    def _tell_positions(self, look_up: LookUp, outcome: Outcome) -> list[object]:
+        found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        refused: dict[TopicPartition, Exception] = {}
+        for one, ownership in list(look_up.for_positions.items()):
+            if one in outcome.again:
+                continue
+            del look_up.for_positions[one]
+            if self._consumed.changed_hands(one, ownership):
+                self.log.debug("offset.dropped", partition=one, because="it changed hands")
+            elif one in outcome.refused:
+                refused[one] = outcome.refused[one]
+            else:
+                found[one] = look_up.found[one]
+        self._consumed.found(found)
+        said: list[object] = [StartingOffsetsFound(offsets=found)] if found else []
+        for error in {id(error): error for error in refused.values()}.values():
+            partitions = frozenset(one for one, its in refused.items() if its is error)
+            self.log.warning("offsets.failed", partitions=partitions, because=error)
+            said.append(StartingOffsetsFailed(partitions=partitions, error=error))
+        return said
+
+    def _tell_askers(self, look_up: LookUp, outcome: Outcome) -> list[object]:
+        if outcome.refused:
+            return self._fail_askers(look_up, next(iter(outcome.refused.values())))
+        said: list[object] = []
+        only_unknown = all(isinstance(error, UNKNOWN_TOPIC) for error in outcome.again.values())
+        for asker in list(look_up.askers):
+            no_time = only_unknown and look_up.backoff.retry_at >= asker.deadline
+            if outcome.again and not no_time:
+                continue
+            look_up.askers.remove(asker)
+            value = {one: look_up.found.get(one) for one in look_up.partitions}
+            said.append(Answered(ticket=asker.ticket, value=value))
+        return said
+
+    def _fail_askers(self, look_up: LookUp, error: Exception) -> list[object]:
+        askers, look_up.askers = look_up.askers, []
+        if askers:
+            self.log.warning("offsets.failed", partitions=look_up.partitions, because=error)
+        return [Failed(ticket=asker.ticket, error=error) for asker in askers]
