@@ -113,7 +113,7 @@ class Delivery:
         self.buffered_bytes = 0
         self.records_taken = 0
         self.bytes_taken = 0
-        #: Partitions whose buffer had a gap: to be sought anew (a bug if it ever happens).
+        #: Partitions to be sought anew: what was taken of them was interrupted, or had a gap.
         self.astray: set[TopicPartition] = set()
         self.log = trace.bind(actor="application")
         self._make_reader = make_reader
@@ -267,6 +267,30 @@ class Delivery:
         by record. Raises a partition's error (corrupt batch, refused record, ...) only if no
         records were taken; the position stays before what could not be given.
         """
+        before: list[tuple[Partition, Position | None]] = []
+        try:
+            taken, failed = self._take_in_turn(limit, before, advance=advance)
+        except BaseException:
+            # Ctrl-C while records are decoded: nobody gets what was taken, so it is untaken.
+            for state, position in before:
+                self.seek(state.topic_partition, position)
+                self.astray.add(state.topic_partition)
+            raise
+        if failed is not None and not taken:
+            state, refusal = failed
+            # A corrupt batch stays in the way until the user seeks past it; the rest is asked anew.
+            if (
+                state.chunks
+                and state.chunks[0].error is refusal
+                and not isinstance(refusal, CorruptRecordError)
+            ):
+                state.chunks.popleft()
+            raise refusal
+        return taken
+
+    def _take_in_turn(
+        self, limit: int, before: list[tuple[Partition, Position | None]], *, advance: bool
+    ) -> tuple[dict[TopicPartition, list[Any]], tuple[Partition, Exception] | None]:
         taken: dict[TopicPartition, list[Any]] = {}
         failed: tuple[Partition, Exception] | None = None
         for _ in range(len(self._turn)):
@@ -274,6 +298,7 @@ class Delivery:
             self._turn.rotate(-1)
             if not state.ready:
                 continue
+            before.append((state, state.position))
             try:
                 records = self._take_from(state, limit)
             except Exception as error:
@@ -286,17 +311,7 @@ class Delivery:
                 self.advance_past(state)
             if limit <= 0:
                 break
-        if failed is not None and not taken:
-            state, refusal = failed
-            # A corrupt batch stays in the way until the user seeks past it; the rest is asked anew.
-            if (
-                state.chunks
-                and state.chunks[0].error is refusal
-                and not isinstance(refusal, CorruptRecordError)
-            ):
-                state.chunks.popleft()
-            raise refusal
-        return taken
+        return taken, failed
 
     def advance_past(self, state: Partition) -> None:
         """Everything that was taken of this partition has been given out."""
@@ -312,6 +327,8 @@ class Delivery:
         records = []
         try:
             while len(records) < limit and state.chunks:
+                if records and self._goes_astray(state):
+                    break  # told by the next take: the position must have moved past these first
                 reader = state.reader or self._open_reader(state)
                 if reader is None:
                     break
@@ -332,7 +349,7 @@ class Delivery:
         chunk = state.chunks[0]
         if chunk.error is not None:
             raise chunk.error
-        if chunk.offset != state.taken:
+        if self._goes_astray(state):
             self.log.error(
                 "chunk.dropped",
                 partition=chunk.partition,
@@ -345,6 +362,10 @@ class Delivery:
             return None
         state.reader = self._make_reader(chunk)
         return state.reader
+
+    def _goes_astray(self, state: Partition) -> bool:
+        """Whether the next chunk does not continue where the last one ended."""
+        return state.reader is None and state.chunks[0].offset != state.taken
 
     def _finish_chunk(self, state: Partition) -> None:
         chunk = state.chunks.popleft()

@@ -103,7 +103,6 @@ class Engine:
         self._look_up_at = math.inf
         self._commit_at = -math.inf
         self._freed_unwoken = 0
-        self._member_id = ""
 
     # -- saying and asking
 
@@ -260,8 +259,9 @@ class Engine:
         except OffsetOutOfRangeError as error:
             self._reset_out_of_range(error)
             return {}
-        if self.delivery.astray:
-            self._refetch_astray()
+        finally:
+            if self.delivery.astray:
+                self._refetch_astray()
         return records
 
     def drain_buffer(self) -> None:
@@ -377,14 +377,15 @@ class Engine:
             self._restore(event)
 
     def _restore(self, restarted: ActorsRestarted) -> None:
-        if self.port.member.member_id:
-            self._member_id = self.port.member.member_id
         error = None
         if "membership" in restarted.actors and self.in_group:
             self._forget_steps()
             owned = frozenset(self.delivery.partitions)
             error = self._in_callback(lambda: self.rebalancing.give_up(owned, Loss.LOST))
-            self.say(SubscriptionChanged(topics=self.subscription, member_id=self._member_id))
+            rejoining = SubscriptionChanged(
+                topics=self.subscription, member_id=self.port.last_member_id
+            )
+            self.say(rejoining)
         # What was fetched ahead is unknown to the new fetch manager: go on from the positions.
         for state in self.delivery.partitions.values():
             self._renew(state)

@@ -56,6 +56,8 @@ class ApplicationPort:
         self.chunks: deque[Chunk] = deque()
         self.cluster = Cluster()
         self.member = NOT_A_MEMBER
+        #: Under which a restarted membership joins again, instead of leaving a dead member behind.
+        self.last_member_id = ""
         self.session_until = -math.inf
         self.failure: BaseException | None = None
         self.connection_error: Exception | None = None
@@ -122,6 +124,7 @@ class ApplicationPort:
 
     def _on_member(self, member: MemberChanged) -> None:
         self.member = member
+        self.last_member_id = member.member_id or self.last_member_id
 
     def _on_session(self, extended: SessionExtended) -> None:
         self.session_until = extended.until

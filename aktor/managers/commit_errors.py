@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -191,13 +191,12 @@ class CommitErrors:
     def commit_refused(
         self,
         error_type: Any,
-        partitions: Iterable[TopicPartition],
+        partitions: Collection[TopicPartition],
         *,
         member: MemberChanged,
         generation: int,
     ) -> Exception:
         """What the broker said to a commit of `generation`, as kafka-python's users catch it."""
-        partitions = set(partitions)
         what, code = _not_committed(partitions), _code(error_type)
         if error_type is TopicAuthorizationFailedError:
             return _error(TopicAuthorizationFailedError, {one.topic for one in partitions})

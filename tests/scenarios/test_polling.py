@@ -247,6 +247,40 @@ def test_an_interrupt_from_the_keyboard_leaves_the_consumer_usable(world: World)
     assert len({(one.partition, one.offset) for one in records}) == len(records) == 80
 
 
+@pytest.mark.parametrize("iterating", [False, True])
+def test_an_interrupt_while_records_are_decoded_loses_and_repeats_none(
+    world: World, iterating: bool
+) -> None:
+    left = [7, 45, 60]
+
+    def interrupted_now_and_then(value: bytes) -> bytes:
+        left[:] = [count - 1 for count in left]
+        if 0 in left:
+            left.remove(0)
+            raise KeyboardInterrupt
+        return value
+
+    consumer = a_member(
+        world,
+        value_deserializer=interrupted_now_and_then,
+        consumer_timeout_ms=500,
+        max_poll_records=30,
+    )
+    records: list[Any] = []
+    while len(records) < 80 and world.now < 1010.0:
+        try:
+            if iterating:
+                records.extend(consumer)
+            else:
+                records.extend(one for some in consumer.poll(100).values() for one in some)
+        except KeyboardInterrupt:
+            pass
+
+    assert left == []
+    assert [offsets(records, partition) for partition in (0, 1)] == [[*range(40)], [*range(40)]]
+    assert consumer.position(T0) == consumer.position(T1) == 40
+
+
 class Stumbling(ConsumerRebalanceListener):
     """A listener that raises whenever partitions are assigned, `times` times."""
 

@@ -1,0 +1,111 @@
+"""Leaving the group: the LeaveGroups that are still to be answered, and who waits for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from aktor.actors.manager import NEVER, Backoff
+from aktor.settings import Settings
+
+__all__ = ["Farewell", "Farewells"]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Farewell:
+    """One LeaveGroup, and the application's tickets that wait for it.
+
+    `member_id` is empty while JoinGroup number `of_join` has yet to tell it.
+    """
+
+    member_id: str
+    because: str
+    deadline: float
+    backoff: Backoff
+    tickets: list[int] = field(default_factory=list)
+    of_join: int | None = None
+    in_flight: bool = False
+
+    @property
+    def can_be_sent(self) -> bool:
+        """Whether it is known who leaves, and no answer is expected."""
+        return self.of_join is None and not self.in_flight
+
+    def name(self, member_id: str) -> None:
+        """JoinGroup has told who leaves."""
+        self.of_join = None
+        self.member_id = member_id
+
+    def failed(self, now: float, jitter: float) -> None:
+        """It has to be sent again."""
+        self.in_flight = False
+        self.backoff.failed(now, jitter)
+
+
+class Farewells:
+    """Owns the LeaveGroups that are still to be answered."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._open: list[Farewell] = []
+
+    def __contains__(self, farewell: Farewell) -> bool:
+        return farewell in self._open
+
+    def add(
+        self, member_id: str, because: str, deadline: float, *, of_join: int | None = None
+    ) -> Farewell | None:
+        """A LeaveGroup to be sent; None if there is none: a static member stays (KIP-345)."""
+        nobody = not member_id and of_join is None
+        if nobody or self._settings.group_instance_id is not None:
+            return None
+        farewell = Farewell(
+            member_id=member_id,
+            because=because,
+            deadline=deadline,
+            backoff=Backoff(self._settings.retry_backoff, self._settings.retry_backoff_max),
+            of_join=of_join,
+        )
+        self._open.append(farewell)
+        return farewell
+
+    def last(self, deadline: float) -> Farewell | None:
+        """The latest, which has until `deadline` from now on; None if there is none."""
+        if not self._open:
+            return None
+        self._open[-1].deadline = deadline
+        return self._open[-1]
+
+    def end(self, farewell: Farewell) -> list[int]:
+        """It is over; returns the tickets that waited for it."""
+        self._open.remove(farewell)
+        return farewell.tickets
+
+    def of_join(self, number: int) -> list[Farewell]:
+        """Those that wait for the answer to this JoinGroup."""
+        return [one for one in self._open if one.of_join == number]
+
+    def overdue(self, now: float) -> list[Farewell]:
+        """Those whose deadline has come."""
+        return [one for one in self._open if now >= one.deadline]
+
+    def due(self, now: float) -> list[Farewell]:
+        """Those to be sent now."""
+        return [one for one in self._open if one.can_be_sent and now >= one.backoff.retry_at]
+
+    def awaited(self) -> bool:
+        """Whether the application waits for one."""
+        return any(one.tickets for one in self._open)
+
+    def abandon_requests(self) -> None:
+        """No answer is expected any more: send them again."""
+        for farewell in self._open:
+            farewell.in_flight = False
+
+    def wake_at(self) -> float:
+        """The next deadline."""
+        return min((one.deadline for one in self._open), default=NEVER)
+
+    def send_at(self) -> float:
+        """When the next may be sent, if the coordinator is known."""
+        times = (one.backoff.retry_at for one in self._open if one.can_be_sent)
+        return min(times, default=NEVER)

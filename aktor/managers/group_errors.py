@@ -1,0 +1,66 @@
+"""Why the coordinator refused the group: the error a user reads, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kafka.errors import (
+    CoordinatorNotAvailableError,
+    FencedInstanceIdError,
+    GroupAuthorizationFailedError,
+    GroupMaxSizeReachedError,
+    InconsistentGroupProtocolError,
+    InvalidGroupIdError,
+    InvalidSessionTimeoutError,
+    KafkaError,
+    NotCoordinatorError,
+    UnsupportedVersionError,
+)
+
+__all__ = ["COORDINATOR_GONE", "assignor_failed", "is_retriable", "name", "refusal"]
+
+#: Codes by which a broker says that it does not look after the group (any more).
+COORDINATOR_GONE: Final = (NotCoordinatorError, CoordinatorNotAvailableError)
+
+REMEDIES: Final[Mapping[type[Exception], str]] = {
+    GroupAuthorizationFailedError: "grant this principal READ on the group",
+    InconsistentGroupProtocolError: "offer an assignor in partition_assignment_strategy that all"
+    " members of the group have in common",
+    InvalidSessionTimeoutError: "choose session_timeout_ms between the brokers'"
+    " group.min.session.timeout.ms and group.max.session.timeout.ms",
+    InvalidGroupIdError: "choose another group_id",
+    GroupMaxSizeReachedError: "run fewer members or raise the brokers' group.max.size",
+    FencedInstanceIdError: "another consumer has the same group_instance_id; give each its own",
+    UnsupportedVersionError: "the brokers are too old for what this consumer asks of the group",
+}
+
+
+def name(error: type[Exception]) -> str:
+    """Kafka's own name for an error: "UNKNOWN_MEMBER_ID"."""
+    return str(getattr(error, "message", None) or error.__name__)
+
+
+def is_retriable(error: type[Exception]) -> bool:
+    """Whether the same request may succeed later."""
+    return error in COORDINATOR_GONE or bool(getattr(error, "retriable", False))
+
+
+def refusal(error: type[Exception], *, group: str | None, member: str) -> Exception:
+    """The error with what a reader needs: which group, which member, what to do."""
+    remedy = REMEDIES.get(error, "see the broker's log")
+    return error(
+        f"{name(error)}: the coordinator refused group {group!r}"
+        f" (member: {member or 'not joined yet'}); {remedy}"
+    )
+
+
+def assignor_failed(error: Exception, *, group: str | None, assignor: str | None) -> Exception:
+    """The user's own code, or another member's subscription: not a reason to crash."""
+    failure: Exception = KafkaError(
+        f"the assignor {assignor!r} failed in group {group!r}"
+        f" ({type(error).__name__}: {error}); use another partition_assignment_strategy or"
+        " mend the assignor"
+    )
+    failure.__cause__ = error
+    return failure

@@ -1,0 +1,184 @@
+"""What a member asks of its coordinator: the four requests of a classic group, and their notes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafka.errors import InconsistentGroupProtocolError, NoError, for_code
+from kafka.protocol.consumer import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
+
+from aktor.actors.manager import Backoff
+from aktor.settings import Settings
+
+__all__ = [
+    "Calls",
+    "Identity",
+    "Sent",
+    "heartbeat",
+    "join_error",
+    "join_group",
+    "leave_group",
+    "sync_error",
+    "sync_group",
+]
+
+#: The protocol type that consumers share; Connect workers have another one.
+PROTOCOL_TYPE: Final = "consumer"
+
+#: KIP-800 bounds the reason.
+REASON_MAX: Final = 255
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who a member is in its group; generation -1 before it has joined."""
+
+    member_id: str = ""
+    generation: int = -1
+
+    def sends(self, number: int, *, at: float, aside: bool = False) -> Sent:
+        """The note on a request."""
+        return Sent(
+            number=number,
+            at=at,
+            member_id=self.member_id,
+            generation=self.generation,
+            aside=aside,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """What was true when a request was sent; its answer is judged by it.
+
+    `aside`: it went round a waiting JoinGroup, over another connection.
+    """
+
+    number: int
+    at: float
+    member_id: str
+    generation: int
+    aside: bool = False
+
+    def is_by(self, me: Identity) -> bool:
+        """Whether we are still who sent it."""
+        return (self.member_id, self.generation) == (me.member_id, me.generation)
+
+
+class Calls:
+    """Owns which JoinGroup or SyncGroup is waited for, and when the next may go.
+
+    One is waited for at a time; `parked` are those that the coordinator may still hold back.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.number = 0
+        self.in_flight = False
+        self.retry = Backoff(settings.retry_backoff, settings.retry_backoff_max)
+        self.parked: set[int] = set()
+
+    def sent(self) -> int:
+        """One goes out; returns its number."""
+        self.number += 1
+        self.in_flight = True
+        self.parked.add(self.number)
+        return self.number
+
+    def ended(self, number: int) -> bool:
+        """This one was answered or failed; False if nobody waits for it any more."""
+        self.parked.discard(number)
+        if number != self.number:
+            return False
+        self.in_flight = False
+        return True
+
+    def abandon(self) -> None:
+        """Wait no more for the one in flight."""
+        self.number += 1
+        self.in_flight = False
+
+
+def join_group(
+    settings: Settings, me: Identity, *, offers: Iterable[tuple[str, bytes]], because: str
+) -> Any:
+    """JoinGroup; `offers` are the assignors and what each is told, the preferred one first."""
+    return JoinGroupRequest(
+        group_id=settings.group_id,
+        session_timeout_ms=round(settings.session_timeout * 1000),
+        rebalance_timeout_ms=round(settings.max_poll_interval * 1000),
+        member_id=me.member_id,
+        group_instance_id=settings.group_instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocols=[
+            JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=metadata)
+            for name, metadata in offers
+        ],
+        reason=because[:REASON_MAX],
+        min_version=None if settings.group_instance_id is None else 5,
+    )
+
+
+def join_error(response: Any) -> type[Exception]:
+    """Why JoinGroup was refused; `NoError` if it was not."""
+    error: type[Exception] = for_code(response.error_code)
+    if error is NoError and response.protocol_type not in (None, PROTOCOL_TYPE):
+        error = InconsistentGroupProtocolError
+    return error
+
+
+def sync_group(
+    settings: Settings, me: Identity, *, assignor: str | None, assignments: Mapping[str, bytes]
+) -> Any:
+    """SyncGroup; `assignments` are the leader's, by member id, and empty from everybody else."""
+    return SyncGroupRequest(
+        group_id=settings.group_id,
+        generation_id=me.generation,
+        member_id=me.member_id,
+        group_instance_id=settings.group_instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocol_name=assignor,
+        assignments=[
+            SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=one)
+            for member, one in assignments.items()
+        ],
+        min_version=None if settings.group_instance_id is None else 3,
+    )
+
+
+def sync_error(response: Any, assignor: str | None) -> type[Exception]:
+    """Why SyncGroup was refused; `NoError` if it was not."""
+    error = join_error(response)
+    if error is NoError and response.protocol_name not in (None, assignor):
+        error = InconsistentGroupProtocolError
+    return error
+
+
+def heartbeat(settings: Settings, me: Identity) -> Any:
+    """Heartbeat."""
+    return HeartbeatRequest(
+        group_id=settings.group_id,
+        generation_id=me.generation,
+        member_id=me.member_id,
+        group_instance_id=settings.group_instance_id,
+        min_version=None if settings.group_instance_id is None else 3,
+    )
+
+
+def leave_group(settings: Settings, member_id: str, because: str) -> Any:
+    """LeaveGroup of one dynamic member."""
+    return LeaveGroupRequest(
+        group_id=settings.group_id,
+        member_id=member_id,
+        members=[
+            LeaveGroupRequest.MemberIdentity(
+                member_id=member_id, group_instance_id=None, reason=because[:REASON_MAX]
+            )
+        ],
+    )

@@ -1,0 +1,117 @@
+"""How partitions leave the application's hands: released, committed, and its callback run."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from aktor.events.commits import CommitBeforeRevocation, RevocationCommitted
+from aktor.events.membership import (
+    CallbackFinished,
+    Loss,
+    PartitionsReleased,
+    RevokePartitions,
+    RunRevokedCallback,
+)
+from aktor.settings import Settings
+
+__all__ = ["STAGES", "HandBack", "Stage"]
+
+Answer: TypeAlias = PartitionsReleased | RevocationCommitted | CallbackFinished
+
+
+class Stage(enum.Enum):
+    """How far the application is with handing partitions back."""
+
+    RELEASING = "releasing"
+    RELEASED = "released"
+    COMMITTING = "committing"
+    COMMITTED = "committed"
+    CALLING = "calling"
+    FINISHED = "finished"
+
+
+_S: Final = Stage
+
+#: Which message, heard or said, leads from one stage to the next. There is no commit if nothing is
+#: to be stored, and the callback is run without its end when that takes too long.
+STAGES: Final[Mapping[Stage, Mapping[type, Stage]]] = {
+    _S.RELEASING:  {PartitionsReleased: _S.RELEASED},
+    _S.RELEASED:   {CommitBeforeRevocation: _S.COMMITTING, RunRevokedCallback: _S.CALLING},
+    _S.COMMITTING: {RevocationCommitted: _S.COMMITTED, RunRevokedCallback: _S.CALLING},
+    _S.COMMITTED:  {RunRevokedCallback: _S.CALLING},
+    _S.CALLING:    {CallbackFinished: _S.FINISHED},
+    _S.FINISHED:   {},
+}  # fmt: skip
+
+
+class HandBack:
+    """Owns partitions on their way out of the application's hands, and how far they are."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        rebalance: int,
+        partitions: frozenset[TopicPartition],
+        loss: Loss,
+    ) -> None:
+        self.rebalance = rebalance
+        self.partitions = partitions
+        self.loss = loss
+        self.stage = Stage.RELEASING
+        self._commits = settings.enable_auto_commit and loss is Loss.REVOKED
+        # Half of what the coordinator waits for a member: the other half is the callback's.
+        self._commit_time = min(settings.max_poll_interval / 2, settings.request_timeout)
+        self._commit_until = math.inf
+        self._positions: Mapping[TopicPartition, OffsetAndMetadata] = {}
+
+    def begin(self, because: str) -> RevokePartitions:
+        """What the application is told first."""
+        return RevokePartitions(
+            rebalance=self.rebalance, partitions=self.partitions, loss=self.loss, because=because
+        )
+
+    def heard(self, answer: Answer) -> bool:
+        """Note an answer; False if this is not what it answers."""
+        if answer.rebalance != self.rebalance or type(answer) not in STAGES[self.stage]:
+            return False
+        self._move(answer)
+        if isinstance(answer, PartitionsReleased):
+            self._positions = {
+                partition: position
+                for partition, position in answer.positions.items()
+                if partition in self.partitions
+            }
+        return True
+
+    def say(self, now: float) -> CommitBeforeRevocation | RunRevokedCallback | None:
+        """What is to be said next, if it can be said now."""
+        said: CommitBeforeRevocation | RunRevokedCallback
+        if self.stage is Stage.RELEASED and self._commits and self._positions:
+            self._commit_until = now + self._commit_time
+            said = CommitBeforeRevocation(
+                rebalance=self.rebalance, offsets=self._positions, deadline=self._commit_until
+            )
+        elif RunRevokedCallback in STAGES[self.stage] and not self._awaits_commit(now):
+            said = RunRevokedCallback(
+                rebalance=self.rebalance, partitions=self.partitions, loss=self.loss
+            )
+        else:
+            return None
+        self._move(said)
+        return said
+
+    def wake_at(self) -> float:
+        """When to go on without the commit."""
+        return self._commit_until if self.stage is Stage.COMMITTING else math.inf
+
+    def _awaits_commit(self, now: float) -> bool:
+        return self.stage is Stage.COMMITTING and now < self._commit_until
+
+    def _move(self, message: object) -> None:
+        self.stage = STAGES[self.stage][type(message)]

@@ -1,0 +1,93 @@
+"""The pulse of a group member: when the next heartbeat is due, and how long the session lasts."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from aktor.actors.manager import NEVER, Backoff
+from aktor.settings import Settings
+
+__all__ = ["Pulse"]
+
+#: The share of the session that a heartbeat may take, after so many in a row that failed: early
+#: enough to find another coordinator if this one is half-open, and brisk with the one found next,
+#: for it may be the same; then patient again, lest a slow connection never comes to be.
+SHARES: Final = (1 / 2, 1 / 6, 1 / 3, 1 / 2)
+
+#: Heartbeats after a cooperative assignment, in seconds: the next round begins as soon as another
+#: member has handed over, and only an answered heartbeat tells. Eight requests in four seconds.
+QUICK_BEATS: Final = (0.015, 0.03, 0.06, 0.12, 0.24, 0.48, 0.96, 1.92)
+
+
+class Pulse:
+    """Owns when the next heartbeat is due, which one is in flight, and the end of the session."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.due = NEVER
+        self._settings = settings
+        self._backoff = Backoff(settings.retry_backoff, settings.retry_backoff_max)
+        self._number = 0
+        self._in_flight = False
+        self._quick: list[float] = []
+        self._session_until = -math.inf
+
+    def start(self, now: float, *, quick: bool = False) -> None:
+        """Beat from `now` on; `quick`: soon, and then at growing distances."""
+        interval = self._settings.heartbeat_interval
+        self._quick = [one for one in QUICK_BEATS if one < interval] if quick else []
+        self._backoff.reset()
+        self.due = self._after(now)
+
+    def sent(self) -> int:
+        """One goes out; returns its number."""
+        self._number += 1
+        self._in_flight = True
+        self.due = NEVER
+        return self._number
+
+    def expects(self, number: int) -> bool:
+        """Whether this one is in flight, and not given up."""
+        return self._in_flight and number == self._number
+
+    def patience(self) -> float:
+        """How long the next one may take, in seconds."""
+        share = SHARES[min(self._backoff.failures, len(SHARES) - 1)]
+        return min(self._settings.request_timeout, self._settings.session_timeout * share)
+
+    def answered(self, now: float) -> None:
+        """It was answered."""
+        self._in_flight = False
+        self._backoff.reset()
+        self.due = self._after(now)
+
+    def failed(self, now: float, jitter: float) -> None:
+        """It was not answered, or not by a coordinator."""
+        self._in_flight = False
+        self.due = self._backoff.failed(now, jitter)
+
+    def extend(self, asked_at: float) -> float | None:
+        """The group confirmed what was asked then; returns the session's end if it is later now."""
+        until = asked_at + self._settings.session_timeout
+        if until <= self._session_until:
+            return None
+        self._session_until = until
+        return until
+
+    def hurry(self) -> None:
+        """Beat as soon as possible, unless one is in flight."""
+        if not self._in_flight:
+            self.due = -math.inf
+
+    def abandon(self) -> None:
+        """Nothing is expected of the one in flight any more."""
+        self._number += 1
+        self._in_flight = False
+
+    def stop(self) -> None:
+        """No more."""
+        self.abandon()
+        self.due = NEVER
+
+    def _after(self, now: float) -> float:
+        return now + (self._quick.pop(0) if self._quick else self._settings.heartbeat_interval)

@@ -1,0 +1,82 @@
+"""The leader's part in a rebalance: wait for the metadata of the group's topics, then assign."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from aktor.events.metadata import Cluster, RefreshMetadata, TrackTopics
+from aktor.managers.assignment import Assignors, LeaderPlan, partition_ids
+
+__all__ = ["Leader"]
+
+#: How long a leader waits for the metadata of topics that only other members subscribe to.
+METADATA_WAIT: Final = 1.5
+
+
+class Leader:
+    """Owns what the leader of a generation knows, what it assigned by, and the topics it tracks.
+
+    A member that does not lead has no plan and tracks nothing.
+    """
+
+    def __init__(self, assignors: Assignors) -> None:
+        self.plan: LeaderPlan | None = None
+        self.wait_until = 0.0
+        self._assignors = assignors
+        self._skips = False
+        self._tracked: frozenset[str] = frozenset()
+        self._assigned_by: Mapping[str, frozenset[int] | None] | None = None
+
+    def lead(self, response: Any, cluster: Cluster, now: float) -> list[object]:
+        """JoinGroup has made us the leader; raises whatever decoding the members raises."""
+        self.plan = LeaderPlan(self._assignors.by_name[response.protocol_name], response.members)
+        self._skips = bool(response.skip_assignment)
+        self.wait_until = now + METADATA_WAIT
+        missing = self.plan.missing(cluster)
+        stale = missing & self._tracked
+        said = self._track(self.plan.topics)
+        if stale:
+            said.append(RefreshMetadata(because=f"the group wants {', '.join(sorted(missing))}"))
+        return said
+
+    def follow(self) -> list[object]:
+        """JoinGroup has made somebody else the leader, or there is no group."""
+        return self._track(frozenset())
+
+    def forget_plan(self) -> None:
+        """Another rebalance begins; the topics stay tracked until it is known who leads it."""
+        self.plan = None
+        self._assigned_by = None
+
+    def tracked(self) -> list[object]:
+        """Say again what is tracked."""
+        return [TrackTopics(owner="group", topics=self._tracked)] if self._tracked else []
+
+    def is_waiting(self, cluster: Cluster, now: float) -> bool:
+        """Whether to wait on for metadata before the group is told."""
+        return self.plan is not None and now < self.wait_until and bool(self.plan.missing(cluster))
+
+    def assign(self, cluster: Cluster) -> Mapping[str, bytes] | None:
+        """Member id -> assignment; None if it is not ours to make.
+
+        Raises whatever the assignor raises.
+        """
+        if self.plan is None:
+            return None
+        self._assigned_by = partition_ids(cluster, self.plan.topics)
+        return None if self._skips else self.plan.assign(cluster)
+
+    def reason_to_assign_again(self, cluster: Cluster) -> str | None:
+        """Which topics have other partitions than those we assigned, if any have."""
+        if self._assigned_by is None:
+            return None
+        current = partition_ids(cluster, self._assigned_by)
+        changed = sorted(one for one, ids in current.items() if ids != self._assigned_by[one])
+        return f"the partitions of {', '.join(changed)} changed" if changed else None
+
+    def _track(self, topics: frozenset[str]) -> list[object]:
+        if topics == self._tracked:
+            return []
+        self._tracked = topics
+        return [TrackTopics(owner="group", topics=topics)]

@@ -1,0 +1,91 @@
+"""The picture of a consumer, and how it reads."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from kafka.structs import TopicPartition
+
+from aktor.consumer.status import ConsumerStatus, PartitionStatus
+from aktor.events.lifecycle import ActorStatus
+
+A = TopicPartition("orders", 0)
+B = TopicPartition("orders", 1)
+
+
+def a_partition(**said: Any) -> PartitionStatus:
+    known = {"position": 5, "end": 12, "lag": 7, "paused": False, "buffered_bytes": 0}
+    return PartitionStatus(**{**known, **said})
+
+
+def a_status(**said: Any) -> ConsumerStatus:
+    """Of a group member without partitions."""
+    known = {
+        "client_id": "app",
+        "state": "running",
+        "group_id": "g",
+        "member_id": "m-1",
+        "generation": 3,
+        "member_state": "stable",
+        "subscription": frozenset({"orders", "invoices"}),
+        "partitions": {},
+        "actors": (),
+    }
+    return ConsumerStatus(**{**known, **said})
+
+
+def test_the_lag_is_the_sum_over_the_partitions() -> None:
+    status = a_status(partitions={A: a_partition(lag=7), B: a_partition(lag=0)})
+
+    assert status.lag == 7
+
+
+def test_the_lag_is_unknown_while_that_of_any_partition_is() -> None:
+    status = a_status(partitions={A: a_partition(lag=7), B: a_partition(lag=None)})
+
+    assert status.lag is None
+
+
+def test_nothing_assigned_is_no_lag() -> None:
+    assert a_status().lag == 0
+
+
+def test_a_status_reads_from_the_consumer_down_to_its_actors() -> None:
+    status = a_status(
+        partitions={B: a_partition(paused=True), A: a_partition(position=None, end=None, lag=None)},
+        actors=(ActorStatus(name="fetch", incarnation=2, dead_letters=0),),
+    )
+
+    assert str(status).splitlines() == [
+        "consumer app: running",
+        "group g: m-1, generation 3, stable",
+        "subscribed to invoices, orders",
+        "  orders-0: position unknown, end unknown, lag unknown",
+        "  orders-1: position 5, end 12, lag 7, paused",
+        "  actor fetch: incarnation 2",
+    ]
+
+
+def test_a_consumer_without_a_group_has_no_line_for_it() -> None:
+    status = a_status(group_id=None, member_id="", subscription=frozenset())
+
+    assert str(status) == "consumer app: running"
+
+
+def test_a_group_that_is_not_joined_says_so() -> None:
+    status = a_status(member_id="", generation=-1, member_state="unjoined")
+
+    assert "group g: not a member, generation -1, unjoined" in str(status)
+
+
+def test_position_zero_is_known() -> None:
+    status = a_status(partitions={A: a_partition(position=0, end=0, lag=0)})
+
+    assert "position 0, end 0, lag 0" in str(status)
+
+
+def test_a_status_is_a_picture_and_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        a_status().state = "closed"  # type: ignore[misc]

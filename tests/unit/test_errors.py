@@ -1,0 +1,200 @@
+"""Typed errors: what they say, whose subclasses they are, and that they survive pickling."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+from kafka.errors import (
+    BrokerResponseError,
+    CorruptRecordError,
+    IllegalStateError,
+    KafkaConfigurationError,
+    KafkaConnectionError,
+    KafkaError,
+    SaslAuthenticationFailedError,
+)
+
+from aktor import errors
+from aktor.errors import (
+    ActorCrashedError,
+    ActorRestartedError,
+    AuthenticationError,
+    BatchTooLargeError,
+    BootstrapError,
+    ConcurrentAccessError,
+    ConfigurationError,
+    ConsumerClosedError,
+    ConsumerForkedError,
+    CorruptBatchError,
+    FrameError,
+    InvalidRegularExpression,
+    RebootstrapRequired,
+    RecordDeserializationError,
+    UserCallbackError,
+    WakeupError,
+)
+
+BROKER = "kafka-1:9093"
+
+#: Each error, what a caller of kafka-python catches it as, and what its text must name.
+CASES: list[tuple[KafkaError, type[KafkaError], list[str]]] = [
+    (
+        ConfigurationError("fetch_min_bytes must be at least 1"),
+        KafkaConfigurationError,
+        ["fetch_min_bytes must be at least 1"],
+    ),
+    (
+        AuthenticationError(broker=BROKER, mechanism="PLAIN", reason="bad password"),
+        SaslAuthenticationFailedError,
+        [BROKER, "PLAIN", "bad password", "Check the credentials"],
+    ),
+    (
+        BootstrapError(attempts={"b:2": "refused", "a:1": "timed out"}),
+        KafkaConnectionError,
+        ["a:1: timed out; b:2: refused", "Check bootstrap_servers"],
+    ),
+    (
+        FrameError(broker=BROKER, reason="negative length"),
+        KafkaConnectionError,
+        [BROKER, "negative length", "closed", "Check that the port speaks Kafka"],
+    ),
+    (
+        CorruptBatchError(topic="orders", partition=3, offset=42, reason="checksum"),
+        CorruptRecordError,
+        ["orders-3", "at offset 42", "checksum", "seek past it"],
+    ),
+    (
+        BatchTooLargeError(topic="orders", partition=3, offset=42, limit=1024),
+        KafkaError,
+        ["orders-3", "offset 42", "1024 bytes", "max_decompressed_batch_bytes", "seek past"],
+    ),
+    (
+        RecordDeserializationError(
+            topic="orders",
+            partition=3,
+            offset=42,
+            key=b"k",
+            value=None,
+            headers=[("h", b"1"), ("n", None)],
+        ),
+        KafkaError,
+        ["orders-3", "at offset 42", "seek to 43 to skip it"],
+    ),
+    (ActorRestartedError(actor="commits"), KafkaError, ["commits", "restarted", "call again"]),
+    (
+        ActorCrashedError(actor="fetch", reason="ZeroDivisionError"),
+        KafkaError,
+        ["fetch", "ZeroDivisionError", "make a new one"],
+    ),
+    (
+        UserCallbackError("on_partitions_revoked"),
+        KafkaError,
+        ["User rebalance callback throws an error: on_partitions_revoked"],
+    ),
+    (ConsumerClosedError(), IllegalStateError, ["closed", "make a new one"]),
+    (
+        ConsumerForkedError(made_in=10, used_in=11),
+        IllegalStateError,
+        ["process 10", "child 11", "make the consumer in the process that uses it"],
+    ),
+    (
+        ConcurrentAccessError(owner="MainThread", other="worker"),
+        IllegalStateError,
+        ["'MainThread' is inside", "'worker' made another", "Only wakeup()"],
+    ),
+    (WakeupError(), KafkaError, ["wakeup() was called"]),
+    (
+        InvalidRegularExpression("orders["),
+        BrokerResponseError,
+        ["orders[", "InvalidRegularExpression"],
+    ),
+    (RebootstrapRequired("again"), BrokerResponseError, ["again", "RebootstrapRequired"]),
+]
+
+
+def named(error: KafkaError) -> str:
+    return type(error).__name__
+
+
+
+def state_of(error: BaseException) -> dict[str, Any]:
+    return dict(vars(error))
+
+
+@each_error
+def test_an_error_names_what_happened_where_and_what_to_do(
+    error: KafkaError, base: type, words: list[str]
+) -> None:
+    for word in words:
+        assert word in str(error)
+
+
+@each_error
+def test_an_error_is_caught_as_kafka_pythons(
+    error: KafkaError, base: type, words: list[str]
+) -> None:
+    assert isinstance(error, base)
+
+
+@each_error
+def test_an_error_survives_pickling(error: KafkaError, base: type, words: list[str]) -> None:
+    again = pickle.loads(pickle.dumps(error))
+
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert state_of(again) == state_of(error)
+
+
+def test_every_error_is_covered_here() -> None:
+    defined = {
+        one
+        for one in vars(errors).values()
+        if isinstance(one, type) and one.__module__ == errors.__name__
+    }
+
+    assert defined == {type(error) for error, _, _ in CASES}
+
+
+def test_every_error_for_users_is_public() -> None:
+    of_the_broker = {InvalidRegularExpression, RebootstrapRequired}
+    public = {getattr(errors, name) for name in errors.__all__}
+
+    assert public == {type(error) for error, _, _ in CASES} - of_the_broker
+
+
+def test_coordinates_can_be_read_from_the_error() -> None:
+    for error in (one for one, _, _ in CASES if hasattr(one, "offset")):
+        assert (error.topic, error.partition, error.offset) == ("orders", 3, 42)
+
+
+def test_a_record_that_was_refused_carries_its_raw_bytes_and_hides_them_in_its_text() -> None:
+    error = RecordDeserializationError(
+        topic="orders", partition=0, offset=1, key=b"kk", value=b"secret", headers=[("h", b"1")]
+    )
+
+    assert (error.key, error.value, error.headers) == (b"kk", b"secret", [("h", b"1")])
+    assert "secret" not in str(error) + repr(error)
+
+
+def test_only_what_may_pass_when_tried_again_is_retriable() -> None:
+    retriable = {type(error) for error, _, _ in CASES if error.retriable}
+
+    assert retriable == {ActorRestartedError, BootstrapError, FrameError}
+
+
+def test_the_reasons_of_a_failed_bootstrap_are_a_copy() -> None:
+    attempts = {"a:1": "refused"}
+    error = BootstrapError(attempts=attempts)
+
+    attempts.clear()
+
+    assert error.attempts == {"a:1": "refused"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"), [(InvalidRegularExpression, 128), (RebootstrapRequired, 129)]
+)
+def test_the_newer_codes_of_kafka_are_their_own(kind: type[BrokerResponseError], code: int) -> None:
+    assert kind.errno == code
