@@ -124,7 +124,8 @@ class ApplicationPort:
 
     def _on_member(self, member: MemberChanged) -> None:
         self.member = member
-        self.last_member_id = member.member_id or self.last_member_id
+        if member.member_id or member.state is MemberState.UNJOINED:
+            self.last_member_id = member.member_id
 
     def _on_session(self, extended: SessionExtended) -> None:
         self.session_until = extended.until

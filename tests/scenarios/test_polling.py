@@ -262,9 +262,10 @@ def test_an_interrupt_while_records_are_decoded_loses_and_repeats_none(
 
     consumer = a_member(
         world,
+        fetch_min_bytes=10_000,  # both partitions come in one answer
         value_deserializer=interrupted_now_and_then,
         consumer_timeout_ms=500,
-        max_poll_records=30,
+        max_poll_records=80,
     )
     records: list[Any] = []
     while len(records) < 80 and world.now < 1010.0:

@@ -323,6 +323,15 @@ def test_a_member_that_is_joining_anew_does_not_make_us_forget_its_last_id() -> 
     assert port.last_member_id == "m-1"
 
 
+def test_who_is_out_of_the_group_has_no_id_to_come_back_with() -> None:
+    port = a_port()
+    port.tell(MemberChanged(member_id="m-1", generation=3, state=MemberState.STABLE))
+
+    port.tell(NOT_A_MEMBER)
+
+    assert port.last_member_id == ""
+
+
 def test_the_session_begins_unconfirmed_and_an_extension_wakes_who_waits_for_it() -> None:
     port = a_port()
     assert port.session_until == -math.inf

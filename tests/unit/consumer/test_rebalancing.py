@@ -1,0 +1,386 @@
+"""Each step of a rebalance on the application's side: what is answered, what the listener sees."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from kafka import ConsumerRebalanceListener
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from aktor.consumer.delivery import Delivery
+from aktor.consumer.rebalancing import Rebalancing
+from aktor.errors import UserCallbackError, WakeupError
+from aktor.events.fetching import PausePartitions
+from aktor.events.membership import (
+    AssignPartitions,
+    CallbackFinished,
+    Loss,
+    PartitionsReleased,
+    RevokePartitions,
+    RunRevokedCallback,
+)
+from aktor.events.positions import Assigned, AssignmentChanged, Position
+from aktor.trace import recording, silent
+from tests.unit.consumer.test_delivery import A, B, a_chunk, a_delivery, offsets, read
+
+
+class Listener(ConsumerRebalanceListener):
+    """Writes down what it is called with, and what is assigned at that moment."""
+
+    def __init__(self, delivery: Delivery) -> None:
+        self.delivery = delivery
+        self.calls: list[tuple[str, set[TopicPartition], set[TopicPartition]]] = []
+
+    def note(self, name: str, partitions: Any) -> None:
+        self.calls.append((name, partitions, set(self.delivery.partitions)))
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        self.note("revoked", revoked)
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        self.note("assigned", assigned)
+
+    def on_partitions_lost(self, lost: Any) -> None:
+        self.note("lost", lost)
+
+
+class AsyncListener(Listener):
+    """The same, in coroutines that really wait."""
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        await asyncio.sleep(0)
+        self.note("revoked", revoked)
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        await asyncio.sleep(0)
+        self.note("assigned", assigned)
+
+
+class Raising(ConsumerRebalanceListener):
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        raise self.error
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        raise self.error
+
+
+class AsyncRaising(Raising):
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        raise self.error
+
+
+def a_rebalancing(delivery: Delivery, listener: Any = None) -> tuple[Rebalancing, list[object]]:
+    """And the list of what it says."""
+    said: list[object] = []
+    rebalancing = Rebalancing(delivery, said.append, silent())
+    rebalancing.listener = listener
+    return rebalancing, said
+
+
+def revoke(*partitions: TopicPartition, loss: Loss = Loss.REVOKED) -> RevokePartitions:
+    return RevokePartitions(
+        rebalance=7, partitions=frozenset(partitions), loss=loss, because="somebody joined"
+    )
+
+
+def revoked(*partitions: TopicPartition, loss: Loss = Loss.REVOKED) -> RunRevokedCallback:
+    return RunRevokedCallback(rebalance=7, partitions=frozenset(partitions), loss=loss)
+
+
+def assign(*added: TopicPartition, kept: tuple[TopicPartition, ...] = ()) -> AssignPartitions:
+    return AssignPartitions(
+        rebalance=7, assigned=frozenset(added + kept), added=frozenset(added), generation=3
+    )
+
+
+def a_delivery_that_gave_two_records() -> Delivery:
+    """A stands at 2 with one more record buffered, B at 0."""
+    delivery = a_delivery(A, B)
+    delivery.put(a_chunk(A))
+    delivery.take(2)
+    return delivery
+
+
+# -- stop delivering
+
+
+def test_revoking_answers_with_the_consumed_positions_and_stops_delivery_and_fetching() -> None:
+    delivery = a_delivery_that_gave_two_records()
+    rebalancing, said = a_rebalancing(delivery)
+
+    assert rebalancing.run(revoke(A)) is None
+
+    positions = {A: OffsetAndMetadata(2, "", 5)}
+    assert said == [
+        PartitionsReleased(rebalance=7, positions=positions),
+        PausePartitions(partitions=frozenset({A})),
+    ]
+    assert delivery.take(10) == {}
+
+
+def test_nothing_is_committed_for_what_is_lost() -> None:
+    rebalancing, said = a_rebalancing(a_delivery_that_gave_two_records())
+
+    rebalancing.run(revoke(A, loss=Loss.LOST))
+
+    assert said[0] == PartitionsReleased(rebalance=7, positions={})
+
+
+def test_stopping_delivery_runs_no_callback_and_keeps_the_assignment() -> None:
+    delivery = a_delivery(A, B)
+    listener = Listener(delivery)
+    rebalancing, _ = a_rebalancing(delivery, listener)
+
+    rebalancing.run(revoke(A))
+
+    assert listener.calls == []
+    assert set(delivery.partitions) == {A, B}
+
+
+# -- the revoked callback
+
+
+def test_the_revoked_callback_sees_the_partitions_still_assigned_and_then_they_go() -> None:
+    delivery = a_delivery(A, B)
+    listener = Listener(delivery)
+    rebalancing, said = a_rebalancing(delivery, listener)
+
+    assert rebalancing.run(revoked(A)) is None
+
+    assert listener.calls == [("revoked", {A}, {A, B})]
+    assert said == [
+        AssignmentChanged(
+            partitions={B: Assigned(epoch=2, position=Position(offset=0))}, by_group=True
+        ),
+        PausePartitions(partitions=frozenset()),
+        CallbackFinished(rebalance=7),
+    ]
+
+
+def test_lost_partitions_are_told_to_the_lost_callback() -> None:
+    delivery = a_delivery(A)
+    listener = Listener(delivery)
+    rebalancing, _ = a_rebalancing(delivery, listener)
+
+    rebalancing.run(revoked(A, loss=Loss.LOST))
+
+    assert [name for name, *_ in listener.calls] == ["lost"]
+
+
+def test_a_listener_without_a_lost_callback_is_told_of_lost_partitions_as_kafka_python_does() -> (
+    None
+):
+    class Plain(ConsumerRebalanceListener):
+        def __init__(self) -> None:
+            self.revoked: list[Any] = []
+
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            self.revoked.append(revoked)
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            raise AssertionError("nothing was assigned")
+
+    delivery, listener = a_delivery(A), Plain()
+    rebalancing, _ = a_rebalancing(delivery, listener)
+
+    rebalancing.run(revoked(A, loss=Loss.LOST))
+
+    inherited: list[Any] = []
+    Plain.on_partitions_lost(_Spy(inherited), {A})
+    assert listener.revoked == inherited
+
+
+class _Spy:
+    """Stands for a listener, to see what kafka-python's own `on_partitions_lost` calls."""
+
+    def __init__(self, calls: list[Any]) -> None:
+        self.on_partitions_revoked = calls.append
+
+
+def test_partitions_that_are_not_owned_are_not_told_to_the_listener() -> None:
+    delivery = a_delivery(A)
+    listener = Listener(delivery)
+    rebalancing, said = a_rebalancing(delivery, listener)
+
+    rebalancing.run(revoked(B))
+    assert listener.calls == []
+    assert said[-1] == CallbackFinished(rebalance=7)
+
+    rebalancing.run(revoked(A, B))
+    assert [partitions for _, partitions, _ in listener.calls] == [{A}]
+
+
+def test_positions_can_be_read_in_the_revoked_callback() -> None:
+    delivery = a_delivery_that_gave_two_records()
+    seen: list[Any] = []
+
+    class Committing(Listener):
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            seen.append(delivery.consumed(revoked))
+
+    rebalancing, _ = a_rebalancing(delivery, Committing(delivery))
+
+    rebalancing.run(revoke(A))
+    rebalancing.run(revoked(A))
+
+    assert seen == [{A: OffsetAndMetadata(2, "", 5)}]
+
+
+# -- the assigned callback
+
+
+def test_assigning_tells_the_background_before_the_callback_and_answers_after_it() -> None:
+    delivery = Delivery(read, silent())
+    said: list[object] = []
+    listener = Listener(delivery)
+    rebalancing = Rebalancing(delivery, said.append, silent())
+    rebalancing.listener = listener
+    listener.note = lambda name, partitions: said.append((name, partitions))  # type: ignore[method-assign]
+
+    assert rebalancing.run(assign(A, B)) is None
+
+    both = {A: Assigned(epoch=1), B: Assigned(epoch=2)}
+    assert said == [
+        AssignmentChanged(partitions=both, by_group=True),
+        ("assigned", {A, B}),
+        CallbackFinished(rebalance=7),
+    ]
+
+
+def test_the_assigned_callback_sees_all_partitions_and_is_told_the_new_ones() -> None:
+    delivery = a_delivery(A)
+    listener = Listener(delivery)
+    rebalancing, _ = a_rebalancing(delivery, listener)
+
+    rebalancing.run(assign(B, kept=(A,)))
+
+    assert listener.calls == [("assigned", {B}, {A, B})]
+
+
+def test_the_assigned_callback_runs_also_if_nothing_is_new() -> None:
+    delivery = a_delivery(A)
+    listener = Listener(delivery)
+    rebalancing, _ = a_rebalancing(delivery, listener)
+
+    rebalancing.run(assign(kept=(A,)))
+
+    assert listener.calls == [("assigned", set(), {A})]
+
+
+def test_new_partitions_give_nothing_while_the_callback_runs_and_kept_ones_stay_open() -> None:
+    delivery = a_delivery(A)
+    seen: list[dict[TopicPartition, bool]] = []
+
+    class Looking(Listener):
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            seen.append({one: state.open for one, state in self.delivery.partitions.items()})
+
+    rebalancing, _ = a_rebalancing(delivery, Looking(delivery))
+
+    rebalancing.run(assign(B, kept=(A,)))
+
+    assert seen == [{A: True, B: False}]
+    assert all(state.open for state in delivery.partitions.values())
+
+
+def test_a_seek_in_the_assigned_callback_wins_over_what_was_fetched_meanwhile() -> None:
+    delivery = Delivery(read, silent())
+
+    class Seeking(Listener):
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            self.delivery.put(a_chunk(A, 0, epoch=1))
+            self.delivery.seek(A, Position(offset=40))
+
+    rebalancing, _ = a_rebalancing(delivery, Seeking(delivery))
+
+    rebalancing.run(assign(A))
+    delivery.put(a_chunk(A, 3, epoch=1))
+    delivery.put(a_chunk(A, 40, epoch=2))
+
+    assert offsets(delivery.take(10)) == {A: [40, 41, 42]}
+
+
+def test_without_a_listener_every_step_is_answered_all_the_same() -> None:
+    delivery = a_delivery(A)
+    rebalancing, said = a_rebalancing(delivery)
+
+    for step in (revoke(A), revoked(A), assign(B)):
+        assert rebalancing.run(step) is None
+
+    answers = [one for one in said if isinstance(one, PartitionsReleased | CallbackFinished)]
+    assert len(answers) == 3
+    assert set(delivery.partitions) == {B}
+
+
+# -- coroutines and errors
+
+
+def test_a_listener_may_be_written_in_coroutines_and_is_waited_for() -> None:
+    delivery = a_delivery(A)
+    listener = AsyncListener(delivery)
+    rebalancing, said = a_rebalancing(delivery, listener)
+
+    rebalancing.run(revoked(A))
+    rebalancing.run(assign(B))
+
+    assert listener.calls == [("revoked", {A}, {A}), ("assigned", {B}, {B})]
+    assert said.count(CallbackFinished(rebalance=7)) == 2
+
+
+@pytest.mark.parametrize("kind", [Raising, AsyncRaising])
+def test_what_the_revoked_callback_raises_is_kept_and_answered_and_the_partitions_go(
+    kind: type[Raising],
+) -> None:
+    delivery = a_delivery(A)
+    bug = ZeroDivisionError("in the callback")
+    rebalancing, said = a_rebalancing(delivery, kind(bug))
+
+    error = rebalancing.run(revoked(A))
+
+    assert isinstance(error, UserCallbackError)
+    assert (error.callback, error.__cause__) == ("on_partitions_revoked", bug)
+    assert said[-1] == CallbackFinished(rebalance=7, error=error)
+    assert delivery.partitions == {}
+
+
+def test_what_the_assigned_callback_raises_is_kept_and_the_partitions_are_delivered() -> None:
+    delivery = Delivery(read, silent())
+    rebalancing, said = a_rebalancing(delivery, Raising(ZeroDivisionError()))
+
+    error = rebalancing.run(assign(A))
+
+    assert isinstance(error, UserCallbackError)
+    assert error.callback == "on_partitions_assigned"
+    assert said[-1] == CallbackFinished(rebalance=7, error=error)
+    assert delivery.partitions[A].open
+
+
+def test_a_wakeup_in_a_callback_passes_as_it_is_and_the_step_is_answered() -> None:
+    delivery = a_delivery(A)
+    wakeup = WakeupError()
+    rebalancing, said = a_rebalancing(delivery, Raising(wakeup))
+
+    assert rebalancing.run(revoked(A)) is wakeup
+    assert said[-1] == CallbackFinished(rebalance=7, error=wakeup)
+    assert delivery.partitions == {}
+
+
+def test_callbacks_are_traced_with_what_they_raised() -> None:
+    trace, events = recording()
+    rebalancing = Rebalancing(a_delivery(A), lambda _: None, trace)
+
+    rebalancing.listener = Raising(ZeroDivisionError("a bug"))
+    rebalancing.run(revoked(A))
+    rebalancing.listener = AsyncListener(a_delivery())
+    rebalancing.run(assign(B))
+
+    assert [(one["event"], one["callback"], one["partitions"]) for one in events] == [
+        ("callback.failed", "on_partitions_revoked", ["orders-0"]),
+        ("callback.finished", "on_partitions_assigned", ["orders-1"]),
+    ]
+    assert events[0]["error"] == "ZeroDivisionError: a bug"
