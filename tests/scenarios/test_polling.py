@@ -251,7 +251,7 @@ def test_an_interrupt_from_the_keyboard_leaves_the_consumer_usable(world: World)
 def test_an_interrupt_while_records_are_decoded_loses_and_repeats_none(
     world: World, iterating: bool
 ) -> None:
-    left = [7, 45, 60]
+    left = [7, 55, 70]
 
     def interrupted_now_and_then(value: bytes) -> bytes:
         left[:] = [count - 1 for count in left]
@@ -260,13 +260,14 @@ def test_an_interrupt_while_records_are_decoded_loses_and_repeats_none(
             raise KeyboardInterrupt
         return value
 
-    consumer = a_member(
-        world,
-        fetch_min_bytes=10_000,  # both partitions come in one answer
+    consumer = world.consumer(
+        auto_offset_reset="earliest",
         value_deserializer=interrupted_now_and_then,
         consumer_timeout_ms=500,
         max_poll_records=80,
     )
+    consumer.assign([T0, T1])
+    world.sleep(1.0)  # all of it is here: one poll takes from both partitions
     records: list[Any] = []
     while len(records) < 80 and world.now < 1010.0:
         try:
