@@ -26,9 +26,9 @@ class Child:
     """One task under way, seen from its parent."""
 
     def __init__(self, task: Callable[..., Any], **arguments: Any) -> None:
-        name = f"{task.__module__}:{task.__name__}"
+        self._name = f"{task.__module__}:{task.__name__}"
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.child", name, json.dumps(arguments)],
+            [sys.executable, "-m", "benchmarks.child", self._name, json.dumps(arguments)],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -54,7 +54,7 @@ class Child:
         said = self._from.read()
         self._from.close()
         if self._process.wait() != 0:
-            raise RuntimeError(f"{self._process.args} ended with {self._process.returncode}")
+            raise RuntimeError(f"{self._name} ended with {self._process.returncode}")
         return json.loads(said.splitlines()[-1])
 
 

@@ -37,8 +37,10 @@ def tables(site: Site) -> list[Table]:
         percent = [one["percent"] for one in figures]
         switches = [one["switches"] for one in figures]
         sleeps = [one["sleeps"] for one in figures]
-        targets = (at_most(round(median(percent), 2), TARGET_PERCENT, " %"),)
-        targets += (at_most(round(median(switches), 1), TARGET_WAKES, "/s"),)
+        targets = [
+            at_most(round(median(percent), 2), TARGET_PERCENT, " %"),
+            at_most(round(median(switches), 1), TARGET_WAKES, "/s"),
+        ]
         rows.append(
             [
                 name,

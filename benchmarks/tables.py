@@ -32,7 +32,8 @@ class Table:
         """For the documentation."""
         lines = [self.columns, ["---", *["---:"] * (len(self.columns) - 1)], *self.rows]
         shown = [f"| {' | '.join(line)} |" for line in lines]
-        return "\n".join([f"**{self.title}**", "", *shown, "", "  \n".join(self.notes), ""])
+        notes = ["  \n".join(self.notes), ""] if self.notes else []
+        return "\n".join([f"**{self.title}**", "", *shown, "", *notes])
 
 
 def spread(values: Sequence[float], digits: int = 1) -> str:

@@ -525,10 +525,11 @@ class Engine:
                 self._raise_error_of(state, state.error)
             self._raise_interruptions()
             now = self.clock()
+            self._ask_positions_anew(now)
             if now >= deadline:
                 return None
             if not self.port.positions:
-                self._bell.wait(deadline - now)
+                self._bell.wait(min(deadline, self._look_up_at) - now)
 
     def _state(self, topic_partition: TopicPartition) -> Partition:
         return self.delivery.partitions[topic_partition]

@@ -172,9 +172,7 @@ def test_lost_partitions_are_told_to_the_lost_callback() -> None:
     assert [name for name, *_ in listener.calls] == ["lost"]
 
 
-def test_a_listener_without_a_lost_callback_is_told_of_lost_partitions_as_kafka_python_does() -> (
-    None
-):
+def test_a_listener_without_a_lost_callback_is_told_of_lost_partitions_as_revoked() -> None:
     class Plain(ConsumerRebalanceListener):
         def __init__(self) -> None:
             self.revoked: list[Any] = []
@@ -188,18 +186,9 @@ def test_a_listener_without_a_lost_callback_is_told_of_lost_partitions_as_kafka_
     delivery, listener = a_delivery(A), Plain()
     rebalancing, _ = a_rebalancing(delivery, listener)
 
-    rebalancing.run(revoked(A, loss=Loss.LOST))
+    assert rebalancing.run(revoked(A, loss=Loss.LOST)) is None
 
-    inherited: list[Any] = []
-    Plain.on_partitions_lost(_Spy(inherited), {A})
-    assert listener.revoked == inherited
-
-
-class _Spy:
-    """Stands for a listener, to see what kafka-python's own `on_partitions_lost` calls."""
-
-    def __init__(self, calls: list[Any]) -> None:
-        self.on_partitions_revoked = calls.append
+    assert listener.revoked == [{A}]
 
 
 def test_partitions_that_are_not_owned_are_not_told_to_the_listener() -> None:

@@ -1,0 +1,1090 @@
+"""The application thread's side: what it says, when it wakes the background, what it raises.
+
+The background is a script: messages that come at given times, on a clock that moves only while
+the engine waits for its bell.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kafka import ConsumerRebalanceListener
+from kafka.errors import (
+    GroupAuthorizationFailedError,
+    KafkaTimeoutError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
+)
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from aktor.actors.runtime import Bell, VirtualTime
+from aktor.consumer.engine import CONFIRM_REPEAT, POLL_REPEAT, POSITION_RETRY, Engine
+from aktor.consumer.port import ApplicationPort
+from aktor.errors import (
+    ActorCrashedError,
+    ActorRestartedError,
+    BootstrapError,
+    UserCallbackError,
+    WakeupError,
+)
+from aktor.events.answers import Answered, Failed
+from aktor.events.commits import AutoCommitFinished, CommitOffsets
+from aktor.events.coordinator import CoordinatorRefused
+from aktor.events.fetching import Chunk, PausePartitions, RecordsFetched
+from aktor.events.lifecycle import ActorsRestarted, ConsumerFailed
+from aktor.events.membership import (
+    AssignPartitions,
+    CallbackFinished,
+    ConfirmSession,
+    GroupFailed,
+    LeaveGroup,
+    Loss,
+    MemberChanged,
+    MemberState,
+    PartitionsReleased,
+    RevokePartitions,
+    RunRevokedCallback,
+    SessionExtended,
+    SubscriptionChanged,
+)
+from aktor.events.metadata import (
+    Cluster,
+    ClusterChanged,
+    PartitionInfo,
+    TopicInfo,
+    TopicsRefused,
+    TrackTopics,
+)
+from aktor.events.network import BootstrapFailed
+from aktor.events.polling import Poll
+from aktor.events.positions import (
+    Assigned,
+    AssignmentChanged,
+    Position,
+    PositionsFailed,
+    PositionsResolved,
+    Reset,
+    ResetPositions,
+    ResetStrategy,
+    SeekPartitions,
+)
+from aktor.settings import Settings
+from aktor.trace import silent
+from tests.unit.consumer.test_delivery import A, B, a_chunk, a_refusal, offsets, read
+
+ORDERS = frozenset({"orders"})
+CRASH = ZeroDivisionError("a bug")
+
+
+class ScriptedBell(Bell):
+    """A bell whose waiter moves the clock, and hears what is due meanwhile."""
+
+    __slots__ = ("_agenda", "_clock", "_count", "rung", "waits")
+
+    def __init__(self, clock: VirtualTime) -> None:
+        super().__init__()
+        self.rung = False
+        self.waits: list[float] = []
+        self._clock = clock
+        self._agenda: list[tuple[float, int, Callable[[], object]]] = []
+        self._count = itertools.count()
+
+    def at(self, time: float, act: Callable[[], object]) -> None:
+        """Do this when the time has come and somebody waits."""
+        heapq.heappush(self._agenda, (time, next(self._count), act))
+
+    def ring(self) -> None:
+        """Wake the waiter."""
+        self.rung = True
+
+    def wait(self, timeout: float) -> bool:
+        """Move on until rung, or by `timeout` seconds."""
+        assert len(self.waits) < 10_000, "it spins"
+        self.waits.append(timeout)
+        until = self._clock.now + max(0.0, timeout)
+        while not self.rung and self._agenda and self._agenda[0][0] <= until:
+            time, _, act = heapq.heappop(self._agenda)
+            self._clock.now = max(self._clock.now, time)
+            act()
+        rung, self.rung = self.rung, False
+        if not rung:
+            self._clock.now = until
+        return rung
+
+
+class Site:
+    """An engine, the clock it looks at, and what it said to a background that is a script."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.clock = VirtualTime(100.0)
+        self.bell = ScriptedBell(self.clock)
+        self.port = ApplicationPort(self.bell, silent())
+        self.said: list[Any] = []
+        self.wakes: list[bool] = []
+        self.on_said: Callable[[Any], None] = lambda message: None
+        self.auto_commits: list[tuple[Any, Any]] = []
+        self.engine = Engine(
+            Settings(**{"enable_auto_commit": False, **settings}),
+            bell=self.bell,
+            port=self.port,
+            publish=self.publish,
+            clock=self.clock,
+            make_reader=read,
+            trace=silent(),
+            on_auto_commit=lambda offsets, error: self.auto_commits.append((offsets, error)),
+        )
+
+    def publish(self, message: object, *, wake: bool = True) -> None:
+        self.said.append(message)
+        self.wakes.append(wake)
+        self.on_said(message)
+
+    def poll(self, timeout: float = 0.0, limit: int = 500) -> dict[TopicPartition, list[int]]:
+        """The offsets that a poll gave out."""
+        return offsets(self.engine.poll(self.clock.now + timeout, limit))
+
+    def hear(self, *messages: object) -> None:
+        for message in messages:
+            self.port.tell(message)
+
+    def hear_at(self, time: float, *messages: object) -> None:
+        self.bell.at(time, lambda: self.hear(*messages))
+
+    def fetched(self, *chunks: Chunk) -> None:
+        self.hear(RecordsFetched(chunks=chunks))
+
+    def found(self, partition: TopicPartition = A, offset: int = 0) -> None:
+        """Its position is known."""
+        self.hear(resolved(self.engine.delivery.partitions[partition].epoch, offset, partition))
+
+    def of(self, kind: type) -> list[Any]:
+        return [one for one in self.said if isinstance(one, kind)]
+
+    def forget(self) -> None:
+        self.said.clear()
+        self.wakes.clear()
+
+
+def resolved(epoch: int, offset: int = 0, partition: TopicPartition = A) -> PositionsResolved:
+    position = Position(offset=offset)
+    return PositionsResolved(partitions={partition: Assigned(epoch=epoch, position=position)})
+
+
+def a_site(*partitions: TopicPartition, **settings: Any) -> Site:
+    """A consumer with partitions (default: A, in epoch 1) assigned by hand, at offset 0."""
+    site = Site(**settings)
+    site.engine.assign(partitions or [A])
+    for one in partitions or [A]:
+        site.found(one)
+    _until_all_is_told(site)
+    return site
+
+
+def a_member(*, confirmed_until: float = 145.0, **settings: Any) -> Site:
+    """A stable group member that owns A, in epoch 1 and at offset 0."""
+    site = Site(group_id="g", **settings)
+    site.engine.subscribe(ORDERS, None)
+    site.hear(
+        MemberChanged(member_id="m-1", generation=1, state=MemberState.STABLE),
+        SessionExtended(until=confirmed_until),
+        an_assignment(A),
+    )
+    site.poll()
+    site.found(A)
+    _until_all_is_told(site)
+    return site
+
+
+def _until_all_is_told(site: Site) -> None:
+    """A position that was found in a poll is told by the next one."""
+    site.poll()
+    site.poll()
+    site.forget()
+
+
+def an_assignment(*partitions: TopicPartition, rebalance: int = 1) -> AssignPartitions:
+    owned = frozenset(partitions)
+    return AssignPartitions(rebalance=rebalance, assigned=owned, added=owned, generation=1)
+
+
+def a_failure(error: Exception, epoch: int = 1, partition: TopicPartition = A) -> PositionsFailed:
+    return PositionsFailed(epochs={partition: epoch}, error=error)
+
+
+def a_restart(*actors: str) -> ActorsRestarted:
+    return ActorsRestarted(actors=actors, because=CRASH)
+
+
+# -- the Poll that is told
+
+
+def test_the_first_poll_tells_the_background_even_if_it_may_not_wait() -> None:
+    site = Site()
+    site.engine.assign([A])
+    site.forget()
+
+    assert site.poll(0) == {}
+
+    assert site.said == [Poll(now=100.0, positions={}, freed_bytes=0)]
+
+
+def test_polls_with_no_news_are_told_only_so_often() -> None:
+    site = a_site()
+
+    for _ in range(4):
+        site.clock.now += POLL_REPEAT / 2
+        site.poll()
+
+    assert [one.now for one in site.of(Poll)] == [100.0 + POLL_REPEAT, 100.0 + 2 * POLL_REPEAT]
+    assert site.wakes == [False, False]
+
+
+def test_a_position_that_moved_is_told_with_the_next_poll_and_wakes_nobody() -> None:
+    site = a_site()
+    site.fetched(chunk := a_chunk(count=3))
+    assert site.poll() == {A: [0, 1, 2]}
+    assert site.of(Poll) == []
+
+    site.poll()
+
+    assert site.of(Poll) == [
+        Poll(now=100.0, positions={A: OffsetAndMetadata(3, "", 5)}, freed_bytes=chunk.size)
+    ]
+    assert site.wakes == [False]
+
+
+def test_records_that_are_here_are_given_without_waiting() -> None:
+    site = a_site()
+    site.fetched(a_chunk(count=3))
+    site.bell.waits.clear()
+
+    assert site.poll(10, limit=2) == {A: [0, 1]}
+    assert site.poll(10, limit=2) == {A: [2]}
+
+    assert site.bell.waits == []
+
+
+def test_the_background_is_woken_when_a_quarter_of_the_buffer_was_freed() -> None:
+    size = a_chunk(count=3).size
+    site = a_site(max_buffered_bytes=8 * size)
+
+    for turn in range(4):
+        site.fetched(a_chunk(A, 3 * turn, b"0", b"1", b"2"))
+        site.poll()
+    site.poll()
+
+    assert [one.freed_bytes for one in site.of(Poll)] == [size] * 4
+    assert site.wakes == [False, True, False, True]
+
+
+def test_what_was_freed_is_told_before_waiting_so_that_fetching_goes_on() -> None:
+    site = a_site()
+    site.fetched(dropped := a_chunk(epoch=9))
+
+    site.poll(1.0)
+
+    assert site.of(Poll)[0] == Poll(now=100.0, positions={}, freed_bytes=dropped.size)
+    assert site.wakes[0]
+
+
+def test_an_automatic_commit_that_is_due_wakes_the_background_once_an_interval() -> None:
+    site = Site(enable_auto_commit=True, auto_commit_interval=5.0, max_poll_interval=1.0)
+    site.engine.assign([A])
+    site.found(A)
+    site.poll()  # wakes for the assignment
+    site.poll()
+    site.forget()
+
+    for _ in range(12):
+        site.clock.now += 1.0
+        site.poll()
+
+    assert [one.now for one, wake in zip(site.said, site.wakes, strict=True) if wake] == [
+        105.0,
+        110.0,
+    ]
+
+
+def test_a_member_that_is_not_stable_wakes_the_background_a_stable_one_does_not() -> None:
+    site = a_member()
+    site.clock.now += POLL_REPEAT
+    site.poll()
+    assert site.wakes == [False]
+
+    site.hear(MemberChanged(member_id="m-1", generation=-1, state=MemberState.REBALANCING))
+    site.clock.now += POLL_REPEAT
+    site.poll()
+    site.poll()
+
+    assert site.wakes == [False, True]
+
+
+def test_a_new_assignment_is_followed_by_a_poll_that_wakes() -> None:
+    site = a_site()
+
+    site.engine.assign([A, B])
+    site.poll()
+
+    assert isinstance(site.said[-1], Poll)
+    assert site.wakes[-1]
+
+
+def test_a_step_of_a_rebalance_is_followed_by_a_poll_that_wakes() -> None:
+    site = a_member()
+    site.hear(
+        RevokePartitions(
+            rebalance=2, partitions=frozenset({A}), loss=Loss.REVOKED, because="somebody joined"
+        )
+    )
+
+    site.poll()
+
+    kinds = [type(one) for one in site.said]
+    assert kinds == [PartitionsReleased, PausePartitions, Poll]
+    assert site.wakes[-1]
+
+
+def test_a_poll_that_waits_ends_with_records_as_soon_as_they_come() -> None:
+    site = a_site()
+    site.bell.at(103.0, lambda: site.fetched(a_chunk(count=2)))
+
+    assert site.poll(10.0) == {A: [0, 1]}
+    assert site.clock.now == 103.0
+
+
+def test_a_poll_that_waits_in_vain_ends_at_its_deadline() -> None:
+    site = a_site()
+
+    assert site.poll(10.0) == {}
+    assert site.clock.now == 110.0
+
+
+def test_a_long_poll_keeps_telling_that_it_polls() -> None:
+    site = a_site(max_poll_interval=30.0)
+
+    site.poll(60.0)
+
+    times = [one.now for one in site.of(Poll)]
+    assert all(after - before <= 10.0 for before, after in itertools.pairwise(times))
+    assert times[-1] >= 150.0
+
+
+# -- the session
+
+
+def test_nothing_is_given_out_by_a_member_that_the_group_has_not_confirmed_lately() -> None:
+    site = a_member(confirmed_until=145.0)
+    site.fetched(a_chunk())
+    site.clock.now = 145.5
+
+    assert site.poll() == {}
+    assert site.of(ConfirmSession) == [ConfirmSession()]
+
+    site.hear(SessionExtended(until=190.0))
+    assert site.poll() == {A: [0, 1, 2]}
+
+
+def test_the_session_is_asked_about_again_and_again_but_not_in_every_poll() -> None:
+    site = a_member(confirmed_until=145.0)
+    site.fetched(a_chunk())
+    site.clock.now = 146.0
+
+    site.poll()
+    site.poll()
+    assert len(site.of(ConfirmSession)) == 1
+
+    site.poll(2.5 * CONFIRM_REPEAT)
+    assert len(site.of(ConfirmSession)) == 3
+
+
+def test_a_poll_that_waits_for_the_group_ends_with_the_records_when_it_answers() -> None:
+    site = a_member(confirmed_until=145.0)
+    site.fetched(a_chunk())
+    site.clock.now = 146.0
+    site.hear_at(146.05, SessionExtended(until=190.0))
+
+    assert site.poll(5.0) == {A: [0, 1, 2]}
+    assert site.clock.now == pytest.approx(146.05)
+
+
+def test_a_session_is_not_asked_about_while_there_is_nothing_to_give_out() -> None:
+    site = a_member(confirmed_until=145.0)
+    site.clock.now = 146.0
+
+    site.poll(5.0)
+
+    assert site.of(ConfirmSession) == []
+
+
+def test_an_error_of_a_partition_is_not_raised_by_a_member_that_is_not_confirmed() -> None:
+    site = a_member(confirmed_until=145.0)
+    site.fetched(a_refusal(TopicAuthorizationFailedError()))
+    site.clock.now = 146.0
+
+    assert site.poll() == {}
+
+    site.hear(SessionExtended(until=190.0))
+    with pytest.raises(TopicAuthorizationFailedError):
+        site.poll()
+
+
+def test_who_is_in_no_group_needs_no_session() -> None:
+    site = a_site(group_id="only to commit")
+    site.fetched(a_chunk())
+
+    assert site.poll() == {A: [0, 1, 2]}
+
+
+# -- out of range, gaps
+
+
+def test_an_offset_out_of_range_is_reset_by_the_policy_and_raises_nothing() -> None:
+    site = a_site()
+    site.fetched(a_refusal(OffsetOutOfRangeError({A: 0})))
+
+    assert site.poll() == {}
+
+    (told,) = site.of(ResetPositions)
+    assert told.partitions == {A: Reset(epoch=2, from_offset=0)}
+    site.hear(resolved(epoch=2, offset=70))
+    site.fetched(a_chunk(offset=70, epoch=2))
+    assert site.poll() == {A: [70, 71, 72]}
+
+
+def test_what_was_out_of_range_before_a_seek_resets_nothing() -> None:
+    site = a_site()
+    site.fetched(a_refusal(OffsetOutOfRangeError({A: 0}), epoch=1))
+    site.engine.seek(A, Position(offset=5))
+
+    site.poll()
+
+    assert site.of(ResetPositions) == []
+    assert site.engine.position(A, site.clock.now) == 5
+
+
+def test_a_gap_in_the_buffer_is_fetched_anew_from_the_position() -> None:
+    site = a_site()
+    site.fetched(a_chunk(count=2), a_chunk(offset=5))
+    assert site.poll() == {A: [0, 1]}
+
+    assert site.poll() == {}
+
+    position = Position(offset=2, leader_epoch=5)
+    assert site.of(SeekPartitions) == [
+        SeekPartitions(partitions={A: Assigned(epoch=2, position=position)})
+    ]
+    site.fetched(a_chunk(offset=2, epoch=2))
+    assert site.poll() == {A: [2, 3, 4]}
+
+
+# -- what is raised, and in which order
+
+
+def test_a_wakeup_comes_before_records_and_takes_none() -> None:
+    site = a_site()
+    site.fetched(a_chunk())
+    site.engine.wakeup()
+
+    with pytest.raises(WakeupError):
+        site.poll()
+    assert site.poll() == {A: [0, 1, 2]}
+
+
+def test_a_wakeup_ends_a_poll_that_waits() -> None:
+    site = a_site()
+    site.bell.at(103.0, site.engine.wakeup)
+
+    with pytest.raises(WakeupError):
+        site.poll(10.0)
+    assert site.clock.now == 103.0
+
+
+def test_a_wakeup_outside_of_a_call_is_kept_for_the_next_one_and_spent_there() -> None:
+    site = a_site()
+    site.engine.wakeup()
+    site.engine.wakeup()
+
+    with pytest.raises(WakeupError):
+        site.engine.ask("commits", lambda ticket: ticket, deadline=200.0, what="a commit")
+    assert site.poll() == {}
+
+
+def test_a_wakeup_does_not_end_a_close() -> None:
+    site = a_site()
+    site.engine.wakeup()
+    site.engine.closing = True
+
+    assert site.poll() == {}
+
+
+def test_a_failed_consumer_raises_before_anything_else_and_for_ever() -> None:
+    site = a_site()
+    failure = ActorCrashedError(actor="fetch", reason="a bug")
+    site.fetched(a_chunk())
+    site.engine.wakeup()
+    site.hear(ConsumerFailed(error=failure))
+
+    for _ in range(2):
+        with pytest.raises(ActorCrashedError):
+            site.poll()
+    with pytest.raises(ActorCrashedError):
+        site.engine.commit_async({}, lambda value, error: None)
+
+
+def test_a_connection_error_is_raised_once_and_before_records() -> None:
+    site = a_site()
+    site.fetched(a_chunk())
+    site.hear(BootstrapFailed(error=BootstrapError(attempts={})))
+
+    with pytest.raises(BootstrapError):
+        site.poll()
+    assert site.poll() == {A: [0, 1, 2]}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        TopicsRefused(topics=ORDERS, error=TopicAuthorizationFailedError()),
+        GroupFailed(error=GroupAuthorizationFailedError()),
+        CoordinatorRefused(error=GroupAuthorizationFailedError()),
+    ],
+    ids=lambda said: type(said).__name__,
+)
+def test_what_the_cluster_refuses_is_raised_once_and_before_records(said: Any) -> None:
+    site = a_site()
+    site.fetched(a_chunk())
+    site.hear(said)
+
+    with pytest.raises(type(said.error)):
+        site.poll()
+    assert site.poll() == {A: [0, 1, 2]}
+
+
+def test_a_refused_coordinator_is_left_to_the_membership_to_tell() -> None:
+    site = a_member()
+
+    site.hear(CoordinatorRefused(error=GroupAuthorizationFailedError()))
+
+    assert site.poll() == {}
+
+
+def test_of_two_errors_each_poll_raises_one() -> None:
+    site = a_site()
+    site.hear(
+        TopicsRefused(topics=ORDERS, error=TopicAuthorizationFailedError()),
+        GroupFailed(error=GroupAuthorizationFailedError()),
+    )
+
+    with pytest.raises(TopicAuthorizationFailedError):
+        site.poll()
+    with pytest.raises(GroupAuthorizationFailedError):
+        site.poll()
+
+
+def test_records_of_other_partitions_come_before_the_error_of_one_without_a_position() -> None:
+    site = Site()
+    site.engine.assign([A, B])
+    site.found(B)
+    site.hear(a_failure(NoOffsetForPartitionError({A}), epoch=1))
+    site.fetched(a_chunk(B, epoch=2))
+
+    assert site.poll() == {B: [0, 1, 2]}
+    with pytest.raises(NoOffsetForPartitionError):
+        site.poll()
+
+
+def test_what_a_listener_raises_is_raised_by_the_poll_that_ran_it() -> None:
+    site = a_member()
+    site.engine.rebalancing.listener = _RaisingListener()
+    site.hear(RunRevokedCallback(rebalance=2, partitions=frozenset({A}), loss=Loss.REVOKED))
+
+    with pytest.raises(UserCallbackError):
+        site.poll()
+
+    assert isinstance(site.said[-1], CallbackFinished)
+    assert not site.engine.in_callback
+    assert site.poll() == {}
+
+
+class _RaisingListener(ConsumerRebalanceListener):
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        raise CRASH
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        raise CRASH
+
+
+def test_the_outcome_of_an_automatic_commit_is_told_to_the_users_callback_in_poll() -> None:
+    site = a_site()
+    positions = {A: OffsetAndMetadata(3, "", 5)}
+    site.hear(AutoCommitFinished(offsets=positions, error=CRASH))
+    assert site.auto_commits == []
+
+    site.poll()
+
+    assert site.auto_commits == [(positions, CRASH)]
+
+
+# -- asking
+
+
+def test_an_answer_is_returned_and_the_question_is_closed() -> None:
+    site = a_site()
+    site.on_said = lambda ticket: site.hear_at(101.0, Answered(ticket=ticket, value="found"))
+
+    answer = site.engine.ask("metadata", lambda ticket: ticket, deadline=105.0, what="it")
+
+    assert answer == "found"
+    assert site.clock.now == 101.0
+    assert site.port.open_questions == 0
+
+
+def test_an_error_is_raised_and_the_question_is_closed() -> None:
+    site = a_site()
+    error = GroupAuthorizationFailedError()
+    site.on_said = lambda ticket: site.hear(Failed(ticket=ticket, error=error))
+
+    with pytest.raises(GroupAuthorizationFailedError):
+        site.engine.ask("metadata", lambda ticket: ticket, deadline=105.0, what="it")
+    assert site.port.open_questions == 0
+
+
+def test_a_question_without_an_answer_ends_at_its_deadline_and_says_what_was_not_done() -> None:
+    site = a_site()
+
+    with pytest.raises(KafkaTimeoutError, match="the commit of 1 partitions was not done in time"):
+        site.engine.commit({A: OffsetAndMetadata(1, "", -1)}, 105.0)
+
+    assert site.clock.now == 105.0
+    assert site.port.open_questions == 0
+
+
+def test_a_question_ends_when_its_actor_is_restarted() -> None:
+    site = a_site()
+    site.hear_at(101.0, a_restart("commits"))
+
+    with pytest.raises(ActorRestartedError) as raised:
+        site.engine.commit({}, 105.0)
+    assert raised.value.__cause__ is CRASH
+
+
+def test_a_wakeup_ends_a_question_and_nobody_waits_for_it_any_more() -> None:
+    site = a_site()
+    site.bell.at(101.0, site.engine.wakeup)
+
+    with pytest.raises(WakeupError):
+        site.engine.commit({}, 105.0)
+    assert site.port.open_questions == 0
+
+
+def test_restarted_actors_hear_what_they_must_know_before_they_are_asked() -> None:
+    site = a_site()
+    site.hear(a_restart("commits"))
+    site.on_said = lambda message: (
+        site.hear(Answered(ticket=message.ticket)) if isinstance(message, CommitOffsets) else None
+    )
+
+    site.engine.commit({}, 105.0)
+
+    kinds = [type(one) for one in site.said]
+    assert kinds.index(AssignmentChanged) < kinds.index(CommitOffsets)
+    site.forget()
+    site.engine.commit({}, 105.0)
+    assert [type(one) for one in site.said] == [CommitOffsets]
+
+
+def test_an_asynchronous_commit_is_said_at_once_and_settled_when_answered() -> None:
+    site = a_site()
+    endings: list[Any] = []
+
+    site.engine.commit_async({A: OffsetAndMetadata(1, "", -1)}, lambda *end: endings.append(end))
+
+    (said,) = site.of(CommitOffsets)
+    assert (said.offsets, said.retry) == ({A: OffsetAndMetadata(1, "", -1)}, False)
+    assert endings == []
+    site.hear(Answered(ticket=said.ticket))
+    assert endings == [(None, None)]
+
+
+def test_callbacks_of_finished_commits_run_in_poll_and_after_a_commit() -> None:
+    site = a_site()
+    ran: list[str] = []
+    site.engine.completions.append(lambda: ran.append("in poll"))
+    site.poll()
+
+    site.on_said = lambda message: site.hear(Answered(ticket=message.ticket))
+    site.engine.completions.append(lambda: ran.append("after a commit"))
+    site.engine.commit({}, 105.0)
+
+    assert ran == ["in poll", "after a commit"]
+
+
+# -- position
+
+
+def test_a_known_position_is_told_without_waiting() -> None:
+    site = a_site()
+
+    assert site.engine.position(A, site.clock.now) == 0
+    assert site.bell.waits == []
+
+
+def test_position_waits_for_the_position() -> None:
+    site = Site()
+    site.engine.assign([A])
+    site.hear_at(102.0, resolved(epoch=1, offset=7))
+
+    assert site.engine.position(A, 110.0) == 7
+    assert site.clock.now == 102.0
+
+
+def test_position_is_none_at_the_deadline() -> None:
+    site = Site()
+    site.engine.assign([A])
+
+    assert site.engine.position(A, 110.0) is None
+    assert site.clock.now == 110.0
+
+
+def test_a_wakeup_ends_the_wait_for_a_position_but_not_a_look_at_one_that_is_known() -> None:
+    site = Site()
+    site.engine.assign([A, B])
+    site.found(B, offset=3)
+    site.engine.wakeup()
+
+    assert site.engine.position(B, 110.0) == 3
+    with pytest.raises(WakeupError):
+        site.engine.position(A, 110.0)
+
+
+@pytest.mark.parametrize("ask", ["poll", "position"])
+def test_a_missing_offset_is_raised_each_time_because_only_a_seek_helps(ask: str) -> None:
+    site = Site()
+    site.engine.assign([A])
+    site.hear(a_failure(NoOffsetForPartitionError({A})))
+
+    for _ in range(3):
+        with pytest.raises(NoOffsetForPartitionError):
+            _ask(site, ask)
+        site.clock.now += 2 * POSITION_RETRY
+
+    assert site.of(AssignmentChanged)[1:] == []
+    site.engine.seek(A, Position(offset=0))
+    _ask(site, ask)
+
+
+@pytest.mark.parametrize("ask", ["poll", "position"])
+def test_an_error_that_may_pass_is_raised_once_an_attempt(ask: str) -> None:
+    site = Site()
+    site.engine.assign([A, B])
+    site.found(B)
+    site.hear(a_failure(TopicAuthorizationFailedError()))
+
+    with pytest.raises(TopicAuthorizationFailedError):
+        _ask(site, ask)
+
+    assert _ask(site, ask) in ({}, None)
+
+
+@pytest.mark.parametrize("ask", ["poll", "position"])
+def test_a_position_that_could_not_be_found_is_asked_for_anew_after_a_second(ask: str) -> None:
+    site = Site()
+    site.engine.assign([A])
+    site.hear(a_failure(TopicAuthorizationFailedError()))
+    with pytest.raises(TopicAuthorizationFailedError):
+        _ask(site, ask)
+    site.forget()
+
+    _ask(site, ask, 0.9 * POSITION_RETRY)
+    assert site.of(AssignmentChanged) == []
+
+    _ask(site, ask, 0.2 * POSITION_RETRY)
+    assert [one.partitions for one in site.of(AssignmentChanged)] == [{A: Assigned(epoch=2)}]
+
+
+@pytest.mark.parametrize("ask", ["poll", "position"])
+def test_each_attempt_that_fails_is_raised_and_the_one_that_succeeds_is_taken(ask: str) -> None:
+    site = Site()
+    site.engine.assign([A])
+    for epoch in (1, 2):
+        site.hear(a_failure(TopicAuthorizationFailedError(), epoch=epoch))
+        with pytest.raises(TopicAuthorizationFailedError):
+            _ask(site, ask, 10.0)
+        _ask(site, ask, POSITION_RETRY)
+
+    site.hear(resolved(epoch=3, offset=4))
+
+    assert _ask(site, ask) in ({}, 4)
+    assert site.engine.position(A, site.clock.now) == 4
+
+
+def test_errors_of_one_attempt_for_several_partitions_are_raised_once() -> None:
+    site = Site()
+    site.engine.assign([A, B])
+    error = TopicAuthorizationFailedError()
+    site.hear(a_failure(error, 1, A), a_failure(error, 2, B))
+
+    with pytest.raises(TopicAuthorizationFailedError):
+        site.poll()
+    assert site.poll() == {}
+    site.poll(1.1 * POSITION_RETRY)
+
+    asked = site.of(AssignmentChanged)[-1].partitions
+    assert {one: assigned.epoch > 2 for one, assigned in asked.items()} == {A: True, B: True}
+
+
+def test_a_reset_that_could_not_be_looked_up_is_asked_for_anew_as_a_reset() -> None:
+    site = a_site()
+    site.engine.reset([A], ResetStrategy.EARLIEST)
+    site.hear(a_failure(TopicAuthorizationFailedError(), epoch=2))
+    with pytest.raises(TopicAuthorizationFailedError):
+        site.poll()
+    site.forget()
+
+    site.poll(1.1 * POSITION_RETRY)
+
+    (told,) = site.of(ResetPositions)
+    assert told.partitions == {A: Reset(epoch=3, strategy=ResetStrategy.EARLIEST)}
+
+
+def test_a_partition_that_was_sought_meanwhile_is_not_asked_for_anew() -> None:
+    site = Site()
+    site.engine.assign([A])
+    site.hear(a_failure(TopicAuthorizationFailedError()))
+    with pytest.raises(TopicAuthorizationFailedError):
+        site.poll()
+
+    site.engine.seek(A, Position(offset=9))
+    site.poll(1.1 * POSITION_RETRY)
+
+    assert site.engine.delivery.as_assigned() == {
+        A: Assigned(epoch=2, position=Position(offset=9))
+    }
+
+
+def _ask(site: Site, how: str, timeout: float = 0.0) -> Any:
+    if how == "poll":
+        return site.poll(timeout)
+    return site.engine.position(A, site.clock.now + timeout)
+
+
+# -- seek and reset
+
+
+def test_a_seek_is_said_at_once_with_a_new_epoch() -> None:
+    site = a_site()
+
+    site.engine.seek(A, Position(offset=40))
+
+    assert site.said == [
+        SeekPartitions(partitions={A: Assigned(epoch=2, position=Position(offset=40))})
+    ]
+
+
+def test_a_reset_is_said_at_once_and_leaves_no_position() -> None:
+    site = a_site(A, B)
+
+    site.engine.reset([B], ResetStrategy.LATEST)
+
+    (told,) = site.of(ResetPositions)
+    assert told.partitions == {B: Reset(epoch=3, strategy=ResetStrategy.LATEST)}
+    assert site.engine.position(B, site.clock.now) is None
+    assert site.engine.position(A, site.clock.now) == 0
+
+
+# -- subscription
+
+
+def test_subscribing_in_a_group_is_said_to_the_membership() -> None:
+    site = Site(group_id="g")
+
+    site.engine.subscribe(ORDERS, None)
+
+    assert site.said == [
+        TrackTopics(owner="application", topics=ORDERS),
+        AssignmentChanged(partitions={}, by_group=True),
+        SubscriptionChanged(topics=ORDERS),
+    ]
+
+
+def test_subscribing_without_a_group_is_to_own_all_partitions_and_those_that_come() -> None:
+    site = Site(group_id=None)
+    site.hear(ClusterChanged(cluster=a_cluster(1)))
+
+    site.engine.subscribe(ORDERS, None)
+    assert set(site.engine.delivery.partitions) == {A}
+
+    site.hear(ClusterChanged(cluster=a_cluster(2)))
+    site.poll()
+    assert set(site.engine.delivery.partitions) == {A, B}
+    assert not site.of(AssignmentChanged)[-1].by_group
+
+
+def a_cluster(partitions: int) -> Cluster:
+    info = PartitionInfo(leader=1, leader_epoch=0)
+    topic = TopicInfo(topic_id=None, partitions=dict.fromkeys(range(partitions), info))
+    return Cluster(version=partitions, topics={"orders": topic})
+
+
+def test_a_rebalance_gives_partitions_and_takes_them_in_polls() -> None:
+    site = a_member()
+    site.hear(
+        RunRevokedCallback(rebalance=2, partitions=frozenset({A}), loss=Loss.REVOKED),
+        an_assignment(B, rebalance=3),
+    )
+    assert set(site.engine.delivery.partitions) == {A}
+
+    site.poll()
+
+    assert set(site.engine.delivery.partitions) == {B}
+    assert [one.rebalance for one in site.of(CallbackFinished)] == [2, 3]
+
+
+def test_unsubscribing_gives_the_partitions_back_leaves_and_owns_nothing() -> None:
+    site = a_member()
+    site.on_said = lambda message: (
+        site.hear(Answered(ticket=message.ticket)) if isinstance(message, LeaveGroup) else None
+    )
+
+    site.engine.unsubscribe(site.clock.now + 10)
+
+    assert site.engine.delivery.partitions == {}
+    assert site.engine.subscription == frozenset()
+    assert len(site.of(LeaveGroup)) == 1
+    assert site.of(SubscriptionChanged) == [SubscriptionChanged(topics=frozenset())]
+    assert site.said[-1] == AssignmentChanged(partitions={})
+
+
+def test_leaving_waits_for_commits_under_way_and_keeps_time_for_leaving() -> None:
+    site = a_member()
+    site.engine.commit_async({}, lambda value, error: None)
+
+    site.engine.leave(site.clock.now + 10.0, because="the consumer was closed")
+
+    (leave,) = site.of(LeaveGroup)
+    assert leave.deadline == 110.0
+    assert site.bell.waits[-2:] == [pytest.approx(7.5), pytest.approx(2.5)]
+    assert site.clock.now == pytest.approx(110.0)
+
+
+# -- after a restart
+
+
+def test_restarted_actors_hear_everything_again_in_new_epochs() -> None:
+    site = a_site(A, B)
+    site.engine.seek(B, Position(offset=40))
+    site.engine.delivery.partitions[B].paused = True
+    site.forget()
+
+    site.hear(a_restart("fetch"))
+    site.poll()
+
+    again = {
+        A: Assigned(epoch=4, position=Position(offset=0)),
+        B: Assigned(epoch=5, position=Position(offset=40)),
+    }
+    assert site.said == [
+        TrackTopics(owner="application", topics=ORDERS),
+        AssignmentChanged(partitions=again),
+        PausePartitions(partitions=frozenset({B})),
+        Poll(
+            now=100.0,
+            positions={A: OffsetAndMetadata(0, "", -1), B: OffsetAndMetadata(40, "", -1)},
+            freed_bytes=0,
+        ),
+    ]
+    assert site.wakes[-1]
+
+
+def test_what_was_buffered_before_a_restart_is_dropped_and_fetched_again() -> None:
+    site = a_site()
+    site.fetched(a_chunk())
+    site.hear(a_restart("fetch"))
+
+    assert site.poll() == {}
+
+    site.fetched(a_chunk(epoch=2))
+    assert site.poll() == {A: [0, 1, 2]}
+
+
+def test_a_reset_that_was_not_answered_is_repeated_after_a_restart() -> None:
+    site = a_site(A, B)
+    site.engine.reset([A], ResetStrategy.EARLIEST)
+    site.engine.reset([B], ResetStrategy.LATEST)
+    site.found(B, offset=9)
+    site.poll()
+    site.forget()
+
+    site.hear(a_restart("positions", "fetch"))
+    site.poll()
+
+    (told,) = site.of(ResetPositions)
+    (assigned,) = site.of(AssignmentChanged)
+    epoch = assigned.partitions[A].epoch
+    assert told.partitions == {A: Reset(epoch=epoch, strategy=ResetStrategy.EARLIEST)}
+
+
+def test_a_restarted_membership_is_joined_again_under_the_last_known_member_id() -> None:
+    site = a_member()
+    listener = _Noting()
+    site.engine.rebalancing.listener = listener
+
+    site.hear(a_restart("membership", "commits", "positions", "fetch"))
+    site.poll()
+
+    assert listener.lost == [{A}]
+    assert site.engine.delivery.partitions == {}
+    assert site.of(SubscriptionChanged) == [SubscriptionChanged(topics=ORDERS, member_id="m-1")]
+
+
+class _Noting(ConsumerRebalanceListener):
+    def __init__(self) -> None:
+        self.lost: list[Any] = []
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        raise AssertionError("they are lost, not revoked")
+
+    def on_partitions_lost(self, lost: Any) -> None:
+        self.lost.append(lost)
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        raise AssertionError("nothing is assigned")
+
+
+def test_steps_of_a_membership_that_is_gone_are_not_taken() -> None:
+    site = a_member()
+    site.hear(an_assignment(A, B, rebalance=2), a_restart("membership", "fetch"))
+    site.port.events.rotate(1)  # the restart is read first, the step came before it
+
+    site.poll()
+
+    assert site.engine.delivery.partitions == {}
+    assert site.of(CallbackFinished) == []
+
+
+def test_what_the_listener_raises_for_lost_partitions_is_raised_after_all_was_said() -> None:
+    site = a_member()
+    site.engine.rebalancing.listener = _RaisingListener()
+
+    site.hear(a_restart("membership"))
+    with pytest.raises(UserCallbackError):
+        site.poll()
+
+    assert site.of(SubscriptionChanged)
+    assert site.of(PausePartitions)
+
+
+def test_position_says_everything_again_before_it_waits() -> None:
+    site = Site()
+    site.engine.assign([A])
+    site.hear(a_restart("positions", "fetch"))
+    site.forget()
+    site.hear_at(101.0, resolved(epoch=2, offset=6))
+
+    assert site.engine.position(A, 110.0) == 6
+    assert site.of(AssignmentChanged) == [AssignmentChanged(partitions={A: Assigned(epoch=2)})]

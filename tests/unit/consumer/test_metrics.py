@@ -1,0 +1,107 @@
+"""What `metrics()` returns: kafka-python's groups, over what was counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kafka.metrics import KafkaMetric
+
+from aktor.consumer.metrics import ConsumerMetrics
+from aktor.events.lifecycle import ActorStatus
+from tests.unit.consumer.test_delivery import A, B, OVERHEAD, a_chunk
+from tests.unit.consumer.test_engine import Site, a_site
+
+FETCH = "consumer-fetch-manager-metrics"
+COORDINATOR = "consumer-coordinator-metrics"
+CONSUMER = "consumer-metrics"
+
+
+def an_actor(name: str, *, incarnation: int = 1, **counters: float) -> ActorStatus:
+    return ActorStatus(name=name, incarnation=incarnation, dead_letters=0, counters=counters)
+
+
+def metrics_of(site: Site, *actors: ActorStatus) -> Any:
+    return ConsumerMetrics({"client_id": "app"}).snapshot(site.engine, actors, raw=False)
+
+
+def test_records_and_bytes_are_counted_as_they_are_given_out() -> None:
+    site = a_site()
+    site.fetched(first := a_chunk(count=3), second := a_chunk(offset=3, count=3))
+    site.poll(limit=4)
+
+    fetch = metrics_of(site)[FETCH]
+
+    assert fetch["records-consumed-total"] == 4
+    assert fetch["bytes-consumed-total"] == first.size - OVERHEAD
+    assert fetch["buffered-bytes"] == second.size
+
+
+def test_the_largest_lag_counts_from_the_position_to_the_end() -> None:
+    site = a_site(A, B)
+    site.fetched(
+        a_chunk(A, count=3, epoch=1, high_watermark=10),
+        a_chunk(B, 0, count=3, epoch=2, high_watermark=4),
+    )
+    site.poll()
+
+    assert metrics_of(site)[FETCH]["records-lag-max"] == 7
+    assert metrics_of(site)[COORDINATOR]["assigned-partitions"] == 2
+
+
+def test_nothing_fetched_is_no_lag() -> None:
+    assert metrics_of(a_site())[FETCH]["records-lag-max"] == 0
+
+
+def test_what_an_actor_counts_stands_in_the_group_that_kafka_python_has_for_it() -> None:
+    said = metrics_of(
+        a_site(),
+        an_actor("fetch", fetches=1),
+        an_actor("commits", commits=2),
+        an_actor("membership", joins=3),
+        an_actor("network", requests=4),
+    )
+
+    assert said[FETCH]["fetches"] == 1
+    assert (said[COORDINATOR]["commits"], said[COORDINATOR]["joins"]) == (2, 3)
+    assert said[CONSUMER]["requests"] == 4
+
+
+def test_restarts_are_counted_for_each_actor() -> None:
+    said = metrics_of(a_site(), an_actor("fetch"), an_actor("commits", incarnation=3))
+
+    assert said[CONSUMER]["fetch-restarts-total"] == 0
+    assert said[CONSUMER]["commits-restarts-total"] == 2
+
+
+def test_a_later_snapshot_has_the_later_values() -> None:
+    site, metrics = a_site(), ConsumerMetrics({"client_id": "app"})
+    metrics.snapshot(site.engine, (an_actor("fetch", fetches=1),), raw=False)
+    site.fetched(a_chunk(count=3))
+    site.poll()
+
+    said = metrics.snapshot(site.engine, (an_actor("fetch", fetches=5),), raw=False)
+
+    assert said[FETCH]["fetches"] == 5
+    assert said[FETCH]["records-consumed-total"] == 3
+
+
+def test_raw_metrics_are_kafka_pythons_objects_tagged_with_the_client() -> None:
+    metrics = ConsumerMetrics({"client_id": "app"})
+
+    raw = metrics.snapshot(a_site().engine, (), raw=True)
+
+    assert raw
+    assert all(isinstance(one, KafkaMetric) for one in raw.values())
+    assert {name.tags["client-id"] for name in raw} == {"app"}
+    values = {name.name: metric.value() for name, metric in raw.items()}
+    assert values["assigned-partitions"] == 1
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_metrics_can_be_closed(times: int) -> None:
+    metrics = ConsumerMetrics({"client_id": "app"})
+    metrics.snapshot(a_site().engine, (), raw=False)
+
+    for _ in range(times):
+        metrics.close()

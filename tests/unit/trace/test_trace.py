@@ -1,0 +1,405 @@
+"""Where events go, what they look like there, and what never gets out."""
+
+from __future__ import annotations
+
+import enum
+import json
+import logging
+from collections import namedtuple
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from aktor.consumer.secrets import Secret
+from aktor.trace import open_trace, recording, silent
+
+A = TopicPartition("orders", 0)
+
+
+class Untouchable:
+    """Fails the test if anybody looks at it."""
+
+    def __str__(self) -> str:
+        raise AssertionError("rendered although nobody listens")
+
+    __repr__ = __str__
+
+
+def as_traced(value: Any) -> Any:
+    """What becomes of a value on its way to a listener."""
+    trace, events = recording()
+    trace.info("thing.happened", value=value)
+    return events[0]["value"]
+
+
+@pytest.fixture(autouse=True)
+def _no_trace_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AKTOR_TRACE", raising=False)
+
+
+# -- silence
+
+
+@pytest.mark.parametrize("level", ["debug", "info"])
+def test_nothing_is_rendered_or_recorded_while_nobody_listens(
+    level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, logger="aktor")
+    for trace in (silent(), open_trace()):
+        getattr(trace, level)("thing.happened", value=Untouchable())
+
+    assert caplog.records == []
+
+
+def test_a_silent_trace_says_nothing_even_if_logging_is_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="aktor")
+
+    silent().error("thing.failed", value=Untouchable())
+
+    assert caplog.records == []
+
+
+# -- listeners
+
+
+def test_a_listener_gets_each_event_with_its_level_time_and_values() -> None:
+    trace = open_trace(client="app")
+    events: list[dict[str, Any]] = []
+
+    with trace.listen(events.append):
+        trace.info("commit.sent", offsets=3)
+
+    (event,) = events
+    assert event.pop("t") > 1_700_000_000
+    assert event == {"event": "commit.sent", "level": "info", "client": "app", "offsets": 3}
+
+
+@pytest.mark.parametrize("level", ["debug", "info", "warning", "error"])
+def test_a_listener_gets_every_level(level: str) -> None:
+    trace, events = recording()
+
+    getattr(trace, level)("thing.happened")
+
+    assert [(one["event"], one["level"]) for one in events] == [("thing.happened", level)]
+
+
+def test_a_listener_hears_only_while_its_block_runs() -> None:
+    trace = open_trace()
+    events: list[dict[str, Any]] = []
+    trace.info("thing.before")
+
+    with trace.listen(events.append):
+        trace.info("thing.during")
+    trace.info("thing.after")
+
+    assert [one["event"] for one in events] == ["thing.during"]
+
+
+def test_a_listener_stops_hearing_when_its_block_raises() -> None:
+    trace = open_trace()
+    events: list[dict[str, Any]] = []
+
+    with pytest.raises(ZeroDivisionError), trace.listen(events.append):
+        raise ZeroDivisionError
+    trace.info("thing.after")
+
+    assert events == []
+
+
+def test_listeners_may_overlap() -> None:
+    trace = open_trace()
+    outer: list[dict[str, Any]] = []
+    inner: list[dict[str, Any]] = []
+
+    with trace.listen(outer.append):
+        with trace.listen(inner.append):
+            trace.info("thing.one")
+        trace.info("thing.two")
+
+    assert [one["event"] for one in outer] == ["thing.one", "thing.two"]
+    assert [one["event"] for one in inner] == ["thing.one"]
+
+
+def test_a_listener_of_one_consumer_does_not_hear_another() -> None:
+    mine, other = open_trace(), open_trace()
+    events: list[dict[str, Any]] = []
+
+    with mine.listen(events.append):
+        other.info("thing.happened")
+
+    assert events == []
+
+
+def test_bound_keys_are_on_every_event_and_only_of_that_trace() -> None:
+    trace, events = recording()
+
+    bound = trace.bind(actor="fetch", incarnation=2)
+    bound.info("thing.one")
+    trace.info("thing.two")
+
+    assert (events[0]["actor"], events[0]["incarnation"]) == ("fetch", 2)
+    assert "actor" not in events[1]
+
+
+def test_a_listener_hears_what_is_traced_under_bound_keys() -> None:
+    trace = open_trace()
+    bound = trace.bind(actor="fetch")
+    events: list[dict[str, Any]] = []
+
+    with trace.listen(events.append):
+        bound.info("thing.happened")
+
+    assert [one["actor"] for one in events] == ["fetch"]
+
+
+# -- the standard logger
+
+
+def test_events_go_to_the_standard_logger_as_text_and_as_data(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="aktor")
+
+    open_trace(client="app").warning("commit.retrying", partition=A, because=ValueError("no"))
+
+    (record,) = caplog.records
+    assert (record.name, record.levelno) == ("aktor", logging.WARNING)
+    assert record.getMessage() == (
+        "commit.retrying client=app partition=orders-0 because=ValueError: no"
+    )
+    assert record.aktor["partition"] == "orders-0"  # type: ignore[attr-defined]
+    assert record.aktor["event"] == "commit.retrying"  # type: ignore[attr-defined]
+
+
+def test_the_level_of_the_standard_logger_is_kept(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, logger="aktor")
+    trace = open_trace()
+
+    trace.info("thing.said")
+    trace.warning("thing.failed")
+
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_the_level_is_kept_also_while_somebody_listens_to_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, logger="aktor")
+    trace = open_trace()
+    events: list[dict[str, Any]] = []
+
+    with trace.listen(events.append):
+        trace.debug("thing.said")
+
+    assert (len(events), caplog.records) == (1, [])
+
+
+def test_who_configured_no_logging_sees_nothing_on_stderr(capfd: pytest.CaptureFixture[str]) -> None:
+    open_trace().error("thing.failed")
+
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("breaks", ["\n", "\r", "\r\n"])
+def test_a_value_cannot_forge_a_line_of_the_log(
+    breaks: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="aktor")
+
+    open_trace().info("topic.found", topic=f"orders{breaks}ERROR forged")
+
+    text = caplog.records[0].getMessage()
+    assert text.splitlines() == [text]
+    assert "orders" in text
+    assert "forged" in text
+
+
+# -- the file
+
+
+def test_the_file_that_the_environment_names_gets_a_line_of_json_for_each_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "trace.jsonl"
+    monkeypatch.setenv("AKTOR_TRACE", str(path))
+    trace = open_trace(client="app")
+
+    trace.debug("commit.sent", offsets={A: OffsetAndMetadata(3, "", 5)}, owned={"b", "a"})
+    trace.info("topic.found", topic="a\nb")
+
+    first, second = (json.loads(line) for line in path.read_text().splitlines())
+    assert first["offsets"] == {"orders-0": {"offset": 3, "metadata": "", "leader_epoch": 5}}
+    assert first["owned"] == ["a", "b"]
+    assert (first["level"], first["client"]) == ("debug", "app")
+    assert second["topic"] == "a\nb"
+
+
+def test_two_consumers_share_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "trace.jsonl"
+    monkeypatch.setenv("AKTOR_TRACE", str(path))
+
+    open_trace(client="one").info("thing.happened")
+    open_trace(client="two").info("thing.happened")
+
+    clients = [json.loads(line)["client"] for line in path.read_text().splitlines()]
+    assert clients == ["one", "two"]
+
+
+@pytest.mark.parametrize("value", [None, ""])
+def test_without_the_variable_there_is_no_file(
+    value: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if value is not None:
+        monkeypatch.setenv("AKTOR_TRACE", value)
+
+    open_trace().error("thing.failed")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- secrets
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "password",
+        "sasl_plain_password",
+        "SSL_PASSWORD",
+        "client_secret",
+        "token",
+        "sasl_oauth_token_provider",
+        "credentials",
+        "auth_bytes",
+    ],
+)
+def test_what_a_key_calls_secret_never_gets_out(key: str) -> None:
+    trace, events = recording()
+
+    trace.info("thing.happened", **{key: "hunter2"})
+    trace.bind(**{key: "hunter2"}).info("thing.happened")
+
+    assert [one[key] for one in events] == ["***", "***"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"config": {"sasl_plain_password": "hunter2", "user": "me"}},
+        [{"ssl_password": "hunter2"}],
+        ({"nested": {"token": b"hunter2"}},),
+    ],
+    ids=["mapping", "list", "deep"],
+)
+def test_what_a_key_inside_of_a_value_calls_secret_never_gets_out(value: Any) -> None:
+    assert "hunter2" not in json.dumps(as_traced(value))
+    assert "***" in json.dumps(as_traced(value))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Secret("hunter2"), [Secret("hunter2")], {"why": Secret("hunter2")}, {Secret("hunter2"): 1}],
+    ids=["alone", "in a list", "in a mapping", "as a key"],
+)
+def test_a_secret_never_gets_out_whatever_its_key(value: Any) -> None:
+    assert "hunter2" not in json.dumps(as_traced(value))
+    assert "***" in json.dumps(as_traced(value))
+
+
+def test_a_secret_never_gets_out_through_the_standard_logger(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="aktor")
+
+    open_trace().info("thing.happened", password="hunter2", why=Secret("hunter2"))
+
+    (record,) = caplog.records
+    assert "hunter2" not in record.getMessage() + repr(vars(record))
+    assert "password=*** why=***" in record.getMessage()
+
+
+def test_record_bytes_are_counted_and_not_shown() -> None:
+    assert as_traced(b"a record") == "<8 bytes>"
+    assert as_traced(memoryview(b"a record")) == "<8 bytes>"
+
+
+# -- values
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+Point = namedtuple("Point", "x y")  # noqa: PYI024 - as Kafka's structures are made
+
+
+@pytest.mark.parametrize(
+    ("value", "traced"),
+    [
+        (None, None),
+        (True, True),
+        (1.5, 1.5),
+        ("text", "text"),
+        (A, "orders-0"),
+        ({A: {"at": 3}}, {"orders-0": {"at": 3}}),
+        (frozenset({"b", "a"}), ["a", "b"]),
+        ({2, 10}, [10, 2]),
+        (("a", A), ["a", "orders-0"]),
+        (Colour.RED, "red"),
+        (Point(1, A), {"x": 1, "y": "orders-0"}),
+        (ValueError("no"), "ValueError: no"),
+        (KeyError(), "KeyError: "),
+        (object, "<class 'object'>"),
+    ],
+    ids=repr,
+)
+def test_a_value_is_traced_as_json_has_it(value: Any, traced: Any) -> None:
+    assert as_traced(value) == traced
+    json.dumps(as_traced(value))
+
+
+def test_an_error_that_says_its_own_name_says_it_once() -> None:
+    from kafka.errors import KafkaTimeoutError
+
+    assert as_traced(KafkaTimeoutError("too late")) == "KafkaTimeoutError: too late"
+
+
+def test_a_long_list_is_cut_and_says_by_how_much() -> None:
+    assert as_traced(list(range(50))) == list(range(50))
+    assert as_traced(list(range(53))) == [*range(50), "... 3 more"]
+
+
+def test_a_long_set_is_sorted_before_it_is_cut() -> None:
+    traced = as_traced({f"topic-{number:03}" for number in range(60)})
+
+    assert traced == [*(f"topic-{number:03}" for number in range(50)), "... 10 more"]
+
+
+# -- the user's own structlog
+
+
+def test_the_users_structlog_configuration_is_neither_read_nor_changed() -> None:
+    theirs: list[Any] = []
+
+    def processor(_logger: Any, _method: str, event: Any) -> Any:
+        theirs.append(event)
+        raise structlog.DropEvent
+
+    structlog.configure(processors=[processor], logger_factory=structlog.ReturnLoggerFactory())
+    try:
+        before = structlog.get_config()
+        trace, events = recording()
+        trace.bind(actor="fetch").info("thing.happened")
+        open_trace().error("thing.failed")
+        assert structlog.get_config() == before
+    finally:
+        structlog.reset_defaults()
+
+    assert len(events) == 1
+    assert theirs == []
