@@ -20,8 +20,8 @@ TARGET_SIZE: Final = 100
 #: What is read: size of a record, codec, and how many.
 LOADS: Final = (
     (100, None, 1_000_000),
-    (1000, "lz4", 300_000),
-    (1000, "zstd", 300_000),
+    (1000, "lz4", 150_000),
+    (1000, "zstd", 150_000),
 )
 
 #: How each client is read; only two can be iterated over for what it is worth.

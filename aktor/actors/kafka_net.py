@@ -37,6 +37,7 @@ from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
+from aktor.actors.codecs import codecs_to_write
 from aktor.actors.diagnosis import Diagnosis, Phase
 from aktor.actors.due import RAW_TOKEN, Due
 from aktor.actors.frames import SCRATCH_SIZE, FrameCutter
@@ -118,6 +119,9 @@ class KafkaNet:
             slow_task_threshold_secs=0,  # else two clock readings for each step
         )
         self._connections: dict[str, _Connection] = {}
+        #: Codecs to be written while there is nothing else to do.
+        self._unwritten: deque[Callable[[], None]] = deque()
+        self._knows_versions = False
         self._closed = False
         self._pid = os.getpid()
 
@@ -176,6 +180,9 @@ class KafkaNet:
 
     def wait(self, timeout: float) -> None:
         """Do what the sockets ask for, or sleep up to `timeout` seconds (inf: without limit)."""
+        if self._unwritten and timeout > 0.0:
+            self._unwritten.popleft()()
+            timeout = 0.0
         self.loop.poll(None if timeout == float("inf") else timeout * 1000.0)
 
     def wake(self) -> None:
@@ -183,6 +190,12 @@ class KafkaNet:
         self.loop.wakeup()
 
     # -- the connections' side
+
+    def note_versions(self, versions: BrokerVersionData) -> None:
+        """A broker has told what it speaks; the others will speak the same."""
+        if not self._knows_versions:
+            self._knows_versions = True
+            self._unwritten = codecs_to_write(versions)
 
     def forget(self, key: str) -> None:
         """The connection `key` has closed itself."""
@@ -240,6 +253,8 @@ class _Connection:
             self._start_reading()
             self._diagnosis.phase = Phase.VERSIONING
             await self._learn_versions()
+            assert self._versions is not None, "learnt, or raised"
+            self._net.note_versions(self._versions)
             if self._sasl:
                 self._diagnosis.phase = Phase.LOGGING_IN
             lifetime = await self._log_in() if self._sasl else 0.0

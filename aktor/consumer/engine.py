@@ -351,7 +351,7 @@ class Engine:
         if error is not None:
             raise error
 
-    def _in_callback(self, act: Callable[[], Exception | None]) -> Exception | None:
+    def _in_callback(self, act: Callable[[], BaseException | None]) -> BaseException | None:
         before, self.in_callback = self.in_callback, True
         try:
             return act()
@@ -445,7 +445,7 @@ class Engine:
         self.tell_paused()
         self._urgent = True
 
-    def leave(self, deadline: float, *, because: str) -> Exception | None:
+    def leave(self, deadline: float, *, because: str) -> BaseException | None:
         """Give all partitions back, leave the group if in one; returns a listener's error."""
         self._finish_commits(deadline)
         member = self.port.member

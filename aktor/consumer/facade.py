@@ -265,8 +265,10 @@ class KafkaConsumer:
         if guard.closed:
             raise StopIteration("KafkaConsumer closed")
         if guard.enter_at_once():
-            record = self._iterating.next()
-            guard.leave_at_once()
+            try:
+                record = self._iterating.next()
+            finally:  # Ctrl-C in here must not lock the consumer for good
+                guard.leave_at_once()
             if record is not None:
                 return record
         with guard:

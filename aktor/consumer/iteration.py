@@ -58,7 +58,7 @@ class Iteration:
             or state.epoch != self._epoch
             or self._events
             or self._engine.woken
-            or self._clock() >= self._look_at
+            or self._clock() > self._look_at
         ):
             return None
         record = self._records[index]

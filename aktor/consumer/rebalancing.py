@@ -43,7 +43,7 @@ class Rebalancing:
         self._delivery = delivery
         self._publish = publish
 
-    def run(self, step: Step) -> Exception | None:
+    def run(self, step: Step) -> BaseException | None:
         """Take one step and answer it. Returns what the listener raised, for `poll` to raise."""
         match step:
             case RevokePartitions():
@@ -62,7 +62,7 @@ class Rebalancing:
         self._publish(PartitionsReleased(rebalance=step.rebalance, positions=positions))
         self._publish(PausePartitions(partitions=self._delivery.not_wanted()))
 
-    def give_up(self, partitions: frozenset[TopicPartition], loss: Loss) -> Exception | None:
+    def give_up(self, partitions: frozenset[TopicPartition], loss: Loss) -> BaseException | None:
         """Run the callback for partitions that go away, then own them no more."""
         self._delivery.hold_back(partitions)
         owned = set(partitions) & self._delivery.partitions.keys()
@@ -75,7 +75,7 @@ class Rebalancing:
         self._publish(PausePartitions(partitions=self._delivery.not_wanted()))
         return error
 
-    def _take_on(self, step: AssignPartitions) -> Exception | None:
+    def _take_on(self, step: AssignPartitions) -> BaseException | None:
         # Positions are looked up and data is fetched while the callback runs; a seek in the
         # callback raises the epoch, so that it wins over both.
         self._delivery.assign(sorted(step.assigned), delivering=False)
@@ -85,7 +85,7 @@ class Rebalancing:
             self._delivery.partitions[one].delivering = True
         return error
 
-    def _call(self, name: str, partitions: set[TopicPartition]) -> Exception | None:
+    def _call(self, name: str, partitions: set[TopicPartition]) -> BaseException | None:
         if self.listener is None:
             return None
         began = time.monotonic()
@@ -100,6 +100,8 @@ class Rebalancing:
             failure = UserCallbackError(name)
             failure.__cause__ = error
             return failure
+        except BaseException as error:  # Ctrl-C: raised by `poll` once the step is answered
+            return error
         self.log.info(
             "callback.finished",
             callback=name,

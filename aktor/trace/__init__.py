@@ -151,9 +151,13 @@ def _stamp(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Any:
 
 def _redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Any:
     for key in event:
-        if any(word in key.lower() for word in _SECRET):
+        if _is_secret(key):
             event[key] = "***"
     return event
+
+
+def _is_secret(key: str) -> bool:
+    return any(word in key.lower() for word in _SECRET)
 
 
 def _plain(value: Any) -> Any:
@@ -171,7 +175,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return f"<{len(value)} bytes>"
     if isinstance(value, Mapping):
-        return {str(_plain(key)): _plain(one) for key, one in value.items()}
+        named = ((str(_plain(key)), one) for key, one in value.items())
+        return {key: "***" if _is_secret(key) else _plain(one) for key, one in named}
     if hasattr(value, "topic") and hasattr(value, "partition"):
         return f"{value.topic}-{value.partition}"
     if hasattr(value, "_asdict"):

@@ -27,19 +27,24 @@ OVERHEAD = 100
 
 
 def read(chunk: Chunk) -> RecordReader:
-    """The reader that the consumer makes of a chunk; the value b"bad" is refused."""
+    """The reader that the consumer makes of a chunk; the value b"bad" is refused.
+
+    Ctrl-C comes while the value b"interrupt" is deserialized.
+    """
     return RecordReader(
         chunk.data,
         topic=chunk.partition.topic,
         partition=chunk.partition.partition,
         fetch_offset=chunk.offset,
-        deserialize_value=_refuse_bad,
+        deserialize_value=_deserialize,
     )
 
 
-def _refuse_bad(_topic: str, _headers: object, raw: bytes | None) -> bytes | None:
+def _deserialize(_topic: str, _headers: object, raw: bytes | None) -> bytes | None:
     if raw == b"bad":
         raise ValueError("cannot read this")
+    if raw == b"interrupt":
+        raise KeyboardInterrupt
     return raw
 
 
@@ -572,6 +577,21 @@ def test_of_two_errors_the_first_is_raised_first_and_the_second_is_not_lost() ->
     assert delivery.take(10) == {}
 
 
+def test_an_interrupt_unmakes_the_take_for_all_partitions_and_marks_them_astray() -> None:
+    delivery = a_delivery(A, B, C)
+    delivery.put(a_chunk(A, epoch=1))
+    delivery.put(a_chunk(B, 0, b"0", b"interrupt", epoch=2))
+    delivery.put(kept := a_chunk(C, epoch=3))
+
+    with pytest.raises(KeyboardInterrupt):
+        delivery.take(10)
+
+    assert delivery.astray == {A, B}
+    assert {one: said.offset for one, said in delivery.consumed().items()} == {A: 0, B: 0, C: 0}
+    assert delivery.buffered_bytes == kept.size
+    assert offsets(delivery.take(10)) == {C: [0, 1, 2]}
+
+
 # -- gaps
 
 
@@ -609,9 +629,7 @@ def test_a_gap_behind_records_does_not_take_their_position_back() -> None:
 def test_a_chunk_without_data_brings_news_of_the_end_and_is_not_kept() -> None:
     delivery = a_delivery()
 
-    delivery.put(
-        Chunk(partition=A, epoch=1, offset=0, high_watermark=9, last_stable_offset=8)
-    )
+    delivery.put(Chunk(partition=A, epoch=1, offset=0, high_watermark=9, last_stable_offset=8))
 
     assert delivery.partitions[A].high_watermark == 9
     assert delivery.partitions[A].last_stable_offset == 8

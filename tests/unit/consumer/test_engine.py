@@ -369,7 +369,7 @@ def test_a_long_poll_keeps_telling_that_it_polls() -> None:
 
     site.poll(60.0)
 
-    times = [one.now for one in site.of(Poll)]
+    times = [100.0, *(one.now for one in site.of(Poll))]
     assert all(after - before <= 10.0 for before, after in itertools.pairwise(times))
     assert times[-1] >= 150.0
 
@@ -419,6 +419,20 @@ def test_a_session_is_not_asked_about_while_there_is_nothing_to_give_out() -> No
     site.poll(5.0)
 
     assert site.of(ConfirmSession) == []
+
+
+def test_the_session_is_forgotten_about_when_what_waited_for_it_is_gone() -> None:
+    site = a_member(confirmed_until=145.0)
+    site.fetched(a_chunk())
+    site.clock.now = 146.0
+    site.poll()
+    site.engine.seek(A, Position(offset=40))
+    site.bell.waits.clear()
+
+    assert site.poll(20.0) == {}
+
+    assert len(site.of(ConfirmSession)) == 1
+    assert len(site.bell.waits) < 5
 
 
 def test_an_error_of_a_partition_is_not_raised_by_a_member_that_is_not_confirmed() -> None:
@@ -480,6 +494,19 @@ def test_a_gap_in_the_buffer_is_fetched_anew_from_the_position() -> None:
     ]
     site.fetched(a_chunk(offset=2, epoch=2))
     assert site.poll() == {A: [2, 3, 4]}
+
+
+def test_what_an_interrupt_took_from_us_is_fetched_anew_from_the_position() -> None:
+    site = a_site()
+    site.fetched(a_chunk(A, 0, b"0", b"interrupt", b"2"))
+
+    with pytest.raises(KeyboardInterrupt):
+        site.poll()
+
+    (told,) = site.of(SeekPartitions)
+    assert told.partitions[A].position == Position(offset=0)
+    site.fetched(a_chunk(epoch=told.partitions[A].epoch))
+    assert site.poll() == {A: [0, 1, 2]}
 
 
 # -- what is raised, and in which order
@@ -838,6 +865,42 @@ def test_errors_of_one_attempt_for_several_partitions_are_raised_once() -> None:
     assert {one: assigned.epoch > 2 for one, assigned in asked.items()} == {A: True, B: True}
 
 
+@pytest.mark.parametrize("ask", ["poll", "position"])
+def test_a_call_that_waits_longer_asks_anew_in_time(ask: str) -> None:
+    site = Site()
+    site.engine.assign([A])
+    site.hear(a_failure(TopicAuthorizationFailedError()))
+    with pytest.raises(TopicAuthorizationFailedError):
+        _ask(site, ask)
+    asked_at: list[float] = []
+    site.on_said = lambda message: (
+        asked_at.append(site.clock.now) if isinstance(message, AssignmentChanged) else None
+    )
+
+    _ask(site, ask, 10.0)
+
+    assert asked_at == [100.0 + POSITION_RETRY]
+
+
+def test_an_error_that_comes_later_in_the_same_attempt_is_not_raised_again() -> None:
+    site = Site()
+    site.engine.assign([A, B])
+    error = TopicAuthorizationFailedError()
+
+    for _ in range(2):
+        for one, epoch in _epochs(site).items():
+            site.hear(a_failure(error, epoch, one))
+            if one == A:
+                with pytest.raises(TopicAuthorizationFailedError):
+                    site.poll()
+            assert site.poll() == {}
+        site.poll(1.1 * POSITION_RETRY)
+
+
+def _epochs(site: Site) -> dict[TopicPartition, int]:
+    return {one: said.epoch for one, said in site.engine.delivery.as_assigned().items()}
+
+
 def test_a_reset_that_could_not_be_looked_up_is_asked_for_anew_as_a_reset() -> None:
     site = a_site()
     site.engine.reset([A], ResetStrategy.EARLIEST)
@@ -862,9 +925,7 @@ def test_a_partition_that_was_sought_meanwhile_is_not_asked_for_anew() -> None:
     site.engine.seek(A, Position(offset=9))
     site.poll(1.1 * POSITION_RETRY)
 
-    assert site.engine.delivery.as_assigned() == {
-        A: Assigned(epoch=2, position=Position(offset=9))
-    }
+    assert site.engine.delivery.as_assigned() == {A: Assigned(epoch=2, position=Position(offset=9))}
 
 
 def _ask(site: Site, how: str, timeout: float = 0.0) -> Any:

@@ -11,6 +11,7 @@ import pytest
 
 from aktor.consumer.guard import Guard, exclusive
 from aktor.errors import ConcurrentAccessError, ConsumerClosedError, ConsumerForkedError
+from tests.scenarios.world import World
 
 
 def on_another_thread(act: Callable[[], Any], name: str = "worker") -> Any:
@@ -157,3 +158,30 @@ def test_an_exclusive_method_is_guarded_and_gives_its_result() -> None:
     consumer.close()
     with pytest.raises(ConsumerClosedError):
         consumer.add(1, other=2)
+
+
+class Interrupted(World):
+    """A world in which one look at the clock is interrupted by Ctrl-C, when asked for."""
+
+    interrupt = False
+
+    def __call__(self) -> float:
+        if self.interrupt:
+            self.interrupt = False
+            raise KeyboardInterrupt
+        return super().__call__()
+
+
+def test_an_interrupt_while_a_record_is_handed_out_does_not_lock_the_consumer() -> None:
+    world = Interrupted(seed=1)
+    world.cluster.create_topic("orders")
+    world.cluster.fill("orders", 5)
+    consumer = world.consumer("orders", auto_offset_reset="earliest")
+    assert next(consumer).offset == 0
+
+    world.interrupt = True
+    with pytest.raises(KeyboardInterrupt):
+        next(consumer)
+
+    assert [next(consumer).offset for _ in range(4)] == [1, 2, 3, 4]
+    consumer.close()

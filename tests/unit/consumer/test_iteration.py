@@ -15,8 +15,9 @@ from aktor.events.membership import Loss, RunRevokedCallback
 from aktor.events.metadata import TopicsRefused
 from aktor.events.polling import Poll
 from aktor.events.positions import Position
-from tests.unit.consumer.test_delivery import A, B, a_chunk, a_refusal
+from tests.unit.consumer.test_delivery import A, B, a_chunk, a_chunk_of, a_refusal
 from tests.unit.consumer.test_engine import Site, a_member, a_site
+from tests.unit.records.building import TRANSACTIONAL, a_batch, a_marker, values
 
 
 def an_iteration(site: Site) -> Iteration:
@@ -24,7 +25,7 @@ def an_iteration(site: Site) -> Iteration:
 
 
 def take(iteration: Iteration, site: Site, count: int = 1, *, limit: int = 500) -> list[int]:
-    """The offsets of the next records, as `next(consumer)` would give them; nothing is waited for."""
+    """The offsets of what `next(consumer)` would give; nothing is waited for."""
     found = []
     for _ in range(count):
         record = iteration.next()
@@ -94,6 +95,18 @@ def test_records_of_two_partitions_come_one_partition_after_the_other() -> None:
         seen.append(positions(site))
 
     assert seen == [{A: 1, B: 0}, {A: 2, B: 0}, {A: 2, B: 1}, {A: 2, B: 2}]
+
+
+def test_control_records_behind_the_last_record_are_passed_with_it() -> None:
+    site = a_site()
+    records = a_batch(values(b"x"), flags=TRANSACTIONAL, producer_id=1)
+    site.fetched(a_chunk_of(records + a_marker(commit=True, offset=1, producer_id=1)))
+    iteration = an_iteration(site)
+    assert take(iteration, site) == [0]
+
+    assert take(iteration, site) == []
+
+    assert positions(site) == {A: 2}
 
 
 def test_without_records_an_iteration_waits_until_the_deadline() -> None:
@@ -204,6 +217,18 @@ def test_a_seek_of_a_partition_whose_turn_has_not_come_drops_its_records_only() 
     assert positions(site) == {A: 3, B: 40}
 
 
+def test_records_of_a_partition_that_was_sought_are_not_put_back() -> None:
+    site = a_site(A, B)
+    site.fetched(a_chunk(A, epoch=1), a_chunk(B, 0, epoch=2))
+    iteration = an_iteration(site)
+    take(iteration, site, 1)
+
+    site.engine.seek(B, Position(offset=40))
+    iteration.stow()
+
+    assert site.poll() == {A: [1, 2]}
+
+
 def test_a_seek_back_hands_the_same_records_out_again() -> None:
     site = a_site()
     site.fetched(a_chunk(count=2))
@@ -291,9 +316,10 @@ def test_a_slow_loop_polls_all_the_same() -> None:
 
     for _ in range(9):
         take(iteration, site)
-        site.clock.now += LOOK_EVERY
+        site.clock.now += LOOK_EVERY * 1.5
 
-    assert [one.now for one in site.of(Poll)] == [100.0 + turn * LOOK_EVERY for turn in range(1, 9)]
+    times = [one.now for one in site.of(Poll)]
+    assert times == [100.0 + turn * LOOK_EVERY * 1.5 for turn in range(1, 9)]
 
 
 def test_a_fast_loop_is_left_alone() -> None:
@@ -318,11 +344,11 @@ def test_nothing_is_handed_out_once_the_session_is_over() -> None:
     assert positions(site) == {A: 1}
 
 
-def test_the_last_moment_of_a_session_hands_out_or_not_but_ends() -> None:
+def test_the_last_moment_of_a_session_still_hands_out() -> None:
     site = a_member(confirmed_until=100.0)
     site.fetched(a_chunk(count=4))
 
-    assert take(an_iteration(site), site) in ([], [0])
+    assert take(an_iteration(site), site, 2) == [0, 1]
 
 
 def test_a_restart_drops_what_was_not_handed_out_and_it_comes_again() -> None:

@@ -87,7 +87,9 @@ def test_an_answer_ends_only_the_question_with_its_ticket() -> None:
     "end",
     [
         pytest.param(lambda port, ticket: port.tell(Answered(ticket=ticket)), id="answered"),
-        pytest.param(lambda port, ticket: port.tell(Failed(ticket=ticket, error=CRASH)), id="failed"),
+        pytest.param(
+            lambda port, ticket: port.tell(Failed(ticket=ticket, error=CRASH)), id="failed"
+        ),
         pytest.param(lambda port, ticket: port.tell(a_restart("commits")), id="restarted"),
         pytest.param(lambda port, ticket: port.tell(ConsumerFailed(error=CRASH)), id="crashed"),
         pytest.param(lambda port, ticket: port.close(), id="closed"),

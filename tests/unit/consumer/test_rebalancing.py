@@ -36,10 +36,10 @@ class Listener(ConsumerRebalanceListener):
     def note(self, name: str, partitions: Any) -> None:
         self.calls.append((name, partitions, set(self.delivery.partitions)))
 
-    def on_partitions_revoked(self, revoked: Any) -> None:
+    def on_partitions_revoked(self, revoked: Any) -> Any:
         self.note("revoked", revoked)
 
-    def on_partitions_assigned(self, assigned: Any) -> None:
+    def on_partitions_assigned(self, assigned: Any) -> Any:
         self.note("assigned", assigned)
 
     def on_partitions_lost(self, lost: Any) -> None:
@@ -62,7 +62,7 @@ class Raising(ConsumerRebalanceListener):
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
-    def on_partitions_revoked(self, revoked: Any) -> None:
+    def on_partitions_revoked(self, revoked: Any) -> Any:
         raise self.error
 
     def on_partitions_assigned(self, assigned: Any) -> None:
@@ -202,6 +202,21 @@ def test_partitions_that_are_not_owned_are_not_told_to_the_listener() -> None:
 
     rebalancing.run(revoked(A, B))
     assert [partitions for _, partitions, _ in listener.calls] == [{A}]
+
+
+def test_nothing_is_delivered_of_what_goes_while_its_callback_runs() -> None:
+    delivery = a_delivery(A, B)
+    seen: list[frozenset[TopicPartition]] = []
+
+    class Looking(Listener):
+        def on_partitions_lost(self, lost: Any) -> None:
+            seen.append(delivery.not_wanted())
+
+    rebalancing, _ = a_rebalancing(delivery, Looking(delivery))
+
+    rebalancing.give_up(frozenset({A}), Loss.LOST)
+
+    assert seen == [{A}]
 
 
 def test_positions_can_be_read_in_the_revoked_callback() -> None:
@@ -357,6 +372,25 @@ def test_a_wakeup_in_a_callback_passes_as_it_is_and_the_step_is_answered() -> No
     assert rebalancing.run(revoked(A)) is wakeup
     assert said[-1] == CallbackFinished(rebalance=7, error=wakeup)
     assert delivery.partitions == {}
+
+
+@pytest.mark.parametrize("kind", [Raising, AsyncRaising])
+def test_an_interrupt_in_a_callback_passes_once_the_step_is_done_and_answered(
+    kind: type[Raising],
+) -> None:
+    delivery = a_delivery(A)
+    interrupt = KeyboardInterrupt()
+    rebalancing, said = a_rebalancing(delivery, kind(interrupt))
+
+    assert isinstance(rebalancing.run(revoked(A)), KeyboardInterrupt)
+    assert isinstance(rebalancing.run(assign(B)), KeyboardInterrupt)
+
+    assert [type(one.error) for one in said if isinstance(one, CallbackFinished)] == [
+        KeyboardInterrupt,
+        KeyboardInterrupt,
+    ]
+    assert set(delivery.partitions) == {B}
+    assert delivery.partitions[B].open
 
 
 def test_callbacks_are_traced_with_what_they_raised() -> None:
