@@ -60,6 +60,9 @@ READ_BUDGET: Final = 1024 * 1024
 #: kafka-python's `receive_message_max_bytes`.
 LONGEST_FRAME: Final = 100_000_000
 
+#: After so many seconds without news the thread may be used for writing codecs.
+SILENCE: Final = 0.005
+
 _BLOCKED: Final = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _CONNECTING: Final = (errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK)
 _WORD: Final = struct.Struct(">i")
@@ -180,10 +183,17 @@ class KafkaNet:
 
     def wait(self, timeout: float) -> None:
         """Do what the sockets ask for, or sleep up to `timeout` seconds (inf: without limit)."""
-        if self._unwritten and timeout > 0.0:
-            self._unwritten.popleft()()
-            timeout = 0.0
+        if self._unwritten and timeout > SILENCE:
+            self._write_codecs_in_silence()
+            return
         self.loop.poll(None if timeout == float("inf") else timeout * 1000.0)
+
+    def _write_codecs_in_silence(self) -> None:
+        """Sleep a little; if nothing ended that, there is time to write one codec."""
+        began = time.monotonic()
+        self.loop.poll(SILENCE * 1000.0)
+        if time.monotonic() - began >= SILENCE:
+            self._unwritten.popleft()()
 
     def wake(self) -> None:
         """End a `wait` early. From any thread, also after `close`."""
