@@ -231,12 +231,18 @@ class UserCallbackError(KafkaError):
         self.callback = callback
         super().__init__(f"User rebalance callback throws an error: {callback}")
 
+    def __reduce__(self) -> Any:
+        return type(self), (self.callback,)
+
 
 class ConsumerClosedError(IllegalStateError):
     """The consumer was used after `close`."""
 
     def __init__(self) -> None:
         super().__init__("this consumer is closed; make a new one")
+
+    def __reduce__(self) -> Any:
+        return type(self), ()
 
 
 class ConsumerForkedError(IllegalStateError):
@@ -250,15 +256,23 @@ class ConsumerForkedError(IllegalStateError):
             f" {used_in}; make the consumer in the process that uses it"
         )
 
+    def __reduce__(self) -> Any:
+        return _rebuild, (type(self), {"made_in": self.made_in, "used_in": self.used_in})
+
 
 class ConcurrentAccessError(IllegalStateError):
     """Two threads used one consumer at the same time; only `wakeup` may come from elsewhere."""
 
     def __init__(self, *, owner: str, other: str) -> None:
+        self.owner = owner
+        self.other = other
         super().__init__(
             f"KafkaConsumer is not safe for multi-threaded access: thread {owner!r} is inside a"
             f" call and thread {other!r} made another. Only wakeup() may be called from any thread."
         )
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (type(self), {"owner": self.owner, "other": self.other})
 
 
 class WakeupError(KafkaError):
@@ -266,6 +280,9 @@ class WakeupError(KafkaError):
 
     def __init__(self) -> None:
         super().__init__("wakeup() was called")
+
+    def __reduce__(self) -> Any:
+        return type(self), ()
 
 
 def _rebuild(cls: type[Any], fields: dict[str, Any]) -> Any:

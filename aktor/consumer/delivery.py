@@ -206,10 +206,6 @@ class Delivery:
         freed, self.freed_bytes = self.freed_bytes, 0
         return freed
 
-    def mark_all_moved(self) -> None:
-        """Report every position again (a restarted actor must hear them)."""
-        self._moved.update(self.partitions)
-
     def mark_moved(self, state: Partition) -> None:
         """Report this partition's position with the next Poll."""
         if state.topic_partition in self.partitions:

@@ -218,7 +218,7 @@ class Engine:
         self._look_up_at = math.inf
         self.apply_positions()
         self._note_unresolved()
-        for one in self._unresolved & self.delivery.partitions.keys():
+        for one in sorted(self._unresolved & self.delivery.partitions.keys()):
             state = self.delivery.partitions[one]
             if state.offset is None:
                 self._renew(state)
@@ -389,7 +389,6 @@ class Engine:
         # What was fetched ahead is unknown to the new fetch manager: go on from the positions.
         for state in self.delivery.partitions.values():
             self._renew(state)
-        self.delivery.mark_all_moved()
         self._track()
         self._say_assignment()
         self._say_resets("actors were restarted")

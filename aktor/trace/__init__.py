@@ -57,13 +57,20 @@ class _Outlet:
             if _LOGGER.isEnabledFor(level):
                 _LOGGER.log(level, "%s", _Text(plain), extra={"aktor": plain})
         if self._path is not None:
-            line = json.dumps(plain, default=str) + "\n"
-            with self._lock, open(self._path, "a", encoding="utf-8") as file:
-                file.write(line)
+            self._write(json.dumps(plain, default=str) + "\n")
         for listener in self.listeners:
             listener(plain)
 
     debug = info = warning = error = emit
+
+    def _write(self, line: str) -> None:
+        try:
+            with self._lock, open(self._path or os.devnull, "a", encoding="utf-8") as file:
+                file.write(line)
+        except OSError as error:
+            # A full disk must not make an actor crash: tracing to the file ends, with one word.
+            self._path = None
+            _LOGGER.warning("the trace file cannot be written and is given up: %s", error)
 
 
 class _Text:

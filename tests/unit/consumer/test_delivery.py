@@ -351,16 +351,13 @@ def test_positions_stay_when_the_caller_advances_by_itself() -> None:
     assert delivery.take_moved() == {}
 
 
-def test_a_moved_position_is_told_once_and_all_are_told_on_demand() -> None:
+def test_a_moved_position_is_told_once() -> None:
     delivery = a_delivery(A, B)
     delivery.put(a_chunk(A))
     delivery.take(10)
 
     assert delivery.take_moved().keys() == {A}
     assert delivery.take_moved() == {}
-
-    delivery.mark_all_moved()
-    assert delivery.take_moved().keys() == {A, B}
 
 
 def test_a_partition_that_is_gone_cannot_be_marked_as_moved() -> None:

@@ -407,3 +407,15 @@ def test_the_users_structlog_configuration_is_neither_read_nor_changed() -> None
 
     assert len(events) == 1
     assert theirs == []
+
+
+def test_a_file_that_cannot_be_written_is_given_up_and_nobody_crashes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("AKTOR_TRACE", str(tmp_path / "missing" / "trace.jsonl"))
+    trace = open_trace(consumer="c")
+
+    trace.info("commit.sent")
+    trace.info("commit.sent")
+
+    assert [one.levelname for one in caplog.records].count("WARNING") == 1
