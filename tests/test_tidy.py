@@ -15,6 +15,7 @@ import pytest
 
 import aktor
 from aktor.events.routes import BY_NAME, ROUTES
+from aktor.managers.classic_states import mermaid
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "aktor"
@@ -144,6 +145,10 @@ def test_every_trace_event_stands_in_the_trace_document() -> None:
     emitted = {name for path in modules() for name in pattern.findall(path.read_text())}
     assert emitted - documented == set()
     assert documented - emitted == set()
+
+
+def test_the_diagram_of_the_members_states_is_the_table() -> None:
+    assert mermaid().strip() in (ROOT / "docs" / "architecture.md").read_text()
 
 
 def test_no_file_names_a_machine() -> None:
