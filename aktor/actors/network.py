@@ -42,6 +42,15 @@ from aktor.trace import Trace, silent
 
 __all__ = ["NetworkActor"]
 
+#: Answers whose time is metered, and what kafka-python calls the count and the time.
+METERED: Final[Mapping[str, tuple[str, str]]] = {
+    "Fetch": ("fetch-total", "fetch-latency"),
+    "OffsetCommit": ("commit-total", "commit-latency"),
+    "Heartbeat": ("heartbeat-total", "heartbeat-response-time"),
+    "JoinGroup": ("join-total", "join-time"),
+    "SyncGroup": ("sync-total", "sync-time"),
+}
+
 #: An attempt that takes longer does not keep others from being made beside it: one bootstrap
 #: server that swallows everything must not cost the whole connection timeout.
 PATIENCE: Final = 1.0
@@ -336,6 +345,7 @@ class NetworkActor(CooperativeActor):
         self._prove(link)
         link.used_at = now
         link.silent_until = now + report.throttle if report.throttle else link.silent_until
+        self._meter(waiting, now)
         self.log.debug(
             "request.answered",
             api=waiting.body_name,
@@ -354,6 +364,20 @@ class NetworkActor(CooperativeActor):
                 jitter=self._random.random(),
             )
         )
+
+    def _meter(self, waiting: Waiting, now: float) -> None:
+        """Count for `consumer.metrics()`; times are milliseconds, as kafka-python's."""
+        counters = self.counters
+        counters["response-total"] = counters.get("response-total", 0) + 1
+        metered = METERED.get(waiting.body_name)
+        if metered is None:
+            return
+        total, name = metered
+        count = counters[total] = counters.get(total, 0) + 1
+        ms = _ms(now - waiting.sent_at)
+        average = counters.get(f"{name}-avg", 0.0)
+        counters[f"{name}-avg"] = average + (ms - average) / count
+        counters[f"{name}-max"] = max(ms, counters.get(f"{name}-max", 0.0))
 
     def _prove(self, link: Link) -> None:
         # Not the opened but the answered connection ends the backoff: a listener that wants a
@@ -501,6 +525,7 @@ class NetworkActor(CooperativeActor):
             waiting.sent_at = now
             link.in_flight[waiting.request_id] = waiting
             link.used_at = now
+            self.counters["request-total"] = self.counters.get("request-total", 0) + 1
             self.log.debug(
                 "request.sent", api=waiting.body_name, node=link.node, request=waiting.request_id
             )

@@ -32,10 +32,8 @@ class ConsumerMetrics:
         """The metrics as of now."""
         self._set_from_application(engine)
         for actor in actors:
-            group = COORDINATOR if actor.name in ("membership", "commits") else CONSUMER
-            group = FETCH if actor.name == "fetch" else group
             for name, value in actor.counters.items():
-                self._set(group, name, value)
+                self._set(_group_of(name), name, value)
             self._set(CONSUMER, f"{actor.name}-restarts-total", actor.incarnation - 1)
         if raw:
             return dict(self._registry.metrics)
@@ -69,3 +67,10 @@ class ConsumerMetrics:
     def close(self) -> None:
         """Free the registry."""
         self._registry.close()
+
+
+def _group_of(name: str) -> str:
+    subject = name.partition("-")[0]
+    if subject == "fetch":
+        return FETCH
+    return COORDINATOR if subject in ("commit", "heartbeat", "join", "sync") else CONSUMER

@@ -6,10 +6,12 @@ import itertools
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, KafkaTimeoutError
+from kafka.protocol.consumer import HeartbeatRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from aktor.actors.links import TRANSITIONS, Link, LinkEvent, LinkState
@@ -872,3 +874,23 @@ def test_every_request_gets_exactly_one_answer_whatever_happens(seed: int) -> No
         if isinstance(one, RequestFailed | ResponseReceived)
     ]
     assert sorted(ended) == sorted(one.context for one in sent)
+
+
+# -- what is counted
+
+
+def test_answers_are_counted_and_their_times_metered() -> None:
+    bench = connected()
+    body = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+    heartbeat = replace(a_request(1), body=body)
+    bench.send(heartbeat)
+    bench.time.now += 0.010
+    bench.answer().send(heartbeat)
+    bench.time.now += 0.030
+    bench.answer()
+
+    counters = bench.actor.counters
+    assert counters["heartbeat-total"] == 2
+    assert counters["heartbeat-response-time-avg"] == pytest.approx(20.0)
+    assert counters["heartbeat-response-time-max"] == pytest.approx(30.0)
+    assert counters["request-total"] == counters["response-total"] == 3
