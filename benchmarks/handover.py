@@ -64,16 +64,25 @@ def tables(site: Site) -> list[Table]:
     there = installed()
     cases = [case for case in CASES if case[0] in there]
     found: dict[tuple[str, str], list[Gaps]] = {(name, how): [] for name, how, _ in cases}
+    failed: list[str] = []
     topic = site.new_topic(PARTITIONS)
     producer = child.Child(produce, bootstrap=site.bootstrap, topic=topic)
     producer.wait_until_ready()
     for _ in range(rounds):
         for name, how, _ in cases:
-            found[name, how].append(_one_round(site, topic, name, how))
+            try:
+                found[name, how].append(_one_round(site, topic, name, how))
+            except (AssertionError, RuntimeError) as error:
+                if name == "aktor":
+                    raise
+                # A peer that gets no records in one round is no reason to measure nobody else.
+                failed.append(f"{name}, {how}: a round gave nothing ({error}).")
     producer.result()
     rows = []
     for name, how, target in cases:
         gaps = found[name, how]
+        if not gaps:
+            continue
         moved = [one.move for one in gaps]
         met = at_most(round(median(moved)), target, " ms") if not math.isnan(target) else ""
         rows.append(
@@ -105,6 +114,7 @@ def tables(site: Site) -> list[Table]:
             notes=[
                 f"A partition gets a record every {1000 * PARTITIONS / RECORDS_A_SECOND:.0f} ms; "
                 "what the machine adds is in the first column.",
+                *failed,
             ],
         )
     ]
