@@ -1,0 +1,290 @@
+"""Fetch: what each broker hands out of its logs, now or when there is enough of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from kafka.protocol.consumer import FetchResponse
+
+from aktor.broker.call import Call
+from aktor.broker.codes import Code, Refused
+from aktor.broker.fetch_sessions import FetchSession, FetchSessions, Place, Wanted
+from aktor.broker.partition import NO_LEADER, Partition
+from aktor.broker.timers import Waiting, WaitingList
+
+if TYPE_CHECKING:
+    from aktor.broker.cluster import Cluster
+
+__all__ = ["ISOLATION_LEVELS", "Fetching", "check_epoch"]
+
+_Topic: Final = FetchResponse.FetchableTopicResponse
+_Partition: Final = _Topic.PartitionData
+_Aborted: Final = _Partition.AbortedTransaction
+_Leader: Final = _Partition.LeaderIdAndEpoch
+_Diverging: Final = _Partition.EpochEndOffset
+_Endpoint: Final = FetchResponse.NodeEndpoint
+
+#: Read uncommitted, read committed.
+ISOLATION_LEVELS: Final = (0, 1)
+_READ_COMMITTED: Final = 1
+#: Errors after which the client wants to know who leads now (KIP-951).
+_MOVED: Final = (Code.NOT_LEADER_OR_FOLLOWER, Code.FENCED_LEADER_EPOCH)
+
+
+@dataclass(slots=True)
+class _Read:
+    """What one partition has for a fetch."""
+
+    place: Place
+    wanted: Wanted
+    code: Code = Code.NONE
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    aborted: list[tuple[int, int]] | None = None
+    preferred: int = -1
+    diverging: tuple[int, int] | None = None
+    leader: tuple[int, int] | None = None
+    records: bytes | bytearray | memoryview = b""
+
+
+@dataclass(slots=True)
+class _Plan:
+    """A fetch that is under way, and whether it is enough to answer at once."""
+
+    reads: list[_Read]
+    size: int
+    at_once: bool
+
+
+class Fetching:
+    """The Fetch requests of all brokers: answered at once, or waiting for records."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._sessions = {
+            node: FetchSessions(slots=cluster.settings.fetch_session_slots, rng=cluster.rng)
+            for node in cluster.nodes
+        }
+        self.waiting = WaitingList()
+
+    def handle(self, call: Call) -> None:
+        """Answer, or wait for `min_bytes` until `max_wait_ms` have passed."""
+        request = call.request
+        if request.isolation_level not in ISOLATION_LEVELS:
+            raise Refused(Code.UNKNOWN_SERVER_ERROR)
+        try:
+            session = self._sessions[call.node].open(request, call.version, call.now)
+        except Refused as refused:
+            call.reply(FetchResponse(error_code=refused.code, session_id=0, responses=[]))
+            return
+        plan = self._read(call, session)
+        if plan.at_once or plan.size >= request.min_bytes or request.max_wait_ms <= 0:
+            self._answer(call, session, plan)
+            return
+        self.waiting.add(
+            Waiting(
+                call=call,
+                deadline=call.now + request.max_wait_ms / 1000,
+                places=frozenset(self._names(session)),
+                again=lambda late: self._again(call, session, late),
+            )
+        )
+
+    def restarted(self, node: int) -> None:
+        """A broker forgets its sessions when it stops."""
+        self._sessions[node].clear()
+
+    def _again(self, call: Call, session: FetchSession, late: bool) -> bool:
+        plan = self._read(call, session, again=True)
+        if not (late or plan.at_once or plan.size >= call.request.min_bytes):
+            return False
+        self._answer(call, session, plan)
+        return True
+
+    def _names(self, session: FetchSession) -> Iterable[tuple[str, int]]:
+        for topic, partition in session.wanted:
+            name = topic if isinstance(topic, str) else self._cluster.topics.name(topic)
+            if name:
+                yield name, partition
+
+    # -- reading
+
+    def _read(self, call: Call, session: FetchSession, *, again: bool = False) -> _Plan:
+        left = min(call.request.max_bytes, self._cluster.settings.fetch_max_bytes)
+        one_at_least = left >= 0
+        reads: list[_Read] = []
+        missing: list[_Read] = []
+        size, at_once = 0, False
+        for place, wanted in session.wanted.items():
+            read = _Read(place=place, wanted=wanted)
+            partition = self._partition(read)
+            if partition is None:
+                read.aborted = None if again else []
+                missing.append(read)
+                continue
+            try:
+                self._fill(read, partition, call, left, min_one=one_at_least and size == 0)
+            except Refused as refused:
+                read.code = refused.code
+                if refused.code in _MOVED and partition.leader != call.node:
+                    read.leader = (partition.leader, partition.leader_epoch)
+            at_once |= bool(read.code) or read.preferred >= 0 or read.diverging is not None
+            size += len(read.records)
+            left -= len(read.records)
+            reads.append(read)
+        # What is missing is answered too, but nobody is woken up for it: as Kafka does.
+        return _Plan(reads=reads + missing, size=size, at_once=at_once or not reads)
+
+    def _partition(self, read: _Read) -> Partition | None:
+        """None if it is not there: then the code says what is missing."""
+        topic, index = read.place
+        if not isinstance(topic, str):
+            read.wanted.name = self._cluster.topics.name(topic) or read.wanted.name
+            if not read.wanted.name:
+                read.code = Code.UNKNOWN_TOPIC_ID
+                return None
+        found = self._cluster.topics.get(
+            topic if isinstance(topic, str) else None, None if isinstance(topic, str) else topic
+        )
+        if found is None or not 0 <= index < len(found.partitions):
+            read.code = Code.UNKNOWN_TOPIC_OR_PARTITION
+            return None
+        return found.partitions[index]
+
+    def _fill(
+        self, read: _Read, partition: Partition, call: Call, left: int, *, min_one: bool
+    ) -> None:
+        """Read one partition. Raises Refused."""
+        wanted, log = read.wanted, partition.log
+        if _replica(call.request) >= 0:
+            # There are no followers but those in the same process.
+            raise Refused(Code.NOT_LEADER_OR_FOLLOWER)
+        check_epoch(partition, wanted.leader_epoch)
+        leads = partition.leader == call.node
+        if not leads and (call.version < 11 or call.node not in partition.replicas):
+            raise Refused(Code.NOT_LEADER_OR_FOLLOWER)
+        if partition.leader == NO_LEADER:
+            raise Refused(Code.NOT_LEADER_OR_FOLLOWER)
+        high_watermark = partition.visible_to(call.node)
+        stable = min(log.last_stable_offset, high_watermark)
+        committed = call.request.isolation_level == _READ_COMMITTED
+        if not log.start_offset <= wanted.fetch_offset <= partition.end_of(call.node):
+            raise Refused(Code.OFFSET_OUT_OF_RANGE)
+        epoch, end = wanted.last_fetched_epoch, -1
+        if wanted.last_fetched_epoch >= 0:
+            epoch, end = log.end_offset_for_epoch(wanted.last_fetched_epoch)
+            if end < 0:
+                raise Refused(Code.OFFSET_OUT_OF_RANGE)
+        read.high_watermark, read.last_stable_offset = high_watermark, stable
+        read.log_start_offset = log.start_offset
+        if epoch < wanted.last_fetched_epoch or 0 <= end < wanted.fetch_offset:
+            read.diverging = (epoch, end)
+            return
+        read.preferred = self._cluster.preferred_replica(partition, call) if leads else -1
+        if committed:
+            read.aborted = []
+        upto = stable if committed else high_watermark
+        if read.preferred >= 0 or wanted.fetch_offset >= upto:
+            return
+        most = min(left, wanted.max_bytes)
+        if most <= 0 and not min_one:
+            return
+        read.records = log.read(wanted.fetch_offset, max(most, 0), upto=upto, min_one=min_one)
+        if committed and read.records:
+            read.aborted = log.aborted(wanted.fetch_offset, upto)
+
+    # -- answering
+
+    def _answer(self, call: Call, session: FetchSession, plan: _Plan) -> None:
+        topics: list[Any] = []
+        last: str | UUID | None = None
+        leaders: set[int] = set()
+        for read in plan.reads:
+            if session.incremental and not _is_news(read):
+                continue
+            _remember(read)
+            if read.place[0] != last:
+                last = read.place[0]
+                topics.append(self._topic(last))
+            topics[-1].partitions.append(_partition_data(read))
+            if read.leader:
+                leaders.add(read.leader[0])
+            if session.session_id and read.records:
+                # Who had records goes to the end, so that nobody starves.
+                session.wanted.move_to_end(read.place)
+        response = FetchResponse(
+            error_code=Code.NONE, session_id=session.session_id, responses=topics
+        )
+        if leaders:
+            response.node_endpoints = self._cluster.endpoints(_Endpoint, leaders)
+            response.tags = {"node_endpoints"}
+        call.reply(response)
+
+    def _topic(self, key: str | UUID) -> Any:
+        if isinstance(key, str):
+            return _Topic(topic=key, partitions=[])
+        return _Topic(topic_id=key, partitions=[])
+
+
+def _replica(request: Any) -> int:
+    """Who fetches, if it says that it is a broker; below zero: a consumer."""
+    state = request.replica_state
+    return int(request.replica_id if state is None else state.replica_id)
+
+
+def check_epoch(partition: Partition, epoch: int) -> None:
+    """Raises Refused if the client knows another leader epoch than this (KIP-320)."""
+    if epoch < 0 or epoch == partition.leader_epoch:
+        return
+    if epoch < partition.leader_epoch:
+        raise Refused(Code.FENCED_LEADER_EPOCH)
+    raise Refused(Code.UNKNOWN_LEADER_EPOCH)
+
+
+def _is_news(read: _Read) -> bool:
+    """Whether an incremental answer mentions this partition (CachedPartition)."""
+    return bool(
+        len(read.records)
+        or read.code
+        or read.preferred >= 0
+        or read.diverging is not None
+        or read.wanted.never_told
+        or read.high_watermark != read.wanted.high_watermark
+        or read.log_start_offset != read.wanted.log_start_offset
+    )
+
+
+def _remember(read: _Read) -> None:
+    wanted = read.wanted
+    wanted.high_watermark = read.high_watermark
+    wanted.log_start_offset = read.log_start_offset
+    # After an error the client is told even if nothing else is new.
+    wanted.never_told = bool(read.code)
+
+
+def _partition_data(read: _Read) -> Any:
+    data = _Partition(
+        partition_index=read.wanted.partition,
+        error_code=read.code,
+        high_watermark=read.high_watermark,
+        last_stable_offset=read.last_stable_offset,
+        log_start_offset=read.log_start_offset,
+        aborted_transactions=None
+        if read.aborted is None
+        else [_Aborted(producer_id=who, first_offset=first) for who, first in read.aborted],
+        preferred_read_replica=read.preferred,
+        records=read.records,
+    )
+    if read.diverging:
+        epoch, end = read.diverging
+        data.diverging_epoch = _Diverging(epoch=epoch, end_offset=end)
+        data.tags = {"diverging_epoch"}
+    if read.leader:
+        leader, epoch = read.leader
+        data.current_leader = _Leader(leader_id=leader, leader_epoch=epoch)
+        data.tags = {"current_leader"}
+    return data

@@ -1,0 +1,328 @@
+"""A classic consumer group: members join, a leader assigns, all get their share.
+
+Kafka's GroupMetadataManager and ClassicGroup are the model. A rebalance has two halves: everybody
+joins (PreparingRebalance), then the leader's assignment is awaited (CompletingRebalance). Joins and
+syncs wait for the other members, so their calls are kept and answered later.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+from uuid import UUID
+
+from aktor.broker.call import Call, Journal, NoJournal
+from aktor.broker.codes import Code, Refused
+from aktor.broker.groups.classic_answers import (
+    heartbeat_answer,
+    leave_answer,
+    leave_outcome,
+    leavers,
+    sync_answer,
+)
+from aktor.broker.groups.classic_generations import Generations
+from aktor.broker.groups.classic_joins import Joins, check_session_timeout
+from aktor.broker.groups.classic_member import Member
+from aktor.broker.groups.classic_states import State
+from aktor.broker.groups.settings import GroupSettings
+
+__all__ = ["ClassicGroup", "Member", "State", "check_session_timeout"]
+
+_NO_JOURNAL = NoJournal()
+
+
+class ClassicGroup:
+    """One group: the four requests of its members, and what others may know of it.
+
+    That its id is not "", that it exists and that this broker coordinates it is seen to before.
+    Connections that break are no concern: sessions expire.
+    """
+
+    def __init__(
+        self,
+        group_id: str,
+        *,
+        rng: random.Random,
+        settings: GroupSettings,
+        journal: Journal = _NO_JOURNAL,
+        now: float,
+        kept: Any = None,
+    ) -> None:
+        self.group_id = group_id
+        self._rng = rng
+        self._group = Generations(group_id, settings=settings, journal=journal, kept=kept, now=now)
+        self._joins = Joins(self._group, rng=rng)
+
+    @classmethod
+    def restore(
+        cls,
+        value: Any,
+        *,
+        group_id: str,
+        rng: random.Random,
+        settings: GroupSettings,
+        journal: Journal = _NO_JOURNAL,
+        now: float,
+    ) -> ClassicGroup:
+        """The group as a `snapshot` or the journal has it; all sessions begin anew."""
+        return cls(group_id, rng=rng, settings=settings, journal=journal, now=now, kept=value)
+
+    def snapshot(self) -> Any:
+        """What a restart would find: JSON types; None if nothing of the group was ever kept."""
+        return self._group.kept
+
+    def __repr__(self) -> str:
+        return (
+            f"<ClassicGroup {self.group_id!r} {self.state} generation {self.generation}"
+            f" members {len(self.members)}>"
+        )
+
+    # What others may know.
+
+    @property
+    def state(self) -> State:
+        """Its state, a str as DescribeGroups shows it."""
+        return self._group.state
+
+    @property
+    def state_since(self) -> float:
+        """When it came into this state, in seconds; offsets of an empty group age from then."""
+        return self._group.state_since
+
+    @property
+    def generation(self) -> int:
+        """The number of its latest generation; 0 before the first."""
+        return self._group.generation
+
+    @property
+    def protocol_type(self) -> str | None:
+        """What kind of clients these are, "consumer" as a rule; None before the first came."""
+        return self._group.protocol_type
+
+    @property
+    def protocol_name(self) -> str | None:
+        """The protocol (for consumers: the assignor) of this generation; None without members."""
+        return self._group.protocol_name
+
+    @property
+    def members(self) -> dict[str, Member]:
+        """The members by id, the eldest first. For reading."""
+        return self._group.members.by_id
+
+    @property
+    def pending_members(self) -> frozenset[str]:
+        """Ids that were given out with MEMBER_ID_REQUIRED and not used yet."""
+        return frozenset(self._group.members.pending)
+
+    @property
+    def leader_id(self) -> str | None:
+        """Who makes the assignments; None without members."""
+        return self._group.members.leader_id
+
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """The topics of this generation's members; None if they are unknown: the members are no
+        consumers, or say it in a way that is not the consumers'."""
+        return self._group.topics
+
+    def describe(self) -> dict[str, Any]:
+        """Fields of a DescribedGroup: state, protocol_type, protocol_data, and members.
+
+        Each member is a dict of DescribedGroupMember's fields. As in Kafka, the protocol and the
+        members' metadata are only shown when the group is stable.
+        """
+        stable = self.state is State.STABLE
+        return {
+            "state": str(self.state),
+            "protocol_type": self.protocol_type or "",
+            "protocol_data": (self.protocol_name or "") if stable else "",
+            "members": [
+                {
+                    "member_id": member.member_id,
+                    "group_instance_id": member.group_instance_id,
+                    "client_id": member.client_id,
+                    "client_host": member.client_host,
+                    "member_metadata": member.metadata(self.protocol_name) if stable else b"",
+                    "member_assignment": member.assignment,
+                }
+                for member in self.members.values()
+            ],
+        }
+
+    # The members' requests.
+
+    def join(self, call: Call) -> None:
+        """Handle a JoinGroupRequest; the answer may wait for other members."""
+        self._joins.handle(call)
+        self._group.send_answers()
+
+    def sync(self, call: Call) -> None:
+        """Handle a SyncGroupRequest; the answer waits for the leader's."""
+        try:
+            self._sync(call)
+        except Refused as refused:
+            self._group.answer(call, sync_answer(refused.code))
+        self._group.send_answers()
+
+    def _sync(self, call: Call) -> None:
+        request, group = call.request, self._group
+        nameless = request.protocol_type is None or request.protocol_name is None
+        if call.version >= 5 and nameless:
+            raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL)
+        if self.state is State.EMPTY:
+            raise Refused(Code.UNKNOWN_MEMBER_ID)
+        self._check(request)
+        if self._differs(request.protocol_type, self.protocol_type) or self._differs(
+            request.protocol_name, self.protocol_name
+        ):
+            raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL)
+        if self.state is State.PREPARING_REBALANCE:
+            raise Refused(Code.REBALANCE_IN_PROGRESS)
+
+        member = self.members[request.member_id]
+        group.synced(member.member_id)
+        if self.state is State.STABLE:
+            group.answer(call, group.assigned(member))
+            return
+        # As with joins, an earlier call waits on a connection that was given up.
+        group.answer_sync(member, Code.REBALANCE_IN_PROGRESS)
+        member.sync_call = call
+        if member.member_id == self.leader_id:
+            given = {each.member_id: bytes(each.assignment) for each in request.assignments}
+            group.assign(given, call.now)
+
+    @staticmethod
+    def _differs(asked: str | None, ours: str | None) -> bool:
+        return asked is not None and ours is not None and asked != ours
+
+    def heartbeat(self, call: Call) -> None:
+        """Handle a HeartbeatRequest: a sign of life, and the way members learn of a rebalance."""
+        code = Code.NONE
+        try:
+            self._check(call.request)
+            self._group.renew_session(self.members[call.request.member_id], call.now)
+            if self.state is State.PREPARING_REBALANCE:
+                code = Code.REBALANCE_IN_PROGRESS
+        except Refused as refused:
+            code = refused.code
+        self._group.answer(call, heartbeat_answer(code))
+        self._group.send_answers()
+
+    def _check(self, request: Any) -> None:
+        """Raise Refused unless a request comes from a member of this generation."""
+        if self.state is State.DEAD:
+            raise Refused(Code.COORDINATOR_NOT_AVAILABLE)
+        self._group.members.check(request.member_id, request.group_instance_id)
+        if request.generation_id != self.generation:
+            raise Refused(Code.ILLEGAL_GENERATION)
+
+    def leave(self, call: Call) -> None:
+        """Handle a LeaveGroupRequest: several may leave at once, each with its own outcome."""
+        if self.state is State.DEAD:
+            self._group.answer(call, leave_answer(call, Code.COORDINATOR_NOT_AVAILABLE))
+        else:
+            codes = [self._leave(*leaver) for leaver in leavers(call)]
+            if Code.NONE in codes and self.state is not State.EMPTY:
+                self._group.rebalance_or_complete(call.now)
+            outcomes = [
+                leave_outcome(member_id, instance, code)
+                for (member_id, instance), code in zip(leavers(call), codes, strict=True)
+            ]
+            self._group.answer(call, leave_answer(call, outcomes=outcomes))
+        self._group.send_answers()
+
+    def _leave(self, member_id: str, group_instance_id: str | None) -> Code:
+        members = self._group.members
+        if member_id == "":
+            # An administrator may name a static member by its instance id alone (KIP-345).
+            owner = members.static_id(group_instance_id) if group_instance_id is not None else None
+            if owner is None:
+                return Code.UNKNOWN_MEMBER_ID
+            member_id = owner
+        elif member_id not in members.pending:
+            try:
+                members.check(member_id, group_instance_id)
+            except Refused as refused:
+                return refused.code
+        self._group.drop(member_id)
+        return Code.NONE
+
+    # Offsets.
+
+    def validate_commit(
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        generation: int,
+        *,
+        transactional: bool,
+    ) -> None:
+        """Raise Refused unless offsets may be committed by who says to be this member.
+
+        A generation below 0 is of one who is in no group: it may, as long as the group is empty.
+        """
+        if self.state is State.DEAD:
+            raise Refused(Code.COORDINATOR_NOT_AVAILABLE)
+        if generation < 0 and self.state is State.EMPTY:
+            return
+        if generation >= 0 or member_id or group_instance_id is not None:
+            self._group.members.check(member_id, group_instance_id)
+            if generation != self.generation:
+                raise Refused(Code.ILLEGAL_GENERATION)
+        elif not transactional:
+            raise Refused(Code.UNKNOWN_MEMBER_ID)
+        if not transactional and self.state is State.COMPLETING_REBALANCE:
+            raise Refused(Code.REBALANCE_IN_PROGRESS)
+
+    def touch(self, member_id: str, now: float) -> None:
+        """An accepted OffsetCommit is a sign of life, except while an assignment is awaited."""
+        if member_id in self.members and self.state in (State.STABLE, State.PREPARING_REBALANCE):
+            self._group.renew_session(self.members[member_id], now)
+
+    # Time, and what happens to a group from outside.
+
+    def wake_at(self) -> float:
+        """When something is due, math.inf if nothing is."""
+        return self._group.timers.wake_at()
+
+    def tick(self, now: float) -> None:
+        """Do what is due by now."""
+        self._group.tick(now)
+        self._group.send_answers()
+
+    def expire_session(self, member_id: str, now: float) -> bool:
+        """A fault: this member's session ends now, whatever it waits for. False: no such member."""
+        known = member_id in self.members or member_id in self.pending_members
+        if known:
+            self._group.expel(member_id, now)
+            self._group.send_answers()
+        return known
+
+    def fence(self, member_id: str, now: float) -> bool:
+        """A fault: another takes this member's place. False: no such member.
+
+        A static member's instance id goes to a double of it that is never heard of again; of a
+        dynamic member there can be no double, it is put out like one whose session has ended.
+        """
+        member = self.members.get(member_id)
+        if member is None or member.group_instance_id is None:
+            return self.expire_session(member_id, now)
+        new_id = f"{member.group_instance_id}-{UUID(int=self._rng.getrandbits(128), version=4)}"
+        self._group.replace(member_id, member.renamed(new_id), now)
+        if self.state is State.STABLE:
+            self._group.keep()
+        elif self.state is State.COMPLETING_REBALANCE:
+            self._group.rebalance(now)
+        self._group.send_answers()
+        return True
+
+    def coordinator_moved(self, now: float) -> None:
+        """Another broker coordinates the group: it knows of it what was kept, nothing else."""
+        self._group.give_up(Code.NOT_COORDINATOR)
+        if self.state is not State.DEAD:
+            self._group.load(now)
+        self._group.send_answers()
+
+    def remove(self, now: float) -> None:
+        """The group is deleted: whether it may be is decided before. It is dead from now on."""
+        self._group.remove_group(now)
+        self._group.send_answers()

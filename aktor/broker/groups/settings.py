@@ -1,0 +1,35 @@
+"""What a broker lets groups do: the limits and intervals of server.properties, in seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["GroupSettings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """Kafka's `group.*` and `offsets.*` settings; where a default differs, it is for quick tests.
+
+    initial_rebalance_delay: `group.initial.rebalance.delay.ms` (Kafka: 3 s).
+    min_session_timeout: `group.min.session.timeout.ms` (Kafka: 6 s).
+    offsets_retention: `offsets.retention.minutes`, counted from when a group became empty.
+    """
+
+    initial_rebalance_delay: float = 0.0
+    min_session_timeout: float = 0.5
+    max_session_timeout: float = 1800.0
+    max_size: int = 2**31 - 1
+
+    consumer_session_timeout: float = 45.0
+    consumer_min_session_timeout: float = 0.5
+    consumer_max_session_timeout: float = 60.0
+    consumer_heartbeat_interval: float = 5.0
+    consumer_min_heartbeat_interval: float = 0.1
+    consumer_max_heartbeat_interval: float = 15.0
+    consumer_max_size: int = 2**31 - 1
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+
+    offset_metadata_max_bytes: int = 4096
+    offsets_retention: float = 7 * 24 * 3600.0
+    offsets_retention_check: float = 600.0

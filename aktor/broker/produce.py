@@ -1,0 +1,225 @@
+"""Produce: record batches into the logs, answered when enough replicas have them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka.protocol.producer import ProduceResponse
+
+from aktor.broker.call import CLOSE, Call
+from aktor.broker.codes import Code, Refused
+from aktor.broker.log.batches import BatchHeader
+from aktor.broker.log.log import peek_batch
+from aktor.broker.partition import NO_LEADER, Partition
+from aktor.broker.timers import Waiting, WaitingList
+from aktor.broker.topics import INTERNAL_TOPICS
+
+if TYPE_CHECKING:
+    from aktor.broker.cluster import Cluster
+
+__all__ = ["Producing"]
+
+_Topic: Final = ProduceResponse.TopicProduceResponse
+_Partition: Final = _Topic.PartitionProduceResponse
+_Leader: Final = _Partition.LeaderIdAndEpoch
+_Error: Final = _Partition.BatchIndexAndErrorMessage
+_Endpoint: Final = ProduceResponse.NodeEndpoint
+
+#: From this version on topics have ids instead of names.
+_BY_ID: Final = 13
+#: From this version on a transactional batch adds its partition to the transaction (KIP-890).
+_IMPLICIT_ADD: Final = 12
+#: From this version on a client knows TRANSACTION_ABORTABLE.
+_KNOWS_ABORTABLE: Final = 11
+
+
+#: Refused before the log's own rules are asked: the answer does not say where the log starts.
+_BEFORE_THE_LOG: Final = (
+    Code.CORRUPT_MESSAGE,
+    Code.MESSAGE_TOO_LARGE,
+    Code.RECORD_LIST_TOO_LARGE,
+)
+
+
+@dataclass(slots=True)
+class _Written:
+    """What became of one partition's records; `last_offset` is what replicas must have."""
+
+    answer: Any
+    partition: Partition | None = None
+    last_offset: int = -1
+
+
+class Producing:
+    """The Produce requests of all brokers."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.waiting = WaitingList()
+
+    def handle(self, call: Call) -> None:
+        """Append, and answer as `acks` says: never, at once, or when all in sync have it."""
+        request = call.request
+        written: list[_Written] = []
+        response = ProduceResponse(responses=[])
+        for topic in request.topic_data:
+            name = self._name(call, topic)
+            answered = _Topic(name=name or "", topic_id=topic.topic_id, partition_responses=[])
+            # Of a partition that is there twice only the last counts, as in Kafka.
+            for data in {data.index: data for data in topic.partition_data}.values():
+                one = self._write(call, name, data)
+                written.append(one)
+                answered.partition_responses.append(one.answer)
+            response.responses.append(answered)
+        self._point_to_leaders(response, written)
+        if request.acks == 0:
+            # Nobody reads an answer: an error can only be told by closing (KafkaApis).
+            call.reply(CLOSE if any(one.answer.error_code for one in written) else None)
+        elif request.acks == 1 or not _missing(written):
+            call.reply(response)
+        else:
+            self._wait(call, response, written)
+
+    def _name(self, call: Call, topic: Any) -> str | None:
+        if call.version < _BY_ID:
+            return str(topic.name)
+        return self._cluster.topics.name(topic.topic_id) if topic.topic_id else None
+
+    def _write(self, call: Call, name: str | None, data: Any) -> _Written:
+        try:
+            if call.request.acks not in (-1, 0, 1):
+                raise Refused(Code.INVALID_REQUIRED_ACKS)
+            if name is None:
+                raise Refused(Code.UNKNOWN_TOPIC_ID)
+            if name in INTERNAL_TOPICS:
+                raise Refused(Code.INVALID_TOPIC_EXCEPTION)
+            partition = self._cluster.topics.partition(name, data.index)
+            if partition is None:
+                raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+            return self._append(call, partition, data)
+        except Refused as refused:
+            return _Written(answer=_refusal(data.index, refused))
+
+    def _append(self, call: Call, partition: Partition, data: Any) -> _Written:
+        """Raises Refused, unless the leader moved: then the answer says where to."""
+        if partition.leader != call.node:
+            answer = _refusal(data.index, Refused(Code.NOT_LEADER_OR_FOLLOWER))
+            answer.current_leader = _Leader(
+                leader_id=partition.leader, leader_epoch=partition.leader_epoch
+            )
+            answer.tags = {"current_leader"}
+            return _Written(answer=answer, partition=partition)
+        enough = self._cluster.min_insync_replicas(partition.topic)
+        if call.request.acks == -1 and len(partition.isr) < enough:
+            raise Refused(
+                Code.NOT_ENOUGH_REPLICAS,
+                f"The size of the current ISR {len(partition.isr)} is insufficient to satisfy "
+                f"the min.isr requirement of {enough} for partition "
+                f"{partition.topic}-{partition.index}",
+            )
+        records = data.records
+        self._check_transaction(call, partition, peek_batch(records, api_version=call.version))
+        try:
+            appended = partition.append(records, now=call.now, api_version=call.version)
+        except Refused as refused:
+            start = -1 if refused.code in _BEFORE_THE_LOG else partition.log.start_offset
+            return _Written(answer=_refusal(data.index, refused, log_start_offset=start))
+        answer = _Partition(
+            index=data.index,
+            error_code=Code.NONE,
+            base_offset=appended.base_offset,
+            log_append_time_ms=appended.log_append_time,
+            log_start_offset=partition.log.start_offset,
+            record_errors=[],
+            error_message=None,
+        )
+        return _Written(answer=answer, partition=partition, last_offset=appended.last_offset)
+
+    def _check_transaction(self, call: Call, partition: Partition, batch: BatchHeader) -> None:
+        """A transactional batch belongs to an open transaction, or opens it. Raises Refused."""
+        if not batch.transactional:
+            return
+        if call.request.transactional_id is None:
+            raise Refused(Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        transaction = (call.request.transactional_id, batch.producer_id, batch.producer_epoch)
+        place = (partition.topic, partition.index)
+        if call.version >= _IMPLICIT_ADD:
+            self._cluster.transactions.add_partition_implicitly(*transaction, *place, call.now)
+        else:
+            self._cluster.transactions.verify(
+                *transaction, *place, abortable=call.version >= _KNOWS_ABORTABLE
+            )
+
+    def _point_to_leaders(self, response: Any, written: list[_Written]) -> None:
+        leaders = {
+            one.partition.leader
+            for one in written
+            if one.partition and one.answer.error_code == Code.NOT_LEADER_OR_FOLLOWER
+        }
+        if leaders:
+            response.node_endpoints = self._cluster.endpoints(_Endpoint, leaders)
+            response.tags = {"node_endpoints"}
+
+    # -- acks=all
+
+    def _wait(self, call: Call, response: Any, written: list[_Written]) -> None:
+        def again(late: bool) -> bool:
+            for one in _missing(written):
+                if (one.partition and one.partition.leader in (NO_LEADER,)) or _moved(call, one):
+                    _fail(one, Code.NOT_LEADER_OR_FOLLOWER)
+                elif late:
+                    _fail(one, Code.REQUEST_TIMED_OUT)
+            if _missing(written):
+                return False
+            call.reply(response)
+            return True
+
+        self.waiting.add(
+            Waiting(
+                call=call,
+                deadline=call.now + call.request.timeout_ms / 1000,
+                places=frozenset(
+                    (one.partition.topic, one.partition.index)
+                    for one in _missing(written)
+                    if one.partition
+                ),
+                again=again,
+            )
+        )
+
+
+def _missing(written: list[_Written]) -> list[_Written]:
+    """Those that not all in-sync replicas have yet."""
+    return [
+        one
+        for one in written
+        if one.partition
+        and not one.answer.error_code
+        and one.partition.log.high_watermark <= one.last_offset
+    ]
+
+
+def _moved(call: Call, one: _Written) -> bool:
+    return one.partition is not None and one.partition.leader != call.node
+
+
+def _fail(one: _Written, code: Code) -> None:
+    one.answer.error_code = code
+    one.answer.base_offset = -1
+
+
+def _refusal(index: int, refused: Refused, *, log_start_offset: int = -1) -> Any:
+    return _Partition(
+        index=index,
+        error_code=refused.code,
+        base_offset=-1,
+        log_append_time_ms=-1,
+        log_start_offset=log_start_offset,
+        record_errors=[
+            _Error(batch_index=index, batch_index_error_message=why)
+            for index, why in refused.records
+        ],
+        # As Kafka: only what single records are to blame for is put into words.
+        error_message=refused.message if refused.records else None,
+    )

@@ -1,0 +1,391 @@
+"""Topics made, grown, emptied, deleted and described: what an admin client asks for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from kafka.protocol.admin import (
+    CreatePartitionsResponse,
+    CreateTopicsResponse,
+    DeleteRecordsResponse,
+    DeleteTopicsResponse,
+    DescribeConfigsResponse,
+)
+
+from aktor.broker.call import Call
+from aktor.broker.codes import Code, Refused
+from aktor.broker.topic_configs import check_topic_configs, describe_broker, describe_topic
+from aktor.broker.topics import Topic, check_name
+
+if TYPE_CHECKING:
+    from aktor.broker.cluster import Cluster
+
+__all__ = ["TopicAdmin"]
+
+_Created: Final = CreateTopicsResponse.CreatableTopicResult
+_CreatedConfig: Final = _Created.CreatableTopicConfigs
+_Deleted: Final = DeleteTopicsResponse.DeletableTopicResult
+_Grown: Final = CreatePartitionsResponse.CreatePartitionsTopicResult
+_Emptied: Final = DeleteRecordsResponse.DeleteRecordsTopicResult
+_EmptiedPartition: Final = _Emptied.DeleteRecordsPartitionResult
+_Described: Final = DescribeConfigsResponse.DescribeConfigsResult
+
+_ZERO: Final = UUID(int=0)
+#: How DescribeConfigs names what it describes.
+_TOPIC_RESOURCE: Final = 2
+_BROKER_RESOURCE: Final = 4
+
+
+class TopicAdmin:
+    """Any broker answers these: it stands for the controller."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    # -- create
+
+    def create_topics(self, call: Call) -> None:
+        """CreateTopics (ReplicationControlManager.createTopics)."""
+        times = Counter(topic.name for topic in call.request.topics)
+        results, seen = [], set()
+        for wanted in call.request.topics:
+            if wanted.name in seen:
+                continue
+            seen.add(wanted.name)
+            try:
+                if times[wanted.name] > 1:
+                    raise Refused(Code.INVALID_REQUEST, "Duplicate topic name.")
+                results.append(self._create(call, wanted))
+            except Refused as refused:
+                results.append(
+                    _Created(
+                        name=wanted.name,
+                        error_code=refused.code,
+                        error_message=refused.message,
+                        configs=[],
+                    )
+                )
+        call.reply(CreateTopicsResponse(topics=results))
+
+    def _create(self, call: Call, wanted: Any) -> Any:
+        """Raises Refused."""
+        check_name(wanted.name)
+        topics = self._cluster.topics
+        if topics.get(wanted.name):
+            raise Refused(Code.TOPIC_ALREADY_EXISTS, f"Topic '{wanted.name}' already exists.")
+        for other in topics.names():
+            if _alike(other) == _alike(wanted.name):
+                raise Refused(
+                    Code.INVALID_TOPIC_EXCEPTION,
+                    f"Topic '{wanted.name}' collides with existing topic: {other}",
+                )
+        configs = self._configs(wanted)
+        assignment = self._assignment(wanted)
+        if call.request.validate_only:
+            # The id that it would have had, as Kafka tells it.
+            topic_id = topics.new_id()
+        else:
+            topic_id = self._cluster.make_topic(wanted.name, assignment, configs).topic_id
+        return _Created(
+            name=wanted.name,
+            topic_id=topic_id,
+            error_code=Code.NONE,
+            error_message=None,
+            num_partitions=len(assignment),
+            replication_factor=len(assignment[0]),
+            configs=[
+                _CreatedConfig(
+                    name=one.name,
+                    value=one.value,
+                    read_only=one.read_only,
+                    config_source=one.config_source,
+                    is_sensitive=one.is_sensitive,
+                )
+                for one in describe_topic(configs, defaults=self._defaults)
+            ],
+        )
+
+    def _configs(self, wanted: Any) -> dict[str, str]:
+        return check_topic_configs(
+            [(one.name, one.value) for one in wanted.configs], defaults=self._defaults
+        )
+
+    def _assignment(self, wanted: Any) -> list[tuple[int, ...]]:
+        if wanted.assignments:
+            return self._manual(wanted)
+        replication = wanted.replication_factor
+        if replication == 0 or replication < -1:
+            raise Refused(
+                Code.INVALID_REPLICATION_FACTOR,
+                "Replication factor must be larger than 0, or -1 to use the default value.",
+            )
+        partitions = wanted.num_partitions
+        if partitions == 0 or partitions < -1:
+            raise Refused(
+                Code.INVALID_PARTITIONS,
+                "Number of partitions was set to an invalid non-positive value.",
+            )
+        return self._cluster.assignment(
+            None if partitions == -1 else partitions, None if replication == -1 else replication
+        )
+
+    def _manual(self, wanted: Any) -> list[tuple[int, ...]]:
+        for what, value in (
+            ("replication factor", wanted.replication_factor),
+            ("numPartitions", wanted.num_partitions),
+        ):
+            if value != -1:
+                raise Refused(
+                    Code.INVALID_REQUEST,
+                    f"A manual partition assignment was specified, but {what} was not set to -1.",
+                )
+        found: dict[int, tuple[int, ...]] = {}
+        for one in wanted.assignments:
+            if one.partition_index in found:
+                raise Refused(
+                    Code.INVALID_REPLICA_ASSIGNMENT,
+                    "Found multiple manual partition assignments for partition "
+                    f"{one.partition_index}",
+                )
+            replicas = tuple(one.broker_ids)
+            self._check_replicas(replicas, like=next(iter(found.values()), None))
+            found[one.partition_index] = replicas
+        if sorted(found) != list(range(len(found))):
+            raise Refused(
+                Code.INVALID_REPLICA_ASSIGNMENT,
+                "partitions should be a consecutive 0-based integer sequence",
+            )
+        return [found[index] for index in range(len(found))]
+
+    def _check_replicas(self, replicas: tuple[int, ...], like: Sequence[int] | None) -> None:
+        if not replicas:
+            why = "The manual partition assignment includes an empty replica list."
+        elif len(set(replicas)) < len(replicas):
+            why = (
+                "The manual partition assignment includes the broker "
+                f"{Counter(replicas).most_common(1)[0][0]} more than once."
+            )
+        elif unknown := [one for one in replicas if one not in self._cluster.nodes]:
+            why = (
+                f"The manual partition assignment includes broker {unknown[0]}, but no such "
+                "broker is registered."
+            )
+        elif like is not None and len(like) != len(replicas):
+            why = (
+                f"The manual partition assignment includes a partition with {len(replicas)} "
+                f"replica(s), but this is not consistent with previous partitions, which have "
+                f"{len(like)} replica(s)."
+            )
+        else:
+            return
+        raise Refused(Code.INVALID_REPLICA_ASSIGNMENT, why)
+
+    # -- delete
+
+    def delete_topics(self, call: Call) -> None:
+        """DeleteTopics: by name, or by id from version 6 on."""
+        if call.version < 6:
+            asked = [(name, None) for name in call.request.topic_names]
+        else:
+            asked = [(one.name, one.topic_id or None) for one in call.request.topics]
+        found = [self._cluster.topics.get(name, topic_id) for name, topic_id in asked]
+        times = Counter(topic.name for topic in found if topic)
+        results: dict[Any, Any] = {}
+        for (name, topic_id), topic in zip(asked, found, strict=True):
+            code, why = self._deletable(name, topic_id, topic, times)
+            if topic is not None and not code:
+                self._cluster.delete_topic(topic, call.now)
+            results[topic.name if topic else (name, topic_id)] = _Deleted(
+                name=topic.name if topic else name,
+                topic_id=topic.topic_id if topic else topic_id,
+                error_code=code,
+                error_message=why,
+            )
+        call.reply(DeleteTopicsResponse(responses=list(results.values())))
+
+    def _deletable(
+        self, name: str | None, topic_id: UUID | None, topic: Topic | None, times: Counter[str]
+    ) -> tuple[Code, str | None]:
+        by_id = topic_id is not None and topic_id != _ZERO
+        if name is not None and by_id:
+            return Code.INVALID_REQUEST, "Either the name or the id of a topic is given, not both."
+        if name is None and not by_id:
+            return Code.INVALID_REQUEST, "Neither the name nor the id of the topic is given."
+        if topic is None and by_id:
+            return Code.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
+        if topic is None:
+            return (
+                Code.UNKNOWN_TOPIC_OR_PARTITION,
+                "This server does not host this topic-partition.",
+            )
+        if times[topic.name] > 1:
+            return Code.INVALID_REQUEST, "Duplicate topic name."
+        return Code.NONE, None
+
+    # -- grow
+
+    def create_partitions(self, call: Call) -> None:
+        """CreatePartitions: more of them, never fewer."""
+        results = []
+        times = Counter(topic.name for topic in call.request.topics)
+        for wanted in {topic.name: topic for topic in call.request.topics}.values():
+            try:
+                if times[wanted.name] > 1:
+                    raise Refused(Code.INVALID_REQUEST, "Duplicate topic name.")
+                self._grow(wanted, validate_only=call.request.validate_only, now=call.now)
+                code, why = Code.NONE, None
+            except Refused as refused:
+                code, why = refused.code, refused.message
+            results.append(_Grown(name=wanted.name, error_code=code, error_message=why))
+        call.reply(CreatePartitionsResponse(results=results))
+
+    def _grow(self, wanted: Any, *, validate_only: bool, now: float) -> None:
+        """Raises Refused."""
+        topic = self._cluster.topics.get(wanted.name)
+        if topic is None:
+            raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+        there = len(topic.partitions)
+        if wanted.count == there:
+            raise Refused(Code.INVALID_PARTITIONS, f"Topic already has {there} partition(s).")
+        if wanted.count < there:
+            raise Refused(
+                Code.INVALID_PARTITIONS,
+                f"The topic {topic.name} currently has {there} partition(s); {wanted.count} "
+                "would not be an increase.",
+            )
+        more = wanted.count - there
+        replication = len(topic.partitions[0].replicas)
+        if wanted.assignments is None:
+            assignment = self._cluster.assignment(more, replication)
+        else:
+            if len(wanted.assignments) != more:
+                raise Refused(
+                    Code.INVALID_REPLICA_ASSIGNMENT,
+                    f"Attempted to add {more} additional partition(s), but only "
+                    f"{len(wanted.assignments)} assignment(s) were specified.",
+                )
+            assignment = [tuple(one.broker_ids) for one in wanted.assignments]
+            for replicas in assignment:
+                self._check_replicas(replicas, like=topic.partitions[0].replicas)
+        if not validate_only:
+            self._cluster.grow_topic(topic, assignment, now)
+
+    # -- delete records
+
+    def delete_records(self, call: Call) -> None:
+        """DeleteRecords: the log starts later; -1 stands for the high watermark."""
+
+        def emptied(topic: Any, one: Any) -> Any:
+            try:
+                low = self._delete_before(call, topic.name, one.partition_index, one.offset)
+            except Refused as refused:
+                return _EmptiedPartition(
+                    partition_index=one.partition_index, low_watermark=-1, error_code=refused.code
+                )
+            return _EmptiedPartition(
+                partition_index=one.partition_index, low_watermark=low, error_code=Code.NONE
+            )
+
+        call.reply(
+            DeleteRecordsResponse(
+                topics=[
+                    _Emptied(
+                        name=topic.name,
+                        partitions=[emptied(topic, one) for one in topic.partitions],
+                    )
+                    for topic in call.request.topics
+                ]
+            )
+        )
+
+    def _delete_before(self, call: Call, name: str, index: int, offset: int) -> int:
+        """The new start. Raises Refused."""
+        partition = self._cluster.topics.partition(name, index)
+        if partition is None:
+            raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+        if partition.leader != call.node:
+            raise Refused(Code.NOT_LEADER_OR_FOLLOWER)
+        topic = self._cluster.topics.get(name)
+        if topic is not None and topic.internal:
+            raise Refused(Code.INVALID_TOPIC_EXCEPTION)
+        log = partition.log
+        wanted = log.high_watermark if offset == -1 else offset
+        if not 0 <= wanted <= log.high_watermark:
+            raise Refused(Code.OFFSET_OUT_OF_RANGE)
+        if "delete" not in log.config.cleanup_policy:
+            raise Refused(Code.POLICY_VIOLATION)
+        log.delete_before(wanted)
+        partition.settle()
+        return log.start_offset
+
+    # -- configs
+
+    def describe_configs(self, call: Call) -> None:
+        """DescribeConfigs of topics and brokers."""
+        request = call.request
+        results = []
+        for wanted in request.resources:
+            try:
+                configs = self._described(wanted, request, call.node)
+                code, why = Code.NONE, None
+            except Refused as refused:
+                configs, code, why = [], refused.code, refused.message
+            results.append(
+                _Described(
+                    error_code=code,
+                    error_message=why if code else "",
+                    resource_type=wanted.resource_type,
+                    resource_name=wanted.resource_name,
+                    configs=configs,
+                )
+            )
+        call.reply(DescribeConfigsResponse(results=results))
+
+    def _described(self, wanted: Any, request: Any, node: int) -> list[Any]:
+        """Raises Refused."""
+        keys = wanted.configuration_keys
+        if wanted.resource_type == _TOPIC_RESOURCE:
+            check_name(wanted.resource_name)
+            topic = self._cluster.topics.get(wanted.resource_name)
+            if topic is None:
+                raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, "")
+            return describe_topic(
+                topic.configs,
+                keys,
+                defaults=self._defaults,
+                include_synonyms=request.include_synonyms,
+                include_documentation=request.include_documentation,
+            )
+        if wanted.resource_type == _BROKER_RESOURCE:
+            self._check_broker(wanted.resource_name, node)
+            return describe_broker(
+                self._cluster.broker_configs,
+                keys,
+                topic_defaults=self._defaults,
+                for_all_brokers=not wanted.resource_name,
+                include_synonyms=request.include_synonyms,
+                include_documentation=request.include_documentation,
+            )
+        raise Refused(Code.INVALID_REQUEST, f"Unsupported resource type: {wanted.resource_type}")
+
+    def _check_broker(self, name: str, node: int) -> None:
+        """A broker describes itself, or under no name what was set for all. Raises Refused."""
+        if name and not name.lstrip("-").isdigit():
+            raise Refused(Code.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+        if name and int(name) != node:
+            raise Refused(
+                Code.INVALID_REQUEST,
+                f"Unexpected broker id, expected {node} or empty string, but received {name}",
+            )
+
+    @property
+    def _defaults(self) -> Mapping[str, str]:
+        return self._cluster.settings.topic_configs
+
+
+def _alike(name: str) -> str:
+    """Metric names cannot tell a dot from an underscore (Topic.unifyCollisionChars)."""
+    return name.replace(".", "_")
