@@ -24,6 +24,11 @@ _trace = open_trace(actor="broker")
 
 Handler = Callable[[Call], None]
 
+#: From these versions of TxnOffsetCommit on the group is added by itself (KIP-890), and a client
+#: knows TRANSACTION_ABORTABLE.
+_IMPLICIT_ADD: Final = 5
+_KNOWS_ABORTABLE: Final = 4
+
 #: Which coordinator a request is for: its topic, and the keys that name groups or transactions.
 _KEYS: Final[dict[str, tuple[str, Callable[[Any], list[str]]]]] = {
     "JoinGroup": (GROUP_OFFSETS, lambda request: [request.group_id]),
@@ -163,15 +168,18 @@ class Apis:
         """From version 5 on a commit adds its group to the transaction by itself (KIP-890)."""
         request = call.request
         transaction = (request.transactional_id, request.producer_id, request.producer_epoch)
-        if call.version >= 5:
-            self._cluster.transactions.add_group_implicitly(
-                *transaction, request.group_id, call.now
-            )
-        else:
-            self._cluster.transactions.verify_group(
-                *transaction, request.group_id, abortable=call.version >= 4
-            )
-        self._cluster.groups.handle_txn_offset_commit(call)
+
+        def verify() -> None:
+            if call.version >= _IMPLICIT_ADD:
+                self._cluster.transactions.add_group_implicitly(
+                    *transaction, request.group_id, call.now
+                )
+            else:
+                self._cluster.transactions.verify_group(
+                    *transaction, request.group_id, abortable=call.version >= _KNOWS_ABORTABLE
+                )
+
+        self._cluster.groups.handle_txn_offset_commit(call, verify)
 
 
 def _with_answer(call: Call, answer: Callable[[Any], None]) -> Call:

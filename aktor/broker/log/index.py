@@ -85,18 +85,6 @@ class BatchIndex:
                 return position
         return after
 
-    def cut(self, start: int, limit: int) -> int:
-        """The last end of a batch up to position `limit`; `start`, where one begins, if none is."""
-        entry = bisect_right(self._positions, limit) - 1
-        if entry < 0:
-            return start
-        last = max(start, self._positions[entry])
-        for position, header in self._headers(entry):
-            if position + header.size > limit:
-                break
-            last = max(last, position + header.size)
-        return last
-
     def end_of_batch(self, position: int) -> int:
         """Where the batch at `position` ends."""
         return position + BatchHeader.read(self._store.read(position, HEADER_SIZE)).size

@@ -276,9 +276,10 @@ class PartitionLog:
     # -- reading
 
     def read(self, offset: int, max_bytes: int, *, upto: int, min_one: bool = True) -> Buffer:
-        """Whole batches from the one with `offset` on, before offset `upto`.
+        """Batches from the one with `offset` on, before offset `upto` and of one segment.
 
-        `max_bytes` at most, but one batch at least if `min_one`. Empty where there is nothing.
+        `max_bytes` at most, where the last batch may be cut off; but one batch at least if
+        `min_one`, and nothing if the first one does not fit else. Empty where there is nothing.
         The bytes stay the same whatever happens to the log. Raises Refused with
         OFFSET_OUT_OF_RANGE.
         """
@@ -292,10 +293,13 @@ class PartitionLog:
             return b""
         start = self._index.locate(offset)
         end = self._store.end if upto >= self.end_offset else self._index.locate(upto)
+        end = min(end, self._segments.end_of(start, self._store.end))
         if end - start > max_bytes:
-            end = self._index.cut(start, start + max(max_bytes, 0))
-            if end == start and min_one:
-                end = self._index.end_of_batch(start)
+            first = self._index.end_of_batch(start)
+            if first - start <= max_bytes:
+                end = start + max_bytes
+            else:
+                end = first if min_one else start
         return self._store.read(start, end - start) if end > start else b""
 
     def aborted(self, offset: int, upto: int) -> list[tuple[int, int]]:
@@ -315,6 +319,9 @@ class PartitionLog:
     def max_timestamp(self) -> TimedOffset | None:
         """The first of the records with the largest timestamp (KIP-734), None if there is none."""
         newest = self._index.max_timestamp
+        if newest < 0 and self.end_offset > self.start_offset:
+            # No record has a timestamp: the first of them, as Kafka says.
+            return self.start_offset, newest, self.epoch_at(self.start_offset)
         return self.offset_for_time(newest) if newest >= 0 else None
 
     def _times(self, position: int, header: BatchHeader) -> Iterator[tuple[int, int]]:

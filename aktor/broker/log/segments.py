@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 
 from aktor.broker.log.batches import BatchHeader
@@ -48,6 +49,11 @@ class Segments:
     def active(self) -> Segment:
         """The one that is written to."""
         return self._all[-1]
+
+    def end_of(self, position: int, end: int) -> int:
+        """Where the segment with this position ends, in a log whose bytes end at `end`."""
+        following = bisect_right(self._all, position, key=lambda one: one.position)
+        return self._all[following].position if following < len(self._all) else end
 
     def note(self, position: int, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
         """A batch was written at `position`; a new segment begins if the last one is full."""

@@ -7,7 +7,7 @@ from typing import Final
 from aktor.broker.codes import Code, Refused
 from aktor.broker.log.batches import ZSTD, BatchHeader, Buffer, has_right_checksum
 from aktor.broker.log.config import LogConfig
-from aktor.broker.log.records import UNREADABLE, records_in
+from aktor.broker.log.records import UNREADABLE, StoredRecord, records_in
 
 __all__ = ["validate_batch", "validate_records"]
 
@@ -59,31 +59,40 @@ def validate_records(header: BatchHeader, data: Buffer, *, config: LogConfig, no
         raise Refused(
             Code.INVALID_TIMESTAMP, "Producer should not set timestamp type to LogAppendTime."
         )
-    oldest = newest = header.max_timestamp
-    if config.compacted or config.message_timestamp_before_max_ms < _LONG_MAX:
-        oldest = _oldest(header, data, keys=config.compacted)
-    if not config.log_append_time and newest != _NO_TIMESTAMP:
-        _validate_times(oldest, newest, config, now_ms)
-
-
-def _oldest(header: BatchHeader, data: Buffer, *, keys: bool) -> int:
-    """The oldest timestamp; `keys`: Raise Refused if a record has none."""
-    try:
-        records = records_in(header, data)
-    except UNREADABLE as fault:
-        raise Refused(Code.INVALID_RECORD, f"Found an invalid record: {fault}") from None
-    if keys and any(record.key is None for record in records):
-        raise Refused(Code.INVALID_RECORD, "Compacted topic cannot accept message without key.")
-    times = (header.base_timestamp + record.timestamp_delta for record in records)
-    return min((time for time in times if time != _NO_TIMESTAMP), default=header.max_timestamp)
-
-
-def _validate_times(oldest: int, newest: int, config: LogConfig, now_ms: int) -> None:
     low = now_ms - config.message_timestamp_before_max_ms
     high = now_ms + config.message_timestamp_after_max_ms
-    if oldest < low or newest > high:
-        raise Refused(
-            Code.INVALID_TIMESTAMP,
-            f"Timestamps {oldest} to {newest} of a batch are out of range. They should be within"
-            f" [{low}, {high}]",
+    timely = config.log_append_time or header.max_timestamp <= high
+    if timely and not config.compacted and config.message_timestamp_before_max_ms == _LONG_MAX:
+        return
+    records = _read(header, data)
+    if config.compacted:
+        _refuse_those(
+            Code.INVALID_RECORD,
+            "Compacted topic cannot accept message without key.",
+            [index for index, record in enumerate(records) if record.key is None],
         )
+    if config.log_append_time:
+        return
+    times = [header.base_timestamp + record.timestamp_delta for record in records]
+    _refuse_those(
+        Code.INVALID_TIMESTAMP,
+        f"The timestamp is out of range. It should be within [{low}, {high}]",
+        [
+            index
+            for index, time in enumerate(times)
+            if time != _NO_TIMESTAMP and not low <= time <= high
+        ],
+    )
+
+
+def _read(header: BatchHeader, data: Buffer) -> list[StoredRecord]:
+    try:
+        return records_in(header, data)
+    except UNREADABLE as fault:
+        raise Refused(Code.INVALID_RECORD, f"Found an invalid record: {fault}") from None
+
+
+def _refuse_those(code: Code, why: str, indices: list[int]) -> None:
+    """Raise Refused if records are to blame, by their place in the batch."""
+    if indices:
+        raise Refused(code, why, [(index, why) for index in indices])

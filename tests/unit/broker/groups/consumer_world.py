@@ -69,8 +69,9 @@ class Recorder:
         self.puts += 1
         self.texts[(kind, *key)] = json.dumps(value)
 
-    def group(self) -> Any:
-        return json.loads(self.texts[("consumer-group", "g")])
+    def group(self) -> Any | None:
+        text = self.texts.get(("consumer-group", "g"))
+        return None if text is None else json.loads(text)
 
 
 class World:
@@ -118,7 +119,11 @@ class World:
 
     def restart(self) -> None:
         """The broker dies, and another finds what was kept."""
-        self.group = ConsumerGroup.restore(self.journal.group(), "g", now=self.now, **self.parts)
+        kept = self.journal.group()
+        if kept is None:
+            self.group = ConsumerGroup("g", now=self.now, **self.parts)
+        else:
+            self.group = ConsumerGroup.restore(kept, "g", now=self.now, **self.parts)
 
     def settle(self, *clients: Client, rounds: int = 10) -> None:
         """Heartbeats until nobody is told anything new."""
@@ -152,19 +157,12 @@ class Client:
         self.epoch = 0
         self.owned: dict[UUID, list[int]] = {}
         self.told: dict[UUID, list[int]] = {}
+        self.lost_an_answer = False
 
     def join(self, *, version: int = 1) -> Any:
         """Send all there is to say, with epoch 0."""
         self.owned, self.told = {}, {}
-        return self._send(
-            version=version,
-            member_epoch=0,
-            topic_partitions=[],
-            rebalance_timeout_ms=self.rebalance_timeout_ms,
-            subscribed_topic_names=self.topics,
-            subscribed_topic_regex=self.regex if version > 0 else None,
-            server_assignor=self.assignor,
-        )
+        return self._send(version=version, member_epoch=0, **self._all(version))
 
     def beat(self, **fields: Any) -> Any:
         """A heartbeat; what it should own by the last answer it owns from now on."""
@@ -173,7 +171,25 @@ class Client:
 
     def hold(self, **fields: Any) -> Any:
         """A heartbeat of one that has done nothing yet about the last answer."""
-        return self._send(member_epoch=self.epoch, topic_partitions=self.report(), **fields)
+        said = self._all() if self.lost_an_answer else {"topic_partitions": self.report()}
+        return self._send(member_epoch=self.epoch, **{**said, **fields})
+
+    def beat_in_vain(self) -> None:
+        """A heartbeat whose answer is lost: the next one says all, to be told all."""
+        self.owned = dict(self.told)
+        before = self.id, self.epoch, self.told
+        self.hold()
+        self.id, self.epoch, self.told = before
+        self.lost_an_answer = True
+
+    def _all(self, version: int = 1) -> dict[str, Any]:
+        return {
+            "topic_partitions": self.report(),
+            "rebalance_timeout_ms": self.rebalance_timeout_ms,
+            "subscribed_topic_names": self.topics,
+            "subscribed_topic_regex": self.regex if version > 0 else None,
+            "server_assignor": self.assignor,
+        }
 
     def leave(self, *, epoch: int = -1) -> Any:
         """Leave; -2 for a while."""
@@ -188,6 +204,7 @@ class Client:
         answer = self.world.ask(
             version=version, member_id=self.id, instance_id=self.instance_id, **fields
         )
+        self.lost_an_answer = False
         if answer.error_code == Code.NONE:
             self.id, self.epoch = answer.member_id, answer.member_epoch
             if answer.assignment is not None:

@@ -68,14 +68,24 @@ def test_a_read_ends_before_the_offset_it_may_not_see() -> None:
     assert bases(log.read(3, 10_000, upto=2)) == []
 
 
-def test_a_read_has_whole_batches_only() -> None:
+def test_a_read_is_cut_off_at_its_limit_if_the_first_batch_is_whole() -> None:
     log = a_log()
     write_each(log, b"a", b"b", b"c")
     size = log.size_bytes // 3
+    whole = bytes(log.read(0, 2 * size, upto=3))
 
-    assert bases(log.read(0, 2 * size, upto=3)) == [0, 1]
-    assert bases(log.read(0, 2 * size - 1, upto=3)) == [0]
+    assert bases(whole) == [0, 1]
+    assert log.read(0, 2 * size - 1, upto=3) == whole[:-1]
     assert bases(log.read(1, size, upto=3, min_one=False)) == [1]
+
+
+def test_a_read_ends_where_a_segment_ends() -> None:
+    log = a_log(segment_bytes=140)
+    write_each(log, b"a", b"b", b"c")
+
+    assert bases(log.read(0, 10_000, upto=3)) == [0, 1]
+    assert bases(log.read(1, 10_000, upto=3)) == [1]
+    assert bases(log.read(2, 10_000, upto=3)) == [2]
 
 
 def test_one_batch_is_read_however_large_if_one_must_be() -> None:
