@@ -1,7 +1,8 @@
 # make test | demo | kafka | lint | bench | clean      (a .venv is made when it is first needed)
 #
 #   PYTHON=python3.12    the Python to make the .venv with (any from 3.11 on is found by itself)
-#   BOOTSTRAP=host:port  for `make demo`: use this Kafka instead of a built-in one
+#   REAL=1               for `make demo`: use an Apache Kafka (Java) instead of the embedded one
+#   BOOTSTRAP=host:port  for `make demo`: use this Kafka, which runs already
 #   NODES=3 PORT=9092    for `make kafka`
 #   ARGS="-k commit -x"  for `make test`: passed on to pytest
 
@@ -19,11 +20,11 @@ PORT ?= 9092
 
 test: venv
 	@if missing=$$($(PY) -m tests.real_kafka --missing); then $(PY) -m tests.real_kafka --prepare; \
-	else echo "left out: tests/kafka, since $$missing"; fi
+	else echo "left out: the tests of tests/kafka on a real Kafka (they run on the embedded one), since $$missing"; fi
 	@$(PY) -m pytest $(ARGS)
 
 demo: venv
-	@$(PY) -m examples.demo $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP))
+	@$(PY) -m examples.demo $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP)) $(if $(REAL),--real)
 
 kafka: venv
 	@$(PY) -m tests.real_kafka --nodes $(NODES) --port $(PORT)

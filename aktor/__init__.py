@@ -6,20 +6,26 @@ for record in KafkaConsumer("orders", group_id="billing", bootstrap_servers="loc
     print(record.value)
 """
 
-from kafka.consumer.subscription_state import (
-    AsyncConsumerRebalanceListener,
-    ConsumerRebalanceListener,
-)
-from kafka.structs import (
-    ConsumerGroupMetadata,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-    TopicPartition,
-)
+from __future__ import annotations
 
-from aktor import errors
-from aktor.consumer.facade import KafkaConsumer
-from aktor.consumer.status import ConsumerStatus, PartitionStatus
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from kafka.consumer.subscription_state import (
+        AsyncConsumerRebalanceListener,
+        ConsumerRebalanceListener,
+    )
+    from kafka.structs import (
+        ConsumerGroupMetadata,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        TopicPartition,
+    )
+
+    from aktor import errors
+    from aktor.consumer.facade import KafkaConsumer
+    from aktor.consumer.status import ConsumerStatus, PartitionStatus
 
 __all__ = [
     "AsyncConsumerRebalanceListener",
@@ -35,3 +41,30 @@ __all__ = [
 ]
 
 __version__ = "0.1.0.dev0"
+
+#: Where the names above come from. They are imported when they are first used, since that takes
+#: 0.3 s, which the command `aktor` and every start of pytest (aktor.testing.plugin) would wait for.
+_MODULES: Final = {
+    "AsyncConsumerRebalanceListener": "kafka.consumer.subscription_state",
+    "ConsumerGroupMetadata": "kafka.structs",
+    "ConsumerRebalanceListener": "kafka.consumer.subscription_state",
+    "ConsumerStatus": "aktor.consumer.status",
+    "KafkaConsumer": "aktor.consumer.facade",
+    "OffsetAndMetadata": "kafka.structs",
+    "OffsetAndTimestamp": "kafka.structs",
+    "PartitionStatus": "aktor.consumer.status",
+    "TopicPartition": "kafka.structs",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return import_module("aktor.errors")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

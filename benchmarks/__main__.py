@@ -30,6 +30,7 @@ BENCHMARKS: Final = (
     "first_record",
     "handover",
     "memory",
+    "embedded",
 )
 
 

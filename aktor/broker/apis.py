@@ -6,11 +6,14 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from aktor.broker import access
 from aktor.broker.call import CLOSE, Call
 from aktor.broker.codes import Code, Refused
+from aktor.broker.config_admin import ConfigAdmin
 from aktor.broker.faults import error_response
 from aktor.broker.look_up import LookUps
 from aktor.broker.metadata import MetadataRequests
+from aktor.broker.replica_admin import ReplicaAdmin
 from aktor.broker.topic_admin import TopicAdmin
 from aktor.broker.topics import GROUP_OFFSETS, TRANSACTION_STATE
 from aktor.trace import open_trace
@@ -70,6 +73,7 @@ class Apis:
         self._cluster = cluster
         groups, transactions = cluster.groups, cluster.transactions
         metadata, admin, look_ups = MetadataRequests(cluster), TopicAdmin(cluster), LookUps(cluster)
+        configs, replicas = ConfigAdmin(cluster), ReplicaAdmin(cluster)
         self._handlers: dict[str, Handler] = {
             "Produce": cluster.producing.handle,
             "Fetch": cluster.fetching.handle,
@@ -86,6 +90,19 @@ class Apis:
             "CreatePartitions": admin.create_partitions,
             "DeleteRecords": admin.delete_records,
             "DescribeConfigs": admin.describe_configs,
+            "AlterConfigs": configs.alter_configs,
+            "IncrementalAlterConfigs": configs.incremental_alter_configs,
+            "ListConfigResources": configs.list_config_resources,
+            "DescribeLogDirs": replicas.describe_log_dirs,
+            "ElectLeaders": replicas.elect_leaders,
+            "AlterPartitionReassignments": replicas.alter_partition_reassignments,
+            "ListPartitionReassignments": replicas.list_partition_reassignments,
+            "WriteTxnMarkers": replicas.write_txn_markers,
+            "DescribeAcls": access.describe_acls,
+            "CreateAcls": access.create_acls,
+            "DeleteAcls": access.delete_acls,
+            "DescribeClientQuotas": access.describe_client_quotas,
+            "DescribeUserScramCredentials": access.describe_user_scram_credentials,
             "JoinGroup": groups.handle_join_group,
             "SyncGroup": groups.handle_sync_group,
             "Heartbeat": groups.handle_heartbeat,
@@ -132,9 +149,14 @@ class Apis:
             self._refuse(call, Code.UNKNOWN_SERVER_ERROR)
 
     def _refuse(self, call: Call, code: Code) -> None:
-        if call.waiting:
+        if not call.waiting:
+            return
+        try:
             refused = error_response(call.request, call.version, code) if call.request else CLOSE
-            call.reply(refused)
+        except Exception:
+            # What breaks a handler may break this too. Kafka hangs up when it has no words.
+            refused = CLOSE
+        call.reply(refused)
 
     def _not_ours(self, call: Call, api: str) -> Code | None:
         """Why this broker does not answer for these groups or transactions, None if it does."""

@@ -22,7 +22,13 @@ from aktor.broker.log.log import LogConfig, PartitionLog
 from aktor.broker.partition import NO_LEADER, Partition
 from aktor.broker.produce import Producing
 from aktor.broker.settings import ClusterSettings
-from aktor.broker.topics import GROUP_OFFSETS, TRANSACTION_STATE, Topic, Topics
+from aktor.broker.topics import (
+    GROUP_OFFSETS,
+    INTERNAL_TOPICS,
+    TRANSACTION_STATE,
+    Topic,
+    Topics,
+)
 from aktor.broker.transactions import TransactionCoordinator
 
 __all__ = ["Cluster", "Node"]
@@ -70,13 +76,17 @@ class Cluster:
         self._journal = journal or NoJournal()
         self.now = now
         self._changed: dict[tuple[str, int], None] = {}
-        self._lagging: set[Partition] = set()
+        #: Where followers were held back, in that order.
+        self._lagging: dict[Partition, None] = {}
         self._next_retention = now + self.settings.retention_check
         self.topics = Topics(
             rng=self.rng,
             make_log=open_log or (lambda _id, _index, config: PartitionLog(config=config)),
             on_change=self._on_change,
-            defaults=self.settings.topic_configs,
+            defaults={
+                "min.insync.replicas": str(self.settings.min_insync_replicas),
+                **self.settings.topic_configs,
+            },
             journal=self._journal,
         )
         self.groups = GroupCoordinator(
@@ -98,6 +108,10 @@ class Cluster:
         for (kind, key), value in kept.items():
             if kind == "topic":
                 self.topics.restore(str(key[0]), value)
+        for topic in self.topics:
+            self._take_down(topic.partitions)
+            # With the new epochs, so that no two leaders ever have the same one.
+            self.topics.moved(topic.name)
         self.groups.restore(kept, self.now)
         self.transactions.restore(kept)
         self._progress()
@@ -178,19 +192,18 @@ class Cluster:
             if node is not None
         ]
 
-    def preferred_replica(self, partition: Partition, call: Call) -> int:
-        """A follower in the client's rack to read from, -1 if the leader will do (KIP-392)."""
+    def preferred_replica(self, partition: Partition, call: Call, offset: int) -> int:
+        """A follower in the client's rack that has what it wants to read, -1 if the leader will do
+        (KIP-392, RackAwareReplicaSelector)."""
         rack = call.request.rack_id if self.settings.replica_selector else ""
         if not rack or self.nodes[partition.leader].rack == rack:
             return -1
-        near = [node for node in partition.isr if self.nodes[node].rack == rack]
-        return near[0] if near else -1
-
-    def min_insync_replicas(self, topic: str) -> int:
-        """How many must be in sync for acks=all."""
-        found = self.topics.get(topic)
-        configs = {**self.settings.topic_configs, **(found.configs if found else {})}
-        return int(configs.get("min.insync.replicas", self.settings.min_insync_replicas))
+        near = [
+            node
+            for node in partition.isr
+            if self.nodes[node].rack == rack and partition.end_of(node) >= offset
+        ]
+        return max(near, key=partition.end_of) if near else -1
 
     @property
     def broker_configs(self) -> dict[str, str]:
@@ -211,8 +224,22 @@ class Cluster:
         return wanted if wanted is not None else min(len(self.nodes), _MOST_DEFAULT_REPLICAS)
 
     def assignment(self, partitions: int | None, replication: int | None) -> list[tuple[int, ...]]:
-        """Replicas for new partitions. Raises Refused(INVALID_REPLICATION_FACTOR)."""
+        """Replicas for new partitions, by default as many as the settings say.
+
+        Raises Refused with INVALID_REPLICATION_FACTOR or INVALID_PARTITIONS.
+        """
         wanted = self._replication() if replication is None else replication
+        count = self.settings.partitions if partitions is None else partitions
+        if wanted < 1:
+            raise Refused(
+                Code.INVALID_REPLICATION_FACTOR,
+                f"The replication factor must be larger than 0, but it is {wanted}.",
+            )
+        if count < 1:
+            raise Refused(
+                Code.INVALID_PARTITIONS,
+                f"The number of partitions must be larger than 0, but it is {count}.",
+            )
         if wanted > len(self.nodes):
             raise Refused(
                 Code.INVALID_REPLICATION_FACTOR,
@@ -220,7 +247,6 @@ class Cluster:
                 f"factor of {wanted} cannot be reached because only {len(self.nodes)} broker(s) "
                 "are registered.",
             )
-        count = self.settings.partitions if partitions is None else partitions
         up = [node.node_id for node in self.up()]
         down = [node for node in sorted(self.nodes) if node not in up]
         return self.topics.assign(count, wanted, up if wanted <= len(up) else up + down)
@@ -234,6 +260,15 @@ class Cluster:
     ) -> Topic:
         """Make a topic, as `CreateTopics` would. Raises Refused."""
         return self.make_topic(name, self.assignment(partitions, replication), configs or {})
+
+    def auto_create_topic(self, name: str) -> Topic:
+        """A topic somebody asked for; Kafka's own are made as it needs them. Raises Refused."""
+        partitions = {
+            GROUP_OFFSETS: self.settings.offsets_topic_partitions,
+            TRANSACTION_STATE: self.settings.transactions_topic_partitions,
+        }.get(name)
+        configs = {"cleanup.policy": "compact"} if name in INTERNAL_TOPICS else {}
+        return self.create_topic(name, partitions, None, configs)
 
     def make_topic(
         self, name: str, assignment: Sequence[tuple[int, ...]], configs: Mapping[str, str]
@@ -254,8 +289,11 @@ class Cluster:
     def delete_topic(self, topic: Topic, now: float) -> None:
         """Its records, and the offsets that groups committed in it, are gone."""
         self.topics.delete(topic)
+        for partition in topic.partitions:
+            self._lagging.pop(partition, None)
         self.groups.topic_deleted(topic.name, topic.topic_id, now)
         self.groups.topics_changed(now)
+        self._progress()
 
     def retain(self, now: float) -> None:
         """Delete and compact what the topics' policies say, now."""
@@ -267,24 +305,19 @@ class Cluster:
                     partition.settle()
 
     def _take_down(self, partitions: Iterable[Partition]) -> None:
+        """Tell new partitions which of their brokers are down, or are none of this cluster's: a
+        data folder may come from a larger one."""
         for partition in partitions:
-            for node in self.nodes.values():
-                if not node.up:
-                    partition.node_down(node.node_id, unclean=self.settings.unclean_leader_election)
+            for node_id in partition.replicas:
+                node = self.nodes.get(node_id)
+                if node is None or not node.up:
+                    partition.node_down(node_id, unclean=self.settings.unclean_leader_election)
 
     # -- coordinators
 
     def coordinator(self, topic: str, key: str) -> Node | None:
         """Who coordinates this group (`__consumer_offsets`) or transactional id; None: nobody."""
-        found = self.topics.get(topic)
-        if found is None:
-            groups = topic == GROUP_OFFSETS
-            count = (
-                self.settings.offsets_topic_partitions
-                if groups
-                else self.settings.transactions_topic_partitions
-            )
-            found = self.create_topic(topic, count, None, {"cleanup.policy": "compact"})
+        found = self.topics.get(topic) or self.auto_create_topic(topic)
         leader = found.partitions[java_hash(key) % len(found.partitions)].leader
         return self.nodes[leader] if leader != NO_LEADER else None
 
@@ -345,10 +378,20 @@ class Cluster:
             lambda one: one.node_down(node_id, unclean=self.settings.unclean_leader_election), now
         )
 
+    def broker_silent(self, node_id: int, now: float) -> None:
+        """It says nothing, and nobody has given it up yet: what it leads stands still, and what
+        it follows it does not get, so that acks=all waits for it."""
+        for topic in self.topics:
+            for partition in topic.partitions:
+                if node_id in partition.isr and partition.leader != node_id:
+                    partition.hold(node_id)
+                    self._lagging[partition] = None
+
     def broker_up(self, node_id: int, now: float) -> None:
         """It is back, and catches up."""
         node = self.nodes[node_id]
         if node.up:
+            self._each_partition(lambda one: one.follow(node_id), now)
             return
         node.up = True
         self._each_partition(
@@ -386,6 +429,16 @@ class Cluster:
             )
         return found.leader
 
+    def reassign(self, partition: Partition, replicas: tuple[int, ...], now: float) -> None:
+        """Let a partition have these replicas, of which those that it has not had are up."""
+
+        def act(one: Partition) -> None:
+            if one is partition:
+                one.reassign(replicas)
+
+        self._each_partition(act, now)
+        self.topics.moved(partition.topic)
+
     def move_coordinator(self, topic: str, key: str, to: int | None, now: float) -> int:
         """Let another broker coordinate this group or transactional id; the new coordinator."""
         self.coordinator(topic, key)
@@ -393,12 +446,20 @@ class Cluster:
         return self.move_leader(topic, java_hash(key) % count, to, now)
 
     def hold_replica(self, topic: str, partition: int, node: int) -> None:
-        """A follower fetches no more: out of sync when `replica_lag_max` has passed."""
+        """A follower fetches no more: out of sync when `replica_lag_max` has passed.
+
+        Raises ValueError if it follows nobody there.
+        """
         found = self.topics.partition(topic, partition)
         if found is None:
             raise ValueError(f"there is no partition {topic}-{partition}")
+        if node == found.leader or node not in found.replicas:
+            raise ValueError(
+                f"broker {node} is no follower of {topic}-{partition}: its leader is "
+                f"{found.leader}, of its replicas {list(found.replicas)}"
+            )
         found.hold(node)
-        self._lagging.add(found)
+        self._lagging[found] = None
 
     def release_replica(self, topic: str, partition: int, node: int) -> None:
         """It fetches again, and catches up."""
@@ -410,7 +471,7 @@ class Cluster:
 
     def _drop_laggards(self, now: float) -> None:
         for partition in list(self._lagging):
-            partition.drop_laggards(now - self.settings.replica_lag_max)
+            partition.drop_laggards(now, lag_max=self.settings.replica_lag_max)
 
     def _each_partition(self, act: Callable[[Partition], None], now: float) -> None:
         """Act on all; whose coordinator is another afterwards is told."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -13,6 +14,8 @@ from urllib.parse import unquote
 from aktor.broker.codes import Refused
 from aktor.broker.embedded import EmbeddedKafka
 from aktor.broker.faults import from_json, to_json
+from aktor.broker.journal import DataFolderError
+from aktor.broker.server import PortInUseError
 
 __all__ = ["COMMANDS", "Command", "CommandError", "execute"]
 
@@ -20,6 +23,9 @@ _BAD: Final = 400
 _NOT_FOUND: Final = 404
 _NOT_ALLOWED: Final = 405
 _GONE: Final = 503
+
+#: More than anybody tests with; so many are made in about a second, in which nobody is served.
+_MOST_PARTITIONS: Final = 10_000
 
 
 class CommandError(Exception):
@@ -65,7 +71,7 @@ def execute(kafka: EmbeddedKafka, method: str, target: str, content: bytes = b""
         body = _checked(body, command.body)
     try:
         return command.act(kafka, path, body)
-    except (ValueError, Refused) as error:  # FaultError is a ValueError
+    except (ValueError, Refused, PortInUseError, DataFolderError) as error:
         raise CommandError(_BAD, str(error)) from None
     except RuntimeError as error:
         raise CommandError(_GONE, str(error)) from None
@@ -190,16 +196,18 @@ def _one_broker(act: Callable[[EmbeddedKafka, int], None]) -> Act:
     return run
 
 
-def _pause_broker(kafka: EmbeddedKafka, path: Path, body: Body) -> Any:
-    node_id = _broker(kafka, path["broker"])
-    timeout = body["session_timeout"]
-    if timeout is None:
-        kafka.pause_broker(node_id)
-    elif 0 <= timeout < float("inf"):
-        kafka.pause_broker(node_id, session_timeout=timeout)
-    else:
-        raise ValueError(f"session_timeout must be some seconds, not {timeout}")
-    return kafka.status()["brokers"]
+def _silenced_broker(act: Callable[..., None]) -> Act:
+    """The same for what the other brokers notice only after a while, which the body may say."""
+
+    def run(kafka: EmbeddedKafka, path: Path, body: Body) -> Any:
+        timeout = body["session_timeout"]
+        if timeout is not None and not 0 <= timeout < math.inf:
+            raise ValueError(f"session_timeout must be some seconds, not {timeout}")
+        given = {} if timeout is None else {"session_timeout": timeout}
+        act(kafka, _broker(kafka, path["broker"]), **given)
+        return kafka.status()["brokers"]
+
+    return run
 
 
 def _create_topic(kafka: EmbeddedKafka, _path: Path, body: Body) -> Any:
@@ -208,11 +216,23 @@ def _create_topic(kafka: EmbeddedKafka, _path: Path, body: Body) -> Any:
             raise ValueError(f"config {name} must be a string, not {json.dumps(value)[:100]}")
     kafka.create_topic(
         body["name"],
-        body["partitions"],
-        replication_factor=body["replication_factor"],
+        _partitions(body["partitions"]),
+        replication_factor=_replication(body["replication_factor"]),
         configs=body["configs"],
     )
     return kafka.status()["topics"][body["name"]]
+
+
+def _partitions(count: int | None) -> int | None:
+    if count is not None and not 1 <= count <= _MOST_PARTITIONS:
+        raise ValueError(f"a topic has 1 to {_MOST_PARTITIONS} partitions, not {count}")
+    return count
+
+
+def _replication(factor: int | None) -> int | None:
+    if factor is not None and factor < 1:
+        raise ValueError(f"a partition has at least 1 replica, not {factor}")
+    return factor
 
 
 def _delete_topic(kafka: EmbeddedKafka, path: Path, _body: Body) -> Any:
@@ -221,7 +241,7 @@ def _delete_topic(kafka: EmbeddedKafka, path: Path, _body: Body) -> Any:
 
 
 def _add_partitions(kafka: EmbeddedKafka, path: Path, body: Body) -> Any:
-    kafka.add_partitions(path["topic"], body["count"])
+    kafka.add_partitions(path["topic"], _partitions(body["count"]) or 0)
     return kafka.status()["topics"][path["topic"]]
 
 
@@ -267,7 +287,7 @@ def _commands() -> tuple[Command, ...]:
         ("GET", "/", {}, _usage, ""),
         ("GET", "/status", {}, lambda kafka, *_: kafka.status(), "brokers, topics, groups, faults"),
         ("GET", "/faults", {}, lambda kafka, *_: _faults(kafka), "the faults in force by number"),
-        ("POST", "/faults", None, _add_fault, "one more"),
+        ("POST", "/faults", None, _add_fault, "one more, as JSON: docs/embedded.md"),
         ("DELETE", "/faults", {}, _clear_faults, "no more faults"),
         ("DELETE", "/faults/{fault}", {}, _remove_fault, "take one fault back"),
         (
@@ -280,10 +300,17 @@ def _commands() -> tuple[Command, ...]:
         ("POST", "/brokers/{broker}/start", {}, _one_broker(EmbeddedKafka.start_broker), "again"),
         (
             "POST",
+            "/brokers/{broker}/kill",
+            {"session_timeout": float | None},
+            _silenced_broker(EmbeddedKafka.kill_broker),
+            "it is gone; others take over when its session times out",
+        ),
+        (
+            "POST",
             "/brokers/{broker}/pause",
             {"session_timeout": float | None},
-            _pause_broker,
-            "it stands still; others take over when the session times out",
+            _silenced_broker(EmbeddedKafka.pause_broker),
+            "it stands still; others take over when its session times out",
         ),
         ("POST", "/brokers/{broker}/resume", {}, _one_broker(EmbeddedKafka.resume_broker), "go on"),
         (

@@ -21,7 +21,8 @@ class FrameTooLargeError(Exception):
 
 class Connection:
     """Owns the socket. Requests are handled one at a time and in order, as Kafka does: `busy` while
-    one waits for its answer, and what follows it is left unread.
+    one waits for its answer, and what follows is not handled before that is sent: of answers, one
+    at most is kept for a client that does not read.
     """
 
     def __init__(self, sock: socket.socket, *, number: int, node: int, host: str) -> None:
@@ -44,12 +45,17 @@ class Connection:
     def __repr__(self) -> str:
         return f"<Connection {self.number} of {self.host} to broker {self.node}>"
 
+    @property
+    def idle(self) -> bool:
+        """Whether the next request may be handled."""
+        return self.open and not (self.busy or self._out or self.close_when_sent)
+
     # -- in
 
     @property
     def hungry(self) -> bool:
         """Whether more may be read: not while plenty waits to be handled."""
-        return not self.busy or len(self._in) < _ENOUGH
+        return self.idle or len(self._in) < _ENOUGH
 
     def receive(self) -> bool:
         """Read what is there; False when the other side has closed. Raises OSError."""

@@ -11,20 +11,21 @@ from __future__ import annotations
 import json
 import socket
 import socketserver
+import sys
 import threading
+import traceback
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Final, Self
 
-import structlog
-
 from aktor.broker.commands import CommandError, execute
 from aktor.broker.embedded import EmbeddedKafka
 from aktor.broker.server import PortInUseError
+from aktor.trace import open_trace
 
 __all__ = ["ControlPort"]
 
-_log = structlog.get_logger("aktor.broker")
+_trace = open_trace(actor="control")
 
 _HOST: Final = "127.0.0.1"
 #: The largest body that is read, in bytes.
@@ -59,7 +60,7 @@ class ControlPort:
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
-        traceback: TracebackType | None,
+        trace: TracebackType | None,
     ) -> None:
         self.stop()
 
@@ -97,7 +98,7 @@ class ControlPort:
             return
         self._stopping.set()
         try:  # it waits for a client: be one
-            socket.create_connection(self._http.server_address[:2], timeout=1.0).close()
+            socket.create_connection((_HOST, self._http.server_port), timeout=1.0).close()
             self._thread.join()
         except OSError:
             pass  # so many clients wait already that it will notice by itself
@@ -129,7 +130,7 @@ class _Http(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """The client went away in the middle: nothing for the console."""
-        _log.debug("control.connection.failed", exc_info=True)
+        _trace.debug("broker.control.interrupted", because=sys.exception())
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -137,32 +138,47 @@ class _Handler(BaseHTTPRequestHandler):
 
     server: _Http
     timeout = _PATIENCE
+    default_request_version = "HTTP/1.0"
     server_version = "aktor"
     sys_version = ""
 
     def _act(self) -> None:
         try:
-            answer = execute(self.server.kafka, self.command, self.path, self._body())
+            body = self._body()
+            self._check_origin()
+            answer = self._execute(body)
         except CommandError as error:
             self._answer(error.status, {"error": str(error)}, error.allowed)
-        except OSError:
-            raise  # of the connection
-        except Exception as error:
-            # A bug in us: the log says what it was, the client that it was not its fault.
-            _log.exception("control.command.failed", command=f"{self.command} {self.path}")
-            self._answer(500, {"error": f"failed inside: {type(error).__name__}"})
         else:
             self._answer(200, answer)
 
     do_GET = do_POST = do_DELETE = do_PUT = do_PATCH = do_HEAD = do_OPTIONS = _act
 
-    def _body(self) -> bytes:
-        """The body of a request that may be made. Raises CommandError."""
+    def _execute(self, body: bytes) -> Any:
+        try:
+            return execute(self.server.kafka, self.command, self.path, body)
+        except CommandError:
+            raise
+        except Exception as error:
+            # A bug in us: the log says what it was, the client that it was not its fault.
+            _trace.error(
+                "broker.control.failed",
+                command=f"{self.command} {self.path}",
+                because=error,
+                traceback=traceback.format_exc(),
+            )
+            raise CommandError(500, f"failed inside: {type(error).__name__}") from None
+
+    def _check_origin(self) -> None:
+        """Raises CommandError if a web page is behind it."""
         if "Origin" in self.headers:
             raise CommandError(403, "web pages may not command the cluster")
         host = self.headers.get("Host", _HOST)
-        if host.rpartition(":")[0] not in _OUR_NAMES and host not in _OUR_NAMES:
+        if host not in _OUR_NAMES and host.rpartition(":")[0] not in _OUR_NAMES:
             raise CommandError(403, f"this is {_HOST}, not {host[:100]!r}")
+
+    def _body(self) -> bytes:
+        """What follows the headers. Raises CommandError if that is too much or too little."""
         if "Transfer-Encoding" in self.headers:
             raise CommandError(411, "send the body with a Content-Length, not in chunks")
         length = self.headers.get("Content-Length", "0").strip()
@@ -194,4 +210,4 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Requests go to the log, not to the console."""
-        _log.debug("control.requested", request=repr(format % args))
+        _trace.debug("control.requested", request=repr(format % args))

@@ -12,8 +12,9 @@ import base64
 import os
 import random
 from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import replace
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import UUID
 
 from aktor.broker.cluster import Cluster, Node
@@ -34,12 +35,16 @@ if TYPE_CHECKING:
 
 __all__ = ["EmbeddedKafka"]
 
+#: Addresses to listen on that are none to go to.
+_ANY: Final = ("", "0.0.0.0", "::")
+
 
 class EmbeddedKafka:
     """One or more brokers on this machine; `start` and `stop`, or a `with` block.
 
     brokers: how many; their ids are 1, 2, ...
     port: of the first broker, the others follow; None: any that are free.
+    host: where to listen; advertised_host: where clients are told to go, if that is elsewhere.
     partitions: of topics that are made by being asked for.
     topics: made at the start: names, or {name: how many partitions}.
     data: a folder that keeps topics, records, groups and transactions; None: in memory.
@@ -48,7 +53,7 @@ class EmbeddedKafka:
     settings: everything else (see ClusterSettings); `partitions` above wins.
     seed: makes ids and member names repeatable.
 
-    Raises PortInUseError and DataFolderError from `start`.
+    `start` raises PortInUseError, DataFolderError, and ValueError for topics that can't be made.
     """
 
     def __init__(
@@ -57,6 +62,7 @@ class EmbeddedKafka:
         *,
         port: int | None = None,
         host: str = "127.0.0.1",
+        advertised_host: str | None = None,
         partitions: int | None = None,
         topics: Iterable[str] | Mapping[str, int] = (),
         data: str | os.PathLike[str] | None = None,
@@ -70,12 +76,14 @@ class EmbeddedKafka:
         self.node_ids = tuple(range(1, brokers + 1))
         self._host = host
         self._port = port
-        self._partitions = partitions
         self._topics = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics)
         self._data = data
         self._users = dict(users) if users is not None else None
         self._racks = tuple(racks)
         self._settings = settings or ClusterSettings()
+        if partitions is not None:
+            self._settings = replace(self._settings, partitions=partitions)
+        self._advertised_host = advertised_host or ("localhost" if host in _ANY else host)
         self._rng = random.Random(seed)
         self._folder: DataFolder | None = None
         self._server: Server | None = None
@@ -104,6 +112,28 @@ class EmbeddedKafka:
         if self._server is not None:
             return
         clock = Clock()
+        cluster: Cluster | None = None
+        try:
+            cluster = self._cluster(clock())
+            for name, partitions in self._topics.items():
+                if cluster.topics.get(name) is None:
+                    _make_topic(cluster, name, partitions)
+            server = Server(cluster, clock=clock, log_in=self._log_in(), host=self._host)
+            server.start()
+        except BaseException:
+            self._close(cluster)
+            raise
+        self._server = server
+
+    def stop(self) -> None:
+        """Close all connections and ports; the data folder can be used by others then."""
+        if self._server is not None:
+            self._server.stop()
+            self._close(self._server.cluster)
+            self._server = None
+
+    def _cluster(self, now: float) -> Cluster:
+        """As it was kept, if there is a data folder."""
         kept: Mapping[Any, Any] = {}
         cluster_id = new_cluster_id(self._rng)
         if self._data is not None:
@@ -112,7 +142,7 @@ class EmbeddedKafka:
             self._starts = {key: at for (kind, key), at in kept.items() if kind == "log-start"}
         cluster = Cluster(
             self._nodes(),
-            now=clock(),
+            now=now,
             cluster_id=cluster_id,
             settings=self._settings,
             rng=self._rng,
@@ -120,23 +150,18 @@ class EmbeddedKafka:
             open_log=self._open_log if self._folder else None,
             kept=kept,
         )
-        for name, partitions in self._topics.items():
-            if cluster.topics.get(name) is None:
-                cluster.create_topic(name, partitions)
-        server = Server(cluster, clock=clock, log_in=self._log_in(), host=self._host)
-        try:
-            server.start()
-        except BaseException:
-            self._close_folder()
-            raise
-        self._server = server
+        if self._folder is not None:
+            self._forget_deleted(self._folder, cluster)
+        return cluster
 
-    def stop(self) -> None:
-        """Close all connections and ports; the data folder can be used by others then."""
-        if self._server is not None:
-            self._server.stop()
-            self._server = None
-            self._close_folder()
+    def _forget_deleted(self, folder: DataFolder, cluster: Cluster) -> None:
+        """What is left of topics that were deleted before the last process ended."""
+        for topic_id in folder.topic_ids():
+            if cluster.topics.name(topic_id) is None:
+                folder.forget_topic(topic_id)
+        for key in self._starts:
+            if cluster.topics.name(UUID(hex=str(key[0]))) is None:
+                folder.put("log-start", key, None)
 
     def _log_in(self) -> Callable[[], Authentication] | None:
         if self._users is None:
@@ -152,7 +177,7 @@ class EmbeddedKafka:
         return [
             Node(
                 node_id=node_id,
-                host=self._host,
+                host=self._advertised_host,
                 port=0 if first is None else first + node_id - 1,
                 rack=racks.get(node_id),
             )
@@ -170,7 +195,9 @@ class EmbeddedKafka:
             on_start=lambda start: folder.put("log-start", key, start),
         )
 
-    def _close_folder(self) -> None:
+    def _close(self, cluster: Cluster | None) -> None:
+        if cluster is not None:
+            cluster.topics.close()
         if self._folder is not None:
             self._folder.close()
             self._folder = None
@@ -222,12 +249,7 @@ class EmbeddedKafka:
         def act() -> None:
             if cluster.topics.get(name):
                 raise ValueError(f"topic {name!r} exists already")
-            try:
-                check_name(name)
-                check_topic_configs(configs or {})
-                cluster.create_topic(name, partitions, replication_factor, configs)
-            except Refused as refused:
-                raise ValueError(str(refused)) from None
+            _make_topic(cluster, name, partitions, replication_factor, configs or {})
 
         self.server.ask(act)
 
@@ -270,20 +292,30 @@ class EmbeddedKafka:
 
     def stop_broker(self, node_id: int) -> None:
         """Shut one broker down: its connections and its port close, others take over."""
-        self.server.stop_broker(node_id)
+        self.server.stop_broker(self._known(node_id))
+
+    def kill_broker(self, node_id: int, *, session_timeout: float = 9.0) -> None:
+        """Let it die: its connections and its port are gone, and after `session_timeout` seconds
+        the others take over; until then nobody leads its partitions."""
+        self.server.kill_broker(self._known(node_id), session_timeout=session_timeout)
 
     def start_broker(self, node_id: int) -> None:
         """Start it again, on the port it had."""
-        self.server.start_broker(node_id)
+        self.server.start_broker(self._known(node_id))
 
     def pause_broker(self, node_id: int, *, session_timeout: float = 9.0) -> None:
         """Let it stand still: it takes connections and answers nobody; after `session_timeout`
         seconds the others take over."""
-        self.server.pause_broker(node_id, session_timeout=session_timeout)
+        self.server.pause_broker(self._known(node_id), session_timeout=session_timeout)
 
     def resume_broker(self, node_id: int) -> None:
         """Let a paused broker go on."""
-        self.server.resume_broker(node_id)
+        self.server.resume_broker(self._known(node_id))
+
+    def _known(self, node_id: int) -> int:
+        if node_id not in self.node_ids:
+            raise ValueError(f"there is no broker {node_id}; there are 1 to {len(self.node_ids)}")
+        return node_id
 
     def disconnect(self) -> int:
         """Break all connections of all clients; how many there were."""
@@ -383,6 +415,22 @@ class EmbeddedKafka:
     def clear_faults(self) -> None:
         """No more faults."""
         self.server.ask(self.server.faults.clear)
+
+
+def _make_topic(
+    cluster: Cluster,
+    name: str,
+    partitions: int | None,
+    replication_factor: int | None = None,
+    configs: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Raises ValueError with Kafka's reason why it can't be made."""
+    try:
+        check_name(name)
+        checked = check_topic_configs(configs, defaults=cluster.settings.topic_configs)
+        cluster.create_topic(name, partitions, replication_factor, checked)
+    except Refused as refused:
+        raise ValueError(str(refused)) from None
 
 
 def new_cluster_id(rng: random.Random) -> str:

@@ -361,12 +361,16 @@ _OF_A_PARTITION: Final = frozenset(
 #: Which array of a request the items of an answer's array are about.
 _ASKED_IN: Final[Mapping[str, tuple[str, ...]]] = {
     "coordinators": ("coordinator_keys",),
+    "filter_results": ("filters",),
     "groups": ("groups", "group_ids"),
+    "markers": ("markers",),
     "members": ("members",),
     "partition_responses": ("partition_data",),
+    "partition_result": ("partitions",),
     "partitions": ("partitions", "partition_indexes"),
-    "responses": ("topic_data", "topics", "topic_names"),
-    "results": ("resources", "topics", "groups_names"),
+    "replica_election_results": ("topic_partitions",),
+    "responses": ("topic_data", "topics", "topic_names", "resources"),
+    "results": ("resources", "topics", "groups_names", "creations"),
     "results_by_partition": ("partitions",),
     "results_by_topic_v3_and_below": ("v3_and_below_topics",),
     "results_by_transaction": ("transactions",),
@@ -385,7 +389,9 @@ _KEYS: Final = frozenset(
         "member_id",
         "name",
         "partition",
+        "partition_id",
         "partition_index",
+        "producer_id",
         "resource_name",
         "resource_type",
         "topic",
@@ -457,7 +463,7 @@ def _asked(asked: Any, name: str) -> Iterable[Any]:
 
 def _key(item: Any, name: str) -> Any:
     if isinstance(item, str | int):
-        return item
+        return item if name != "producer_id" else None  # the item is a transactional id
     if name == "partition_index" and not hasattr(item, name):
         name = "partition"  # as Fetch calls it
     return getattr(item, name, None)

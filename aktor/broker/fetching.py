@@ -32,6 +32,7 @@ ISOLATION_LEVELS: Final = (0, 1)
 _READ_COMMITTED: Final = 1
 #: Errors after which the client wants to know who leads now (KIP-951).
 _MOVED: Final = (Code.NOT_LEADER_OR_FOLLOWER, Code.FENCED_LEADER_EPOCH)
+_TELLS_LEADER: Final = 16
 
 
 @dataclass(slots=True)
@@ -58,6 +59,7 @@ class _Plan:
     reads: list[_Read]
     size: int
     at_once: bool
+    missing: int
 
 
 class Fetching:
@@ -82,6 +84,7 @@ class Fetching:
             call.reply(FetchResponse(error_code=refused.code, session_id=0, responses=[]))
             return
         plan = self._read(call, session)
+        missing = plan.missing
         if plan.at_once or plan.size >= request.min_bytes or request.max_wait_ms <= 0:
             self._answer(call, session, plan)
             return
@@ -90,7 +93,7 @@ class Fetching:
                 call=call,
                 deadline=call.now + request.max_wait_ms / 1000,
                 places=frozenset(self._names(session)),
-                again=lambda late: self._again(call, session, late),
+                again=lambda late: self._again(call, session, late, missing),
             )
         )
 
@@ -98,9 +101,12 @@ class Fetching:
         """A broker forgets its sessions when it stops."""
         self._sessions[node].clear()
 
-    def _again(self, call: Call, session: FetchSession, late: bool) -> bool:
+    def _again(self, call: Call, session: FetchSession, late: bool, missing: int) -> bool:
+        """`missing`: what was not there already when the call came; what is deleted while it waits
+        is told at once (DelayedFetch)."""
         plan = self._read(call, session, again=True)
-        if not (late or plan.at_once or plan.size >= call.request.min_bytes):
+        enough = plan.at_once or plan.size >= call.request.min_bytes or plan.missing > missing
+        if not (late or enough):
             return False
         self._answer(call, session, plan)
         return True
@@ -130,14 +136,20 @@ class Fetching:
                 self._fill(read, partition, call, left, min_one=one_at_least and size == 0)
             except Refused as refused:
                 read.code = refused.code
-                if refused.code in _MOVED and partition.leader != call.node:
+                moved = refused.code in _MOVED and partition.leader != call.node
+                if moved and call.version >= _TELLS_LEADER:
                     read.leader = (partition.leader, partition.leader_epoch)
             at_once |= bool(read.code) or read.preferred >= 0 or read.diverging is not None
             size += len(read.records)
             left -= len(read.records)
             reads.append(read)
         # What is missing is answered too, but nobody is woken up for it: as Kafka does.
-        return _Plan(reads=reads + missing, size=size, at_once=at_once or not reads)
+        return _Plan(
+            reads=reads + missing,
+            size=size,
+            at_once=at_once or not reads,
+            missing=len(missing),
+        )
 
     def _partition(self, read: _Read) -> Partition | None:
         """None if it is not there: then the code says what is missing."""
@@ -184,7 +196,9 @@ class Fetching:
         if epoch < wanted.last_fetched_epoch or 0 <= end < wanted.fetch_offset:
             read.diverging = (epoch, end)
             return
-        read.preferred = self._cluster.preferred_replica(partition, call) if leads else -1
+        if leads:
+            offset = wanted.fetch_offset
+            read.preferred = self._cluster.preferred_replica(partition, call, offset)
         if committed:
             read.aborted = []
         upto = stable if committed else high_watermark

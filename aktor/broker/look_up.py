@@ -39,6 +39,8 @@ _READ_COMMITTED: Final = 1
 #: Since which version each of them is known.
 _SINCE: Final = {_LATEST: 0, _EARLIEST: 0, _MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, -5: 9, -6: 11}
 _NEVER: Final = 99
+#: From this version on a client knows OFFSET_NOT_AVAILABLE.
+_KNOWS_NOT_AVAILABLE: Final = 5
 
 
 class LookUps:
@@ -100,15 +102,17 @@ class LookUps:
         if wanted < 0 and call.version < _SINCE.get(wanted, _NEVER):
             raise Refused(Code.UNSUPPORTED_VERSION)
         if wanted == _LATEST:
+            _check_known(partition, call.version)
             return end, -1, partition.leader_epoch
         if wanted in (_EARLIEST, _EARLIEST_LOCAL):
             return log.start_offset, -1, log.epoch_at(log.start_offset)
         if wanted in _TIERED:
             return -1, -1, -1
-        if wanted == _MAX_TIMESTAMP:
-            return log.max_timestamp() or (-1, -1, -1)
-        found = log.offset_for_time(wanted)
-        return found if found and found[0] < end else (-1, -1, -1)
+        found = log.max_timestamp() if wanted == _MAX_TIMESTAMP else log.offset_for_time(wanted)
+        if found and found[0] < end:
+            return found
+        _check_known(partition, call.version)
+        return -1, -1, -1
 
     def offset_for_leader_epoch(self, call: Call) -> None:
         """Where each epoch ended (KIP-101, KIP-320)."""
@@ -130,6 +134,8 @@ class LookUps:
 
         def answer(name: str, index: int) -> Any:
             try:
+                if not self._cluster.topics.get(name):
+                    raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
                 partition = self._leader(call, name, index, _ANY_EPOCH)
             except Refused as refused:
                 return _Producing(
@@ -181,6 +187,9 @@ class LookUps:
         return partition
 
 
-def _once(partitions: list[Any]) -> list[Any]:
-    """Each partition once, though it was asked for twice."""
-    return list({one.partition_index: one for one in partitions}.values())
+def _check_known(partition: Partition, version: int) -> None:
+    """A leader does not know the high watermark before its followers have what it began with
+    (KIP-207). Raises Refused."""
+    if partition.log.high_watermark < partition.epoch_start:
+        known = version >= _KNOWS_NOT_AVAILABLE
+        raise Refused(Code.OFFSET_NOT_AVAILABLE if known else Code.LEADER_NOT_AVAILABLE)

@@ -150,14 +150,14 @@ class MetadataRequests:
 
     def _make(self, name: str, call: Call) -> Code:
         """Make a topic that was asked for, if that is wanted; the error to answer now."""
+        wanted = call.request.allow_auto_topic_creation or call.version < 4
         try:
             check_name(name)
+            if wanted and self._cluster.settings.auto_create_topics:
+                self._cluster.auto_create_topic(name)
         except Refused as refused:
             return refused.code
-        wanted = call.request.allow_auto_topic_creation or call.version < 4
-        if wanted and self._cluster.settings.auto_create_topics:
-            self._cluster.create_topic(name)
-            # As Kafka: it is being made, ask once more.
+        # As Kafka: it is being made, ask once more.
         return Code.UNKNOWN_TOPIC_OR_PARTITION
 
     def _described(self, topic: Topic, call: Call) -> Any:
@@ -177,6 +177,8 @@ class MetadataRequests:
         request = call.request
         names = sorted({one.name for one in request.topics}) or list(self._cluster.topics.names())
         cursor = request.cursor
+        if cursor and cursor.partition_index < 0:
+            raise Refused(Code.INVALID_REQUEST)
         left = max(1, min(request.response_partition_limit, _DESCRIBED_MAX))
         found, following = [], None
         for name in names:

@@ -20,8 +20,10 @@ class Partition:
     """One partition of a topic.
 
     `replicas` are node ids, the preferred leader first; `leader` is one of them, or NO_LEADER.
-    `on_change` is called when the log, its high watermark or the leader changed: someone may wait
-    for it.
+    `leader` and `leader_epoch` are those it is restored with. `min_insync` replicas must be in
+    sync, as far as there are that many: with fewer, acks=all is refused, and the high watermark
+    stands still (KIP-966). `on_change` is called when the log, its high watermark or the leader
+    changed: someone may wait for it.
     """
 
     def __init__(
@@ -32,18 +34,25 @@ class Partition:
         replicas: tuple[int, ...],
         log: PartitionLog,
         on_change: Callable[[Partition], None],
+        min_insync: int = 1,
+        leader: int | None = None,
+        leader_epoch: int = 0,
     ) -> None:
         self.topic = topic
         self.index = index
         self.replicas = replicas
         self.log = log
-        self.leader = replicas[0]
-        self.leader_epoch = 0
+        self.leader = replicas[0] if leader is None else leader
+        self.leader_epoch = leader_epoch
         self.isr = list(replicas)
+        self.min_insync = min_insync
+        #: Where the log ended when the leader was elected.
+        self.epoch_start = log.end_offset
         log.begin_epoch(self.leader_epoch)
         self._on_change = on_change
-        #: Where followers stand that do not follow: down, or held back by `hold`.
+        #: Where followers stand that do not follow: down, held back, or without a leader.
         self._ends: dict[int, int] = {}
+        self._held: set[int] = set()
         #: Since when followers that are in sync by name are behind.
         self._behind_since: dict[int, float] = {}
         self._down: set[int] = set()
@@ -63,6 +72,11 @@ class Partition:
     def visible_to(self, node: int) -> int:
         """The high watermark as this replica knows it."""
         return min(self.log.high_watermark, self.end_of(node))
+
+    @property
+    def enough_in_sync(self) -> bool:
+        """Whether as many replicas are in sync as must be (Partition.effectiveMinIsr)."""
+        return len(self.isr) >= min(self.min_insync, len(self.replicas))
 
     @property
     def offline(self) -> list[int]:
@@ -106,30 +120,36 @@ class Partition:
 
     def settle(self) -> None:
         """Work out the high watermark anew, and say that something changed."""
-        if self.leader != NO_LEADER:
+        if self.leader != NO_LEADER and self.enough_in_sync:
             self.log.advance(min(self.end_of(node) for node in self.isr))
         self._on_change(self)
 
     # -- followers that stop following
 
     def hold(self, node: int) -> None:
-        """This follower fetches no more; it stays in sync by name until `drop_laggards`."""
-        if node != self.leader:
+        """This follower fetches no more, until `follow`, or until it leads or its broker starts
+        anew. It stays in sync by name until `drop_laggards`."""
+        if node != self.leader and node in self.replicas:
+            self._held.add(node)
             self._ends.setdefault(node, self.log.end_offset)
 
     def follow(self, node: int) -> None:
-        """It catches up, and is in sync again."""
-        if node in self._down:
+        """It fetches again: it catches up as soon as there is a leader, and is in sync again."""
+        self._held.discard(node)
+        self._catch_up(node)
+        self.settle()
+
+    def _catch_up(self, node: int) -> None:
+        if self.leader == NO_LEADER or node in self._down or node in self._held:
             return
         self._ends.pop(node, None)
         self._behind_since.pop(node, None)
-        if self.leader != NO_LEADER and node in self.replicas and node not in self.isr:
+        if node in self.replicas and node not in self.isr:
             self.isr.append(node)
-        self.settle()
 
-    def drop_laggards(self, before: float) -> bool:
-        """Out of the in-sync replicas with all that are behind since then; whether any was."""
-        late = [node for node, since in self._behind_since.items() if since <= before]
+    def drop_laggards(self, now: float, *, lag_max: float) -> bool:
+        """Out of the in-sync replicas with all that are behind for so long; whether any was."""
+        late = [node for node, since in self._behind_since.items() if since + lag_max <= now]
         for node in late:
             del self._behind_since[node]
             self.isr.remove(node)
@@ -142,6 +162,22 @@ class Partition:
         """Since when the first of the in-sync followers is behind."""
         return min(self._behind_since.values(), default=None)
 
+    # -- replicas that are moved
+
+    def reassign(self, replicas: tuple[int, ...]) -> None:
+        """Other replicas from now on; the new ones are up, and have all of the log at once."""
+        before, self.replicas = self.replicas, replicas
+        self.isr = [node for node in replicas if node in self.isr or node not in before]
+        for node in before:
+            if node not in replicas:
+                self._held.discard(node)
+                self._ends.pop(node, None)
+                self._behind_since.pop(node, None)
+                self._down.discard(node)
+        if self.leader not in replicas:
+            self._elect(unclean=False)
+        self.settle()
+
     # -- brokers that come and go
 
     def node_down(self, node: int, *, unclean: bool) -> None:
@@ -149,6 +185,7 @@ class Partition:
         if node not in self.replicas:
             return
         self._down.add(node)
+        self._held.discard(node)
         self._ends.setdefault(node, self.log.end_offset)
         self._behind_since.pop(node, None)
         if self.isr != [node]:
@@ -164,8 +201,7 @@ class Partition:
         self._down.discard(node)
         if self.leader == NO_LEADER:
             self._elect(unclean=unclean)
-        if self.leader != NO_LEADER:
-            self.follow(node)
+        self.follow(node)
 
     def lead(self, node: int) -> bool:
         """Let this replica lead, if it is up and in sync; whether it does now."""
@@ -182,7 +218,6 @@ class Partition:
             return False
         self.isr = [node]
         self._become_leader(node)
-        self._catch_up_all()
         self.settle()
         return True
 
@@ -200,7 +235,6 @@ class Partition:
             best = max(up, key=self.end_of)
             self.isr = [best]
             self._become_leader(best)
-            self._catch_up_all()
         elif self.leader != NO_LEADER:
             self.leader = NO_LEADER
             self.leader_epoch += 1
@@ -210,19 +244,20 @@ class Partition:
         if end < self.log.end_offset:
             self.log.truncate(end)
             self._ends = {one: min(has, end) for one, has in self._ends.items()}
+        self._held.discard(node)
         self._ends.pop(node, None)
-        self._behind_since.pop(node, None)
+        self._behind_since = {
+            one: since
+            for one, since in self._behind_since.items()
+            if one in self.isr and self.end_of(one) < end
+        }
         self.leader = node
         self._next_epoch()
+        # Also those that came back before, and had nobody to fetch from.
+        for one in self.replicas:
+            self._catch_up(one)
 
     def _next_epoch(self) -> None:
         self.leader_epoch += 1
+        self.epoch_start = self.log.end_offset
         self.log.begin_epoch(self.leader_epoch)
-
-    def _catch_up_all(self) -> None:
-        """After an unclean election the others fetch from the new leader."""
-        for node in self.replicas:
-            if node not in self._down and node != self.leader:
-                self._ends.pop(node, None)
-                if node not in self.isr:
-                    self.isr.append(node)

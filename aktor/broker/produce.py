@@ -11,7 +11,7 @@ from aktor.broker.call import CLOSE, Call
 from aktor.broker.codes import Code, Refused
 from aktor.broker.log.batches import BatchHeader
 from aktor.broker.log.log import peek_batch
-from aktor.broker.partition import NO_LEADER, Partition
+from aktor.broker.partition import Partition
 from aktor.broker.timers import Waiting, WaitingList
 from aktor.broker.topics import INTERNAL_TOPICS
 
@@ -105,21 +105,24 @@ class Producing:
         """Raises Refused, unless the leader moved: then the answer says where to."""
         if partition.leader != call.node:
             answer = _refusal(data.index, Refused(Code.NOT_LEADER_OR_FOLLOWER))
-            answer.current_leader = _Leader(
-                leader_id=partition.leader, leader_epoch=partition.leader_epoch
-            )
-            answer.tags = {"current_leader"}
             return _Written(answer=answer, partition=partition)
-        enough = self._cluster.min_insync_replicas(partition.topic)
-        if call.request.acks == -1 and len(partition.isr) < enough:
+        if call.request.acks == -1 and not partition.enough_in_sync:
             raise Refused(
                 Code.NOT_ENOUGH_REPLICAS,
                 f"The size of the current ISR {len(partition.isr)} is insufficient to satisfy "
-                f"the min.isr requirement of {enough} for partition "
+                f"the min.isr requirement of {partition.min_insync} for partition "
                 f"{partition.topic}-{partition.index}",
             )
         records = data.records
-        self._check_transaction(call, partition, peek_batch(records, api_version=call.version))
+        try:
+            batch = peek_batch(records, api_version=call.version)
+        except Refused as refused:
+            told = refused.code == Code.CORRUPT_MESSAGE
+            return _Written(answer=_refusal(data.index, refused, told=told))
+        try:
+            self._check_transaction(call, partition, batch)
+        except Refused as refused:
+            return _Written(answer=_refusal(data.index, refused, told=True))
         try:
             appended = partition.append(records, now=call.now, api_version=call.version)
         except Refused as refused:
@@ -152,11 +155,15 @@ class Producing:
             )
 
     def _point_to_leaders(self, response: Any, written: list[_Written]) -> None:
-        leaders = {
-            one.partition.leader
-            for one in written
-            if one.partition and one.answer.error_code == Code.NOT_LEADER_OR_FOLLOWER
-        }
+        """Whoever asked the wrong broker is told whom to ask (KIP-951)."""
+        leaders = set()
+        for one in written:
+            if one.partition and one.answer.error_code == Code.NOT_LEADER_OR_FOLLOWER:
+                leaders.add(one.partition.leader)
+                one.answer.current_leader = _Leader(
+                    leader_id=one.partition.leader, leader_epoch=one.partition.leader_epoch
+                )
+                one.answer.tags = {"current_leader"}
         if leaders:
             response.node_endpoints = self._cluster.endpoints(_Endpoint, leaders)
             response.tags = {"node_endpoints"}
@@ -165,13 +172,14 @@ class Producing:
 
     def _wait(self, call: Call, response: Any, written: list[_Written]) -> None:
         def again(late: bool) -> bool:
-            for one in _missing(written):
-                if (one.partition and one.partition.leader in (NO_LEADER,)) or _moved(call, one):
-                    _fail(one, Code.NOT_LEADER_OR_FOLLOWER)
+            for partition, answer in _missing(written):
+                if code := self._lost(call, partition):
+                    answer.error_code = code
                 elif late:
-                    _fail(one, Code.REQUEST_TIMED_OUT)
+                    answer.error_code = Code.REQUEST_TIMED_OUT
             if _missing(written):
                 return False
+            self._point_to_leaders(response, written)
             call.reply(response)
             return True
 
@@ -180,19 +188,23 @@ class Producing:
                 call=call,
                 deadline=call.now + call.request.timeout_ms / 1000,
                 places=frozenset(
-                    (one.partition.topic, one.partition.index)
-                    for one in _missing(written)
-                    if one.partition
+                    (partition.topic, partition.index) for partition, _ in _missing(written)
                 ),
                 again=again,
             )
         )
 
+    def _lost(self, call: Call, partition: Partition) -> Code | None:
+        """Why this broker will never hear that all replicas have it (DelayedProduce)."""
+        if self._cluster.topics.partition(partition.topic, partition.index) is not partition:
+            return Code.UNKNOWN_TOPIC_OR_PARTITION
+        return Code.NOT_LEADER_OR_FOLLOWER if partition.leader != call.node else None
 
-def _missing(written: list[_Written]) -> list[_Written]:
-    """Those that not all in-sync replicas have yet."""
+
+def _missing(written: list[_Written]) -> list[tuple[Partition, Any]]:
+    """Partitions whose in-sync replicas do not all have it yet, and their answers."""
     return [
-        one
+        (one.partition, one.answer)
         for one in written
         if one.partition
         and not one.answer.error_code
@@ -200,16 +212,10 @@ def _missing(written: list[_Written]) -> list[_Written]:
     ]
 
 
-def _moved(call: Call, one: _Written) -> bool:
-    return one.partition is not None and one.partition.leader != call.node
-
-
-def _fail(one: _Written, code: Code) -> None:
-    one.answer.error_code = code
-    one.answer.base_offset = -1
-
-
-def _refusal(index: int, refused: Refused, *, log_start_offset: int = -1) -> Any:
+def _refusal(
+    index: int, refused: Refused, *, log_start_offset: int = -1, told: bool = False
+) -> Any:
+    """`told`: the error is put into words, too; Kafka does so for a few only."""
     return _Partition(
         index=index,
         error_code=refused.code,
@@ -220,6 +226,5 @@ def _refusal(index: int, refused: Refused, *, log_start_offset: int = -1) -> Any
             _Error(batch_index=index, batch_index_error_message=why)
             for index, why in refused.records
         ],
-        # As Kafka: only what single records are to blame for is put into words.
-        error_message=refused.message if refused.records else None,
+        error_message=refused.message if told or refused.records else None,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import heapq
 import itertools
 import math
@@ -46,7 +47,13 @@ _LARGEST: Final = 100 * 1024 * 1024
 _LARGEST_OTHER: Final = 8 * 1024 * 1024
 _PRODUCE: Final = b"\0\0"
 
-_BACKLOG: Final = 128
+_BACKLOG: Final = 1024
+#: So many requests of one connection are handled before it is the others' turn.
+_IN_A_ROW: Final = 16
+#: No file descriptors or no memory for one more connection; and when to look again.
+_NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_ROOM_MAY_BE: Final = 0.1
+_AFTER_FAILURE: Final = 0.05
 #: As Kafka's `connections.max.idle.ms`.
 _IDLE: Final = 600.0
 _READ: Final = selectors.EVENT_READ
@@ -97,11 +104,15 @@ class Server:
         self._connections: dict[int, Connection] = {}
         self._authentications: dict[int, Authentication] = {}
         self._paused: set[int] = set()
+        #: Brokers that were killed or paused and are not given up yet: which time that was.
+        self._silent: dict[int, int] = {}
         self._numbers = itertools.count(1)
+        #: Functions to run on the thread. They are taken, and then run, as long as it goes on.
         self._commands: deque[Callable[[], None]] = deque()
+        self._gate = threading.Lock()
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
-        #: Connections whose request was answered: more of them may be here already.
-        self._ready: deque[Connection] = deque()
+        #: Connections that may have another request here: they take turns.
+        self._ready: dict[Connection, None] = {}
         self._bell, self._ear = socket.socketpair()
         self._running = False
         self._thread: threading.Thread | None = None
@@ -115,7 +126,7 @@ class Server:
         try:
             for node_id in self.cluster.nodes:
                 self._listen(node_id)
-        except PortInUseError:
+        except BaseException:
             self._close_all()
             raise
         self._running = True
@@ -124,22 +135,21 @@ class Server:
 
     def stop(self) -> None:
         """Close everything; the thread is gone when this returns."""
-        if self._thread is None or not self._running:
+        if self._thread is None:
             return
-
-        def halt() -> None:
-            self._running = False
-
-        self._commands.append(halt)
-        self._ring()
+        with self._gate:
+            if self._running:
+                self._running = False
+                self._ring()
         self._thread.join()
 
     def ask(self, act: Callable[[], T]) -> T:
-        """Run a function on the server's thread; returns what it returns, raises what it raises."""
+        """Run a function on the server's thread; returns what it returns, raises what it raises.
+
+        Raises RuntimeError if the server does not run.
+        """
         if threading.current_thread() is self._thread:
             return act()
-        if not self._running:
-            raise RuntimeError("the embedded Kafka is not running")
         future: Future[T] = Future()
 
         def run() -> None:
@@ -148,8 +158,11 @@ class Server:
             except BaseException as error:
                 future.set_exception(error)
 
-        self._commands.append(run)
-        self._ring()
+        with self._gate:
+            if not self._running:
+                raise RuntimeError("the embedded Kafka is not running")
+            self._commands.append(run)
+            self._ring()
         return future.result()
 
     def _ring(self) -> None:
@@ -163,17 +176,27 @@ class Server:
 
         def act() -> None:
             self._hang_up(node_id)
-            self._paused.discard(node_id)
-            self.cluster.broker_down(node_id, self._clock())
+            self._give_up(node_id)
+
+        self.ask(act)
+
+    def kill_broker(self, node_id: int, *, session_timeout: float = 9.0) -> None:
+        """Its port and its connections are gone without a word. Others take over after a while."""
+
+        def act() -> None:
+            self._hang_up(node_id)
+            self._fall_silent(node_id, session_timeout)
 
         self.ask(act)
 
     def start_broker(self, node_id: int) -> None:
-        """It listens where it did before."""
+        """It listens where it did before; if it was killed, the others hear of that now."""
 
         def act() -> None:
-            if node_id not in self._listeners:
-                self._listen(node_id)
+            if node_id in self._listeners:
+                return
+            self._listen(node_id)
+            self._give_up(node_id)
             self.cluster.broker_up(node_id, self._clock())
 
         self.ask(act)
@@ -182,16 +205,13 @@ class Server:
         """It stands still: takes connections, answers nobody. Others take over after a while."""
 
         def act() -> None:
+            if node_id not in self._listeners or node_id in self._paused:
+                return
             self._paused.add(node_id)
-            if listener := self._listeners.get(node_id):
-                self._selector.unregister(listener)
+            self._take_connections(node_id, False)
             for connection in self._of(node_id):
                 self._watch(connection)
-            self._after(session_timeout, fence)
-
-        def fence() -> None:
-            if node_id in self._paused:
-                self.cluster.broker_down(node_id, self._clock())
+            self._fall_silent(node_id, session_timeout)
 
         self.ask(act)
 
@@ -203,10 +223,26 @@ class Server:
                 self._paused.discard(node_id)
                 for connection in self._of(node_id):
                     self._close(connection)
-                self._selector.register(self._listeners[node_id], _READ, node_id)
+                self._take_connections(node_id, True)
+                self._silent.pop(node_id, None)
                 self.cluster.broker_up(node_id, self._clock())
 
         self.ask(act)
+
+    def _fall_silent(self, node_id: int, session_timeout: float) -> None:
+        """The others hear nothing of it from now on, and give it up when that lasts too long."""
+        this_time = self._silent[node_id] = next(self._numbers)
+        self.cluster.broker_silent(node_id, self._clock())
+
+        def lose_patience() -> None:
+            if self._silent.get(node_id) == this_time:
+                self._give_up(node_id)
+
+        self._after(session_timeout, lose_patience)
+
+    def _give_up(self, node_id: int) -> None:
+        self._silent.pop(node_id, None)
+        self.cluster.broker_down(node_id, self._clock())
 
     def disconnect(self, which: Callable[[Connection], bool] = lambda _: True) -> int:
         """Break connections; how many."""
@@ -223,9 +259,9 @@ class Server:
         return [one for one in self._connections.values() if one.node == node_id]
 
     def _hang_up(self, node_id: int) -> None:
+        self._take_connections(node_id, False)
+        self._paused.discard(node_id)
         if listener := self._listeners.pop(node_id, None):
-            if node_id not in self._paused:
-                self._selector.unregister(listener)
             listener.close()
         for connection in self._of(node_id):
             self._close(connection)
@@ -233,20 +269,36 @@ class Server:
     def _listen(self, node_id: int) -> None:
         node = self.cluster.nodes[node_id]
         listener = socket.socket(socket.AF_INET6 if ":" in self._host else socket.AF_INET)
+        where = f"{self._host}:{node.port}"
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((self._host, node.port))
             listener.listen(_BACKLOG)
+        except OverflowError:
+            listener.close()
+            raise PortInUseError(
+                f"broker {node_id} cannot listen on {where}: ports end at 65535. Choose another."
+            ) from None
         except OSError as error:
             listener.close()
             raise PortInUseError(
-                f"broker {node_id} cannot listen on {self._host}:{node.port}: {error.strerror}. "
+                f"broker {node_id} cannot listen on {where}: {error.strerror}. "
                 "Choose another port, or stop what uses it."
             ) from None
         listener.setblocking(False)
         node.port = listener.getsockname()[1]
         self._listeners[node_id] = listener
-        self._selector.register(listener, _READ, node_id)
+        self._take_connections(node_id, True)
+
+    def _take_connections(self, node_id: int, wanted: bool) -> None:
+        """Whether to take connections there, or let them wait with the operating system."""
+        listener = self._listeners.get(node_id)
+        if listener is None or (listener in self._selector.get_map()) == wanted:
+            return
+        if wanted:
+            self._selector.register(listener, _READ, node_id)
+        else:
+            self._selector.unregister(listener)
 
     # -- the thread
 
@@ -257,10 +309,13 @@ class Server:
                 try:
                     self._turn()
                 except Exception:
-                    # A bug in us: said once, and the brokers go on.
+                    # A bug in us: the brokers go on. What fails each time is not to fill disks.
                     _trace.error("broker.turn_failed", traceback=traceback.format_exc())
+                    time.sleep(_AFTER_FAILURE)
         finally:
-            self._running = False
+            with self._gate:
+                self._running = False
+            self._run_commands()
             self._close_all()
 
     def _turn(self) -> None:
@@ -271,18 +326,24 @@ class Server:
                 self._serve(key.data, events)
             else:
                 self._accept(key.data)
-        while self._commands:
-            self._commands.popleft()()
+        self._run_commands()
         now = self._clock()
         while self._agenda and self._agenda[0][0] <= now:
             heapq.heappop(self._agenda)[2]()
         if self.cluster.wake_at() <= now:
             self.cluster.tick(now)
-        while self._ready:
-            self._continue(self._ready.popleft())
+        ready, self._ready = self._ready, {}
+        for connection in ready:
+            self._continue(connection)
+
+    def _run_commands(self) -> None:
+        while self._commands:
+            self._commands.popleft()()
 
     def _patience(self) -> float | None:
         """How long nothing is due, in seconds; None: nothing ever is."""
+        if self._ready:
+            return 0.0
         due = min(self.cluster.wake_at(), self._agenda[0][0] if self._agenda else math.inf)
         return None if due == math.inf else max(0.0, due - self._clock())
 
@@ -315,14 +376,26 @@ class Server:
             return
         try:
             sock, address = listener.accept()
-        except OSError:
-            return  # gone already, or no file descriptors left: the next one may do
-        connection = Connection(sock, number=next(self._numbers), node=node_id, host=address[0])
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                # It stays in the queue: look again when others may have closed.
+                self._take_connections(node_id, False)
+                self._after(_ROOM_MAY_BE, lambda: self._take_again(node_id))
+            return
+        try:
+            connection = Connection(sock, number=next(self._numbers), node=node_id, host=address[0])
+        except OSError:  # gone already
+            sock.close()
+            return
         connection.used_at = self._clock()
         self._connections[connection.number] = connection
         if self._log_in_anew is not None:
             self._authentications[connection.number] = self._log_in_anew()
         self._watch(connection)
+
+    def _take_again(self, node_id: int) -> None:
+        if node_id not in self._paused:
+            self._take_connections(node_id, True)
 
     def _close(self, connection: Connection) -> None:
         if not connection.open:
@@ -374,7 +447,10 @@ class Server:
         connection.watched = wanted
 
     def _handle_frames(self, connection: Connection) -> None:
-        while connection.open and not connection.busy:
+        """Handle a few requests; each when the one before is answered, and that is sent."""
+        for _ in range(_IN_A_ROW):
+            if not connection.idle:
+                return
             try:
                 frame = connection.next_frame(_LARGEST)
                 if frame is None:
@@ -394,6 +470,7 @@ class Server:
             connection.busy = True
             connection.used_at = self._clock()
             self._handle(connection, incoming)
+        self._ready[connection] = None
 
     # -- requests
 
@@ -405,8 +482,10 @@ class Server:
             case Drop(before=True):
                 self._close(connection)
             case FailWith(code=code) if incoming.request is not None:
+                # Who wants no answer to a Produce learns of an error by the connection's end.
+                heard = getattr(incoming.request, "acks", None) != 0
                 refusal = error_response(incoming.request, incoming.version, code)
-                self._answer(connection, incoming, refusal, None)
+                self._answer(connection, incoming, refusal if heard else CLOSE, None)
             case _:
                 self._pass_on(connection, incoming, fault)
 
@@ -452,8 +531,9 @@ class Server:
     def _answer(
         self, connection: Connection, incoming: Incoming, response: Any, fault: Any
     ) -> None:
-        """Send an answer, unless a fault or the end of the connection comes between."""
-        if not connection.open:
+        """Send an answer, unless a fault or the end of the connection comes between. A broker that
+        is paused answers nobody, and later its connections break."""
+        if not connection.open or connection.node in self._paused:
             return
         if response is CLOSE or isinstance(fault, Drop):
             self._close(connection)
@@ -474,7 +554,8 @@ class Server:
             self._close(connection)
             return
         connection.busy = False
-        self._ready.append(connection)
+        connection.used_at = self._clock()
+        self._ready[connection] = None
 
     def _frame(self, incoming: Incoming, response: Any) -> bytes:
         """Raises UnwritableError, and says why: that is a bug in us."""

@@ -7,10 +7,14 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from aktor.broker.call import Call
 
 __all__ = ["Waiting", "WaitingList"]
+
+#: So many that were answered may stay in the heap of deadlines in any case.
+_GONE_MAX: Final = 64
 
 
 @dataclass(slots=True, eq=False)
@@ -31,9 +35,10 @@ class WaitingList:
         self._by_place: dict[tuple[str, int], dict[Waiting, None]] = {}
         self._deadlines: list[tuple[float, int, Waiting]] = []
         self._numbers = itertools.count()
+        self._gone = 0
 
     def __len__(self) -> int:
-        return sum(1 for _, _, one in self._deadlines if not one.gone)
+        return len(self._deadlines) - self._gone
 
     def add(self, waiting: Waiting) -> None:
         """Let it wait."""
@@ -51,22 +56,31 @@ class WaitingList:
         """When the first one's time has run out."""
         while self._deadlines and self._deadlines[0][2].gone:
             heapq.heappop(self._deadlines)
+            self._gone -= 1
         return self._deadlines[0][0] if self._deadlines else math.inf
 
     def tick(self, now: float) -> None:
         """Answer those whose time has run out."""
         while self.wake_at() <= now:
-            waiting = heapq.heappop(self._deadlines)[2]
-            waiting.again(True)
+            waiting = self._deadlines[0][2]
             self._remove(waiting)
+            waiting.again(True)
 
     def forget(self, which: Callable[[Call], bool]) -> None:
         """Nobody listens to these any more: a broker stopped, a connection broke."""
-        for waiting in [one for _, _, one in self._deadlines if which(one.call)]:
+        for waiting in [one for _, _, one in self._deadlines if not one.gone and which(one.call)]:
             self._remove(waiting)
 
     def _remove(self, waiting: Waiting) -> None:
+        if waiting.gone:  # its connection broke while it was answered
+            return
         waiting.gone = True
+        self._gone += 1
+        if self._gone > _GONE_MAX and self._gone > len(self._deadlines) // 2:
+            # Who asks for a long wait and is answered soon must not be kept all that time.
+            self._deadlines = [one for one in self._deadlines if not one[2].gone]
+            heapq.heapify(self._deadlines)
+            self._gone = 0
         for place in waiting.places:
             others = self._by_place.get(place)
             if others is not None:

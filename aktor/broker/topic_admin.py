@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -23,7 +24,7 @@ from aktor.broker.topics import Topic, check_name
 if TYPE_CHECKING:
     from aktor.broker.cluster import Cluster
 
-__all__ = ["TopicAdmin"]
+__all__ = ["TopicAdmin", "check_replicas"]
 
 _Created: Final = CreateTopicsResponse.CreatableTopicResult
 _CreatedConfig: Final = _Created.CreatableTopicConfigs
@@ -34,9 +35,13 @@ _EmptiedPartition: Final = _Emptied.DeleteRecordsPartitionResult
 _Described: Final = DescribeConfigsResponse.DescribeConfigsResult
 
 _ZERO: Final = UUID(int=0)
+_BROKER_ID: Final = re.compile(r"[-+]?[0-9]{1,10}")
 #: How DescribeConfigs names what it describes.
 _TOPIC_RESOURCE: Final = 2
 _BROKER_RESOURCE: Final = 4
+_GROUP_RESOURCE: Final = 32
+#: So many partitions are made by one request at most (ReplicationControlManager).
+_PARTITIONS_MAX: Final = 10_000
 
 
 class TopicAdmin:
@@ -50,6 +55,7 @@ class TopicAdmin:
     def create_topics(self, call: Call) -> None:
         """CreateTopics (ReplicationControlManager.createTopics)."""
         times = Counter(topic.name for topic in call.request.topics)
+        self._check_total(call.request.topics)
         results, seen = [], set()
         for wanted in call.request.topics:
             if wanted.name in seen:
@@ -69,6 +75,19 @@ class TopicAdmin:
                     )
                 )
         call.reply(CreateTopicsResponse(topics=results))
+
+    def _check_total(self, topics: Any) -> None:
+        """Raises Refused for more partitions than a request may ask for."""
+        default = self._cluster.settings.partitions
+        total = sum(
+            len(one.assignments) or (default if one.num_partitions == -1 else one.num_partitions)
+            for one in topics
+            if one.num_partitions >= -1
+        )
+        if total > _PARTITIONS_MAX:
+            raise Refused(
+                Code.POLICY_VIOLATION, "Excessively large number of partitions per request."
+            )
 
     def _create(self, call: Call, wanted: Any) -> Any:
         """Raises Refused."""
@@ -151,7 +170,9 @@ class TopicAdmin:
                     f"{one.partition_index}",
                 )
             replicas = tuple(one.broker_ids)
-            self._check_replicas(replicas, like=next(iter(found.values()), None))
+            check_replicas(
+                replicas, brokers=self._cluster.nodes, like=next(iter(found.values()), None)
+            )
             found[one.partition_index] = replicas
         if sorted(found) != list(range(len(found))):
             raise Refused(
@@ -159,29 +180,6 @@ class TopicAdmin:
                 "partitions should be a consecutive 0-based integer sequence",
             )
         return [found[index] for index in range(len(found))]
-
-    def _check_replicas(self, replicas: tuple[int, ...], like: Sequence[int] | None) -> None:
-        if not replicas:
-            why = "The manual partition assignment includes an empty replica list."
-        elif len(set(replicas)) < len(replicas):
-            why = (
-                "The manual partition assignment includes the broker "
-                f"{Counter(replicas).most_common(1)[0][0]} more than once."
-            )
-        elif unknown := [one for one in replicas if one not in self._cluster.nodes]:
-            why = (
-                f"The manual partition assignment includes broker {unknown[0]}, but no such "
-                "broker is registered."
-            )
-        elif like is not None and len(like) != len(replicas):
-            why = (
-                f"The manual partition assignment includes a partition with {len(replicas)} "
-                f"replica(s), but this is not consistent with previous partitions, which have "
-                f"{len(like)} replica(s)."
-            )
-        else:
-            return
-        raise Refused(Code.INVALID_REPLICA_ASSIGNMENT, why)
 
     # -- delete
 
@@ -257,6 +255,10 @@ class TopicAdmin:
                 "would not be an increase.",
             )
         more = wanted.count - there
+        if more > _PARTITIONS_MAX:
+            raise Refused(
+                Code.POLICY_VIOLATION, "Excessively large number of partitions per request."
+            )
         replication = len(topic.partitions[0].replicas)
         if wanted.assignments is None:
             assignment = self._cluster.assignment(more, replication)
@@ -269,7 +271,9 @@ class TopicAdmin:
                 )
             assignment = [tuple(one.broker_ids) for one in wanted.assignments]
             for replicas in assignment:
-                self._check_replicas(replicas, like=topic.partitions[0].replicas)
+                check_replicas(
+                    replicas, brokers=self._cluster.nodes, like=topic.partitions[0].replicas
+                )
         if not validate_only:
             self._cluster.grow_topic(topic, assignment, now)
 
@@ -369,11 +373,13 @@ class TopicAdmin:
                 include_synonyms=request.include_synonyms,
                 include_documentation=request.include_documentation,
             )
+        if wanted.resource_type == _GROUP_RESOURCE and wanted.resource_name:
+            return []  # nothing can be set
         raise Refused(Code.INVALID_REQUEST, f"Unsupported resource type: {wanted.resource_type}")
 
     def _check_broker(self, name: str, node: int) -> None:
         """A broker describes itself, or under no name what was set for all. Raises Refused."""
-        if name and not name.lstrip("-").isdigit():
+        if name and not _BROKER_ID.fullmatch(name):
             raise Refused(Code.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
         if name and int(name) != node:
             raise Refused(
@@ -384,6 +390,36 @@ class TopicAdmin:
     @property
     def _defaults(self) -> Mapping[str, str]:
         return self._cluster.settings.topic_configs
+
+
+def check_replicas(
+    replicas: Sequence[int], *, brokers: Container[int], like: Sequence[int] | None = None
+) -> None:
+    """What an admin may have meant for a partition; `like`: another one of the same topic.
+
+    Raises Refused(INVALID_REPLICA_ASSIGNMENT).
+    """
+    if not replicas:
+        why = "The manual partition assignment includes an empty replica list."
+    elif len(set(replicas)) < len(replicas):
+        why = (
+            "The manual partition assignment includes the broker "
+            f"{Counter(replicas).most_common(1)[0][0]} more than once."
+        )
+    elif unknown := [one for one in replicas if one not in brokers]:
+        why = (
+            f"The manual partition assignment includes broker {unknown[0]}, but no such "
+            "broker is registered."
+        )
+    elif like is not None and len(like) != len(replicas):
+        why = (
+            f"The manual partition assignment includes a partition with {len(replicas)} "
+            f"replica(s), but this is not consistent with previous partitions, which have "
+            f"{len(like)} replica(s)."
+        )
+    else:
+        return
+    raise Refused(Code.INVALID_REPLICA_ASSIGNMENT, why)
 
 
 def _alike(name: str) -> str:

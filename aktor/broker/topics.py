@@ -128,7 +128,8 @@ class Topics:
     ) -> Topic:
         """A new topic with these replicas per partition."""
         topic = Topic(name, self.new_id(), dict(configs))
-        self._add(topic, assignment)
+        self._add_partitions(topic, assignment)
+        self._add(topic)
         self._changed(topic)
         return topic
 
@@ -149,13 +150,22 @@ class Topics:
         self._journal.put("topic", (topic.name,), None)
         for partition in topic.partitions:
             partition.leader = NO_LEADER
+            partition.log.destroy()
             self._on_change(partition)
+
+    def close(self) -> None:
+        """Give back what the logs have of the operating system."""
+        for topic in self:
+            for partition in topic.partitions:
+                partition.log.close()
 
     def configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
         """Replace what was set."""
         topic.configs = dict(configs)
         for partition in topic.partitions:
             partition.log.config = self._log_config(topic)
+            partition.min_insync = self._min_insync(topic)
+            partition.settle()
         self._changed(topic)
 
     def moved(self, topic: str) -> None:
@@ -174,26 +184,35 @@ class Topics:
             for index in range(partitions)
         ]
 
-    def _add(self, topic: Topic, assignment: Sequence[tuple[int, ...]]) -> None:
-        self._add_partitions(topic, assignment)
+    def _add(self, topic: Topic) -> None:
         self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
 
     def _add_partitions(self, topic: Topic, assignment: Sequence[tuple[int, ...]]) -> None:
-        config = self._log_config(topic)
         for replicas in assignment:
-            index = len(topic.partitions)
-            topic.partitions.append(
-                Partition(
-                    topic=topic.name,
-                    index=index,
-                    replicas=tuple(replicas),
-                    log=self._make_log(topic.topic_id, index, config),
-                    on_change=self._on_change,
-                )
-            )
+            topic.partitions.append(self._partition(topic, replicas))
+
+    def _partition(
+        self, topic: Topic, replicas: Sequence[int], leader: int | None = None, epoch: int = 0
+    ) -> Partition:
+        """The next partition of a topic."""
+        index = len(topic.partitions)
+        log = self._make_log(topic.topic_id, index, self._log_config(topic))
+        return Partition(
+            topic=topic.name,
+            index=index,
+            replicas=tuple(replicas),
+            log=log,
+            on_change=self._on_change,
+            min_insync=self._min_insync(topic),
+            leader=leader,
+            leader_epoch=max(epoch, log.latest_epoch + 1),
+        )
 
     def _log_config(self, topic: Topic) -> LogConfig:
         return LogConfig.of(self._defaults | topic.configs)
+
+    def _min_insync(self, topic: Topic) -> int:
+        return int((self._defaults | topic.configs).get("min.insync.replicas", 1))
 
     def _changed(self, topic: Topic, *, version: bool = True) -> None:
         if version:
@@ -211,14 +230,11 @@ class Topics:
         )
 
     def restore(self, name: str, value: Any) -> None:
-        """A topic as it was kept; its logs read what they have."""
+        """A topic as it was kept, its leaders elected anew; its logs read what they have."""
         topic = Topic(name, UUID(hex=value["id"]), dict(value["configs"]))
-        self._add(topic, [tuple(replicas) for replicas, _, _ in value["partitions"]])
-        for partition, (replicas, leader, epoch) in zip(
-            topic.partitions, value["partitions"], strict=True
-        ):
-            partition.leader = leader if leader != NO_LEADER else replicas[0]
-            partition.leader_epoch = epoch + 1
-            partition.settle()
+        for replicas, leader, epoch in value["partitions"]:
+            known = leader if leader != NO_LEADER else None
+            topic.partitions.append(self._partition(topic, replicas, known, epoch + 1))
+        self._add(topic)
         self.version += 1
         self._next_replica += len(topic.partitions)

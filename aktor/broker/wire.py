@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final
 
 from kafka.protocol import admin, consumer, metadata, producer, sasl
@@ -41,17 +42,30 @@ _RANGES: Final = (
     ("AddOffsetsToTxn", 0, 4, producer),
     ("EndTxn", 0, 5, producer),
     ("TxnOffsetCommit", 0, 5, producer),
+    ("WriteTxnMarkers", 1, 2, producer),
+    ("DescribeAcls", 1, 3, admin),
+    ("CreateAcls", 1, 3, admin),
+    ("DeleteAcls", 1, 3, admin),
     ("DescribeConfigs", 1, 4, admin),
+    ("AlterConfigs", 0, 2, admin),
+    ("DescribeLogDirs", 1, 5, admin),
     ("SaslAuthenticate", 0, 2, sasl),
     ("CreatePartitions", 0, 3, admin),
     ("DeleteGroups", 0, 2, admin),
+    ("ElectLeaders", 0, 2, admin),
+    ("IncrementalAlterConfigs", 0, 1, admin),
+    ("AlterPartitionReassignments", 0, 1, admin),
+    ("ListPartitionReassignments", 0, 0, admin),
     ("OffsetDelete", 0, 0, consumer),
+    ("DescribeClientQuotas", 0, 1, admin),
+    ("DescribeUserScramCredentials", 0, 0, admin),
     ("DescribeCluster", 0, 2, admin),
     ("DescribeProducers", 0, 0, admin),
     ("DescribeTransactions", 0, 0, admin),
     ("ListTransactions", 0, 2, admin),
     ("ConsumerGroupHeartbeat", 0, 1, consumer_group),
     ("ConsumerGroupDescribe", 0, 1, consumer_group),
+    ("ListConfigResources", 0, 1, admin),
     ("DescribeTopicPartitions", 0, 0, admin),
 )
 
@@ -60,6 +74,8 @@ _LEAST_PRODUCE: Final = 3
 
 _PRODUCE: Final = 0
 _API_VERSIONS: Final = 18
+#: Types whose values begin with a length, which below zero stands for null.
+_HAVE_LENGTHS: Final = ("string", "bytes", "records")
 #: API key, version, correlation id, length of the client id
 _HEADER: Final = struct.Struct(">hhih")
 
@@ -166,7 +182,49 @@ def _body(api: Api, version: int, frame: memoryview, position: int) -> Any:
     request, end = decode(body, 0)
     if end > len(body):
         raise BadFrameError(f"{end - len(body)} bytes are missing at its end")
+    _check_nulls(request, _never_null(api.request, version))
     return request
+
+
+@dataclass(frozen=True, slots=True)
+class _NeverNull:
+    """A field of a message that may not be null, if `itself`; and what of its items may not be."""
+
+    name: str
+    itself: bool
+    array: bool
+    inside: tuple[_NeverNull, ...]
+
+
+@cache
+def _never_null(message: Any, version: int) -> tuple[_NeverNull, ...]:
+    found = []
+    for name, field_ in message.fields.items():
+        if not field_.for_version_q(version) or field_.tagged_field_q(version):
+            continue
+        array = field_.is_array() or field_.is_struct_array()
+        inner = field_.is_struct() or field_.is_struct_array()
+        inside = _never_null(field_.data_class, version) if inner else ()
+        itself = not field_.nullable_for_version_q(version)
+        if inside or (itself and (array or field_.type_str in _HAVE_LENGTHS)):
+            found.append(_NeverNull(name, itself, array, inside))
+    return tuple(found)
+
+
+def _check_nulls(message: Any, fields: tuple[_NeverNull, ...]) -> None:
+    """The decoder takes a length below zero for a null anywhere; Kafka does not."""
+    for one in fields:
+        value = getattr(message, one.name)
+        if value is None:
+            if one.itself:
+                raise BadFrameError(f"{one.name} may not be null")
+        elif not one.array:
+            _check_nulls(value, one.inside)
+        elif one.inside:
+            for item in value:
+                _check_nulls(item, one.inside)
+        elif None in value:
+            raise BadFrameError(f"nothing in {one.name} may be null")
 
 
 def _after_tags(frame: memoryview, position: int) -> int:

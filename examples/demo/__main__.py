@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from aktor.broker import EmbeddedKafka
 from examples.demo.board import Board
 from examples.demo.cluster import Cluster, ClusterError
 from examples.demo.director import Director, Plot
@@ -37,7 +38,7 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
-        with _kafka(arguments.bootstrap) as bootstrap:
+        with _kafka(arguments) as bootstrap:
             verdict = _run(arguments, bootstrap)
         return SOMETHING_WRONG if verdict.faults else ALL_WELL
     except KeyboardInterrupt:
@@ -91,16 +92,20 @@ def _view(*, plain: bool) -> View:
 
 
 @contextmanager
-def _kafka(bootstrap: str | None) -> Iterator[Sequence[str]]:
+def _kafka(arguments: argparse.Namespace) -> Iterator[Sequence[str]]:
     """The addresses of the user's Kafka, or of one of our own for as long as the block runs."""
-    if bootstrap:
-        yield bootstrap.split(",")
-        return
-    cluster = KafkaCluster()
-    cluster.prepare()
-    print(f"starting Apache Kafka {KAFKA_VERSION} (--bootstrap takes another)", flush=True)
-    with cluster:
-        yield cluster.bootstrap_servers
+    if arguments.bootstrap:
+        yield arguments.bootstrap.split(",")
+    elif arguments.real:
+        cluster = KafkaCluster()
+        cluster.prepare()
+        print(f"starting Apache Kafka {KAFKA_VERSION} (--bootstrap takes another)", flush=True)
+        with cluster:
+            yield cluster.bootstrap_servers
+    else:
+        with EmbeddedKafka() as kafka:
+            print("on an embedded Kafka, in this process (--real: an Apache Kafka)", flush=True)
+            yield kafka.bootstrap_servers.split(",")
 
 
 def _arguments() -> argparse.Namespace:
@@ -108,7 +113,9 @@ def _arguments() -> argparse.Namespace:
         prog="python -m examples.demo",
         description="A consumer group at work; one member is killed and comes back.",
     )
-    parser.add_argument("--bootstrap", metavar="HOST:PORT[,..]", help="a Kafka that runs already")
+    kafka = parser.add_mutually_exclusive_group()
+    kafka.add_argument("--bootstrap", metavar="HOST:PORT[,..]", help="a Kafka that runs already")
+    kafka.add_argument("--real", action="store_true", help="start an Apache Kafka; needs Java")
     parser.add_argument("--seconds", type=float, default=20, help="write for so long at least (20)")
     parser.add_argument("--rate", type=int, default=1000, help="orders written per second (1000)")
     parser.add_argument("--members", type=int, default=3, help="consumers in the group, 2-12 (3)")

@@ -1,27 +1,93 @@
-"""Clusters and names for tests against a real Kafka, which are left out without Java or Maven."""
+"""Clusters and names for tests that run on an embedded Kafka and on a real one.
+
+A test that takes `kafka` or `kafka3` runs on both, unless it is marked with the reason: `embedded`
+or `real`, or `once` if it takes long. Without Java or Maven the real ones are left out. `pytest -m
+embedded` and `-m real` choose; AKTOR_BOTH=1 in the environment lets `once` be on both.
+"""
 
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.embedded import Cluster, EmbeddedCluster
 from tests.real_kafka import KafkaCluster, what_is_missing
 
+CLUSTERS: dict[str, Callable[[int], Cluster]] = {"embedded": EmbeddedCluster, "real": KafkaCluster}
+ONCE = "once"
 
-def pytest_runtest_setup() -> None:
-    """The one permitted skip: this folder, where a real Kafka can't be had."""
-    if missing := what_is_missing():
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the markers known."""
+    for name in CLUSTERS:
+        config.addinivalue_line("markers", f"{name}(why): runs on the {name} Kafka only")
+    config.addinivalue_line(
+        "markers", f"{ONCE}(why): runs on the real Kafka, or where it can't be had on the embedded"
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every test with a cluster twice, but for those that are marked."""
+    if "which_kafka" in metafunc.fixturenames:
+        names = _clusters_of(metafunc.definition)
+        clusters = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in names]
+        metafunc.parametrize("which_kafka", clusters, indirect=True, scope="session")
+
+
+def _clusters_of(test: pytest.Item) -> list[str]:
+    if test.get_closest_marker(ONCE) and not os.environ.get("AKTOR_BOTH"):
+        return ["embedded" if what_is_missing() else "real"]
+    return [name for name in CLUSTERS if test.get_closest_marker(name)] or list(CLUSTERS)
+
+
+def pytest_report_collectionfinish(items: list[pytest.Item]) -> list[str]:
+    """Say how many tests could run twice and don't."""
+    count = sum(item.get_closest_marker(ONCE) is not None for item in items)
+    if not count or what_is_missing() or os.environ.get("AKTOR_BOTH"):
+        return []
+    return [f"{count} slow tests run on the real Kafka only; AKTOR_BOTH=1: on the embedded one too"]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """The one permitted skip: a real Kafka, where it can't be had."""
+    if item.get_closest_marker("real") and (missing := what_is_missing()):
         pytest.skip(missing)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line that says what was left out, and why."""
+    here = "tests/kafka/"
+    reports = terminalreporter.stats
+    left_out = [r.nodeid for r in reports.get("skipped", []) if r.nodeid.startswith(here)]
+    missing = what_is_missing()
+    if not left_out or missing is None:
+        return
+    ran = {report.nodeid for outcome in ("passed", "failed") for report in reports.get(outcome, [])}
+    without = [one for one in left_out if one.replace("[real", "[embedded") not in ran]
+    files = Counter(one.split("::")[0].removeprefix(here) for one in without)
+    terminalreporter.write_line(
+        f"left out: {len(left_out)} tests of {here} on a real Kafka, since {missing}. "
+        f"{len(left_out) - len(without)} of them ran on the embedded Kafka; not at all ran "
+        + (", ".join(f"{count} of {name}" for name, count in sorted(files.items())) or "none")
+    )
+
+
 @pytest.fixture(scope="session")
-def kafka() -> Iterator[KafkaCluster]:
+def which_kafka(request: pytest.FixtureRequest) -> str:
+    """Which Kafka: "embedded" or "real"; all tests of one come before those of the other."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def kafka(which_kafka: str) -> Iterator[Cluster]:
     """One broker, shared by all tests: whoever stops or kills it starts a cluster of their own."""
-    with KafkaCluster() as cluster:
+    with CLUSTERS[which_kafka](1) as cluster:
         yield cluster
 
 
@@ -33,13 +99,13 @@ def secure_kafka() -> Iterator[KafkaCluster]:
 
 
 @pytest.fixture(scope="session")
-def _three_brokers() -> Iterator[KafkaCluster]:
-    with KafkaCluster(nodes=3) as cluster:
+def _three_brokers(which_kafka: str) -> Iterator[Cluster]:
+    with CLUSTERS[which_kafka](3) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def kafka3(_three_brokers: KafkaCluster) -> Iterator[KafkaCluster]:
+def kafka3(_three_brokers: Cluster) -> Iterator[Cluster]:
     """Three brokers, all well at the start of each test, which may do to them what it likes."""
     _three_brokers.heal()
     yield _three_brokers

@@ -33,8 +33,9 @@ from kafka import KafkaProducer
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
 from aktor import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from tests.embedded import Cluster
 from tests.kafka.support import ROOT, wait_until
-from tests.real_kafka import KafkaCluster, topics
+from tests.real_kafka import topics
 
 PARTITIONS: Final = 12
 RECORDS_PER_SECOND: Final = 300
@@ -605,7 +606,7 @@ class Stage:
 
     def __init__(
         self,
-        kafka: KafkaCluster,
+        kafka: Cluster,
         topic: str,
         group: str,
         *,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import subprocess
 import sys
 import threading
@@ -21,7 +20,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from aktor import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
-from tests.real_kafka import KafkaCluster, topics
+from tests.embedded import Cluster
+from tests.real_kafka import topics
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,7 +43,7 @@ QUICK: Mapping[str, Any] = {
 Event = dict[str, Any]
 
 
-def quick(kafka: KafkaCluster, *names: str, **settings: Any) -> KafkaConsumer:
+def quick(kafka: Cluster, *names: str, **settings: Any) -> KafkaConsumer:
     """A consumer of these topics on this cluster, with the settings in `QUICK` unless told."""
     return KafkaConsumer(
         *names, **{"bootstrap_servers": kafka.bootstrap_servers, **QUICK, **settings}
@@ -277,7 +277,7 @@ class Group:
     Fails at the end if two members owned one partition at the same time.
     """
 
-    def __init__(self, kafka: KafkaCluster, topic: str, group_id: str, **settings: Any) -> None:
+    def __init__(self, kafka: Cluster, topic: str, group_id: str, **settings: Any) -> None:
         self.kafka, self.topic, self.group_id = kafka, topic, group_id
         self.members: dict[str, Member] = {}
         self.seen: list[Seen] = []
@@ -367,7 +367,7 @@ class Child:
     `TopicPartition` imported, and a function `say(anything)`.
     """
 
-    def __init__(self, kafka: KafkaCluster, topic: str, group: str, program: str) -> None:
+    def __init__(self, kafka: Cluster, topic: str, group: str, program: str) -> None:
         opening = (
             "import json, os, signal, sys, time\n"
             "from aktor import KafkaConsumer, TopicPartition, ConsumerRebalanceListener\n"
@@ -411,13 +411,12 @@ class Child:
         return self.process.returncode, errors
 
 
-def flip_a_byte(kafka: KafkaCluster, topic: str, value: bytes) -> None:
+def flip_a_byte(kafka: Cluster, topic: str, value: bytes) -> None:
     """Damage the stored record with this (unique, uncompressed) value behind the broker's back.
 
     The broker sends its log files as they are, so that its clients see the damage at once.
     """
-    folder = Path(os.readlink(f"/proc/{kafka.pid(1)}/fd/1")).parent / "data" / f"{topic}-0"
-    segment = folder / "00000000000000000000.log"
+    segment = kafka.log_file(topic, 0)
     content = segment.read_bytes()
     assert content.count(value) == 1, f"{value!r} is {content.count(value)} times in {segment}"
     with segment.open("r+b") as file:
@@ -425,7 +424,7 @@ def flip_a_byte(kafka: KafkaCluster, topic: str, value: bytes) -> None:
         file.write(bytes([value[0] ^ 1]))
 
 
-def batches(kafka: KafkaCluster, topic: str, *contents: Iterable[bytes], **settings: Any) -> None:
+def batches(kafka: Cluster, topic: str, *contents: Iterable[bytes], **settings: Any) -> None:
     """Write each of `contents` as one record batch of partition 0."""
     for content in contents:
         with topics.producer(kafka.bootstrap_servers, linger_ms=200, **settings) as producer:

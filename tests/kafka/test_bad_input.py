@@ -28,6 +28,7 @@ from aktor.errors import (
     CorruptBatchError,
     RecordDeserializationError,
 )
+from tests.embedded import Cluster
 from tests.kafka.support import (
     Child,
     aktor_threads,
@@ -44,11 +45,11 @@ from tests.kafka.support import (
     values,
     wait_until,
 )
-from tests.real_kafka import KafkaCluster, topics
+from tests.real_kafka import topics
 
 
 @pytest.fixture
-def orders(kafka: KafkaCluster, topic: str) -> TopicPartition:
+def orders(kafka: Cluster, topic: str) -> TopicPartition:
     """The only partition of a topic with ten records."""
     topics.create_topic(kafka.bootstrap_servers, topic)
     topics.produce(kafka.bootstrap_servers, topic, numbered(10))
@@ -99,9 +100,7 @@ def test_a_wrong_address_is_told_by_every_call_that_needs_a_broker(call: str) ->
         assert time.monotonic() - began < 5
 
 
-def test_one_good_address_among_bad_ones_is_enough(
-    kafka: KafkaCluster, orders: TopicPartition
-) -> None:
+def test_one_good_address_among_bad_ones_is_enough(kafka: Cluster, orders: TopicPartition) -> None:
     servers = ["no-such-host.invalid:9092", "127.0.0.1:1", *kafka.bootstrap_servers]
 
     with quick(kafka, orders.topic, bootstrap_servers=servers) as consumer:
@@ -110,7 +109,7 @@ def test_one_good_address_among_bad_ones_is_enough(
         assert offsets(found) == list(range(10))
 
 
-def test_a_port_that_speaks_something_else_is_told_soon(kafka: KafkaCluster) -> None:
+def test_a_port_that_speaks_something_else_is_told_soon(kafka: Cluster) -> None:
     import socket
 
     server = socket.create_server(("127.0.0.1", 0))
@@ -176,7 +175,7 @@ def test_a_setting_that_cannot_be_is_refused_by_name_and_leaves_nothing_behind(
 
 
 def test_an_unknown_topic_is_told_soon_and_works_once_it_is_there(
-    kafka: KafkaCluster, topic: str, group: str
+    kafka: Cluster, topic: str, group: str
 ) -> None:
     with quick(kafka, topic, group_id=group) as consumer:
         began = time.monotonic()
@@ -191,7 +190,7 @@ def test_an_unknown_topic_is_told_soon_and_works_once_it_is_there(
 
 
 def test_an_unknown_topic_does_not_keep_others_from_being_read(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     missing = f"{orders.topic}-missing"
 
@@ -203,7 +202,7 @@ def test_an_unknown_topic_does_not_keep_others_from_being_read(
 
 
 def test_a_partition_that_does_not_exist_gives_nothing_and_its_position_is_refused_in_time(
-    kafka: KafkaCluster, orders: TopicPartition
+    kafka: Cluster, orders: TopicPartition
 ) -> None:
     nowhere = TopicPartition(orders.topic, 99)
 
@@ -217,14 +216,12 @@ def test_a_partition_that_does_not_exist_gives_nothing_and_its_position_is_refus
 
 
 @pytest.mark.parametrize("name", ["", "has space", "a/b", ".", "x" * 250])
-def test_an_impossible_topic_name_is_refused_at_once(kafka: KafkaCluster, name: str) -> None:
+def test_an_impossible_topic_name_is_refused_at_once(kafka: Cluster, name: str) -> None:
     with quick(kafka) as consumer, pytest.raises(ValueError):
         consumer.subscribe([name])
 
 
-def test_arguments_of_the_wrong_kind_are_refused(
-    kafka: KafkaCluster, orders: TopicPartition
-) -> None:
+def test_arguments_of_the_wrong_kind_are_refused(kafka: Cluster, orders: TopicPartition) -> None:
     with quick(kafka) as consumer:
         wrong: list[Callable[[], Any]] = [
             lambda: consumer.subscribe("a string"),
@@ -249,7 +246,7 @@ def test_arguments_of_the_wrong_kind_are_refused(
 
 
 def test_a_corrupt_batch_is_the_same_error_again_and_again_until_a_seek_past_it(
-    kafka: KafkaCluster, topic: str
+    kafka: Cluster, topic: str
 ) -> None:
     topics.create_topic(kafka.bootstrap_servers, topic)
     batches(kafka, topic, [b"good-0", b"good-1"], [b"doomed-2", b"doomed-3"], [b"good-4"])
@@ -271,7 +268,7 @@ def test_a_corrupt_batch_is_the_same_error_again_and_again_until_a_seek_past_it(
         assert values(read(consumer, 1)) == [b"good-4"]
 
 
-def test_a_corrupt_batch_is_read_if_nobody_checks(kafka: KafkaCluster, topic: str) -> None:
+def test_a_corrupt_batch_is_read_if_nobody_checks(kafka: Cluster, topic: str) -> None:
     topics.create_topic(kafka.bootstrap_servers, topic)
     batches(kafka, topic, [b"doomed-0"])
     flip_a_byte(kafka, topic, b"doomed-0")
@@ -281,7 +278,7 @@ def test_a_corrupt_batch_is_read_if_nobody_checks(kafka: KafkaCluster, topic: st
 
 
 def test_a_corrupt_partition_does_not_keep_others_from_being_read(
-    kafka: KafkaCluster, topic: str
+    kafka: Cluster, topic: str
 ) -> None:
     topics.create_topic(kafka.bootstrap_servers, topic, partitions=2)
     batches(kafka, topic, [b"doomed-0"])
@@ -309,7 +306,7 @@ def refuse_five(data: bytes | None) -> Any:
 
 @pytest.mark.filterwarnings("ignore:value_deserializer does not implement")
 def test_a_record_that_the_deserializer_refuses_is_told_with_its_bytes_until_a_seek_past_it(
-    kafka: KafkaCluster, orders: TopicPartition
+    kafka: Cluster, orders: TopicPartition
 ) -> None:
     with quick(kafka, orders.topic, value_deserializer=refuse_five) as consumer:
         assert offsets(read(consumer, 5)) == [0, 1, 2, 3, 4]
@@ -326,7 +323,7 @@ def test_a_record_that_the_deserializer_refuses_is_told_with_its_bytes_until_a_s
 
 @pytest.mark.filterwarnings("ignore:value_deserializer does not implement")
 def test_an_iteration_meets_the_refused_record_after_all_good_ones(
-    kafka: KafkaCluster, orders: TopicPartition
+    kafka: Cluster, orders: TopicPartition
 ) -> None:
     with quick(kafka, orders.topic, value_deserializer=refuse_five) as consumer:
         found: list[int] = []
@@ -340,7 +337,7 @@ def test_an_iteration_meets_the_refused_record_after_all_good_ones(
 
 
 def test_a_poll_from_a_second_thread_is_refused_and_the_first_goes_on(
-    kafka: KafkaCluster, orders: TopicPartition
+    kafka: Cluster, orders: TopicPartition
 ) -> None:
     errors: list[Exception] = []
     with quick(kafka, orders.topic) as consumer:
@@ -366,7 +363,7 @@ def test_a_poll_from_a_second_thread_is_refused_and_the_first_goes_on(
 
 
 def test_another_thread_may_use_the_consumer_when_the_first_is_done(
-    kafka: KafkaCluster, orders: TopicPartition
+    kafka: Cluster, orders: TopicPartition
 ) -> None:
     with quick(kafka, orders.topic) as consumer:
         first = read(consumer, 4, max_records=4)
@@ -379,7 +376,7 @@ def test_another_thread_may_use_the_consumer_when_the_first_is_done(
 
 
 def test_a_closed_consumer_refuses_everything_and_closes_again_without_a_word(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     consumer = quick(kafka, orders.topic, group_id=group)
     read(consumer, 10)
@@ -406,7 +403,7 @@ def test_a_closed_consumer_refuses_everything_and_closes_again_without_a_word(
     assert consumer.status().state == "closed"
 
 
-def test_a_closed_consumer_leaves_no_thread(kafka: KafkaCluster, orders: TopicPartition) -> None:
+def test_a_closed_consumer_leaves_no_thread(kafka: Cluster, orders: TopicPartition) -> None:
     before = set(aktor_threads())
 
     with quick(kafka, orders.topic) as consumer:
@@ -417,7 +414,7 @@ def test_a_closed_consumer_leaves_no_thread(kafka: KafkaCluster, orders: TopicPa
 
 
 def test_a_consumer_that_is_dropped_without_close_leaves_no_thread(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     before = set(aktor_threads())
     consumer = quick(kafka, orders.topic, group_id=group)
@@ -430,7 +427,7 @@ def test_a_consumer_that_is_dropped_without_close_leaves_no_thread(
 
 
 def test_a_program_that_forgets_to_close_ends_all_the_same(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     program = (
         "consumer = KafkaConsumer(topic, bootstrap_servers=servers, group_id=group, **QUICK)\n"
@@ -445,7 +442,7 @@ def test_a_program_that_forgets_to_close_ends_all_the_same(
 
 
 def test_a_forked_child_may_not_use_the_consumer_and_does_its_parent_no_harm(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     program = (
         "consumer = KafkaConsumer(topic, bootstrap_servers=servers, group_id=group, **QUICK)\n"
@@ -485,7 +482,7 @@ def test_a_forked_child_may_not_use_the_consumer_and_does_its_parent_no_harm(
 
 
 def test_a_forked_child_makes_a_consumer_of_its_own(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     program = (
         "consumer = KafkaConsumer(topic, bootstrap_servers=servers, **QUICK)\n"
@@ -505,7 +502,7 @@ def test_a_forked_child_makes_a_consumer_of_its_own(
 
 
 def test_an_interrupt_ends_a_long_poll_at_once_and_the_consumer_closes_cleanly(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     program = (
         "consumer = KafkaConsumer(topic, bootstrap_servers=servers, group_id=group, **QUICK)\n"
@@ -540,7 +537,7 @@ def test_an_interrupt_ends_a_long_poll_at_once_and_the_consumer_closes_cleanly(
 
 
 def test_an_interrupt_of_an_iteration_in_a_with_block_ends_the_program_promptly(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     program = (
         "settings = {'bootstrap_servers': servers, 'group_id': group, **QUICK}\n"
@@ -561,7 +558,7 @@ def test_an_interrupt_of_an_iteration_in_a_with_block_ends_the_program_promptly(
 
 
 def test_a_call_that_belongs_to_groups_is_refused_without_one(
-    kafka: KafkaCluster, orders: TopicPartition
+    kafka: Cluster, orders: TopicPartition
 ) -> None:
     with quick(kafka) as consumer:
         consumer.assign([orders])

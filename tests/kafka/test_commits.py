@@ -15,6 +15,7 @@ from kafka.errors import (
 )
 
 from aktor import OffsetAndMetadata, TopicPartition
+from tests.embedded import Cluster
 from tests.kafka.support import (
     Group,
     Notes,
@@ -30,11 +31,11 @@ from tests.kafka.support import (
     values,
     wait_until,
 )
-from tests.real_kafka import KafkaCluster, topics
+from tests.real_kafka import topics
 
 
 @pytest.fixture
-def orders(kafka: KafkaCluster, topic: str) -> TopicPartition:
+def orders(kafka: Cluster, topic: str) -> TopicPartition:
     """The only partition of a topic with ten records."""
     topics.create_topic(kafka.bootstrap_servers, topic)
     topics.produce(kafka.bootstrap_servers, topic, numbered(10))
@@ -45,7 +46,7 @@ def at(offset: int, metadata: str = "") -> OffsetAndMetadata:
     return OffsetAndMetadata(offset, metadata, -1)
 
 
-def committed(kafka: KafkaCluster, group: str, partition: TopicPartition) -> int | None:
+def committed(kafka: Cluster, group: str, partition: TopicPartition) -> int | None:
     """What somebody else sees."""
     other = kafka_python.KafkaConsumer(
         group_id=group, bootstrap_servers=kafka.bootstrap_servers, enable_auto_commit=False
@@ -58,7 +59,7 @@ def committed(kafka: KafkaCluster, group: str, partition: TopicPartition) -> int
 
 
 def test_the_next_member_goes_on_exactly_where_the_last_one_committed(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     with quick(kafka, orders.topic, group_id=group, max_poll_records=4) as first:
         assert values(read(first, 4)) == numbered(4)
@@ -70,7 +71,7 @@ def test_the_next_member_goes_on_exactly_where_the_last_one_committed(
 
 
 def test_an_explicit_commit_of_offsets_is_what_others_see(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     with quick(kafka, orders.topic, group_id=group) as consumer:
         read(consumer, 10)
@@ -82,7 +83,7 @@ def test_an_explicit_commit_of_offsets_is_what_others_see(
 
 
 def test_nothing_is_committed_before_anybody_did(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     with quick(kafka, orders.topic, group_id=group) as consumer:
         assert consumer.committed(orders) is None
@@ -90,7 +91,7 @@ def test_nothing_is_committed_before_anybody_did(
 
 
 def test_commit_metadata_comes_back_as_it_was_written(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     with quick(kafka, orders.topic, group_id=group) as consumer:
         read(consumer, 10)
@@ -102,7 +103,7 @@ def test_commit_metadata_comes_back_as_it_was_written(
 
 
 def test_metadata_that_is_too_long_is_refused_by_name_and_the_consumer_goes_on(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     with quick(kafka, orders.topic, group_id=group) as consumer:
         read(consumer, 10)
@@ -115,7 +116,7 @@ def test_metadata_that_is_too_long_is_refused_by_name_and_the_consumer_goes_on(
 
 
 def test_callbacks_of_asynchronous_commits_run_in_order_on_the_application_thread(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     calls: list[tuple[int, Any, str]] = []
 
@@ -135,7 +136,7 @@ def test_callbacks_of_asynchronous_commits_run_in_order_on_the_application_threa
 
 
 def test_the_future_of_an_asynchronous_commit_ends_without_any_further_call(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     with quick(kafka, orders.topic, group_id=group) as consumer:
         read(consumer, 10)
@@ -148,7 +149,7 @@ def test_the_future_of_an_asynchronous_commit_ends_without_any_further_call(
 
 
 def test_a_poll_that_waits_for_records_runs_the_callback_of_a_commit_at_once(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     called_at: list[float] = []
     # Nothing else may happen meanwhile that would end the wait.
@@ -164,7 +165,7 @@ def test_a_poll_that_waits_for_records_runs_the_callback_of_a_commit_at_once(
 
 
 def test_unsubscribing_finishes_the_commits_under_way_first(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     settings = {"enable_auto_commit": True, "auto_commit_interval_ms": 60_000}
 
@@ -176,7 +177,7 @@ def test_unsubscribing_finishes_the_commits_under_way_first(
 
 
 def test_a_callback_that_raises_is_raised_from_poll_and_the_next_one_still_runs(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     calls: list[int] = []
 
@@ -195,7 +196,7 @@ def test_a_callback_that_raises_is_raised_from_poll_and_the_next_one_still_runs(
 
 
 def test_commits_that_are_under_way_at_close_are_finished_and_their_callbacks_called(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     calls: list[Any] = []
 
@@ -209,7 +210,7 @@ def test_commits_that_are_under_way_at_close_are_finished_and_their_callbacks_ca
 
 
 def test_auto_commit_writes_the_consumed_position_every_interval(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     settings = {"enable_auto_commit": True, "auto_commit_interval_ms": 200}
 
@@ -221,7 +222,7 @@ def test_auto_commit_writes_the_consumed_position_every_interval(
 
 
 def test_auto_commit_never_covers_records_the_application_still_works_on(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     settings = {"enable_auto_commit": True, "auto_commit_interval_ms": 100}
 
@@ -234,7 +235,7 @@ def test_auto_commit_never_covers_records_the_application_still_works_on(
 
 
 def test_auto_commit_at_close_writes_the_last_position_down(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     settings = {"enable_auto_commit": True, "auto_commit_interval_ms": 60_000}
 
@@ -249,7 +250,7 @@ def test_auto_commit_at_close_writes_the_last_position_down(
 
 
 def test_a_block_left_by_an_exception_commits_nothing(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     settings = {"enable_auto_commit": True, "auto_commit_interval_ms": 60_000}
 
@@ -265,7 +266,7 @@ def test_a_block_left_by_an_exception_commits_nothing(
 
 
 def test_auto_commit_happens_before_partitions_go_to_somebody_else(
-    kafka: KafkaCluster, topic: str, group: str
+    kafka: Cluster, topic: str, group: str
 ) -> None:
     topics.create_topic(kafka.bootstrap_servers, topic, partitions=2)
     for partition in (0, 1):
@@ -285,7 +286,7 @@ def test_auto_commit_happens_before_partitions_go_to_somebody_else(
 
 
 def test_a_commit_inside_the_revoked_callback_is_where_the_next_owner_starts(
-    kafka: KafkaCluster, topic: str, group: str
+    kafka: Cluster, topic: str, group: str
 ) -> None:
     topics.create_topic(kafka.bootstrap_servers, topic, partitions=2)
     for partition in (0, 1):
@@ -307,7 +308,7 @@ def test_a_commit_inside_the_revoked_callback_is_where_the_next_owner_starts(
 
 
 def test_positions_can_be_asked_and_all_be_committed_inside_the_revoked_callback(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     positions: list[Any] = []
     with quick(kafka, group_id=group, max_poll_records=4) as consumer:
@@ -324,7 +325,7 @@ def test_positions_can_be_asked_and_all_be_committed_inside_the_revoked_callback
 
 
 def test_manual_assignment_with_a_group_commits_and_resumes(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     with quick(kafka, group_id=group, max_poll_records=6) as consumer:
         consumer.assign([orders])
@@ -337,7 +338,7 @@ def test_manual_assignment_with_a_group_commits_and_resumes(
 
 
 def test_manual_assignment_commits_by_itself_if_told(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     settings = {"enable_auto_commit": True, "auto_commit_interval_ms": 100}
 
@@ -348,7 +349,7 @@ def test_manual_assignment_commits_by_itself_if_told(
 
 
 def test_a_consumer_without_a_group_reads_all_partitions_and_cannot_commit(
-    kafka: KafkaCluster, topic: str
+    kafka: Cluster, topic: str
 ) -> None:
     topics.create_topic(kafka.bootstrap_servers, topic, partitions=3)
     for partition in range(3):
@@ -365,7 +366,7 @@ def test_a_consumer_without_a_group_reads_all_partitions_and_cannot_commit(
 
 
 def test_a_commit_after_the_group_moved_on_fails_and_says_why(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     with (
         quick(kafka, orders.topic, group_id=group, max_poll_interval_ms=700) as slow,
@@ -381,7 +382,7 @@ def test_a_commit_after_the_group_moved_on_fails_and_says_why(
 
 
 def test_commits_of_a_steady_member_are_sent_once_each(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     with traced() as events, quick(kafka, orders.topic, group_id=group) as consumer:
         read(consumer, 10)
@@ -395,7 +396,7 @@ def test_commits_of_a_steady_member_are_sent_once_each(
 
 
 def test_offsets_of_the_wrong_kind_are_refused_before_anything_is_sent(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     with quick(kafka, orders.topic, group_id=group) as consumer:
         wrong: list[Any] = [{orders.topic: at(1)}, {orders: 1}, {orders: (1, "")}]
@@ -404,9 +405,7 @@ def test_offsets_of_the_wrong_kind_are_refused_before_anything_is_sent(
                 consumer.commit(offsets_)
 
 
-def test_a_negative_offset_is_refused(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
-) -> None:
+def test_a_negative_offset_is_refused(kafka: Cluster, orders: TopicPartition, group: str) -> None:
     with quick(kafka, orders.topic, group_id=group) as consumer:
         read(consumer, 10)
         with pytest.raises(ValueError, match=f"-5 of {orders.topic}-0"):

@@ -1,7 +1,8 @@
-"""`make demo` against a real Kafka: it finds nothing wrong and leaves nothing behind."""
+"""`make demo` on each Kafka it can have: it finds nothing wrong and leaves nothing behind."""
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -10,17 +11,26 @@ from pathlib import Path
 
 import pytest
 
-from tests.real_kafka import KafkaCluster
+from tests.embedded import Cluster
 from tests.real_kafka.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 120
 
 
-def the_demo(*arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "examples.demo", *arguments]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True)
+STORY = ("--seconds", "4", "--rate", "500")
+PROTOCOLS = pytest.mark.parametrize("protocol", ["--cooperative", "--eager"])
+
+
+def the_demo(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "examples.demo", *arguments],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def value(output: str, name: str) -> str:
@@ -34,15 +44,9 @@ def number(output: str, name: str) -> int:
     return int(value(output, name).split()[0].replace(",", ""))
 
 
-@pytest.mark.parametrize("protocol", ["--cooperative", "--eager"])
-def test_a_group_loses_nothing_when_a_member_is_killed_and_comes_back(
-    kafka: KafkaCluster, protocol: str
-) -> None:
-    bootstrap = ",".join(kafka.bootstrap_servers)
-
-    demo = the_demo("--bootstrap", bootstrap, "--seconds", "4", "--rate", "500", protocol)
+def assert_all_is_well(demo: subprocess.Popen[str]) -> None:
+    """Wait for its end, and read what its summary says."""
     output, complaints = demo.communicate(timeout=TIMEOUT_S)
-
     assert demo.returncode == 0, f"{output}\n{complaints}"
     assert complaints == ""
     assert "\x1b" not in output
@@ -53,10 +57,27 @@ def test_a_group_loses_nothing_when_a_member_is_killed_and_comes_back(
     assert re.search(r"^rebalance to generation \d+ +\d+ ms: member-2 .* was killed$", output, re.M)
     assert re.search(r"^rebalance to generation \d+ +\d+ ms: member-2 .* came back", output, re.M)
     assert value(output, "verdict") == "everything as it must be"
+
+
+@pytest.mark.real("the next test has an embedded one")
+@PROTOCOLS
+def test_a_group_loses_nothing_when_a_member_is_killed_and_comes_back(
+    kafka: Cluster, protocol: str
+) -> None:
+    demo = the_demo("--bootstrap", ",".join(kafka.bootstrap_servers), *STORY, protocol)
+
+    assert_all_is_well(demo)
     assert not [p.topic for p in kafka.view(1).partitions if "aktor-demo" in p.topic]
 
 
-def test_an_interrupted_demo_ends_its_processes_and_cleans_up(kafka: KafkaCluster) -> None:
+@pytest.mark.embedded("the demo starts it itself")
+def test_the_demo_brings_a_kafka_along_and_needs_no_java() -> None:
+    demo = the_demo(*STORY, PATH="/nowhere", JAVA_HOME="")
+
+    assert_all_is_well(demo)
+
+
+def test_an_interrupted_demo_ends_its_processes_and_cleans_up(kafka: Cluster) -> None:
     demo = the_demo("--bootstrap", ",".join(kafka.bootstrap_servers), "--rate", "100")
     assert demo.stdout is not None
     said = []

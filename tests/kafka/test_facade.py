@@ -19,8 +19,9 @@ from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 import aktor
+from tests.embedded import Cluster
 from tests.kafka.support import numbered
-from tests.real_kafka import KafkaCluster, topics
+from tests.real_kafka import topics
 
 Program = Callable[[Any, dict[str, Any], str], Any]
 
@@ -241,7 +242,7 @@ PROGRAMS: list[Program] = [
 
 
 @pytest.fixture(scope="module")
-def sixty(kafka: KafkaCluster) -> str:
+def sixty(kafka: Cluster) -> str:
     """A topic of three partitions with twenty records each, a millisecond apart."""
     name = f"drop-in-{time.time_ns()}"
     topics.create_topic(kafka.bootstrap_servers, name, partitions=3)
@@ -260,7 +261,7 @@ def sixty(kafka: KafkaCluster) -> str:
 @pytest.mark.filterwarnings("ignore:.*does not implement kafka.serializer.Deserializer")
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_a_program_observes_the_same_with_either_library(
-    kafka: KafkaCluster, sixty: str, unique: Callable[[str], str], program: Program
+    kafka: Cluster, sixty: str, unique: Callable[[str], str], program: Program
 ) -> None:
     observed = []
     for make in (kafka_python.KafkaConsumer, aktor.KafkaConsumer):
@@ -314,7 +315,7 @@ def test_we_have_every_public_method_and_setting_that_is_promised() -> None:
     assert theirs_.keys() - ours_.keys() == set()
 
 
-def test_metrics_count_what_was_read(kafka: KafkaCluster, sixty: str) -> None:
+def test_metrics_count_what_was_read(kafka: Cluster, sixty: str) -> None:
     with aktor.KafkaConsumer(
         sixty, bootstrap_servers=kafka.bootstrap_servers, auto_offset_reset="earliest"
     ) as consumer:
@@ -330,7 +331,7 @@ def test_metrics_count_what_was_read(kafka: KafkaCluster, sixty: str) -> None:
         assert consumer.metrics(raw=True)
 
 
-def test_the_status_reads_well_and_is_true(kafka: KafkaCluster, sixty: str, group: str) -> None:
+def test_the_status_reads_well_and_is_true(kafka: Cluster, sixty: str, group: str) -> None:
     with aktor.KafkaConsumer(
         sixty,
         group_id=group,

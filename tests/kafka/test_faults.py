@@ -14,9 +14,9 @@ from collections.abc import Callable
 import pytest
 from kafka.errors import KafkaTimeoutError
 
+from tests.embedded import Cluster
 from tests.kafka.fault_support import PARTITIONS, Stage, Verdict
 from tests.kafka.support import poll_until, quick
-from tests.real_kafka import KafkaCluster, topics
 
 MEMBERS = ("a", "b", "c")
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -67,7 +67,7 @@ def offsets_partition(group: str) -> int:
 
 @ROLES
 def test_a_broker_that_is_killed_and_restarted_costs_seconds_and_no_record_and_no_rebalance(
-    kafka3: KafkaCluster, topic: str, group: str, role: str
+    kafka3: Cluster, topic: str, group: str, role: str
 ) -> None:
     with Stage(kafka3, topic, group) as stage:
         settled_and_loaded(stage)
@@ -83,7 +83,7 @@ def test_a_broker_that_is_killed_and_restarted_costs_seconds_and_no_record_and_n
 
 
 def test_a_rolling_bounce_of_all_brokers_is_hardly_noticed(
-    kafka3: KafkaCluster, topic: str, group: str
+    kafka3: Cluster, topic: str, group: str
 ) -> None:
     with Stage(kafka3, topic, group) as stage:
         settled_and_loaded(stage)
@@ -98,7 +98,7 @@ def test_a_rolling_bounce_of_all_brokers_is_hardly_noticed(
 
 
 def test_commits_are_retried_until_the_new_coordinator_has_them_when_it_moves(
-    kafka3: KafkaCluster, topic: str, group: str
+    kafka3: Cluster, topic: str, group: str
 ) -> None:
     with Stage(kafka3, topic, group) as stage:
         settled_and_loaded(stage)
@@ -106,7 +106,7 @@ def test_commits_are_retried_until_the_new_coordinator_has_them_when_it_moves(
         before = stage.coordinator()
         after = stage.bystander()
         partition = offsets_partition(group)
-        topics.move_leader(kafka3.bootstrap_servers, OFFSETS_TOPIC, partition, after)
+        kafka3.move_leader(OFFSETS_TOPIC, partition, after)
         time.sleep(1)
         moved_to = stage.coordinator()
         verdict = stage.finish()
@@ -118,7 +118,7 @@ def test_commits_are_retried_until_the_new_coordinator_has_them_when_it_moves(
 
 
 def test_a_commit_waits_for_a_coordinator_that_shuts_down_and_the_application_sees_no_error(
-    kafka3: KafkaCluster, topic: str, group: str
+    kafka3: Cluster, topic: str, group: str
 ) -> None:
     with Stage(kafka3, topic, group) as stage:
         settled_and_loaded(stage)
@@ -135,7 +135,7 @@ def test_a_commit_waits_for_a_coordinator_that_shuts_down_and_the_application_se
 
 @ROLES
 def test_a_broker_that_freezes_takes_no_partition_from_anybody_and_other_partitions_flow(
-    kafka3: KafkaCluster, topic: str, group: str, role: str
+    kafka3: Cluster, topic: str, group: str, role: str
 ) -> None:
     # Auto-commit: what a member does then depends on the leaders of its partitions alone.
     with Stage(kafka3, topic, group, enable_auto_commit=True) as stage:
@@ -156,7 +156,7 @@ def test_a_broker_that_freezes_takes_no_partition_from_anybody_and_other_partiti
 
 
 def test_commits_go_to_another_coordinator_when_theirs_freezes(
-    kafka3: KafkaCluster, topic: str, group: str
+    kafka3: Cluster, topic: str, group: str
 ) -> None:
     with Stage(kafka3, topic, group) as stage:
         settled_and_loaded(stage)
@@ -174,7 +174,7 @@ def test_commits_go_to_another_coordinator_when_theirs_freezes(
 
 
 def test_committed_keeps_its_deadline_while_the_coordinator_is_frozen(
-    kafka3: KafkaCluster, topic: str, group: str
+    kafka3: Cluster, topic: str, group: str
 ) -> None:
     with Stage(kafka3, topic, group) as stage:
         node = stage.coordinator()
@@ -197,7 +197,7 @@ def test_committed_keeps_its_deadline_while_the_coordinator_is_frozen(
 
 
 def test_while_all_brokers_are_down_polls_end_in_time_and_afterwards_everything_is_delivered(
-    kafka3: KafkaCluster, topic: str, group: str, unique: Callable[[str], str]
+    kafka3: Cluster, topic: str, group: str, unique: Callable[[str], str]
 ) -> None:
     with Stage(kafka3, topic, group, enable_auto_commit=True) as stage:
         settled_and_loaded(stage)

@@ -8,9 +8,11 @@ import time
 import pytest
 
 from aktor import TopicPartition
+from tests.embedded import Cluster
 from tests.kafka.fault_support import SESSION_S, Stage, Verdict
 from tests.kafka.support import quick
-from tests.real_kafka import KafkaCluster
+
+pytestmark = pytest.mark.once("brokers are well here; members and their sessions take the time")
 
 MEMBERS = ("a", "b", "c")
 BOTH_MANNERS = pytest.mark.parametrize("cooperative", [False, True], ids=["eager", "cooperative"])
@@ -36,7 +38,7 @@ def longest_waits(verdict: Verdict, partitions: set[int]) -> tuple[float, float]
 
 @BOTH_MANNERS
 def test_a_killed_members_partitions_wait_for_its_session_and_those_of_others_do_not(
-    kafka3: KafkaCluster, topic: str, group: str, cooperative: bool
+    kafka3: Cluster, topic: str, group: str, cooperative: bool
 ) -> None:
     with Stage(kafka3, topic, group, cooperative=cooperative) as stage:
         settled_and_loaded(stage, a_is_a_process=True)
@@ -54,7 +56,7 @@ def test_a_killed_members_partitions_wait_for_its_session_and_those_of_others_do
 
 @pytest.mark.parametrize("ahead", [False, True], ids=["that commits", "with records fetched ahead"])
 def test_a_member_that_was_frozen_past_its_session_hands_out_nothing_that_is_not_its_own(
-    kafka3: KafkaCluster, topic: str, group: str, ahead: bool
+    kafka3: Cluster, topic: str, group: str, ahead: bool
 ) -> None:
     with Stage(kafka3, topic, group) as stage:
         if ahead:  # it can't keep up, and never asks the group for anything
@@ -88,7 +90,7 @@ def test_a_member_that_was_frozen_past_its_session_hands_out_nothing_that_is_not
 
 
 def test_a_member_that_takes_too_long_over_a_batch_leaves_at_once_and_comes_back(
-    kafka3: KafkaCluster, topic: str, group: str
+    kafka3: Cluster, topic: str, group: str
 ) -> None:
     with Stage(kafka3, topic, group, max_poll_interval_ms=3000) as stage:
         settled_and_loaded(stage)
@@ -112,7 +114,7 @@ def test_a_member_that_takes_too_long_over_a_batch_leaves_at_once_and_comes_back
 
 @BOTH_MANNERS
 def test_a_commit_in_the_revoked_callback_succeeds_and_nothing_is_repeated(
-    kafka3: KafkaCluster, topic: str, group: str, cooperative: bool
+    kafka3: Cluster, topic: str, group: str, cooperative: bool
 ) -> None:
     with Stage(kafka3, topic, group, cooperative=cooperative) as stage:
         settled_and_loaded(stage)
@@ -133,7 +135,7 @@ def test_a_commit_in_the_revoked_callback_succeeds_and_nothing_is_repeated(
 
 @BOTH_MANNERS
 def test_members_that_join_and_leave_at_random_lose_and_repeat_nothing(
-    kafka3: KafkaCluster, topic: str, group: str, cooperative: bool
+    kafka3: Cluster, topic: str, group: str, cooperative: bool
 ) -> None:
     chance = random.Random(f"joins and leaves {cooperative}")
     with Stage(kafka3, topic, group, cooperative=cooperative) as stage:
@@ -157,7 +159,7 @@ def test_members_that_join_and_leave_at_random_lose_and_repeat_nothing(
 
 
 def test_after_a_clean_end_the_group_stands_where_its_members_were_and_the_next_one_goes_on(
-    kafka3: KafkaCluster, topic: str, group: str
+    kafka3: Cluster, topic: str, group: str
 ) -> None:
     with Stage(kafka3, topic, group, enable_auto_commit=True) as stage:
         settled_and_loaded(stage, a_is_a_process=True)

@@ -26,6 +26,8 @@ from kafka.errors import KafkaError, TopicAuthorizationFailedError
 from tests.real_kafka import KafkaCluster, KafkaClusterError, topics
 from tests.real_kafka.security import MECHANISMS, USERS, UnsecuredToken
 
+pytestmark = pytest.mark.real("it is about the real cluster itself")
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -126,7 +128,7 @@ def test_leadership_moves_where_it_is_told(kafka3: KafkaCluster, topic: str) -> 
     topics.create_topic(kafka3.bootstrap_servers, topic, replication=3)
 
     for node_id in kafka3.node_ids:
-        topics.move_leader(kafka3.bootstrap_servers, topic, 0, node_id)
+        kafka3.move_leader(topic, 0, node_id)
 
         assert topics.leader_of(kafka3.bootstrap_servers, topic, 0) == node_id
 

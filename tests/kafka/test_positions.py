@@ -19,6 +19,7 @@ from kafka.structs import OffsetAndTimestamp
 
 from aktor import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from aktor.errors import WakeupError
+from tests.embedded import Cluster
 from tests.kafka.support import (
     batches,
     named,
@@ -33,13 +34,13 @@ from tests.kafka.support import (
     traced,
     values,
 )
-from tests.real_kafka import KafkaCluster, topics
+from tests.real_kafka import topics
 
 COMPRESSIONS = pytest.mark.parametrize("compression", [None, "gzip", "lz4", "zstd", "snappy"])
 
 
 @pytest.fixture
-def orders(kafka: KafkaCluster, topic: str) -> TopicPartition:
+def orders(kafka: Cluster, topic: str) -> TopicPartition:
     """The only partition of a topic with ten records."""
     topics.create_topic(kafka.bootstrap_servers, topic)
     topics.produce(kafka.bootstrap_servers, topic, numbered(10))
@@ -48,7 +49,7 @@ def orders(kafka: KafkaCluster, topic: str) -> TopicPartition:
 
 @contextmanager
 def assigned(
-    kafka: KafkaCluster, *partitions: TopicPartition, **settings: Any
+    kafka: Cluster, *partitions: TopicPartition, **settings: Any
 ) -> Iterator[KafkaConsumer]:
     """A consumer to which these partitions are assigned by hand."""
     with quick(kafka, **settings) as consumer:
@@ -56,13 +57,13 @@ def assigned(
         yield consumer
 
 
-def cut(kafka: KafkaCluster, partition: TopicPartition, before: int) -> None:
+def cut(kafka: Cluster, partition: TopicPartition, before: int) -> None:
     """Delete the records before this offset."""
     with topics.admin(kafka.bootstrap_servers) as admin:
         admin.delete_records({partition: before})
 
 
-def test_a_seek_goes_back_and_forth(kafka: KafkaCluster, orders: TopicPartition) -> None:
+def test_a_seek_goes_back_and_forth(kafka: Cluster, orders: TopicPartition) -> None:
     with assigned(kafka, orders) as consumer:
         read(consumer, 10)
         consumer.seek(orders, 4)
@@ -75,7 +76,7 @@ def test_a_seek_goes_back_and_forth(kafka: KafkaCluster, orders: TopicPartition)
 
 @COMPRESSIONS
 def test_a_seek_into_the_middle_of_a_batch_starts_exactly_there(
-    kafka: KafkaCluster, topic: str, compression: str | None
+    kafka: Cluster, topic: str, compression: str | None
 ) -> None:
     topics.create_topic(kafka.bootstrap_servers, topic)
     batches(
@@ -90,7 +91,7 @@ def test_a_seek_into_the_middle_of_a_batch_starts_exactly_there(
 
 
 def test_a_seek_before_the_first_poll_wins_over_the_committed_offset(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     with assigned(kafka, orders, group_id=group) as consumer:
         consumer.commit({orders: OffsetAndMetadata(8, "", -1)})
@@ -98,7 +99,7 @@ def test_a_seek_before_the_first_poll_wins_over_the_committed_offset(
         assert offsets(read(consumer, 7)) == list(range(3, 10))
 
 
-def test_a_seek_drops_what_was_fetched_ahead(kafka: KafkaCluster, orders: TopicPartition) -> None:
+def test_a_seek_drops_what_was_fetched_ahead(kafka: Cluster, orders: TopicPartition) -> None:
     with assigned(kafka, orders) as consumer:
         assert offsets(poll_some(consumer, 2)) == [0, 1]
         consumer.seek(orders, 7)
@@ -110,7 +111,7 @@ def poll_some(consumer: KafkaConsumer, count: int) -> list[Any]:
 
 
 def test_the_beginning_and_the_end_are_where_they_were_when_asked(
-    kafka: KafkaCluster, orders: TopicPartition
+    kafka: Cluster, orders: TopicPartition
 ) -> None:
     cut(kafka, orders, 3)
 
@@ -126,7 +127,7 @@ def test_the_beginning_and_the_end_are_where_they_were_when_asked(
 
 
 def test_offsets_of_partitions_that_are_not_assigned_can_be_asked(
-    kafka: KafkaCluster, orders: TopicPartition
+    kafka: Cluster, orders: TopicPartition
 ) -> None:
     with quick(kafka) as consumer:
         assert consumer.beginning_offsets([orders]) == {orders: 0}
@@ -137,7 +138,7 @@ def test_offsets_of_partitions_that_are_not_assigned_can_be_asked(
 
 @pytest.mark.parametrize(("policy", "start"), [("earliest", 0), ("latest", 10)])
 def test_without_a_committed_offset_the_policy_says_where_to_start(
-    kafka: KafkaCluster, orders: TopicPartition, group: str, policy: str, start: int
+    kafka: Cluster, orders: TopicPartition, group: str, policy: str, start: int
 ) -> None:
     with quick(kafka, orders.topic, group_id=group, auto_offset_reset=policy) as consumer:
         records = poll_until(consumer, consumer.assignment, "the partition is assigned")
@@ -149,7 +150,7 @@ def test_without_a_committed_offset_the_policy_says_where_to_start(
 
 
 def test_a_consumer_that_starts_at_the_end_misses_nothing_that_comes_after_its_position(
-    kafka: KafkaCluster, orders: TopicPartition
+    kafka: Cluster, orders: TopicPartition
 ) -> None:
     with assigned(kafka, orders, auto_offset_reset="latest") as consumer:
         assert consumer.position(orders) == 10
@@ -159,7 +160,7 @@ def test_a_consumer_that_starts_at_the_end_misses_nothing_that_comes_after_its_p
 
 
 def test_without_a_policy_a_missing_position_is_an_error_until_a_seek(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     with quick(kafka, orders.topic, group_id=group, auto_offset_reset="none") as consumer:
         error = raised_within(10, lambda: consumer.poll(200))
@@ -177,7 +178,7 @@ def test_without_a_policy_a_missing_position_is_an_error_until_a_seek(
 @pytest.mark.parametrize("outside", [50, 1])
 @pytest.mark.parametrize(("policy", "start"), [("earliest", 3), ("latest", 10)])
 def test_a_position_outside_the_log_is_reset_by_the_policy_and_traced(
-    kafka: KafkaCluster, orders: TopicPartition, policy: str, start: int, outside: int
+    kafka: Cluster, orders: TopicPartition, policy: str, start: int, outside: int
 ) -> None:
     cut(kafka, orders, 3)
 
@@ -199,7 +200,7 @@ def test_a_position_outside_the_log_is_reset_by_the_policy_and_traced(
 
 @pytest.mark.parametrize("outside", [50, 1])
 def test_a_position_outside_the_log_is_an_error_without_a_policy(
-    kafka: KafkaCluster, orders: TopicPartition, outside: int
+    kafka: Cluster, orders: TopicPartition, outside: int
 ) -> None:
     cut(kafka, orders, 3)
 
@@ -216,7 +217,7 @@ def test_a_position_outside_the_log_is_an_error_without_a_policy(
 
 
 def test_records_deleted_since_the_last_commit_are_skipped_by_the_policy(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     with assigned(kafka, orders, group_id=group) as consumer:
         consumer.commit({orders: OffsetAndMetadata(2, "", -1)})
@@ -226,7 +227,7 @@ def test_records_deleted_since_the_last_commit_are_skipped_by_the_policy(
         assert offsets(read(consumer, 4)) == [6, 7, 8, 9]
 
 
-def test_offsets_are_found_by_time(kafka: KafkaCluster, topic: str) -> None:
+def test_offsets_are_found_by_time(kafka: Cluster, topic: str) -> None:
     topics.create_topic(kafka.bootstrap_servers, topic, partitions=2)
     for timestamp in (1000, 2000, 3000):
         topics.produce(kafka.bootstrap_servers, topic, ["x"], partition=0, timestamp=timestamp)
@@ -245,7 +246,7 @@ def test_offsets_are_found_by_time(kafka: KafkaCluster, topic: str) -> None:
 
 
 def test_offsets_of_a_partition_that_does_not_exist_are_refused_within_the_timeout(
-    kafka: KafkaCluster, orders: TopicPartition
+    kafka: Cluster, orders: TopicPartition
 ) -> None:
     nowhere = TopicPartition(orders.topic, 17)
 
@@ -258,7 +259,7 @@ def test_offsets_of_a_partition_that_does_not_exist_are_refused_within_the_timeo
 
 
 def test_the_high_watermark_is_known_after_the_first_fetch(
-    kafka: KafkaCluster, orders: TopicPartition
+    kafka: Cluster, orders: TopicPartition
 ) -> None:
     with assigned(kafka, orders) as consumer:
         assert consumer.highwater(orders) is None
@@ -271,7 +272,7 @@ def test_the_high_watermark_is_known_after_the_first_fetch(
 
 
 def test_paused_partitions_keep_their_position_and_others_are_read(
-    kafka: KafkaCluster, topic: str
+    kafka: Cluster, topic: str
 ) -> None:
     topics.create_topic(kafka.bootstrap_servers, topic, partitions=2)
     held, free = TopicPartition(topic, 0), TopicPartition(topic, 1)
@@ -291,7 +292,7 @@ def test_paused_partitions_keep_their_position_and_others_are_read(
 
 
 def test_a_partition_paused_with_records_in_the_buffer_goes_on_without_a_gap(
-    kafka: KafkaCluster, orders: TopicPartition
+    kafka: Cluster, orders: TopicPartition
 ) -> None:
     with assigned(kafka, orders) as consumer:
         assert offsets(poll_some(consumer, 3)) == [0, 1, 2]
@@ -301,9 +302,7 @@ def test_a_partition_paused_with_records_in_the_buffer_goes_on_without_a_gap(
         assert offsets(read(consumer, 7)) == [3, 4, 5, 6, 7, 8, 9]
 
 
-def test_pausing_what_is_not_assigned_is_refused(
-    kafka: KafkaCluster, orders: TopicPartition
-) -> None:
+def test_pausing_what_is_not_assigned_is_refused(kafka: Cluster, orders: TopicPartition) -> None:
     with quick(kafka) as consumer:
         with pytest.raises(KeyError):
             consumer.pause(orders)
@@ -313,7 +312,7 @@ def test_pausing_what_is_not_assigned_is_refused(
             consumer.position(orders)
 
 
-def test_a_poll_gives_no_more_than_it_may(kafka: KafkaCluster, orders: TopicPartition) -> None:
+def test_a_poll_gives_no_more_than_it_may(kafka: Cluster, orders: TopicPartition) -> None:
     with assigned(kafka, orders, max_poll_records=4) as consumer:
         first = read(consumer, 4)
         assert consumer.position(orders) == 4
@@ -323,7 +322,7 @@ def test_a_poll_gives_no_more_than_it_may(kafka: KafkaCluster, orders: TopicPart
 
 
 def test_polls_without_a_timeout_get_everything_in_the_end(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     with quick(kafka, orders.topic, group_id=group) as consumer:
         found: list[Any] = []
@@ -338,7 +337,7 @@ def test_polls_without_a_timeout_get_everything_in_the_end(
         assert offsets(found) == list(range(10))
 
 
-def test_a_poll_ends_when_its_time_is_over(kafka: KafkaCluster, orders: TopicPartition) -> None:
+def test_a_poll_ends_when_its_time_is_over(kafka: Cluster, orders: TopicPartition) -> None:
     with assigned(kafka, orders) as consumer:
         read(consumer, 10)
         for timeout_ms in (1, 50, 300):
@@ -348,7 +347,7 @@ def test_a_poll_ends_when_its_time_is_over(kafka: KafkaCluster, orders: TopicPar
 
 
 def test_an_iteration_gives_every_record_and_ends_after_the_consumer_timeout(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     with quick(kafka, orders.topic, group_id=group, consumer_timeout_ms=800) as consumer:
         assert offsets(consumer) == list(range(10))
@@ -359,7 +358,7 @@ def test_an_iteration_gives_every_record_and_ends_after_the_consumer_timeout(
 
 
 def test_a_commit_inside_an_iteration_covers_what_was_handed_out(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     with quick(kafka, orders.topic, group_id=group) as consumer:
         for record in consumer:
@@ -372,7 +371,7 @@ def test_a_commit_inside_an_iteration_covers_what_was_handed_out(
 
 
 def test_a_seek_inside_an_iteration_takes_effect_with_the_next_record(
-    kafka: KafkaCluster, orders: TopicPartition
+    kafka: Cluster, orders: TopicPartition
 ) -> None:
     with assigned(kafka, orders, consumer_timeout_ms=500) as consumer:
         found = []
@@ -385,7 +384,7 @@ def test_a_seek_inside_an_iteration_takes_effect_with_the_next_record(
 
 
 def test_a_wakeup_from_another_thread_ends_a_long_poll_and_nothing_is_lost(
-    kafka: KafkaCluster, orders: TopicPartition
+    kafka: Cluster, orders: TopicPartition
 ) -> None:
     with assigned(kafka, orders) as consumer:
         read(consumer, 10)
@@ -401,7 +400,7 @@ def test_a_wakeup_from_another_thread_ends_a_long_poll_and_nothing_is_lost(
 
 
 def test_a_wakeup_before_a_call_ends_the_next_one_and_only_that(
-    kafka: KafkaCluster, orders: TopicPartition
+    kafka: Cluster, orders: TopicPartition
 ) -> None:
     with assigned(kafka, orders) as consumer:
         consumer.wakeup()
@@ -431,7 +430,7 @@ def test_a_wakeup_ends_any_call_that_waits(call: str) -> None:
 
 
 def test_assignments_by_hand_can_be_replaced_and_keep_the_positions_of_what_stays(
-    kafka: KafkaCluster, topic: str
+    kafka: Cluster, topic: str
 ) -> None:
     topics.create_topic(kafka.bootstrap_servers, topic, partitions=2)
     for partition in (0, 1):
@@ -447,7 +446,7 @@ def test_assignments_by_hand_can_be_replaced_and_keep_the_positions_of_what_stay
 
 
 def test_assign_and_subscribe_exclude_each_other(
-    kafka: KafkaCluster, orders: TopicPartition, group: str
+    kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
     with quick(kafka, group_id=group) as consumer:
         consumer.assign([orders])

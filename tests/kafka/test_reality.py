@@ -11,6 +11,8 @@ from tests.reality import record
 from tests.reality.scenarios import all_scenarios
 from tests.reality.world import Scenario
 
+pytestmark = pytest.mark.real("it asks whether the records are true")
+
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
@@ -19,9 +21,7 @@ def address() -> Iterator[str]:
         yield cluster.bootstrap_servers[0]
 
 
-@pytest.mark.parametrize(
-    "scenario", all_scenarios(), ids=lambda each: f"{each.module}-{each.name}"
-)
+@pytest.mark.parametrize("scenario", all_scenarios(), ids=lambda each: f"{each.module}-{each.name}")
 def test_the_real_kafka_behaves_as_recorded(address: str, scenario: Scenario) -> None:
     recorded = record.read(scenario.module).get(scenario.name)
 

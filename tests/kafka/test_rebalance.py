@@ -19,6 +19,7 @@ from aktor import (
     TopicPartition,
 )
 from aktor.errors import UserCallbackError, WakeupError
+from tests.embedded import Cluster
 from tests.kafka.support import (
     Group,
     Notes,
@@ -35,13 +36,13 @@ from tests.kafka.support import (
     traced,
     values,
 )
-from tests.real_kafka import KafkaCluster, topics
+from tests.real_kafka import topics
 
 COOPERATIVE = {"partition_assignment_strategy": [CooperativeStickyAssignor]}
 
 
 @pytest.fixture
-def four(kafka: KafkaCluster, topic: str) -> str:
+def four(kafka: Cluster, topic: str) -> str:
     """A topic of four partitions with five records each."""
     topics.create_topic(kafka.bootstrap_servers, topic, partitions=4)
     with topics.producer(kafka.bootstrap_servers) as producer:
@@ -53,7 +54,7 @@ def four(kafka: KafkaCluster, topic: str) -> str:
 
 @contextmanager
 def listened(
-    kafka: KafkaCluster, topic: str, group: str, listener: Any, **settings: Any
+    kafka: Cluster, topic: str, group: str, listener: Any, **settings: Any
 ) -> Iterator[KafkaConsumer]:
     """A member with this listener, which owns everything it is given."""
     with quick(kafka, group_id=group, **settings) as consumer:
@@ -71,7 +72,7 @@ def both_poll_until(one: Any, other: Any, happened: Any, within: float = 15) -> 
 
 
 def test_eager_members_give_everything_up_and_get_their_share_anew(
-    kafka: KafkaCluster, four: str, group: str
+    kafka: Cluster, four: str, group: str
 ) -> None:
     notes = Notes()
 
@@ -90,7 +91,7 @@ def test_eager_members_give_everything_up_and_get_their_share_anew(
 
 
 def test_cooperative_members_give_up_and_get_only_what_moves(
-    kafka: KafkaCluster, four: str, group: str
+    kafka: Cluster, four: str, group: str
 ) -> None:
     notes = Notes()
 
@@ -108,7 +109,7 @@ def test_cooperative_members_give_up_and_get_only_what_moves(
 
 
 def test_callbacks_run_inside_poll_on_the_thread_that_polls(
-    kafka: KafkaCluster, four: str, group: str
+    kafka: Cluster, four: str, group: str
 ) -> None:
     threads: set[str] = set()
 
@@ -123,7 +124,7 @@ def test_callbacks_run_inside_poll_on_the_thread_that_polls(
 
 
 def test_nothing_is_delivered_before_the_assigned_callback_returned(
-    kafka: KafkaCluster, four: str, group: str
+    kafka: Cluster, four: str, group: str
 ) -> None:
     happened: list[str] = []
 
@@ -138,7 +139,7 @@ def test_nothing_is_delivered_before_the_assigned_callback_returned(
 
 
 def test_a_seek_inside_the_assigned_callback_is_where_reading_starts(
-    kafka: KafkaCluster, four: str, group: str
+    kafka: Cluster, four: str, group: str
 ) -> None:
     with quick(kafka, group_id=group) as consumer:
 
@@ -153,7 +154,7 @@ def test_a_seek_inside_the_assigned_callback_is_where_reading_starts(
 
 
 def test_the_assigned_callback_may_ask_positions_pause_and_look_up_offsets(
-    kafka: KafkaCluster, four: str, group: str
+    kafka: Cluster, four: str, group: str
 ) -> None:
     found: dict[TopicPartition, Any] = {}
     with quick(kafka, group_id=group) as consumer:
@@ -174,7 +175,7 @@ def test_the_assigned_callback_may_ask_positions_pause_and_look_up_offsets(
 
 @pytest.mark.parametrize("method", ["poll", "subscribe", "unsubscribe", "assign", "close"])
 def test_what_makes_no_sense_inside_a_callback_is_refused_there(
-    kafka: KafkaCluster, four: str, group: str, method: str
+    kafka: Cluster, four: str, group: str, method: str
 ) -> None:
     arguments: dict[str, Any] = {"subscribe": [["other"]], "assign": [[TopicPartition(four, 0)]]}
     with quick(kafka, group_id=group) as consumer:
@@ -192,7 +193,7 @@ def test_what_makes_no_sense_inside_a_callback_is_refused_there(
 
 @pytest.mark.parametrize("which", ["assigned", "revoked"])
 def test_a_listener_that_raises_is_reported_once_from_poll_and_the_consumer_goes_on(
-    kafka: KafkaCluster, four: str, group: str, which: str
+    kafka: Cluster, four: str, group: str, which: str
 ) -> None:
     raised: list[Exception] = []
 
@@ -234,7 +235,7 @@ def read_until_count(one: Any, other: Any, count: int) -> list[Any]:
 
 
 def test_a_listener_that_raises_at_close_is_reported_and_the_consumer_is_closed(
-    kafka: KafkaCluster, four: str, group: str
+    kafka: Cluster, four: str, group: str
 ) -> None:
     def refuse(_: Any) -> None:
         raise ZeroDivisionError
@@ -253,7 +254,7 @@ def test_a_listener_that_raises_at_close_is_reported_and_the_consumer_is_closed(
 
 
 def test_a_listener_that_blocks_longer_than_the_session_keeps_its_membership(
-    kafka: KafkaCluster, four: str, group: str
+    kafka: Cluster, four: str, group: str
 ) -> None:
     notes = Notes(assigned=lambda _: time.sleep(1.6))
 
@@ -270,7 +271,7 @@ def test_a_listener_that_blocks_longer_than_the_session_keeps_its_membership(
 
 
 def test_an_application_that_works_longer_than_the_session_keeps_its_membership(
-    kafka: KafkaCluster, four: str, group: str
+    kafka: Cluster, four: str, group: str
 ) -> None:
     with listened(kafka, four, group, Notes(), session_timeout_ms=900) as consumer:
         read(consumer, 20)
@@ -283,7 +284,7 @@ def test_an_application_that_works_longer_than_the_session_keeps_its_membership(
 
 
 def test_an_application_that_works_longer_than_it_may_loses_its_partitions_and_rejoins(
-    kafka: KafkaCluster, four: str, group: str
+    kafka: Cluster, four: str, group: str
 ) -> None:
     notes = Notes()
 
@@ -298,7 +299,7 @@ def test_an_application_that_works_longer_than_it_may_loses_its_partitions_and_r
 
 
 def test_a_listener_that_blocks_longer_than_the_poll_interval_loses_no_record_in_the_end(
-    kafka: KafkaCluster, four: str, group: str
+    kafka: Cluster, four: str, group: str
 ) -> None:
     blocked: list[int] = []
 
@@ -319,7 +320,7 @@ def test_a_listener_that_blocks_longer_than_the_poll_interval_loses_no_record_in
         assert consumer.committed(TopicPartition(four, 0)) == 5
 
 
-def test_an_asynchronous_listener_is_awaited(kafka: KafkaCluster, four: str, group: str) -> None:
+def test_an_asynchronous_listener_is_awaited(kafka: Cluster, four: str, group: str) -> None:
     import asyncio
 
     told: list[str] = []
@@ -340,7 +341,7 @@ def test_an_asynchronous_listener_is_awaited(kafka: KafkaCluster, four: str, gro
 
 
 def test_a_listener_without_a_lost_callback_hears_of_a_loss_as_a_revocation(
-    kafka: KafkaCluster, four: str, group: str
+    kafka: Cluster, four: str, group: str
 ) -> None:
     told: list[str] = []
 
@@ -360,7 +361,7 @@ def test_a_listener_without_a_lost_callback_hears_of_a_loss_as_a_revocation(
 
 
 def test_no_record_comes_after_the_revoked_callback_and_none_is_skipped(
-    kafka: KafkaCluster, four: str, group: str
+    kafka: Cluster, four: str, group: str
 ) -> None:
     with Group(
         kafka, four, group, enable_auto_commit=True, max_poll_records=1, fetch_max_wait_ms=50
@@ -384,7 +385,7 @@ def test_no_record_comes_after_the_revoked_callback_and_none_is_skipped(
 
 
 def test_a_wakeup_during_a_rebalance_interrupts_the_call_and_not_the_rebalance(
-    kafka: KafkaCluster, four: str, group: str
+    kafka: Cluster, four: str, group: str
 ) -> None:
     notes = Notes()
 
@@ -398,7 +399,7 @@ def test_a_wakeup_during_a_rebalance_interrupts_the_call_and_not_the_rebalance(
 
 
 def test_a_group_whose_members_come_and_go_ends_up_balanced(
-    kafka: KafkaCluster, four: str, group: str
+    kafka: Cluster, four: str, group: str
 ) -> None:
     with Group(kafka, four, group, **COOPERATIVE) as members:
         for name in "abcd":
@@ -411,7 +412,7 @@ def test_a_group_whose_members_come_and_go_ends_up_balanced(
 
 
 def test_the_group_is_known_to_the_broker_by_the_members_own_names(
-    kafka: KafkaCluster, four: str, group: str
+    kafka: Cluster, four: str, group: str
 ) -> None:
     with quick(kafka, four, group_id=group, client_id="billing-7") as consumer:
         read(consumer, 20)

@@ -14,6 +14,7 @@ from kafka.errors import UnknownTopicOrPartitionError
 from kafka.serializer import Deserializer
 
 from aktor import TopicPartition
+from tests.embedded import Cluster
 from tests.kafka.support import (
     batches,
     numbered,
@@ -26,7 +27,7 @@ from tests.kafka.support import (
     read_through,
     values,
 )
-from tests.real_kafka import KafkaCluster, topics
+from tests.real_kafka import topics
 from tests.real_kafka.topics import Transaction
 
 #: gzip is in the standard library; the others need `aktor[codecs]` to be read.
@@ -34,13 +35,13 @@ COMPRESSIONS = pytest.mark.parametrize("compression", [None, "gzip", "snappy", "
 
 
 @pytest.fixture
-def fresh(kafka: KafkaCluster, topic: str) -> TopicPartition:
+def fresh(kafka: Cluster, topic: str) -> TopicPartition:
     """The only partition of an empty topic."""
     topics.create_topic(kafka.bootstrap_servers, topic)
     return TopicPartition(topic, 0)
 
 
-def all_of(kafka: KafkaCluster, partition: TopicPartition, **settings: Any) -> list[Any]:
+def all_of(kafka: Cluster, partition: TopicPartition, **settings: Any) -> list[Any]:
     """Everything up to the end that the partition has now, as a new consumer is given it."""
     with quick(kafka, **settings) as consumer:
         consumer.assign([partition])
@@ -48,7 +49,7 @@ def all_of(kafka: KafkaCluster, partition: TopicPartition, **settings: Any) -> l
         return poll_until(consumer, lambda: consumer.position(partition) == end, "the end")
 
 
-def theirs(kafka: KafkaCluster, partition: TopicPartition, **settings: Any) -> list[Any]:
+def theirs(kafka: Cluster, partition: TopicPartition, **settings: Any) -> list[Any]:
     """The same from kafka-python's consumer."""
     consumer = kafka_python.KafkaConsumer(
         bootstrap_servers=kafka.bootstrap_servers, enable_auto_commit=False, **settings
@@ -64,7 +65,7 @@ def theirs(kafka: KafkaCluster, partition: TopicPartition, **settings: Any) -> l
 
 @COMPRESSIONS
 def test_every_field_of_every_record_is_what_the_other_library_gives(
-    kafka: KafkaCluster, fresh: TopicPartition, compression: Any
+    kafka: Cluster, fresh: TopicPartition, compression: Any
 ) -> None:
     address, topic = kafka.bootstrap_servers, fresh.topic
     topics.produce(address, topic, numbered(200), compression=compression, key="k")
@@ -84,7 +85,7 @@ def test_every_field_of_every_record_is_what_the_other_library_gives(
 
 @COMPRESSIONS
 def test_large_batches_are_read_completely_in_every_compression(
-    kafka: KafkaCluster, fresh: TopicPartition, compression: str | None
+    kafka: Cluster, fresh: TopicPartition, compression: str | None
 ) -> None:
     wanted = [f"{number:06}-{'payload' * 20}".encode() for number in range(20_000)]
     batches(kafka, fresh.topic, wanted, compression_type=compression, batch_size=500_000)
@@ -93,7 +94,7 @@ def test_large_batches_are_read_completely_in_every_compression(
 
 
 def test_null_keys_and_values_and_empty_ones_are_told_apart(
-    kafka: KafkaCluster, fresh: TopicPartition
+    kafka: Cluster, fresh: TopicPartition
 ) -> None:
     with topics.producer(kafka.bootstrap_servers) as producer:
         for key in (None, b"", b"k"):
@@ -110,7 +111,7 @@ def test_null_keys_and_values_and_empty_ones_are_told_apart(
 
 @pytest.mark.parametrize(("kind", "number"), [("CreateTime", 0), ("LogAppendTime", 1)])
 def test_the_time_of_a_record_is_its_makers_or_the_brokers(
-    kafka: KafkaCluster, topic: str, kind: str, number: int
+    kafka: Cluster, topic: str, kind: str, number: int
 ) -> None:
     topics.create_topic(kafka.bootstrap_servers, topic, configs={"message.timestamp.type": kind})
     before = int(time.time() * 1000) - 1000
@@ -125,7 +126,7 @@ def test_the_time_of_a_record_is_its_makers_or_the_brokers(
 
 
 def test_a_record_far_larger_than_a_fetch_is_still_delivered(
-    kafka: KafkaCluster, fresh: TopicPartition
+    kafka: Cluster, fresh: TopicPartition
 ) -> None:
     large = bytes(range(256)) * 3600
     topics.produce(kafka.bootstrap_servers, fresh.topic, ["before", large, "after"])
@@ -136,7 +137,7 @@ def test_a_record_far_larger_than_a_fetch_is_still_delivered(
 
 
 def test_small_fetches_read_many_batches_without_a_gap(
-    kafka: KafkaCluster, fresh: TopicPartition
+    kafka: Cluster, fresh: TopicPartition
 ) -> None:
     wanted = numbered(2000)
     batches(kafka, fresh.topic, wanted, batch_size=500)
@@ -145,7 +146,7 @@ def test_small_fetches_read_many_batches_without_a_gap(
 
 
 def test_a_committed_reader_skips_what_was_aborted_and_everyone_else_sees_it(
-    kafka: KafkaCluster, fresh: TopicPartition
+    kafka: Cluster, fresh: TopicPartition
 ) -> None:
     address = kafka.bootstrap_servers
     topics.produce(address, fresh.topic, ["plain"])
@@ -165,9 +166,7 @@ def test_a_committed_reader_skips_what_was_aborted_and_everyone_else_sees_it(
     assert set(committed) < set(uncommitted)
 
 
-def test_interleaved_transactions_are_told_apart(
-    kafka: KafkaCluster, fresh: TopicPartition
-) -> None:
+def test_interleaved_transactions_are_told_apart(kafka: Cluster, fresh: TopicPartition) -> None:
     address = kafka.bootstrap_servers
     with Transaction(address) as kept, Transaction(address) as dropped:
         for number in range(3):
@@ -183,7 +182,7 @@ def test_interleaved_transactions_are_told_apart(
 
 
 def test_a_committed_reader_waits_for_an_open_transaction_and_then_goes_on(
-    kafka: KafkaCluster, fresh: TopicPartition
+    kafka: Cluster, fresh: TopicPartition
 ) -> None:
     address = kafka.bootstrap_servers
     with (
@@ -200,7 +199,7 @@ def test_a_committed_reader_waits_for_an_open_transaction_and_then_goes_on(
 
 
 def test_the_position_moves_past_control_batches_and_the_lag_becomes_zero(
-    kafka: KafkaCluster, fresh: TopicPartition
+    kafka: Cluster, fresh: TopicPartition
 ) -> None:
     with Transaction(kafka.bootstrap_servers) as transaction:
         transaction.produce(fresh.topic, ["a", "b"])
@@ -214,7 +213,7 @@ def test_the_position_moves_past_control_batches_and_the_lag_becomes_zero(
 
 
 def test_a_partition_of_nothing_but_aborted_records_is_passed_over_to_its_end(
-    kafka: KafkaCluster, fresh: TopicPartition
+    kafka: Cluster, fresh: TopicPartition
 ) -> None:
     for _ in range(3):
         with Transaction(kafka.bootstrap_servers) as transaction:
@@ -232,7 +231,7 @@ def test_a_partition_of_nothing_but_aborted_records_is_passed_over_to_its_end(
         assert values(read(consumer, 1)) == [b"at last"]
 
 
-def test_a_compacted_topic_is_read_over_its_holes(kafka: KafkaCluster, topic: str) -> None:
+def test_a_compacted_topic_is_read_over_its_holes(kafka: Cluster, topic: str) -> None:
     configs = {
         "cleanup.policy": "compact",
         "min.cleanable.dirty.ratio": "0.001",
@@ -253,9 +252,7 @@ def test_a_compacted_topic_is_read_over_its_holes(kafka: KafkaCluster, topic: st
     assert offsets(records) == sorted(offsets(records))
 
 
-def test_deserializers_are_given_every_key_and_value(
-    kafka: KafkaCluster, fresh: TopicPartition
-) -> None:
+def test_deserializers_are_given_every_key_and_value(kafka: Cluster, fresh: TopicPartition) -> None:
     class Json(Deserializer):
         def deserialize(self, topic: str, headers: Any, data: bytes | None) -> Any:
             return None if data is None else json.loads(data)
@@ -276,7 +273,7 @@ def test_deserializers_are_given_every_key_and_value(
 
 
 def test_a_topic_created_later_is_found_and_read_from_its_start(
-    kafka: KafkaCluster, topic: str, group: str
+    kafka: Cluster, topic: str, group: str
 ) -> None:
     with quick(kafka, topic, group_id=group) as consumer:
         # Nobody knows the topic yet: that is an error now and then, and no reason to give up.
@@ -291,7 +288,7 @@ def test_a_topic_created_later_is_found_and_read_from_its_start(
 
 @pytest.mark.parametrize("grouped", [True, False])
 def test_partitions_added_while_reading_lose_nothing(
-    kafka: KafkaCluster, topic: str, group: str, grouped: bool
+    kafka: Cluster, topic: str, group: str, grouped: bool
 ) -> None:
     topics.create_topic(kafka.bootstrap_servers, topic)
 
@@ -309,7 +306,7 @@ def test_partitions_added_while_reading_lose_nothing(
 
 
 def test_a_topic_deleted_while_reading_does_not_disturb_the_others(
-    kafka: KafkaCluster, topic: str, group: str
+    kafka: Cluster, topic: str, group: str
 ) -> None:
     doomed, stays = f"{topic}-doomed", f"{topic}-stays"
     for name in (doomed, stays):
@@ -333,7 +330,7 @@ def test_a_topic_deleted_while_reading_does_not_disturb_the_others(
 
 
 def test_a_topic_deleted_and_created_again_is_read_from_its_start(
-    kafka: KafkaCluster, topic: str, group: str
+    kafka: Cluster, topic: str, group: str
 ) -> None:
     topics.create_topic(kafka.bootstrap_servers, topic)
     topics.produce(kafka.bootstrap_servers, topic, numbered(5))

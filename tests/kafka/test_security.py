@@ -33,6 +33,8 @@ from tests.real_kafka import KafkaCluster, topics
 from tests.real_kafka.certificates import make_certificates
 from tests.real_kafka.security import MECHANISMS, USERS, UnsecuredToken
 
+pytestmark = pytest.mark.real("the embedded Kafka has neither TLS nor ACLs")
+
 WRONG = "not-the-password-5c1"
 
 

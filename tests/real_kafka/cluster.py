@@ -7,6 +7,7 @@ import base64
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -18,6 +19,7 @@ from tests.real_kafka.install import Distribution, installed
 from tests.real_kafka.metadata import ClusterView, ask_metadata
 from tests.real_kafka.ports import free_ports, is_free
 from tests.real_kafka.security import LISTENERS, broker_security, scram_users
+from tests.real_kafka.topics import move_leader
 
 READY_TIMEOUT_S = 90.0
 FORMAT_TIMEOUT_S = 60.0
@@ -202,6 +204,16 @@ class KafkaCluster:
     def view(self, node_id: int) -> ClusterView:
         """What this broker knows of the cluster. Raises OSError if it does not answer."""
         return ask_metadata(self.address("PLAINTEXT", node_id))
+
+    def log_file(self, topic: str, partition: int) -> Path:
+        """The file of broker 1 with the first records of a partition."""
+        assert self._folder is not None, "the cluster is not started"
+        data = self._folder.path / "node-1" / "data"
+        return data / f"{topic}-{partition}" / f"{0:020}.log"
+
+    def move_leader(self, topic: str, partition: int, node_id: int) -> None:
+        """Make `node_id`, which must hold a replica, the leader."""
+        move_leader(self.bootstrap_servers, topic, partition, node_id)
 
     def _try_to_start(self, kafka: Distribution) -> None:
         self._folder = ClusterFolder()

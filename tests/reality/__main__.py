@@ -14,7 +14,6 @@ from tests.reality import record
 from tests.reality.scenarios import all_scenarios
 from tests.reality.world import Scenario
 
-
 #: A scenario that takes longer than this waits for something it should not.
 SLOW_S = 1.5
 
@@ -27,7 +26,7 @@ def main() -> int:
         for each in all_scenarios(*arguments.modules)
         if not arguments.only or arguments.only in each.name
     ]
-    with _cluster(arguments.at) as address:
+    with _cluster(arguments.at, embedded=arguments.embedded) as address:
         if arguments.show:
             return _show(scenarios, address)
         if arguments.record:
@@ -68,7 +67,7 @@ def _compare(scenarios: Sequence[Scenario], address: str) -> int:
         try:
             lines = record.differences(record.read(each.module).get(each.name), each.run(address))
         except Exception:
-            lines = traceback.format_exc().splitlines()
+            lines = traceback.format_exc(limit=-3).splitlines()
         if lines:
             bad += 1
             print(f"{each.module}.{each.name}", *lines, sep="\n    ", flush=True)
@@ -83,9 +82,15 @@ def _show(scenarios: Sequence[Scenario], address: str) -> int:
 
 
 @contextlib.contextmanager
-def _cluster(address: str | None) -> Iterator[str]:
+def _cluster(address: str | None, *, embedded: bool) -> Iterator[str]:
     if address:
         yield address
+        return
+    if embedded:
+        from tests.reality.embedded import embedded_kafka
+
+        with embedded_kafka() as broker:
+            yield broker.address(1)
         return
     from tests.real_kafka import KafkaCluster
 
@@ -98,6 +103,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("modules", nargs="*", help="modules of scenarios (all)")
     parser.add_argument("--only", help="scenarios with this in their name")
     parser.add_argument("--at", metavar="HOST:PORT", help="a cluster that runs already")
+    parser.add_argument("--embedded", action="store_true", help="the embedded cluster")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--record", action="store_true", help="write what the cluster says")
     what.add_argument("--show", action="store_true", help="print what the cluster says")

@@ -71,13 +71,15 @@ def batch(
     return patched(bytes(builder.build()), **fields)
 
 
-def patched(data: bytes, *, keep_crc: bool = False, **fields: int) -> bytes:
+def patched(data: bytes, **fields: int) -> bytes:
     """The batch with some fields of its header overwritten, and the checksum made good again."""
     changed = bytearray(data)
     for name, value in fields.items():
         struct.pack_into(_FIELDS[name][1], changed, _FIELDS[name][0], value)
-    if not keep_crc and "crc" not in fields:
-        struct.pack_into(">I", changed, _FIELDS["crc"][0], crc32c.crc32c(bytes(changed[_CRC_FROM:])))
+    if "crc" not in fields:
+        struct.pack_into(
+            ">I", changed, _FIELDS["crc"][0], crc32c.crc32c(bytes(changed[_CRC_FROM:]))
+        )
     return bytes(changed)
 
 

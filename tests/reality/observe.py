@@ -53,7 +53,9 @@ _BASE64_UUID: Final = re.compile(r"[A-Za-z0-9_-]{22}$")
 _REPEATED: Final = re.compile(r"(.)\1{39,}")
 
 #: Arrays of numbers or names whose order means nothing.
-_SETS: Final = frozenset({"subscribed_topic_names", "partitions", "partition_indexes", "offline_replicas"})
+_SETS: Final = frozenset(
+    {"subscribed_topic_names", "partitions", "partition_indexes", "offline_replicas"}
+)
 
 #: Arrays of structures whose order is the point.
 _LISTS: Final = frozenset({"records", "headers"})
@@ -97,9 +99,8 @@ class Observer:
                 continue
             value = getattr(message, field.name)
             if field.name == "records":
-                said["records"] = [self._plain(each, "") for each in read_batches(value)]
-                if value is None or not said["records"]:
-                    said["records"] = None if value is None else ""
+                batches = [self._plain(each, "") for each in read_batches(value)]
+                said["records"] = batches if batches or value is None else ""
             elif field.name in _SHOWN or value != _default(field):
                 said[field.name] = self._plain(value, field.name)
         return said

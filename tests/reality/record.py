@@ -50,7 +50,9 @@ def _compare(where: str, expected: Any, observed: Any, found: list[str]) -> None
                 found.append(f"{there}: Kafka leaves it out, here it is {_short(observed[key])}")
             else:
                 _compare(there, expected[key], observed[key], found)
-    elif isinstance(expected, list) and isinstance(observed, list) and len(expected) == len(observed):
+    elif (
+        isinstance(expected, list) and isinstance(observed, list) and len(expected) == len(observed)
+    ):
         for index, (one, other) in enumerate(zip(expected, observed, strict=True)):
             _compare(f"{where}[{index}]", one, other, found)
     elif type(expected) is not type(observed) or expected != observed:
@@ -69,7 +71,10 @@ def pretty(value: Any, indent: int = 0) -> str:
         return flat
     inner = " " * (indent + 1)
     if isinstance(value, dict):
-        lines = [f"{json.dumps(k, ensure_ascii=False)}: {pretty(v, indent + 1)}" for k, v in value.items()]
+        lines = [
+            f"{json.dumps(k, ensure_ascii=False)}: {pretty(v, indent + 1)}"
+            for k, v in value.items()
+        ]
         return "{\n" + ",\n".join(inner + line for line in lines) + "\n" + " " * indent + "}"
     lines = [pretty(item, indent + 1) for item in value]
     return "[\n" + ",\n".join(inner + line for line in lines) + "\n" + " " * indent + "]"

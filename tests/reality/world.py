@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.reality.batches import batch
-from tests.reality.client import Later, RawClient, Said
+from tests.reality.client import Later, RawClient
 from tests.reality.observe import Observer
 
 __all__ = ["Scenario", "Topic", "World"]
@@ -131,9 +131,12 @@ class World:
         **fields: Any,
     ) -> Any:
         """Fetch one partition, without waiting for more."""
-        return self.ask("Fetch", version, on, **_one_fetch(
-            topic, offset, partition, version, partition_fields or {}, fields
-        ))
+        return self.ask(
+            "Fetch",
+            version,
+            on,
+            **_one_fetch(topic, offset, partition, version, partition_fields or {}, fields),
+        )
 
     def send_fetch(self, topic: Topic, offset: int, on: str, version: int = 12, **f: Any) -> Later:
         """Fetch one partition on a connection of its own, and don't wait."""
@@ -191,8 +194,3 @@ class Scenario:
             world = World(client)
             self.act(world)
             return world.notes
-
-
-def is_silence(thing: Any) -> bool:
-    """Whether there was no answer."""
-    return isinstance(thing, Said)

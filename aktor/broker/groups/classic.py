@@ -8,6 +8,7 @@ syncs wait for the other members, so their calls are kept and answered later.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
@@ -322,7 +323,22 @@ class ClassicGroup:
             self._group.load(now)
         self._group.send_answers()
 
-    def remove(self, now: float) -> None:
-        """The group is deleted: whether it may be is decided before. It is dead from now on."""
-        self._group.remove_group(now)
+    def remove(self, now: float, code: Code = Code.NOT_COORDINATOR) -> None:
+        """The group is deleted, or another kind of group from now on; who waits is told `code`.
+
+        Whether it may be is decided before. It is dead from now on.
+        """
+        self._group.remove_group(now, code)
+        self._group.send_answers()
+
+    def take_over(
+        self, members: Iterable[Member], *, generation: int, rebalance: bool, now: float
+    ) -> None:
+        """Be what a consumer group was, and keep it. It must be new.
+
+        `members` have the assignments that they had there, or shall `rebalance` at once.
+        """
+        self._group.take_over(members, generation=generation, now=now)
+        if rebalance:
+            self._group.rebalance(now)
         self._group.send_answers()

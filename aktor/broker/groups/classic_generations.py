@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from kafka.protocol.consumer import JoinGroupResponse
@@ -100,9 +101,20 @@ class Generations:
             self.answer_join(member, code)
             self.answer_sync(member, code)
 
-    def remove_group(self, now: float) -> None:
-        """The group is no more, nor what was kept of it."""
-        self.give_up(Code.NOT_COORDINATOR)
+    def take_over(self, members: Iterable[Member], *, generation: int, now: float) -> None:
+        """Be what a consumer group was, whose members all are classic ones. It must be new."""
+        self.generation, self.protocol_type = generation, "consumer"
+        for member in members:
+            self.members.add(member)
+            self.renew_session(member, now)
+        self.protocol_name = self.members.choose_protocol()
+        self.topics = self._read_topics()
+        self.state, self.state_since = State.STABLE, now
+        self.keep()
+
+    def remove_group(self, now: float, code: Code) -> None:
+        """The group is no more, nor what was kept of it; who waits is told `code`."""
+        self.give_up(code)
         self.members = Members()
         self.timers.clear()
         self._on(Trigger.REMOVED, now)
@@ -110,7 +122,7 @@ class Generations:
         self._journal.put("classic-group", (self.group_id,), None)
 
     def _on(self, trigger: Trigger, now: float) -> None:
-        """The only place where `state` moves; `load` sets where it begins."""
+        """The only place where `state` moves; `load` and `take_over` set where it begins."""
         after = TRANSITIONS[self.state].get(trigger)
         assert after is not None, f"{trigger.name} in a group that is {self.state}"
         self.state = after

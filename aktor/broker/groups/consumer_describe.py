@@ -13,7 +13,8 @@ from aktor.protocol.consumer_group import ConsumerGroupDescribeResponse
 
 __all__ = ["describe_members"]
 
-#: `MemberType` of members that speak the consumer protocol (KIP-1099).
+#: `MemberType`: which protocol a member speaks (KIP-1099).
+_CLASSIC: Final = 0
 _CONSUMER: Final = 1
 
 _Member: Any = ConsumerGroupDescribeResponse.DescribedGroup.Member
@@ -41,7 +42,7 @@ def _describe(member: Member, target: Assignment, topics: TopicsView) -> Any:
         subscribed_topic_regex=member.regex,
         assignment=_assignment(owned, topics),
         target_assignment=_assignment(target, topics),
-        member_type=_CONSUMER,
+        member_type=_CONSUMER if member.classic is None else _CLASSIC,
     )
 
 

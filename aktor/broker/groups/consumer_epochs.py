@@ -18,7 +18,8 @@ __all__ = [
     "check_heartbeat_epoch",
 ]
 
-#: Raises Refused(STALE_MEMBER_EPOCH) if the commit of this (topic, partition) comes too late.
+#: Raises Refused if the commit of this (topic, partition) comes too late: STALE_MEMBER_EPOCH, of
+#: classic members ILLEGAL_GENERATION.
 PartitionCheck: TypeAlias = Callable[[str, int], None]
 
 #: The first OffsetCommit whose generation may be a member epoch.
@@ -52,17 +53,24 @@ def _answer_was_lost(member: Member, request: Any) -> bool:
     )
 
 
+def _stale(member: Member) -> tuple[Code, str]:
+    """The code for what is too old or too new, and what a member of this protocol calls it."""
+    if member.classic is None:
+        return Code.STALE_MEMBER_EPOCH, "member epoch"
+    return Code.ILLEGAL_GENERATION, "generation id"
+
+
 def check_commit_epoch(member: Member, epoch: int, topics: TopicsView) -> PartitionCheck | None:
     """None if all may be committed, or the check to make for each partition (KIP-1251).
 
-    Raises STALE_MEMBER_EPOCH if nothing may be.
+    Raises STALE_MEMBER_EPOCH (of classic members ILLEGAL_GENERATION) if nothing may be.
     """
+    code, called = _stale(member)
     if epoch == member.epoch:
         return None
     if epoch > member.epoch:
         raise Refused(
-            Code.STALE_MEMBER_EPOCH,
-            f"Received member epoch {epoch} is newer than current member epoch {member.epoch}.",
+            code, f"Received {called} {epoch} is newer than current member epoch {member.epoch}."
         )
 
     def check(topic: str, partition: int) -> None:
@@ -70,13 +78,13 @@ def check_commit_epoch(member: Member, epoch: int, topics: TopicsView) -> Partit
         since = None if topic_id is None else member.assignment_epoch(topic_id, partition)
         if since is None:
             raise Refused(
-                Code.STALE_MEMBER_EPOCH,
+                code,
                 f"Partition {topic}-{partition} is not assigned or pending revocation for member.",
             )
         if epoch < since:
             raise Refused(
-                Code.STALE_MEMBER_EPOCH,
-                f"Received member epoch {epoch} is older than assignment epoch {since} for "
+                code,
+                f"Received {called} {epoch} is older than assignment epoch {since} for "
                 f"partition {topic}-{partition}.",
             )
 
@@ -84,10 +92,11 @@ def check_commit_epoch(member: Member, epoch: int, topics: TopicsView) -> Partit
 
 
 def check_fetch_epoch(member: Member, epoch: int) -> None:
-    """Raises STALE_MEMBER_EPOCH unless it is the member's."""
+    """Raises STALE_MEMBER_EPOCH (or ILLEGAL_GENERATION) unless it is the member's."""
+    code, called = _stale(member)
     if epoch != member.epoch:
         raise Refused(
-            Code.STALE_MEMBER_EPOCH,
-            f"The received member epoch {epoch} does not match the expected member epoch "
+            code,
+            f"The received {called} {epoch} does not match the expected member epoch "
             f"{member.epoch}.",
         )

@@ -8,6 +8,7 @@ STABLE ──▶ UNREVOKED_PARTITIONS ──▶ UNRELEASED_PARTITIONS ──▶ 
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -15,9 +16,10 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from aktor.broker.groups.assignors import Assignment
+from aktor.broker.groups.classic_member import Protocols
 from aktor.protocol.consumer_group import LEAVE_GROUP_STATIC_MEMBER_EPOCH
 
-__all__ = ["Member", "MemberState", "Owned", "Reported", "Target", "reconcile"]
+__all__ = ["Classic", "Member", "MemberState", "Owned", "Reported", "Target", "reconcile"]
 
 #: Partitions by topic, each with the epoch in which the member got it (KIP-1251).
 Owned: TypeAlias = Mapping[UUID, Mapping[int, int]]
@@ -40,6 +42,39 @@ class MemberState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Classic:
+    """What a member said of itself that speaks the classic protocol, as in its JoinGroup."""
+
+    session_timeout_ms: int
+    protocols: Protocols
+
+    @property
+    def protocol_name(self) -> str:
+        """The one it is told that the group has: a broker assigns alike under all names."""
+        return self.protocols[0][0]
+
+    @property
+    def metadata(self) -> bytes:
+        """What it subscribes to, which is the same under all names."""
+        return self.protocols[0][1]
+
+    def to_json(self) -> dict[str, Any]:
+        """What `from_json` makes it from again."""
+        return {
+            "session_timeout_ms": self.session_timeout_ms,
+            "protocols": [[n, base64.b64encode(data).decode()] for n, data in self.protocols],
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Classic:
+        """What `to_json` described."""
+        return cls(
+            session_timeout_ms=value["session_timeout_ms"],
+            protocols=tuple((name, base64.b64decode(data)) for name, data in value["protocols"]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
     """What the coordinator knows of one member.
 
@@ -47,6 +82,7 @@ class Member:
     regex: "" if it subscribes by name only.
     assignor: the one it votes for, None if it leaves that to the others.
     assigned: what it may own now; `pending` is what it must give up and still owns.
+    classic: None if it speaks the consumer protocol.
     """
 
     member_id: str
@@ -63,6 +99,7 @@ class Member:
     assignor: str | None = None
     assigned: Owned = field(default_factory=dict)
     pending: Owned = field(default_factory=dict)
+    classic: Classic | None = None
 
     def is_reconciled_to(self, epoch: int) -> bool:
         """Whether it has its part of the target assignment of this epoch."""
@@ -87,7 +124,7 @@ class Member:
 
     def told(self, request: Any, *, client_id: str, client_host: str) -> Member:
         """The member with what its heartbeat says of it; null and -1 say: as before."""
-        said: dict[str, Any] = {"client_id": client_id, "client_host": client_host}
+        said: dict[str, Any] = {"client_id": client_id, "client_host": client_host, "classic": None}
         if request.instance_id is not None:
             said["instance_id"] = request.instance_id
         if request.rack_id is not None:
@@ -111,6 +148,10 @@ class Member:
             pending={},
         )
 
+    def named(self, member_id: str) -> Member:
+        """A static member that is back under another id, and has everything before it."""
+        return replace(self, member_id=member_id, epoch=0, previous_epoch=0)
+
     def to_json(self) -> dict[str, Any]:
         """What `from_json` makes the member from again."""
         return {
@@ -128,11 +169,13 @@ class Member:
             "assignor": self.assignor,
             "assigned": _owned_to_json(self.assigned),
             "pending": _owned_to_json(self.pending),
+            "classic": None if self.classic is None else self.classic.to_json(),
         }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Member:
         """The member that `to_json` described."""
+        classic = value["classic"]
         return cls(
             **{
                 **value,
@@ -140,6 +183,7 @@ class Member:
                 "topics": frozenset(value["topics"]),
                 "assigned": _owned_from_json(value["assigned"]),
                 "pending": _owned_from_json(value["pending"]),
+                "classic": None if classic is None else Classic.from_json(classic),
             }
         )
 

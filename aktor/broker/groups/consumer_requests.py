@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
+from random import Random
 from typing import Any, Final
 from uuid import UUID
 
@@ -19,6 +21,7 @@ __all__ = [
     "check_heartbeat",
     "heartbeat_answer",
     "is_full_request",
+    "new_member_id",
     "refusal",
     "reported_partitions",
     "says_nothing_new",
@@ -77,11 +80,16 @@ def _check_join(request: Any) -> None:
         )
 
 
+def new_member_id(rng: Random) -> str:
+    """22 characters, as Kafka's Uuid prints itself."""
+    made = UUID(int=rng.getrandbits(128), version=4)
+    return base64.urlsafe_b64encode(made.bytes).decode().rstrip("=")
+
+
 def says_nothing_new(request: Any) -> bool:
     """Whether it is a sign of life and no more."""
     return (
-        request.member_epoch > 0
-        and request.instance_id is None
+        request.instance_id is None
         and request.rack_id is None
         and request.rebalance_timeout_ms == -1
         and request.subscribed_topic_names is None

@@ -20,14 +20,12 @@ from aktor.broker.groups.classic_answers import (
     heartbeat_answer,
     join_answer,
     leave_answer,
-    leave_outcome,
     leave_unknown_group,
-    leavers,
     sync_answer,
 )
 from aktor.broker.groups.consumer import ConsumerGroup
 from aktor.broker.groups.consumer_requests import check_heartbeat, refusal
-from aktor.broker.groups.directory import Directory, is_empty
+from aktor.broker.groups.directory import Directory, Group, is_empty
 from aktor.broker.groups.listing import Listing
 from aktor.broker.groups.offset_commits import OffsetCommits
 from aktor.broker.groups.offset_deletes import OffsetDeletes
@@ -92,18 +90,23 @@ class GroupCoordinator:
     # The members of classic groups.
 
     def handle_join_group(self, call: Call) -> None:
-        """JoinGroup: makes the group if need be; an empty consumer group becomes a classic one."""
+        """JoinGroup: makes the group if need be; an empty consumer group becomes a classic one.
+
+        A consumer group with members takes in a classic one among them.
+        """
         request = call.request
         try:
             group = self._group_to_join(call)
         except Refused as refused:
-            known = "" if refused.code is Code.INCONSISTENT_GROUP_PROTOCOL else request.member_id
-            call.reply(join_answer(call, refused.code, member_id=known))
+            call.reply(join_answer(call, refused.code, member_id=request.member_id))
             return
-        group.join(call)
+        if isinstance(group, ClassicGroup):
+            group.join(call)
+        else:
+            group.classic.join(call)
         self._touched(request.group_id, call.now)
 
-    def _group_to_join(self, call: Call) -> ClassicGroup:
+    def _group_to_join(self, call: Call) -> Group:
         request = call.request
         if not request.group_id:
             raise Refused(Code.INVALID_GROUP_ID)
@@ -112,7 +115,7 @@ class GroupCoordinator:
             return group
         check_session_timeout(request, self._settings)
         if group is not None and not is_empty(group):
-            raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL)
+            return group
         if request.member_id:
             raise Refused(Code.UNKNOWN_MEMBER_ID)
         if group is not None:
@@ -120,50 +123,55 @@ class GroupCoordinator:
         return self._groups.new_classic(request.group_id, call.now)
 
     def handle_sync_group(self, call: Call) -> None:
-        """SyncGroup."""
-        self._to_classic_group(call, ClassicGroup.sync, sync_answer)
+        """SyncGroup; what its protocol is comes before everything else, as in KafkaApis."""
+        request = call.request
+        if call.version >= 5 and not (request.protocol_type and request.protocol_name):
+            call.reply(sync_answer(Code.INCONSISTENT_GROUP_PROTOCOL))
+            return
+        group = self._group_of_member(call, sync_answer)
+        if isinstance(group, ClassicGroup):
+            group.sync(call)
+        elif group is not None:
+            group.classic.sync(call)
+        self._touched(request.group_id, call.now)
 
     def handle_heartbeat(self, call: Call) -> None:
         """Heartbeat."""
-        self._to_classic_group(call, ClassicGroup.heartbeat, heartbeat_answer)
+        group = self._group_of_member(call, heartbeat_answer)
+        if isinstance(group, ClassicGroup):
+            group.heartbeat(call)
+        elif group is not None:
+            group.classic.heartbeat(call)
+        self._touched(call.request.group_id, call.now)
 
-    def _to_classic_group(
-        self,
-        call: Call,
-        handle: Callable[[ClassicGroup, Call], None],
-        answer: Callable[[Code], Any],
-    ) -> None:
-        """What only a member may ask: where there is no such group, there is no such member."""
+    def _group_of_member(self, call: Call, answer: Callable[[Code], Any]) -> Group | None:
+        """The group for what only a member may ask; None if there is none, which is answered."""
         group_id = call.request.group_id
         group = self._groups.get(group_id)
         if not group_id:
             call.reply(answer(Code.INVALID_GROUP_ID))
-        elif isinstance(group, ClassicGroup):
-            handle(group, call)
-            self._touched(group_id, call.now)
-        else:
+        elif group is None:
             call.reply(answer(Code.UNKNOWN_MEMBER_ID))
+        return group
 
     def handle_leave_group(self, call: Call) -> None:
-        """LeaveGroup: by it administrators put members out of groups of both kinds."""
+        """LeaveGroup: by it administrators put members of both protocols out of groups."""
         group_id = call.request.group_id
         group = self._groups.get(group_id)
         if not group_id:
             call.reply(leave_answer(call, Code.INVALID_GROUP_ID))
         elif group is None:
             call.reply(leave_unknown_group(call))
+        elif isinstance(group, ClassicGroup):
+            group.leave(call)
         else:
-            if isinstance(group, ClassicGroup):
-                group.leave(call)
-            else:
-                outcomes = [_put_out(group, *leaver, now=call.now) for leaver in leavers(call)]
-                call.reply(leave_answer(call, outcomes=outcomes))
-            self._touched(group_id, call.now)
+            group.classic.leave(call)
+        self._touched(group_id, call.now)
 
     # The members of consumer groups.
 
     def handle_consumer_group_heartbeat(self, call: Call) -> None:
-        """ConsumerGroupHeartbeat: makes the group if need be, also from an empty classic one."""
+        """ConsumerGroupHeartbeat: makes the group if need be, also from a classic one."""
         group_id = call.request.group_id
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup):
@@ -179,18 +187,20 @@ class GroupCoordinator:
         """The first heartbeat of a group; if the group refuses it, all is as it was before."""
         request = call.request
         check_heartbeat(request, version=call.version, assignors=self._settings.consumer_assignors)
-        if request.member_epoch != JOIN_GROUP_MEMBER_EPOCH and before is None:
+        joins = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
+        if before is None and not joins:
             raise Refused(Code.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
-        if request.member_epoch != JOIN_GROUP_MEMBER_EPOCH or not (
-            before is None or is_empty(before)
-        ):
+        if not joins:
             self._groups.consumer(request.group_id)  # refuses: it is a classic group
-        group = self._groups.new_consumer(request.group_id, call.now)
-        group.heartbeat(call)
-        if group.is_new:
+        if before is None or is_empty(before):
+            group = self._groups.new_consumer(request.group_id, call.now)
+        else:
+            group = self._groups.upgrade(before, call.now)
+        if not group.heartbeat(call):
             self._groups.put_back(request.group_id, before)
         elif before is not None:
-            self._groups.remove(before, call.now)
+            # Whoever waits in a rebalance joins again, in the consumer group.
+            before.remove(call.now, Code.REBALANCE_IN_PROGRESS)
 
     # Offsets.
 
@@ -330,26 +340,3 @@ def _unknown_member(member_id: str, group_id: str) -> Refused:
     return Refused(
         Code.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}."
     )
-
-
-def _put_out(
-    group: ConsumerGroup, member_id: str, group_instance_id: str | None, *, now: float
-) -> Any:
-    """Take a member out of a consumer group as LeaveGroup asks; what became of it."""
-    try:
-        if group_instance_id is not None:
-            member_id = _static_member(group, member_id, group_instance_id)
-        group.expire_session(member_id, now)
-    except Refused as refused:
-        return leave_outcome(member_id, group_instance_id, refused.code)
-    return leave_outcome(member_id, group_instance_id, Code.NONE)
-
-
-def _static_member(group: ConsumerGroup, member_id: str, group_instance_id: str) -> str:
-    """The id of the member of this name, which may be known already but must be right then."""
-    for member in group.members.values():
-        if member.instance_id == group_instance_id:
-            if member_id not in ("", member.member_id):
-                raise Refused(Code.FENCED_INSTANCE_ID)
-            return member.member_id
-    raise Refused(Code.UNKNOWN_MEMBER_ID)

@@ -12,6 +12,7 @@ from aktor.broker.call import Journal
 from aktor.broker.codes import Code, Refused
 from aktor.broker.groups.classic import ClassicGroup
 from aktor.broker.groups.consumer import ConsumerGroup
+from aktor.broker.groups.migration import to_classic_members, to_consumer_members
 from aktor.broker.groups.settings import GroupSettings
 from aktor.broker.groups.subscriptions import TopicsView
 
@@ -52,6 +53,14 @@ class Directory:
         self._settings = settings
         self._journal = journal
         self._topics = topics
+        #: What all consumer groups have in common.
+        self._consumer_parts: dict[str, Any] = {
+            "rng": rng,
+            "settings": settings,
+            "topics": topics,
+            "journal": journal,
+            "downgrade": self._downgrade,
+        }
         self._groups: dict[str, Group] = {}
         #: When each group shall be asked next, and the same as a heap; what differs is outdated.
         #: It may be too early, as most alarms are put off by a sign of life; never too late.
@@ -104,16 +113,33 @@ class Directory:
 
     def new_consumer(self, group_id: str, now: float) -> ConsumerGroup:
         """Put in a consumer group without members."""
-        group = ConsumerGroup(
-            group_id,
-            rng=self._rng,
-            settings=self._settings,
-            journal=self._journal,
-            topics=self._topics,
-            now=now,
-        )
+        group = ConsumerGroup(group_id, now=now, **self._consumer_parts)
         self._groups[group_id] = group
         return group
+
+    def upgrade(self, before: ClassicGroup, now: float) -> ConsumerGroup:
+        """Put a consumer group with its members in the place of a classic one.
+
+        Nothing is kept yet, and the classic group is as it was, should the new one come to nothing.
+        Raises Refused(GROUP_ID_NOT_FOUND) if the members cannot be in a consumer group.
+        """
+        members = to_consumer_members(before, settings=self._settings, topics=self._topics)
+        group = self.new_consumer(before.group_id, now)
+        group.take_over(members, epoch=before.generation, now=now)
+        return group
+
+    def _downgrade(
+        self, before: ConsumerGroup, generation: int, rebalance: bool, now: float
+    ) -> None:
+        """Put a classic group in the place of a consumer group, whose members are classic ones."""
+        group = self.new_classic(before.group_id, now)
+        group.take_over(
+            to_classic_members(before.members.values(), before.targets, self._topics),
+            generation=generation,
+            rebalance=rebalance,
+            now=now,
+        )
+        self._journal.put(_CONSUMER, (before.group_id,), None)
 
     def put_back(self, group_id: str, group: Group | None) -> None:
         """Know what was known before a new group was put in, which came to nothing."""
@@ -155,13 +181,7 @@ class Directory:
 
     def _restore_consumer(self, group_id: str, value: Any, now: float) -> None:
         self._groups[group_id] = ConsumerGroup.restore(
-            value,
-            group_id,
-            rng=self._rng,
-            settings=self._settings,
-            journal=self._journal,
-            topics=self._topics,
-            now=now,
+            value, group_id, now=now, **self._consumer_parts
         )
         self.touched(group_id)
 

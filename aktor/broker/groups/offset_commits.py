@@ -163,39 +163,41 @@ class OffsetCommits:
     ) -> None:
         """Keep what may be kept; each partition's code says what became of it.
 
-        As in Kafka the group is not asked, nor made, if no partition exists.
+        As in Kafka the group is not asked, nor made, if no partition exists; and nothing is kept
+        if a single partition is no longer the member's.
         """
         good = [(topic, partition) for topic in asked for partition in topic.good()]
         if not good:
             return
+        short = [(topic, partition) for topic, partition in good if not self._too_long(partition)]
         try:
             check = permit()
+            if check is not None:
+                for topic, partition in short:
+                    check(topic.name, partition.index)
         except Refused as refused:
             for _, partition in good:
                 partition.code = refused.code
             return
-        for topic, partition in good:
-            try:
-                if check is not None:
-                    check(topic.name, partition.index)
-                committed = self._committed(topic, partition, now, expires_at)
-            except Refused as refused:
-                partition.code = refused.code
-            else:
-                keep(topic.name, partition.index, committed)
+        for _, partition in good:
+            if self._too_long(partition):
+                partition.code = Code.OFFSET_METADATA_TOO_LARGE
+        for topic, partition in short:
+            keep(topic.name, partition.index, self._committed(topic, partition, now, expires_at))
+
+    def _too_long(self, partition: Asked) -> bool:
+        """Kafka counts what Java's String.length counts."""
+        metadata = partition.request.committed_metadata or ""
+        return len(metadata.encode("utf-16-be")) // 2 > self._settings.offset_metadata_max_bytes
 
     def _committed(
         self, topic: AskedTopic, partition: Asked, now: float, expires_at: float | None
     ) -> Committed:
         request = partition.request
-        metadata = request.committed_metadata or ""
-        # Kafka counts what Java's String.length counts.
-        if len(metadata.encode("utf-16-be")) // 2 > self._settings.offset_metadata_max_bytes:
-            raise Refused(Code.OFFSET_METADATA_TOO_LARGE)
         return Committed(
             offset=request.committed_offset,
             leader_epoch=request.committed_leader_epoch,
-            metadata=metadata,
+            metadata=request.committed_metadata or "",
             committed_at=now,
             expires_at=expires_at,
             topic_id=topic.topic_id,

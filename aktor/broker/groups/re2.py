@@ -23,10 +23,10 @@ from aktor.broker.groups.re2_syntax import (
 __all__ = ["Pattern", "PatternError"]
 
 #: Steps of an automaton. A counted repetition has as many copies of what it repeats.
-_MAX_STEPS: Final = 10_000
+_MAX_STEPS: Final = 4_000
 
-#: Remembered transitions; beyond it they are found anew.
-_MAX_REMEMBERED: Final = 20_000
+#: States in all remembered transitions; beyond it they are found anew.
+_MAX_REMEMBERED: Final = 50_000
 
 #: (what it needs, where it leads). A class needs a character; the others need none.
 _Step: TypeAlias = tuple[Class | Assertion | None, tuple[int, ...]]
@@ -37,13 +37,14 @@ _MATCH: Final = 0
 class Pattern:
     """A compiled pattern. Raises PatternError with RE2's reason if it is none."""
 
-    __slots__ = ("_remembered", "_start", "_steps", "regex")
+    __slots__ = ("_remembered", "_size", "_start", "_steps", "regex")
 
     def __init__(self, regex: str) -> None:
         self.regex = regex
         self._steps: list[_Step] = [(None, ())]
         self._start = frozenset((self._compile(parse(regex), _MATCH),))
         self._remembered: dict[tuple[frozenset[int], str, str], frozenset[int]] = {}
+        self._size = 0
 
     def __repr__(self) -> str:
         return f"Pattern({self.regex!r})"
@@ -67,9 +68,11 @@ class Pattern:
             found = frozenset(
                 leads[0] for needs, leads in taken if isinstance(needs, Class) and needs.mask & bit
             )
-            if len(self._remembered) >= _MAX_REMEMBERED:
+            if self._size > _MAX_REMEMBERED:
                 self._remembered.clear()
+                self._size = 0
             self._remembered[key] = found
+            self._size += len(states) + 1
         return found
 
     def _reachable(self, states: frozenset[int], before: str, after: str) -> set[int]:

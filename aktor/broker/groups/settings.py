@@ -13,6 +13,9 @@ class GroupSettings:
 
     initial_rebalance_delay: `group.initial.rebalance.delay.ms` (Kafka: 3 s).
     min_session_timeout: `group.min.session.timeout.ms` (Kafka: 6 s).
+    consumer_assignment_interval: `group.consumer.assignment.interval.ms` (Kafka: 1 s), between two
+        target assignments: members that join together need only one.
+    consumer_regex_min_interval: between two looks at which topics match a pattern (Kafka: 10 s).
     offsets_retention: `offsets.retention.minutes`, counted from when a group became empty.
     """
 
@@ -28,6 +31,9 @@ class GroupSettings:
     consumer_min_heartbeat_interval: float = 0.1
     consumer_max_heartbeat_interval: float = 15.0
     consumer_max_size: int = 2**31 - 1
+    consumer_assignment_interval: float = 0.0
+    consumer_regex_min_interval: float = 0.0
+    consumer_regex_refresh_interval: float = 600.0
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
 
     offset_metadata_max_bytes: int = 4096

@@ -131,7 +131,7 @@ def only_batch(records: Buffer | None, *, api_version: int) -> BatchHeader:
             " batches with magic version 2",
         )
     if size < HEADER_SIZE:
-        raise Refused(Code.CORRUPT_MESSAGE, f"A batch of {size} bytes is shorter than its header.")
+        raise Refused(Code.CORRUPT_MESSAGE)
     header = BatchHeader.read(data)
     if header.codec == ZSTD and api_version < _ZSTD_SINCE:
         raise Refused(

@@ -38,28 +38,42 @@ def versions_of_the_apis_that_clients_use(world: World) -> None:
 def features_of_the_cluster(world: World) -> None:
     answer = world.ask("ApiVersions", 3, client_software_name="a", client_software_version="1")
     ours = ("group.version", "transaction.version")
-    world.note("finalized", {
-        each.name: [each.min_version_level, each.max_version_level]
-        for each in answer.finalized_features
-        if each.name in ours
-    })
-    world.note("supported v3", {
-        each.name: [each.min_version, each.max_version]
-        for each in answer.supported_features
-        if each.name in ours
-    })
+    world.note(
+        "finalized",
+        {
+            each.name: [each.min_version_level, each.max_version_level]
+            for each in answer.finalized_features
+            if each.name in ours
+        },
+    )
+    world.note(
+        "supported v3",
+        {
+            each.name: [each.min_version, each.max_version]
+            for each in answer.supported_features
+            if each.name in ours
+        },
+    )
     answer = world.ask("ApiVersions", 4, client_software_name="a", client_software_version="1")
-    world.note("supported v4", {
-        each.name: [each.min_version, each.max_version]
-        for each in answer.supported_features
-        if each.name in ours
-    })
+    world.note(
+        "supported v4",
+        {
+            each.name: [each.min_version, each.max_version]
+            for each in answer.supported_features
+            if each.name in ours
+        },
+    )
 
 
 def all_versions_of_api_versions(world: World) -> None:
     for version in range(5):
-        answer = world.ask("ApiVersions", version, f"v{version}",
-            client_software_name="a", client_software_version="1")  # fmt: skip
+        answer = world.ask(
+            "ApiVersions",
+            version,
+            f"v{version}",
+            client_software_name="a",
+            client_software_version="1",
+        )
         world.note(f"v{version}", [answer.error_code, len(answer.api_keys) > 30])
 
 
@@ -70,9 +84,10 @@ def the_name_of_the_client_must_be_well_formed(world: World) -> None:
         frame = world.client.receive_bytes()
         assert isinstance(frame, bytes), frame
         (error_code,) = struct.unpack_from(">h", frame, 4)
-        world.note(f"{name!r} {version!r}", {
-            "error_code": error_code, "the answer in full": frame[4:].hex() if error_code else ""
-        })  # fmt: skip
+        world.note(
+            f"{name!r} {version!r}",
+            {"error_code": error_code, "the answer in full": frame[4:].hex() if error_code else ""},
+        )
 
 
 def an_unknown_version_of_api_versions_is_answered_in_version_0(world: World) -> None:
@@ -82,11 +97,14 @@ def an_unknown_version_of_api_versions_is_answered_in_version_0(world: World) ->
     answer = ApiVersionsResponse.decode(frame, version=0, header=True)
     world.note("correlation id", answer.header.correlation_id)
     world.note("error", answer.error_code)
-    world.note("apis", [
-        [api.api_key, api.min_version, api.max_version]
-        for api in answer.api_keys
-        if api.api_key == 18
-    ])
+    world.note(
+        "apis",
+        [
+            [api.api_key, api.min_version, api.max_version]
+            for api in answer.api_keys
+            if api.api_key == 18
+        ],
+    )
     world.note("the connection goes on", world.ask("ListGroups", 4).error_code)
 
 

@@ -23,8 +23,9 @@ def all_versions_find_the_coordinator_of_a_transaction(world: World) -> None:
 
 def several_keys_at_once(world: World) -> None:
     group = world.group()
-    world.see("keys", "FindCoordinator", 4, key_type=0,
-        coordinator_keys=[group, world.group(), group])  # fmt: skip
+    world.see(
+        "keys", "FindCoordinator", 4, key_type=0, coordinator_keys=[group, world.group(), group]
+    )
     world.see("no keys", "FindCoordinator", 4, key_type=0, coordinator_keys=[])
 
 

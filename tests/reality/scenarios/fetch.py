@@ -62,9 +62,10 @@ def at_least_one_batch_comes_however_small_the_limits(world: World) -> None:
     topic = _filled(world)
     limits = {"partition_max_bytes": 1}
     world.note("partition limit", _offsets(world.fetch(topic, partition_fields=limits)))
-    world.note("partition limit 0", _offsets(world.fetch(
-        topic, partition_fields={"partition_max_bytes": 0}
-    )))
+    world.note(
+        "partition limit 0",
+        _offsets(world.fetch(topic, partition_fields={"partition_max_bytes": 0})),
+    )
     world.note("total limit", _offsets(world.fetch(topic, max_bytes=1)))
     world.note("total limit 0", _offsets(world.fetch(topic, max_bytes=0)))
     world.note("negative", _offsets(world.fetch(topic, max_bytes=-1)))
@@ -75,9 +76,9 @@ def the_last_batch_is_cut_off_at_the_partition_limit(world: World) -> None:
     size = len(batch("record 0"))
     for extra in (0, 1, 11, 12, 30):
         limits = {"partition_max_bytes": size + extra}
-        world.note(f"one batch and {extra} bytes", _offsets(
-            world.fetch(topic, partition_fields=limits)
-        ))
+        world.note(
+            f"one batch and {extra} bytes", _offsets(world.fetch(topic, partition_fields=limits))
+        )
     world.note("total limit", _offsets(world.fetch(topic, max_bytes=size + 12)))
 
 
@@ -87,14 +88,23 @@ def the_total_limit_starves_later_partitions(world: World) -> None:
         world.produce(topic, batch("a" * 50), partition=partition)
     size = len(batch("a" * 50))
     for limit in (1, size, size + 1, size + 20, 2 * size, 2 * size + 1):
-        answer = world.ask("Fetch", 12, max_wait_ms=0, min_bytes=1, max_bytes=limit, topics=[
-            {"topic": topic.name, "partitions": [
-                {"partition": p, "fetch_offset": 0, "partition_max_bytes": 1000} for p in (2, 0, 1)
-            ]}
-        ])
-        got = {
-            p.partition_index: len(p.records or b"") for p in answer.responses[0].partitions
-        }
+        answer = world.ask(
+            "Fetch",
+            12,
+            max_wait_ms=0,
+            min_bytes=1,
+            max_bytes=limit,
+            topics=[
+                {
+                    "topic": topic.name,
+                    "partitions": [
+                        {"partition": p, "fetch_offset": 0, "partition_max_bytes": 1000}
+                        for p in (2, 0, 1)
+                    ],
+                }
+            ],
+        )
+        got = {p.partition_index: len(p.records or b"") for p in answer.responses[0].partitions}
         world.note(f"limit {limit}", [got[p] for p in (2, 0, 1)])
 
 
@@ -138,39 +148,62 @@ def a_waiting_fetch_hears_of_a_deleted_topic(world: World) -> None:
 def leader_epochs_are_checked(world: World) -> None:
     topic = _filled(world, 1)
     for epoch in (-1, 0, 1):
-        world.note(f"current epoch {epoch}", world.fetch(
-            topic, partition_fields={"current_leader_epoch": epoch}
-        ))
-    world.note("future epoch v16", world.fetch(
-        topic, version=16, partition_fields={"current_leader_epoch": 1}
-    ))
+        world.note(
+            f"current epoch {epoch}",
+            world.fetch(topic, partition_fields={"current_leader_epoch": epoch}),
+        )
+    world.note(
+        "future epoch v16",
+        world.fetch(topic, version=16, partition_fields={"current_leader_epoch": 1}),
+    )
 
 
 def the_epoch_last_fetched_shows_where_logs_part(world: World) -> None:
     topic = _filled(world)
     for offset, epoch in ((1, 0), (3, 0), (1, 1), (2, 5)):
-        world.note(f"offset {offset}, epoch {epoch}", world.fetch(
-            topic, offset, partition_fields={"last_fetched_epoch": epoch, "current_leader_epoch": 0}
-        ))
+        world.note(
+            f"offset {offset}, epoch {epoch}",
+            world.fetch(
+                topic,
+                offset,
+                partition_fields={"last_fetched_epoch": epoch, "current_leader_epoch": 0},
+            ),
+        )
 
 
 def a_partition_asked_for_twice(world: World) -> None:
     topic = _filled(world, 2)
     one = {"partition": 0, "partition_max_bytes": 1000}
-    answer = world.ask("Fetch", 12, max_wait_ms=0, min_bytes=1, topics=[
-        {"topic": topic.name, "partitions": [{**one, "fetch_offset": 0}, {**one, "fetch_offset": 1}]}
-    ])
+    answer = world.ask(
+        "Fetch",
+        12,
+        max_wait_ms=0,
+        min_bytes=1,
+        topics=[
+            {
+                "topic": topic.name,
+                "partitions": [{**one, "fetch_offset": 0}, {**one, "fetch_offset": 1}],
+            }
+        ],
+    )
     world.note("offsets", _offsets(answer))
 
 
 def several_topics_some_unknown(world: World) -> None:
     topic, other = _filled(world, 1), _filled(world, 1)
     one = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
-    world.see("fetch", "Fetch", 12, max_wait_ms=500, min_bytes=1, topics=[
-        {"topic": topic.name, "partitions": [one, {**one, "partition": 4}]},
-        {"topic": world.name("nowhere"), "partitions": [one]},
-        {"topic": other.name, "partitions": [one]},
-    ])
+    world.see(
+        "fetch",
+        "Fetch",
+        12,
+        max_wait_ms=500,
+        min_bytes=1,
+        topics=[
+            {"topic": topic.name, "partitions": [one, {**one, "partition": 4}]},
+            {"topic": world.name("nowhere"), "partitions": [one]},
+            {"topic": other.name, "partitions": [one]},
+        ],
+    )
 
 
 def as_a_replica(world: World) -> None:

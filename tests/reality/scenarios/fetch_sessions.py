@@ -11,17 +11,28 @@ from tests.reality.world import Topic, World
 
 def _part(partition: int = 0, offset: int = 0, **fields: Any) -> dict[str, Any]:
     return {
-        "partition": partition, "fetch_offset": offset, "partition_max_bytes": 100_000, **fields
-    }  # fmt: skip
+        "partition": partition,
+        "fetch_offset": offset,
+        "partition_max_bytes": 100_000,
+        **fields,
+    }
 
 
-def _session(world: World, session: int, epoch: int, *topics: Any, version: int = 12, **f: Any) -> Any:
+def _session(
+    world: World, session: int, epoch: int, *topics: Any, version: int = 12, **f: Any
+) -> Any:
     asked = []
     for topic, partitions in topics:
         where = {"topic_id": topic.id} if version >= 13 else {"topic": topic.name}
         asked.append({**where, "partitions": partitions})
-    return world.ask("Fetch", version, **{"max_wait_ms": 0, "min_bytes": 1, **f},
-        session_id=session, session_epoch=epoch, topics=asked)  # fmt: skip
+    return world.ask(
+        "Fetch",
+        version,
+        **{"max_wait_ms": 0, "min_bytes": 1, **f},
+        session_id=session,
+        session_epoch=epoch,
+        topics=asked,
+    )
 
 
 def a_full_fetch_opens_a_session_and_the_next_one_tells_what_is_new(world: World) -> None:
@@ -59,8 +70,9 @@ def partitions_added_by_id(world: World) -> None:
     session = _session(world, 0, 0, (topic, [_part(0)]), version=13).session_id
     world.note("added", _session(world, session, 1, (topic, [_part(1)]), version=13))
     forgotten = [{"topic_id": topic.id, "partitions": [0, 1]}]
-    world.note("forgotten", _session(world, session, 2, version=13,
-        forgotten_topics_data=forgotten))  # fmt: skip
+    world.note(
+        "forgotten", _session(world, session, 2, version=13, forgotten_topics_data=forgotten)
+    )
 
 
 def sessions_and_epochs_that_do_not_fit(world: World) -> None:
@@ -79,9 +91,9 @@ def epoch_minus_1_closes_and_epoch_0_opens_anew(world: World) -> None:
     world.note("final", _session(world, session, -1, (topic, [_part()])))
     world.note("closed", _session(world, session, 1))
     session = _session(world, 0, 0, (topic, [_part()])).session_id
-    again = world.note("open with the id of an old one", _session(
-        world, session, 0, (topic, [_part()])
-    ))
+    again = world.note(
+        "open with the id of an old one", _session(world, session, 0, (topic, [_part()]))
+    )
     world.note("the old one", _session(world, session, 1))
     world.note("the new one", _session(world, again.session_id, 1))
 
@@ -110,18 +122,18 @@ def an_offset_out_of_range_in_a_session(world: World) -> None:
 def an_unknown_topic_id_in_a_session_comes_with_the_partition(world: World) -> None:
     topic = world.topic()
     nowhere = Topic("", uuid.UUID(int=7), 1)
-    opened = world.note("open", _session(
-        world, 0, 0, (topic, [_part()]), (nowhere, [_part()]), version=13
-    ))
+    opened = world.note(
+        "open", _session(world, 0, 0, (topic, [_part()]), (nowhere, [_part()]), version=13)
+    )
     world.note("again", _session(world, opened.session_id, 1, version=13))
 
 
 def changing_between_names_and_ids_ends_the_session(world: World) -> None:
     topic = world.topic()
     session = _session(world, 0, 0, (topic, [_part()])).session_id
-    world.note("ids in a session of names", _session(
-        world, session, 1, (topic, [_part()]), version=13
-    ))
+    world.note(
+        "ids in a session of names", _session(world, session, 1, (topic, [_part()]), version=13)
+    )
     session = _session(world, 0, 0, (topic, [_part()]), version=13).session_id
     world.note("names in a session of ids", _session(world, session, 1, (topic, [_part()])))
 
@@ -130,9 +142,9 @@ def a_deleted_topic_in_a_session(world: World) -> None:
     topic, by_id = world.topic(), world.topic()
     names = _session(world, 0, 0, (topic, [_part()])).session_id
     ids = _session(world, 0, 0, (by_id, [_part()]), version=13).session_id
-    world.ask("DeleteTopics", 6, timeout_ms=10_000, topics=[
-        {"name": topic.name}, {"name": by_id.name}
-    ])
+    world.ask(
+        "DeleteTopics", 6, timeout_ms=10_000, topics=[{"name": topic.name}, {"name": by_id.name}]
+    )
     for each in (topic, by_id):
         while world.fetch(each).responses[0].partitions[0].error_code != 3:
             pass
@@ -143,8 +155,16 @@ def a_deleted_topic_in_a_session(world: World) -> None:
 def a_session_waits_like_any_fetch(world: World) -> None:
     topic = world.topic()
     session = _session(world, 0, 0, (topic, [_part()])).session_id
-    later = world.send("Fetch", 12, "b", max_wait_ms=10_000, min_bytes=1,
-        session_id=session, session_epoch=1, topics=[])  # fmt: skip
+    later = world.send(
+        "Fetch",
+        12,
+        "b",
+        max_wait_ms=10_000,
+        min_bytes=1,
+        session_id=session,
+        session_epoch=1,
+        topics=[],
+    )
     world.note("waits", later.answer(0.2))
     world.produce(topic, batch("a"))
     world.note("comes", later.answer(3.0))

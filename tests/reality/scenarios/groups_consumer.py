@@ -5,71 +5,14 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+from tests.reality.consumer import beat as _beat
+from tests.reality.consumer import describe as _describe
+from tests.reality.consumer import join_fully as _join_fully
+from tests.reality.consumer import joining as _joining
+from tests.reality.consumer import owns as _owns
+from tests.reality.consumer import topic as _topic
+from tests.reality.consumer import until_known as _until_known
 from tests.reality.world import Topic, World
-
-
-#: The partitions of __consumer_offsets in these tests; each has a coordinator of its own.
-_COORDINATORS = 4
-
-
-def _topic(world: World, partitions: int = 1) -> Topic:
-    """A topic that all group coordinators have heard of, so that no group learns of it later."""
-    topic = world.topic(partitions)
-    _until_known(world, topic.name)
-    return topic
-
-
-def _until_known(world: World, topic: str) -> None:
-    """Try out, with groups made for it, whether all group coordinators know the topic."""
-    asked = _joining(subscribed_topic_names=[topic])
-    for coordinator in range(_COORDINATORS):
-        for _ in range(1000):
-            answer = _beat(world, _group_of(world, coordinator), "probe", 0, **asked)
-            if answer.assignment is not None and answer.assignment.topic_partitions:
-                break
-
-
-def _group_of(world: World, coordinator: int) -> str:
-    """A group that this partition of __consumer_offsets is for: by Java's hash of the name."""
-    while True:
-        name, code = world.name("probe"), 0
-        for letter in name:
-            code = (31 * code + ord(letter)) & 0xFFFFFFFF
-        if (code & 0x7FFFFFFF) % _COORDINATORS == coordinator:
-            return name
-
-
-def _beat(world: World, group: str, member: str, epoch: int, v: int = 1, **fields: Any) -> Any:
-    return world.ask("ConsumerGroupHeartbeat", v, group_id=group, member_id=member,
-        member_epoch=epoch, **fields)  # fmt: skip
-
-
-def _joining(*topics: Topic, **fields: Any) -> dict[str, Any]:
-    return {
-        "rebalance_timeout_ms": 10_000,
-        "subscribed_topic_names": [topic.name for topic in topics],
-        "topic_partitions": [],
-        **fields,
-    }
-
-
-def _owns(topic: Topic, *partitions: int) -> list[dict[str, Any]]:
-    return [{"topic_id": topic.id, "partitions": list(partitions)}]
-
-
-def _describe(world: World, label: str, group: str) -> None:
-    world.see(label, "ConsumerGroupDescribe", 1, group_ids=[group])
-
-
-def _join_fully(world: World, group: str, member: str, *topics: Topic, **fields: Any) -> Any:
-    """Join and beat until there is an assignment; the last answer."""
-    answer = _beat(world, group, member, 0, **_joining(*topics, **fields))
-    assert answer.error_code == 0, answer
-    for _ in range(200):
-        if answer.assignment is not None and answer.assignment.topic_partitions:
-            return answer
-        answer = _beat(world, group, member, answer.member_epoch)
-    return answer
 
 
 def a_member_joins_beats_and_leaves(world: World) -> None:
@@ -78,9 +21,10 @@ def a_member_joins_beats_and_leaves(world: World) -> None:
     _describe(world, "described", group)
     epoch = joined.member_epoch
     world.note("beat", _beat(world, group, "a", epoch))
-    world.note("beat with what it owns", _beat(
-        world, group, "a", epoch, topic_partitions=_owns(topic, 0, 1)
-    ))
+    world.note(
+        "beat with what it owns",
+        _beat(world, group, "a", epoch, topic_partitions=_owns(topic, 0, 1)),
+    )
     world.note("full beat", _beat(world, group, "a", epoch, **_joining(topic)))
     _describe(world, "described once more", group)
     world.note("leave", _beat(world, group, "a", -1))
@@ -100,9 +44,10 @@ def in_v0_the_broker_names_the_member(world: World) -> None:
 def the_hand_over_to_a_second_member(world: World) -> None:
     topic, group = _topic(world, 4), world.group()
     first = world.note("a joins", _beat(world, group, "a", 0, **_joining(topic)))
-    world.note("a owns all", _beat(
-        world, group, "a", first.member_epoch, topic_partitions=_owns(topic, 0, 1, 2, 3)
-    ))
+    world.note(
+        "a owns all",
+        _beat(world, group, "a", first.member_epoch, topic_partitions=_owns(topic, 0, 1, 2, 3)),
+    )
     second = world.note("b joins", _beat(world, group, "b", 0, **_joining(topic)))
     _describe(world, "after b joined", group)
     world.note("b beats", _beat(world, group, "b", second.member_epoch))
@@ -110,9 +55,10 @@ def the_hand_over_to_a_second_member(world: World) -> None:
     _describe(world, "after a was told", group)
     world.note("a beats before it has revoked", _beat(world, group, "a", told.member_epoch))
     kept = told.assignment.topic_partitions[0].partitions if told.assignment else [0, 1]
-    a = world.note("a has revoked", _beat(
-        world, group, "a", told.member_epoch, topic_partitions=_owns(topic, *kept)
-    ))
+    a = world.note(
+        "a has revoked",
+        _beat(world, group, "a", told.member_epoch, topic_partitions=_owns(topic, *kept)),
+    )
     b = world.note("b beats after that", _beat(world, group, "b", second.member_epoch))
     _describe(world, "at last", group)
     world.note("a beats at last", _beat(world, group, "a", a.member_epoch))
@@ -139,15 +85,19 @@ def the_previous_epoch_is_good_with_what_was_owned(world: World) -> None:
     old = _join_fully(world, group, "a", topic)
     # Another topic raises the epoch of the group, and of the member with its next heartbeat.
     more = _topic(world)
-    world.note("subscribes to more", _beat(world, group, "a", old.member_epoch,
-        subscribed_topic_names=[topic.name, more.name]))  # fmt: skip
+    world.note(
+        "subscribes to more",
+        _beat(world, group, "a", old.member_epoch, subscribed_topic_names=[topic.name, more.name]),
+    )
     world.note("the older epoch, nothing said", _beat(world, group, "a", old.member_epoch))
-    world.note("the older epoch, as owned", _beat(
-        world, group, "a", old.member_epoch, topic_partitions=_owns(topic, 0, 1)
-    ))
-    world.note("the older epoch, too much owned", _beat(
-        world, group, "a", old.member_epoch, topic_partitions=_owns(topic, 0, 1, 2)
-    ))
+    world.note(
+        "the older epoch, as owned",
+        _beat(world, group, "a", old.member_epoch, topic_partitions=_owns(topic, 0, 1)),
+    )
+    world.note(
+        "the older epoch, too much owned",
+        _beat(world, group, "a", old.member_epoch, topic_partitions=_owns(topic, 0, 1, 2)),
+    )
 
 
 def joining_again_with_epoch_0(world: World) -> None:
@@ -161,7 +111,9 @@ def requests_that_make_no_sense(world: World) -> None:
     topic, group = _topic(world), world.group()
     good = _joining(topic)
 
-    def refused(label: str, group: str = group, member: str = "a", epoch: int = 0, **f: Any) -> None:
+    def refused(
+        label: str, group: str = group, member: str = "a", epoch: int = 0, **f: Any
+    ) -> None:
         world.note(label, _beat(world, group, member, epoch, **{**good, **f}))
 
     refused("empty group", group="")
@@ -183,9 +135,9 @@ def assignors_are_chosen_by_vote(world: World) -> None:
     world.note("range", _beat(world, group, "a", 0, **_joining(topic, server_assignor="range")))
     _describe(world, "range described", group)
     world.note("uniform", _beat(world, group, "b", 0, **_joining(topic, server_assignor="uniform")))
-    world.note("uniform too", _beat(
-        world, group, "c", 0, **_joining(topic, server_assignor="uniform")
-    ))
+    world.note(
+        "uniform too", _beat(world, group, "c", 0, **_joining(topic, server_assignor="uniform"))
+    )
     _describe(world, "two for uniform", group)
 
 
@@ -201,13 +153,20 @@ def no_subscription_at_all_and_unknown_topics(world: World) -> None:
 def a_subscription_that_changes(world: World) -> None:
     topic, other, group = _topic(world), _topic(world), world.group()
     joined = _join_fully(world, group, "a", topic)
-    told = world.note("the other one", _beat(
-        world, group, "a", joined.member_epoch, subscribed_topic_names=[other.name],
-        topic_partitions=_owns(topic, 0),
-    ))  # fmt: skip
-    revoked = world.note("revoked", _beat(
-        world, group, "a", told.member_epoch, topic_partitions=[]
-    ))
+    told = world.note(
+        "the other one",
+        _beat(
+            world,
+            group,
+            "a",
+            joined.member_epoch,
+            subscribed_topic_names=[other.name],
+            topic_partitions=_owns(topic, 0),
+        ),
+    )
+    revoked = world.note(
+        "revoked", _beat(world, group, "a", told.member_epoch, topic_partitions=[])
+    )
     world.note("and then", _beat(world, group, "a", revoked.member_epoch))
     _describe(world, "described", group)
 
@@ -222,9 +181,12 @@ def the_same_subscription_again_changes_nothing(world: World) -> None:
 
 def _topics_named(world: World, *kinds: str) -> list[str]:
     names = [world.name(kind) for kind in kinds]
-    world.ask("CreateTopics", 7, timeout_ms=10_000, topics=[
-        {"name": name, "num_partitions": 1, "replication_factor": 1} for name in names
-    ])
+    world.ask(
+        "CreateTopics",
+        7,
+        timeout_ms=10_000,
+        topics=[{"name": name, "num_partitions": 1, "replication_factor": 1} for name in names],
+    )
     for name in names:
         world.settle(name)
         _until_known(world, name)
@@ -235,9 +197,16 @@ def topics_by_regular_expression(world: World) -> None:
     group = world.group()
     red, _ = _topics_named(world, "red", "blue")
     run = red.removeprefix("red")
-    joined = world.note("join", _beat(world, group, "a", 0, **_joining(
-        subscribed_topic_names=[], subscribed_topic_regex=f"re.{run}|no.*{run}"
-    )))
+    joined = world.note(
+        "join",
+        _beat(
+            world,
+            group,
+            "a",
+            0,
+            **_joining(subscribed_topic_names=[], subscribed_topic_regex=f"re.{run}|no.*{run}"),
+        ),
+    )
     epoch = joined.member_epoch
     answer: Any = joined
     for _ in range(2000):
@@ -246,29 +215,45 @@ def topics_by_regular_expression(world: World) -> None:
         answer = _beat(world, group, "a", epoch)
         epoch = answer.member_epoch
     world.note("resolved", [len(each.partitions) for each in answer.assignment.topic_partitions])
-    world.note("no longer", _beat(
-        world, group, "a", epoch, subscribed_topic_regex="", subscribed_topic_names=[],
-    ))  # fmt: skip
+    world.note(
+        "no longer",
+        _beat(
+            world,
+            group,
+            "a",
+            epoch,
+            subscribed_topic_regex="",
+            subscribed_topic_names=[],
+        ),
+    )
 
 
 def regular_expressions_that_are_none(world: World) -> None:
     group = world.group()
     for text in ("[", "(?=a)b", "a{1001}", "*", "(?i)ok.*", r"\d+", ""):
-        answer = _beat(world, group, f"m{text}", 0, **_joining(
-            subscribed_topic_names=None, subscribed_topic_regex=text
-        ))
+        answer = _beat(
+            world,
+            group,
+            f"m{text}",
+            0,
+            **_joining(subscribed_topic_names=None, subscribed_topic_regex=text),
+        )
         world.note(text or "empty", [answer.error_code, answer.error_message is not None])
 
 
 def static_members_come_back(world: World) -> None:
     topic, group = _topic(world, 2), world.group()
-    static = {"instance_id": "one"}
+    static: dict[str, Any] = {"instance_id": "one"}
     joined = _join_fully(world, group, "a", topic, **static)
     world.note("joined", joined.member_epoch)
-    world.note("another while it is there", _beat(world, group, "b", 0, **_joining(topic, **static)))
+    world.note(
+        "another while it is there", _beat(world, group, "b", 0, **_joining(topic, **static))
+    )
     world.note("leaves for a while", _beat(world, group, "a", -2, **static))
     _describe(world, "gone for a while", group)
-    back = world.note("another comes back", _beat(world, group, "b", 0, **_joining(topic, **static)))
+    back = world.note(
+        "another comes back", _beat(world, group, "b", 0, **_joining(topic, **static))
+    )
     world.note("the first one beats", _beat(world, group, "a", joined.member_epoch, **static))
     world.note("the first one leaves", _beat(world, group, "a", -1, **static))
     world.note("the second one beats", _beat(world, group, "b", back.member_epoch, **static))
@@ -284,15 +269,26 @@ def offsets_of_members(world: World) -> None:
 
     def commit(label: str, member: str, epoch: int, version: int = 9) -> None:
         one = [{"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}]
-        world.see(label, "OffsetCommit", version, group_id=group, member_id=member,
+        world.see(
+            label,
+            "OffsetCommit",
+            version,
+            group_id=group,
+            member_id=member,
             generation_id_or_member_epoch=epoch,
-            topics=[{"name": topic.name, "partitions": one}])  # fmt: skip
+            topics=[{"name": topic.name, "partitions": one}],
+        )
 
     def fetch(label: str, member: str | None, epoch: int) -> None:
         asked = [{"name": topic.name, "partition_indexes": [0]}]
-        world.see(label, "OffsetFetch", 9, groups=[
-            {"group_id": group, "member_id": member, "member_epoch": epoch, "topics": asked}
-        ])
+        world.see(
+            label,
+            "OffsetFetch",
+            9,
+            groups=[
+                {"group_id": group, "member_id": member, "member_epoch": epoch, "topics": asked}
+            ],
+        )
 
     commit("a member", "a", epoch)
     commit("newer epoch", "a", epoch + 1)
@@ -306,9 +302,13 @@ def offsets_of_members(world: World) -> None:
     fetch("older epoch's fetch", "a", epoch - 1)
     fetch("stranger's fetch", "x", epoch)
     fetch("nobody's fetch", None, -1)
-    world.see("delete offsets", "OffsetDelete", 0, group_id=group, topics=[
-        {"name": topic.name, "partitions": [{"partition_index": 0}]}
-    ])
+    world.see(
+        "delete offsets",
+        "OffsetDelete",
+        0,
+        group_id=group,
+        topics=[{"name": topic.name, "partitions": [{"partition_index": 0}]}],
+    )
 
 
 def what_the_classic_apis_say_of_it(world: World) -> None:
@@ -316,17 +316,33 @@ def what_the_classic_apis_say_of_it(world: World) -> None:
     _join_fully(world, group, "a", topic)
     world.see("describe v5", "DescribeGroups", 5, groups=[group])
     world.see("describe v6", "DescribeGroups", 6, groups=[group])
-    listed = world.ask("ListGroups", 5).groups
+    listed = world.client.settled("ListGroups", 5).groups
     world.note("list", [each for each in listed if each.group_id == group])
-    listed = world.ask("ListGroups", 5, types_filter=["Consumer"]).groups
+    listed = world.client.settled("ListGroups", 5, types_filter=["Consumer"]).groups
     world.note("list by type", [each for each in listed if each.group_id == group])
     world.see("delete", "DeleteGroups", 2, groups_names=[group])
-    world.see("classic join", "JoinGroup", 9, group_id=group, member_id="", protocol_type="x",
-        session_timeout_ms=10_000, rebalance_timeout_ms=10_000,
-        protocols=[{"name": "range", "metadata": b""}])  # fmt: skip
+    world.see(
+        "classic join",
+        "JoinGroup",
+        9,
+        group_id=group,
+        member_id="",
+        protocol_type="x",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocols=[{"name": "range", "metadata": b""}],
+    )
     world.see("classic heartbeat", "Heartbeat", 4, group_id=group, member_id="a", generation_id=1)
-    world.see("classic sync", "SyncGroup", 5, group_id=group, member_id="a", generation_id=1,
-        protocol_type="consumer", protocol_name="range")  # fmt: skip
+    world.see(
+        "classic sync",
+        "SyncGroup",
+        5,
+        group_id=group,
+        member_id="a",
+        generation_id=1,
+        protocol_type="consumer",
+        protocol_name="range",
+    )
     world.see("classic leave", "LeaveGroup", 5, group_id=group, members=[{"member_id": "a"}])
     _describe(world, "after the classic leave", group)
 
@@ -336,7 +352,7 @@ def an_empty_group_is_described_listed_and_deleted(world: World) -> None:
     _join_fully(world, group, "a", topic)
     _beat(world, group, "a", -1)
     _describe(world, "empty", group)
-    listed = world.ask("ListGroups", 5).groups
+    listed = world.client.settled("ListGroups", 5).groups
     world.note("list", [each for each in listed if each.group_id == group])
     world.see("delete", "DeleteGroups", 2, groups_names=[group])
     _describe(world, "deleted", group)
@@ -355,9 +371,12 @@ def groups_that_are_no_consumer_groups_are_not_described(world: World) -> None:
 def new_partitions_reach_the_members(world: World) -> None:
     topic, group = _topic(world), world.group()
     epoch = _join_fully(world, group, "a", topic).member_epoch
-    world.ask("CreatePartitions", 3, timeout_ms=10_000, topics=[
-        {"name": topic.name, "count": 2, "assignments": None}
-    ])
+    world.ask(
+        "CreatePartitions",
+        3,
+        timeout_ms=10_000,
+        topics=[{"name": topic.name, "count": 2, "assignments": None}],
+    )
     world.settle(topic.name, 2)
     answer: Any = None
     for _ in range(2000):
@@ -374,21 +393,116 @@ def range_and_uniform_assign(world: World) -> None:
         group = world.group()
         epochs = {}
         for member in ("a", "b"):
-            answer = _beat(world, group, member, 0, **_joining(
-                small, large, server_assignor=assignor
-            ))
+            answer = _beat(
+                world, group, member, 0, **_joining(small, large, server_assignor=assignor)
+            )
             epochs[member] = answer.member_epoch
         targets = world.ask("ConsumerGroupDescribe", 1, group_ids=[group]).groups[0].members
         if assignor == "uniform":  # which topic comes first is decided by their random ids
-            world.note("uniform: how many", {
-                m.member_id: sum(len(t.partitions) for t in m.target_assignment.topic_partitions)
-                for m in sorted(targets, key=lambda each: each.member_id)
-            })
+            world.note(
+                "uniform: how many",
+                {
+                    m.member_id: sum(
+                        len(t.partitions) for t in m.target_assignment.topic_partitions
+                    )
+                    for m in sorted(targets, key=lambda each: each.member_id)
+                },
+            )
             continue
-        world.note("range: target", {
-            m.member_id: [
-                {"topic": t.topic_name, "partitions": t.partitions}
-                for t in m.target_assignment.topic_partitions
-            ]
-            for m in sorted(targets, key=lambda each: each.member_id)
-        })
+        world.note(
+            "range: target",
+            {
+                m.member_id: [
+                    {"topic": t.topic_name, "partitions": t.partitions}
+                    for t in m.target_assignment.topic_partitions
+                ]
+                for m in sorted(targets, key=lambda each: each.member_id)
+            },
+        )
+
+
+def a_member_that_does_not_revoke_in_time_is_removed(world: World) -> None:
+    topic, group = _topic(world, 2), world.group()
+    first = _join_fully(world, group, "a", topic, rebalance_timeout_ms=300)
+    second = _beat(world, group, "b", 0, **_joining(topic))
+    told = world.note("a is told to revoke", _beat(world, group, "a", first.member_epoch))
+    answer: Any = second
+    for _ in range(10_000):
+        answer = _beat(world, group, "b", second.member_epoch)
+        if answer.member_epoch != second.member_epoch or answer.assignment is not None:
+            break
+    world.note("b gets everything", answer)
+    world.note("a is gone", _beat(world, group, "a", told.member_epoch))
+    _describe(world, "described", group)
+
+
+def three_members_share_and_one_leaves(world: World) -> None:
+    topic, group = _topic(world, 3), world.group()
+    epochs = {}
+    for member in ("a", "b", "c"):
+        epochs[member] = _beat(world, group, member, 0, **_joining(topic)).member_epoch
+    # Each says it owns what it was given, until nothing changes any more.
+    owned: dict[str, list[int]] = {"a": [0, 1, 2], "b": [], "c": []}
+    for _ in range(6):
+        for member in ("a", "b", "c"):
+            answer = _beat(
+                world,
+                group,
+                member,
+                epochs[member],
+                topic_partitions=_owns(topic, *owned[member]) if owned[member] else [],
+            )
+            epochs[member] = answer.member_epoch
+            if answer.assignment is not None:
+                given = answer.assignment.topic_partitions
+                owned[member] = list(given[0].partitions) if given else []
+    world.note("shared", [len(owned[member]) for member in ("a", "b", "c")])
+    world.note("epochs", epochs)
+    _describe(world, "described", group)
+    world.note("a leaves", _beat(world, group, "a", -1))
+    for member in ("b", "c"):
+        world.note(f"{member} is told", _beat(world, group, member, epochs[member]))
+
+
+def a_static_member_may_come_back_with_another_subscription(world: World) -> None:
+    topic, other, group = _topic(world), _topic(world), world.group()
+    static: dict[str, Any] = {"instance_id": "one"}
+    _join_fully(world, group, "a", topic, **static)
+    _beat(world, group, "a", -2, **static)
+    world.note("back", _beat(world, group, "b", 0, **_joining(other, **static)))
+    world.note("next", _beat(world, group, "b", 2, **static))
+    _describe(world, "described", group)
+
+
+def a_member_joins_a_group_of_classic_members(world: World) -> None:
+    topic, group = _topic(world), world.group()
+    joining: dict[str, Any] = {
+        "group_id": group,
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 10_000,
+        "protocol_type": "connect",
+        "protocols": [{"name": "range", "metadata": b"x"}],
+    }
+    member = world.ask("JoinGroup", 9, member_id="", **joining).member_id
+    world.ask("JoinGroup", 9, member_id=member, **joining)
+    world.note("join", _beat(world, group, "a", 0, **_joining(topic)))
+    _describe(world, "described", group)
+    world.ask("LeaveGroup", 5, group_id=group, members=[{"member_id": member}])
+    world.note("join when it is empty", _beat(world, group, "a", 0, **_joining(topic)))
+    _describe(world, "it has become another kind of group", group)
+
+
+def a_classic_member_joins_an_empty_consumer_group(world: World) -> None:
+    topic, group = _topic(world), world.group()
+    _join_fully(world, group, "a", topic)
+    _beat(world, group, "a", -1)
+    joining: dict[str, Any] = {
+        "group_id": group,
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 10_000,
+        "protocol_type": "connect",
+        "protocols": [{"name": "range", "metadata": b"x"}],
+    }
+    member = world.see("first join", "JoinGroup", 9, member_id="", **joining).member_id
+    world.see("second join", "JoinGroup", 9, member_id=member, **joining)
+    world.see("described", "DescribeGroups", 6, groups=[group])

@@ -14,9 +14,13 @@ def _offset(world: World, label: str, topic: Topic, timestamp: int, v: int = 11,
         "timestamp": timestamp,
         "current_leader_epoch": f.pop("epoch", -1),
     }
-    world.see(label, "ListOffsets", v, **{"replica_id": -1, "timeout_ms": 1000, **f}, topics=[
-        {"name": topic.name, "partitions": [partition]}
-    ])
+    world.see(
+        label,
+        "ListOffsets",
+        v,
+        **{"replica_id": -1, "timeout_ms": 1000, **f},
+        topics=[{"name": topic.name, "partitions": [partition]}],
+    )
 
 
 def _filled(world: World, **configs: str) -> Topic:
@@ -91,9 +95,12 @@ def records_without_a_timestamp(world: World) -> None:
 
 def what_is_below_the_start_is_not_found(world: World) -> None:
     topic = _filled(world)
-    world.ask("DeleteRecords", 2, timeout_ms=10_000, topics=[
-        {"name": topic.name, "partitions": [{"partition_index": 0, "offset": 3}]}
-    ])
+    world.ask(
+        "DeleteRecords",
+        2,
+        timeout_ms=10_000,
+        topics=[{"name": topic.name, "partitions": [{"partition_index": 0, "offset": 3}]}],
+    )
     _offset(world, "earliest", topic, -2)
     _offset(world, "then", topic, THEN)
     _offset(world, "max timestamp", topic, -3)
@@ -107,9 +114,13 @@ def partitions_and_epochs_that_are_not_there(world: World) -> None:
     _offset(world, "unknown topic v1", nowhere, -1, 1)
     _offset(world, "newer epoch", topic, -1, epoch=9)
     _offset(world, "this epoch", topic, -1, epoch=0)
-    world.see("twice", "ListOffsets", 7, replica_id=-1, topics=[
-        {"name": topic.name, "partitions": [{"partition_index": 0, "timestamp": -1}] * 2}
-    ])
+    world.see(
+        "twice",
+        "ListOffsets",
+        7,
+        replica_id=-1,
+        topics=[{"name": topic.name, "partitions": [{"partition_index": 0, "timestamp": -1}] * 2}],
+    )
     _offset(world, "as replica 1", topic, -1, replica_id=1)
     _offset(world, "as replica 99", topic, -1, replica_id=99)
     _offset(world, "as debugging replica", topic, -1, replica_id=-2)
@@ -122,9 +133,13 @@ def _epoch(world: World, label: str, topic: str, epoch: int, version: int = 4, *
         "leader_epoch": epoch,
         "current_leader_epoch": f.pop("current", -1),
     }
-    world.see(label, "OffsetForLeaderEpoch", version, **{"replica_id": -1, **f}, topics=[
-        {"topic": topic, "partitions": [partition]}
-    ])
+    world.see(
+        label,
+        "OffsetForLeaderEpoch",
+        version,
+        **{"replica_id": -1, **f},
+        topics=[{"topic": topic, "partitions": [partition]}],
+    )
 
 
 def the_end_of_a_leader_epoch(world: World) -> None:

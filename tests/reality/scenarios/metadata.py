@@ -21,31 +21,40 @@ def all_versions_by_name(world: World) -> None:
 def a_topic_by_id(world: World) -> None:
     topic = world.topic()
     for version in (12, 13):
-        world.see(f"v{version}", "Metadata", version, topics=[
-            {"topic_id": topic.id, "name": None}
-        ])
+        world.see(f"v{version}", "Metadata", version, topics=[{"topic_id": topic.id, "name": None}])
     world.see("unknown", "Metadata", 12, topics=[{"topic_id": uuid.UUID(int=7), "name": None}])
     world.see("name null v12, zero id", "Metadata", 12, "a", topics=[{"name": None}])
-    world.see("id and name", "Metadata", 12, "b", topics=[
-        {"topic_id": topic.id, "name": "other"}
-    ])
-    world.see("id and name, mixed", "Metadata", 12, "c", topics=[
-        {"topic_id": topic.id, "name": None}, {"name": topic.name}
-    ])
+    world.see("id and name", "Metadata", 12, "b", topics=[{"topic_id": topic.id, "name": "other"}])
+    world.see(
+        "id and name, mixed",
+        "Metadata",
+        12,
+        "c",
+        topics=[{"topic_id": topic.id, "name": None}, {"name": topic.name}],
+    )
 
 
 def a_topic_by_id_before_v12_is_refused(world: World) -> None:
     topic = world.topic()
     for version in (10, 11):
-        world.see(f"v{version}", "Metadata", version, f"v{version}", topics=[
-            {"topic_id": topic.id, "name": None}
-        ])
+        world.see(
+            f"v{version}",
+            "Metadata",
+            version,
+            f"v{version}",
+            topics=[{"topic_id": topic.id, "name": None}],
+        )
 
 
 def unknown_topics_are_not_made_unless_one_asks_for_it(world: World) -> None:
     for version in (4, 9, 13):
-        world.see(f"v{version}", "Metadata", version, topics=_named(world.name("nowhere")),
-            allow_auto_topic_creation=False)  # fmt: skip
+        world.see(
+            f"v{version}",
+            "Metadata",
+            version,
+            topics=_named(world.name("nowhere")),
+            allow_auto_topic_creation=False,
+        )
 
 
 def asking_for_a_topic_makes_it(world: World) -> None:
@@ -59,18 +68,33 @@ def asking_for_a_topic_makes_it(world: World) -> None:
 
 def names_that_no_topic_can_have(world: World) -> None:
     for label, name in (
-        ("empty", ""), ("slash", "a/b"), ("dot", "."), ("dots", ".."), ("long", "x" * 250),
-        ("space", "a b"), ("umlaut", "ü"),
-    ):  # fmt: skip
+        ("empty", ""),
+        ("slash", "a/b"),
+        ("dot", "."),
+        ("dots", ".."),
+        ("long", "x" * 250),
+        ("space", "a b"),
+        ("umlaut", "ü"),
+    ):
         world.see(label, "Metadata", 9, topics=_named(name), allow_auto_topic_creation=True)
-        world.see(f"{label}, not to be made", "Metadata", 9, topics=_named(name),
-            allow_auto_topic_creation=False)  # fmt: skip
+        world.see(
+            f"{label}, not to be made",
+            "Metadata",
+            9,
+            topics=_named(name),
+            allow_auto_topic_creation=False,
+        )
 
 
 def several_topics_one_of_them_twice(world: World) -> None:
     topic = world.topic()
-    world.see("metadata", "Metadata", 9, allow_auto_topic_creation=False,
-        topics=_named(topic.name, world.name("nowhere"), topic.name))  # fmt: skip
+    world.see(
+        "metadata",
+        "Metadata",
+        9,
+        allow_auto_topic_creation=False,
+        topics=_named(topic.name, world.name("nowhere"), topic.name),
+    )
 
 
 def no_topics_and_all_topics(world: World) -> None:
@@ -94,7 +118,10 @@ def internal_topics_are_marked(world: World) -> None:
 
 def authorized_operations_are_told_on_request(world: World) -> None:
     topic = world.topic()
-    fields = {"include_topic_authorized_operations": True, "topics": _named(topic.name)}
+    fields: dict[str, Any] = {
+        "include_topic_authorized_operations": True,
+        "topics": _named(topic.name),
+    }
     answer = world.ask("Metadata", 9, include_cluster_authorized_operations=True, **fields)
     world.note("topic", sorted(answer.topics[0].authorized_operations))
     world.note("cluster", sorted(answer.authorized_operations))
@@ -105,8 +132,13 @@ def partitions_described_page_by_page(world: World) -> None:
     topics = _named(topic.name)
     world.see("all", "DescribeTopicPartitions", 0, topics=topics)
     world.see("two", "DescribeTopicPartitions", 0, topics=topics, response_partition_limit=2)
-    world.see("the rest", "DescribeTopicPartitions", 0, topics=topics,
-        cursor={"topic_name": topic.name, "partition_index": 2})  # fmt: skip
+    world.see(
+        "the rest",
+        "DescribeTopicPartitions",
+        0,
+        topics=topics,
+        cursor={"topic_name": topic.name, "partition_index": 2},
+    )
     world.see("unknown", "DescribeTopicPartitions", 0, topics=_named(world.name("nowhere")))
 
 

@@ -17,14 +17,24 @@ def _commit(
         "committed_leader_epoch": f.pop("epoch", -1),
         "committed_metadata": f.pop("metadata", ""),
     }
-    world.see(label, "OffsetCommit", version, group_id=group,
-        topics=[{"name": topic, "partitions": [partition]}], **f)  # fmt: skip
+    world.see(
+        label,
+        "OffsetCommit",
+        version,
+        group_id=group,
+        topics=[{"name": topic, "partitions": [partition]}],
+        **f,
+    )
 
 
 def _fetch(
-    world: World, label: str, group: str, topics: list[tuple[str, list[int]]] | None,
-    version: int = 9, **fields: Any,
-) -> None:  # fmt: skip
+    world: World,
+    label: str,
+    group: str,
+    topics: list[tuple[str, list[int]]] | None,
+    version: int = 9,
+    **fields: Any,
+) -> None:
     asked = None
     if topics is not None:
         asked = [{"name": name, "partition_indexes": ps} for name, ps in topics]
@@ -39,8 +49,9 @@ def _fetch(
 def all_versions_commit_and_fetch(world: World) -> None:
     topic, group = world.topic(), world.group()
     for version in range(2, 10):
-        _commit(world, f"commit v{version}", group, topic.name, version, version,
-            epoch=0, metadata="m")  # fmt: skip
+        _commit(
+            world, f"commit v{version}", group, topic.name, version, version, epoch=0, metadata="m"
+        )
     for version in range(1, 10):
         _fetch(world, f"fetch v{version}", group, [(topic.name, [0, 1])], version)
 
@@ -48,16 +59,32 @@ def all_versions_commit_and_fetch(world: World) -> None:
 def commit_and_fetch_by_topic_id(world: World) -> None:
     topic, group = world.topic(), world.group()
     one = [{"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}]
-    world.see("commit", "OffsetCommit", 10, group_id=group, topics=[
-        {"topic_id": topic.id, "partitions": one},
-        {"topic_id": uuid.UUID(int=7), "partitions": one},
-        {"topic_id": uuid.UUID(int=0), "partitions": one},
-    ])
-    world.see("fetch", "OffsetFetch", 10, groups=[{"group_id": group, "topics": [
-        {"topic_id": topic.id, "partition_indexes": [0]},
-        {"topic_id": uuid.UUID(int=7), "partition_indexes": [0]},
-        {"topic_id": uuid.UUID(int=0), "partition_indexes": [0]},
-    ]}])
+    world.see(
+        "commit",
+        "OffsetCommit",
+        10,
+        group_id=group,
+        topics=[
+            {"topic_id": topic.id, "partitions": one},
+            {"topic_id": uuid.UUID(int=7), "partitions": one},
+            {"topic_id": uuid.UUID(int=0), "partitions": one},
+        ],
+    )
+    world.see(
+        "fetch",
+        "OffsetFetch",
+        10,
+        groups=[
+            {
+                "group_id": group,
+                "topics": [
+                    {"topic_id": topic.id, "partition_indexes": [0]},
+                    {"topic_id": uuid.UUID(int=7), "partition_indexes": [0]},
+                    {"topic_id": uuid.UUID(int=0), "partition_indexes": [0]},
+                ],
+            }
+        ],
+    )
     world.see("fetch all", "OffsetFetch", 10, groups=[{"group_id": group, "topics": None}])
 
 
@@ -85,11 +112,16 @@ def several_groups_at_once(world: World) -> None:
     topic, group, other = world.topic(), world.group(), world.group()
     _commit(world, "commit", group, topic.name, 3)
     asked = [{"name": topic.name, "partition_indexes": [0]}]
-    world.see("fetch", "OffsetFetch", 9, groups=[
-        {"group_id": group, "topics": asked},
-        {"group_id": other, "topics": asked},
-        {"group_id": group, "topics": None},
-    ])
+    world.see(
+        "fetch",
+        "OffsetFetch",
+        9,
+        groups=[
+            {"group_id": group, "topics": asked},
+            {"group_id": other, "topics": asked},
+            {"group_id": group, "topics": None},
+        ],
+    )
     world.see("none", "OffsetFetch", 9, groups=[])
 
 
@@ -111,26 +143,59 @@ def commits_that_are_refused(world: World) -> None:
 
 def strangers_commit_only_to_groups_without_members(world: World) -> None:
     topic, group = world.topic(), world.group()
-    _commit(world, "unknown member", group, topic.name, 1, member_id="m",
-        generation_id_or_member_epoch=1)  # fmt: skip
-    _commit(world, "a generation without a member", group, topic.name, 1,
-        generation_id_or_member_epoch=1)  # fmt: skip
+    _commit(
+        world,
+        "unknown member",
+        group,
+        topic.name,
+        1,
+        member_id="m",
+        generation_id_or_member_epoch=1,
+    )
+    _commit(
+        world,
+        "a generation without a member",
+        group,
+        topic.name,
+        1,
+        generation_id_or_member_epoch=1,
+    )
     _commit(world, "a member without a generation", group, topic.name, 1, member_id="m")
     _commit(world, "an unknown instance", group, topic.name, 1, group_instance_id="i")
     _commit(world, "nobody", group, topic.name, 1)
-    _commit(world, "unknown member of an empty group", group, topic.name, 1, member_id="m",
-        generation_id_or_member_epoch=1)  # fmt: skip
+    _commit(
+        world,
+        "unknown member of an empty group",
+        group,
+        topic.name,
+        1,
+        member_id="m",
+        generation_id_or_member_epoch=1,
+    )
     member, generation = _member(world, group, topic)
     _commit(world, "nobody, while there is a member", group, topic.name, 2)
-    me = {"member_id": member, "generation_id_or_member_epoch": generation}
+    me: dict[str, Any] = {"member_id": member, "generation_id_or_member_epoch": generation}
     _commit(world, "the member", group, topic.name, 3, **me)
-    _commit(world, "older generation", group, topic.name, 4, **{
-        **me, "generation_id_or_member_epoch": 0})
-    _commit(world, "newer generation", group, topic.name, 4, **{
-        **me, "generation_id_or_member_epoch": 9})
+    _commit(
+        world,
+        "older generation",
+        group,
+        topic.name,
+        4,
+        **{**me, "generation_id_or_member_epoch": 0},
+    )
+    _commit(
+        world,
+        "newer generation",
+        group,
+        topic.name,
+        4,
+        **{**me, "generation_id_or_member_epoch": 9},
+    )
     _commit(world, "another member", group, topic.name, 4, **{**me, "member_id": "x"})
-    _commit(world, "the member as unknown instance", group, topic.name, 4, **me,
-        group_instance_id="i")  # fmt: skip
+    _commit(
+        world, "the member as unknown instance", group, topic.name, 4, **me, group_instance_id="i"
+    )
     _fetch(world, "fetch", group, [(topic.name, [0])])
     world.see("describe", "DescribeGroups", 5, groups=[group])
 
@@ -145,42 +210,68 @@ def _subscribed(*topics: str) -> bytes:
 
 def _member(world: World, group: str, *topics: Topic, sync: bool = True) -> tuple[str, int]:
     """Join alone, with a subscription, and sync."""
-    joining = {
-        "group_id": group, "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000,
-        "protocol_type": "consumer", "protocols": [
+    joining: dict[str, Any] = {
+        "group_id": group,
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 10_000,
+        "protocol_type": "consumer",
+        "protocols": [
             {"name": "range", "metadata": _subscribed(*(topic.name for topic in topics))}
         ],
-    }  # fmt: skip
+    }
     member = world.ask("JoinGroup", 9, member_id="", **joining).member_id
     joined = world.ask("JoinGroup", 9, member_id=member, **joining)
     if sync:
-        world.ask("SyncGroup", 5, group_id=group, member_id=member, protocol_type="consumer",
-            protocol_name="range", generation_id=joined.generation_id,
-            assignments=[{"member_id": member, "assignment": b"all"}])  # fmt: skip
+        world.ask(
+            "SyncGroup",
+            5,
+            group_id=group,
+            member_id=member,
+            protocol_type="consumer",
+            protocol_name="range",
+            generation_id=joined.generation_id,
+            assignments=[{"member_id": member, "assignment": b"all"}],
+        )
     return member, joined.generation_id
 
 
 def a_commit_while_the_group_rebalances(world: World) -> None:
     topic, group = world.topic(), world.group()
     member, generation = _member(world, group, topic, sync=False)
-    me = {"member_id": member, "generation_id_or_member_epoch": generation}
+    me: dict[str, Any] = {"member_id": member, "generation_id_or_member_epoch": generation}
     _commit(world, "before the sync", group, topic.name, 1, **me)
-    world.ask("SyncGroup", 5, group_id=group, member_id=member, protocol_type="consumer",
-        protocol_name="range", generation_id=generation,
-        assignments=[{"member_id": member, "assignment": b"all"}])  # fmt: skip
-    second = {
-        "group_id": group, "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000,
+    world.ask(
+        "SyncGroup",
+        5,
+        group_id=group,
+        member_id=member,
+        protocol_type="consumer",
+        protocol_name="range",
+        generation_id=generation,
+        assignments=[{"member_id": member, "assignment": b"all"}],
+    )
+    second: dict[str, Any] = {
+        "group_id": group,
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 10_000,
         "protocol_type": "consumer",
         "protocols": [{"name": "range", "metadata": _subscribed(topic.name)}],
-    }  # fmt: skip
+    }
     its_id = world.ask("JoinGroup", 9, "b", member_id="", **second).member_id
     world.send("JoinGroup", 9, "b", member_id=its_id, **second)
-    beat = {"group_id": group, "member_id": member, "generation_id": generation}
+    beat: dict[str, Any] = {"group_id": group, "member_id": member, "generation_id": generation}
     while world.ask("Heartbeat", 4, **beat).error_code == 0:
         pass
     _commit(world, "while others join", group, topic.name, 2, **me)
-    _commit(world, "of one that joins", group, topic.name, 3, member_id=its_id,
-        generation_id_or_member_epoch=generation)  # fmt: skip
+    _commit(
+        world,
+        "of one that joins",
+        group,
+        topic.name,
+        3,
+        member_id=its_id,
+        generation_id_or_member_epoch=generation,
+    )
     _fetch(world, "fetch", group, [(topic.name, [0])])
 
 
@@ -190,9 +281,13 @@ def offsets_are_deleted(world: World) -> None:
         _commit(world, f"commit {each.name[:-9]}", group, each.name, 1)
 
     def delete(label: str, group: str, *topics: str) -> None:
-        world.see(label, "OffsetDelete", 0, group_id=group, topics=[
-            {"name": name, "partitions": [{"partition_index": 0}]} for name in topics
-        ])
+        world.see(
+            label,
+            "OffsetDelete",
+            0,
+            group_id=group,
+            topics=[{"name": name, "partitions": [{"partition_index": 0}]} for name in topics],
+        )
 
     delete("unknown group", world.group(), topic.name)
     delete("without members", group, topic.name)
@@ -219,7 +314,7 @@ def a_group_of_offsets_is_described_listed_and_deleted(world: World) -> None:
     topic, group = world.topic(), world.group()
     _commit(world, "commit", group, topic.name, 1)
     world.see("describe", "DescribeGroups", 5, groups=[group])
-    answer = world.ask("ListGroups", 5)
+    answer = world.client.settled("ListGroups", 5)
     world.note("list", [each for each in answer.groups if each.group_id == group])
     world.see("delete", "DeleteGroups", 2, groups_names=[group])
     _fetch(world, "fetch", group, None)
@@ -228,9 +323,13 @@ def a_group_of_offsets_is_described_listed_and_deleted(world: World) -> None:
 def a_group_whose_last_offset_is_deleted(world: World) -> None:
     topic, group = world.topic(), world.group()
     _commit(world, "commit", group, topic.name, 1)
-    world.see("delete", "OffsetDelete", 0, group_id=group, topics=[
-        {"name": topic.name, "partitions": [{"partition_index": 0}]}
-    ])
+    world.see(
+        "delete",
+        "OffsetDelete",
+        0,
+        group_id=group,
+        topics=[{"name": topic.name, "partitions": [{"partition_index": 0}]}],
+    )
     world.see("describe", "DescribeGroups", 6, groups=[group])
 
 

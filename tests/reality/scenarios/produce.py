@@ -33,17 +33,25 @@ def acks_1_and_acks_0(world: World) -> None:
     topic = world.topic()
     world.note("acks 1", world.produce(topic, "a", acks=1))
     partitions = [{"index": 0, "records": batch("b")}]
-    world.send("Produce", 9, "main", acks=0, topic_data=[
-        {"name": topic.name, "partition_data": partitions}
-    ])
+    world.send(
+        "Produce",
+        9,
+        "main",
+        acks=0,
+        topic_data=[{"name": topic.name, "partition_data": partitions}],
+    )
     world.ends("after acks 0 on the same connection", topic)
 
 
 def acks_0_to_an_unknown_topic_closes_the_connection(world: World) -> None:
     partitions = [{"index": 0, "records": batch("b")}]
-    later = world.send("Produce", 9, "main", acks=0, topic_data=[
-        {"name": world.name("nowhere"), "partition_data": partitions}
-    ])
+    later = world.send(
+        "Produce",
+        9,
+        "main",
+        acks=0,
+        topic_data=[{"name": world.name("nowhere"), "partition_data": partitions}],
+    )
     world.note("then", later.answer())
 
 
@@ -64,9 +72,14 @@ def unknown_topics_and_partitions_are_refused(world: World) -> None:
 def a_topic_id_that_nobody_has_is_unknown(world: World) -> None:
     for label, topic_id in (("some id", uuid.UUID(int=7)), ("zero", uuid.UUID(int=0))):
         partitions = [{"index": 0, "records": batch("a")}]
-        world.see(label, "Produce", 13, acks=-1, timeout_ms=1000, topic_data=[
-            {"topic_id": topic_id, "partition_data": partitions}
-        ])
+        world.see(
+            label,
+            "Produce",
+            13,
+            acks=-1,
+            timeout_ms=1000,
+            topic_data=[{"topic_id": topic_id, "partition_data": partitions}],
+        )
 
 
 def nothing_to_append_is_refused(world: World) -> None:
@@ -78,9 +91,10 @@ def nothing_to_append_is_refused(world: World) -> None:
 def a_batch_without_records_is_refused(world: World) -> None:
     topic = world.topic()
     world.note("count 0", world.produce(topic, patched(batch("a")[:61], length=49, count=0)))
-    world.note("count 0, last offset delta -1", world.produce(
-        topic, patched(batch("a")[:61], length=49, count=0, last_offset_delta=-1)
-    ))
+    world.note(
+        "count 0, last offset delta -1",
+        world.produce(topic, patched(batch("a")[:61], length=49, count=0, last_offset_delta=-1)),
+    )
 
 
 def two_batches_at_once_are_refused(world: World) -> None:
@@ -120,9 +134,10 @@ def records_that_contradict_their_batch_are_refused(world: World) -> None:
     sound = batch("abc")
     world.note("record cut off", world.produce(topic, patched(sound[:-2], length=len(sound) - 14)))
     world.note("garbage", world.produce(topic, patched(sound[:61] + b"\xff" * 12, length=61)))
-    world.note("compressed garbage", world.produce(
-        topic, patched(sound[:61] + b"\xff" * 12, length=61, attributes=1)
-    ))
+    world.note(
+        "compressed garbage",
+        world.produce(topic, patched(sound[:61] + b"\xff" * 12, length=61, attributes=1)),
+    )
     world.note("unknown codec", world.produce(topic, batch("abc", attributes=6)))
     world.ends("after", topic)
 
@@ -170,9 +185,9 @@ def timestamps_too_far_from_now_are_refused(world: World) -> None:
     topic = world.topic()
     now = int(time.time() * 1000)
     world.note("two hours ahead", world.produce(topic, batch("a", timestamps=[now + 7_200_000])))
-    world.note("one bad of two", world.produce(
-        topic, batch("a", "b", timestamps=[THEN, now + 7_200_000])
-    ))
+    world.note(
+        "one bad of two", world.produce(topic, batch("a", "b", timestamps=[THEN, now + 7_200_000]))
+    )
     strict = world.topic(1, message_timestamp_before_max_ms="1000")
     world.note("too old", world.produce(strict, batch("a", "b")))
 
@@ -198,9 +213,10 @@ def the_topic_may_choose_the_codec(world: World) -> None:
 def a_client_may_not_write_control_batches(world: World) -> None:
     topic = world.topic()
     world.note("control", world.produce(topic, batch("a", attributes=0x20)))
-    world.note("control and transactional", world.produce(
-        topic, batch("a", attributes=0x30, producer=(1, 0), sequence=0)
-    ))
+    world.note(
+        "control and transactional",
+        world.produce(topic, batch("a", attributes=0x30, producer=(1, 0), sequence=0)),
+    )
     world.ends("after", topic)
 
 
@@ -211,22 +227,45 @@ def internal_topics_take_no_records_from_clients(world: World) -> None:
 
 def several_partitions_in_one_request(world: World) -> None:
     topic = world.topic(2)
-    world.see("produce", "Produce", 9, acks=-1, timeout_ms=1000, topic_data=[
-        {"name": topic.name, "partition_data": [
-            {"index": 1, "records": batch("a")},
-            {"index": 0, "records": batch("b", "c")},
-            {"index": 7, "records": batch("d")},
-        ]},
-        {"name": world.name("nowhere"), "partition_data": [{"index": 0, "records": batch("a")}]},
-    ])
+    world.see(
+        "produce",
+        "Produce",
+        9,
+        acks=-1,
+        timeout_ms=1000,
+        topic_data=[
+            {
+                "name": topic.name,
+                "partition_data": [
+                    {"index": 1, "records": batch("a")},
+                    {"index": 0, "records": batch("b", "c")},
+                    {"index": 7, "records": batch("d")},
+                ],
+            },
+            {
+                "name": world.name("nowhere"),
+                "partition_data": [{"index": 0, "records": batch("a")}],
+            },
+        ],
+    )
 
 
 def the_same_partition_twice_in_one_request(world: World) -> None:
     topic = world.topic()
-    world.see("produce", "Produce", 9, acks=-1, timeout_ms=1000, topic_data=[
-        {"name": topic.name, "partition_data": [
-            {"index": 0, "records": batch("a")},
-            {"index": 0, "records": batch("b", "c")},
-        ]},
-    ])
+    world.see(
+        "produce",
+        "Produce",
+        9,
+        acks=-1,
+        timeout_ms=1000,
+        topic_data=[
+            {
+                "name": topic.name,
+                "partition_data": [
+                    {"index": 0, "records": batch("a")},
+                    {"index": 0, "records": batch("b", "c")},
+                ],
+            },
+        ],
+    )
     world.ends("after", topic)

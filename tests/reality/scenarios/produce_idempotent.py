@@ -7,14 +7,23 @@ from tests.reality.world import World
 
 
 def _producer(world: World) -> int:
-    answer = world.ask("InitProducerId", 4, transactional_id=None, transaction_timeout_ms=0)
+    # A broker that was just started has to fetch a block of ids first.
+    answer = world.client.settled(
+        "InitProducerId", 4, transactional_id=None, transaction_timeout_ms=0
+    )
     return int(answer.producer_id)
 
 
 def a_producer_id_for_an_idempotent_producer(world: World) -> None:
+    _producer(world)
     for version in range(5):
-        world.see(f"v{version}", "InitProducerId", version,
-            transactional_id=None, transaction_timeout_ms=60_000)  # fmt: skip
+        world.see(
+            f"v{version}",
+            "InitProducerId",
+            version,
+            transactional_id=None,
+            transaction_timeout_ms=60_000,
+        )
     answer = world.ask("InitProducerId", 4, transactional_id=None, transaction_timeout_ms=60_000)
     next_one = world.ask("InitProducerId", 4, transactional_id=None, transaction_timeout_ms=60_000)
     world.note("the next one is one more", next_one.producer_id - answer.producer_id)
@@ -68,25 +77,25 @@ def a_part_of_a_remembered_batch_is_no_duplicate(world: World) -> None:
 def a_new_epoch_starts_at_zero_and_fences_the_old_one(world: World) -> None:
     topic, producer = world.topic(), _producer(world)
     world.produce(topic, batch("a", producer=(producer, 0), sequence=0))
-    world.note("epoch 1, sequence 1", world.produce(
-        topic, batch("b", producer=(producer, 1), sequence=1)
-    ))
-    world.note("epoch 1, sequence 0", world.produce(
-        topic, batch("b", producer=(producer, 1), sequence=0)
-    ))
+    world.note(
+        "epoch 1, sequence 1", world.produce(topic, batch("b", producer=(producer, 1), sequence=1))
+    )
+    world.note(
+        "epoch 1, sequence 0", world.produce(topic, batch("b", producer=(producer, 1), sequence=0))
+    )
     world.note("epoch 0", world.produce(topic, batch("c", producer=(producer, 0), sequence=1)))
-    world.note("epoch 0, duplicate", world.produce(
-        topic, batch("a", producer=(producer, 0), sequence=0)
-    ))
+    world.note(
+        "epoch 0, duplicate", world.produce(topic, batch("a", producer=(producer, 0), sequence=0))
+    )
     world.ends("after", topic)
 
 
 def a_producer_id_that_was_never_given_out_is_taken(world: World) -> None:
     topic = world.topic()
     world.note("produce", world.produce(topic, batch("a", producer=(987654321, 3), sequence=0)))
-    world.note("sequence 4 first", world.produce(
-        topic, batch("a", producer=(987654322, 3), sequence=4)
-    ))
+    world.note(
+        "sequence 4 first", world.produce(topic, batch("a", producer=(987654322, 3), sequence=4))
+    )
 
 
 def producer_fields_must_fit_together(world: World) -> None:
@@ -112,7 +121,12 @@ def sequences_wrap_around(world: World) -> None:
 def producers_of_a_partition_are_described(world: World) -> None:
     topic, producer = world.topic(), _producer(world)
     world.produce(topic, batch("a", "b", producer=(producer, 0), sequence=0))
-    world.see("describe", "DescribeProducers", 0, topics=[
-        {"name": topic.name, "partition_indexes": [0, 1]},
-        {"name": world.name("nowhere"), "partition_indexes": [0]},
-    ])
+    world.see(
+        "describe",
+        "DescribeProducers",
+        0,
+        topics=[
+            {"name": topic.name, "partition_indexes": [0, 1]},
+            {"name": world.name("nowhere"), "partition_indexes": [0]},
+        ],
+    )

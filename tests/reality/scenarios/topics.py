@@ -19,27 +19,30 @@ def _create(world: World, label: str, *topics: dict[str, Any], version: int = 7,
 
 def all_versions_create_topics(world: World) -> None:
     for version in range(2, 8):
-        answer = world.ask("CreateTopics", version, timeout_ms=10_000, topics=[
-            _new(world.name("topic"), 2)
-        ])
+        answer = world.ask(
+            "CreateTopics", version, timeout_ms=10_000, topics=[_new(world.name("topic"), 2)]
+        )
         for topic in answer.topics:
             topic.configs = None
         world.note(f"v{version}", answer)
 
 
 def a_created_topic_tells_its_configs(world: World) -> None:
-    answer = world.ask("CreateTopics", 7, timeout_ms=10_000, topics=[
-        _new(world.name("topic"), configs=[{"name": "retention.ms", "value": "5"}])
-    ])
+    answer = world.ask(
+        "CreateTopics",
+        7,
+        timeout_ms=10_000,
+        topics=[_new(world.name("topic"), configs=[{"name": "retention.ms", "value": "5"}])],
+    )
     ours = ("retention.ms", "cleanup.policy", "max.message.bytes")
     configs = [each for each in answer.topics[0].configs if each.name in ours]
     world.note("configs", configs)
 
 
 def defaults_of_the_broker_for_partitions_and_replicas(world: World) -> None:
-    answer = world.ask("CreateTopics", 5, timeout_ms=10_000, topics=[
-        _new(world.name("topic"), -1, -1)
-    ])
+    answer = world.ask(
+        "CreateTopics", 5, timeout_ms=10_000, topics=[_new(world.name("topic"), -1, -1)]
+    )
     topic = answer.topics[0]
     world.note("made", [topic.error_code, topic.num_partitions, topic.replication_factor])
 
@@ -57,8 +60,12 @@ def names_that_collide_or_are_invalid(world: World) -> None:
     world.ask("CreateTopics", 7, timeout_ms=10_000, topics=[_new(base)])
     _create(world, "a_b collides with a.b", _new(base.replace("a.b", "a_b")))
     for label, name in (
-        ("empty", ""), ("dot", "."), ("dots", ".."), ("slash", "a/b"), ("long", "x" * 250),
-    ):  # fmt: skip
+        ("empty", ""),
+        ("dot", "."),
+        ("dots", ".."),
+        ("slash", "a/b"),
+        ("long", "x" * 250),
+    ):
         _create(world, label, _new(name))
     _create(world, "internal", _new("__consumer_offsets"))
 
@@ -114,32 +121,42 @@ def validation_creates_nothing(world: World) -> None:
 def topics_are_deleted_by_name(world: World) -> None:
     for version in range(1, 6):
         topic = world.topic()
-        world.see(f"v{version}", "DeleteTopics", version, timeout_ms=10_000,
-            topic_names=[topic.name])  # fmt: skip
+        world.see(
+            f"v{version}", "DeleteTopics", version, timeout_ms=10_000, topic_names=[topic.name]
+        )
     topic = world.topic()
     asked = [{"name": topic.name}, {"name": world.name("nowhere")}]
     world.see("v6", "DeleteTopics", 6, timeout_ms=10_000, topics=asked)
     world.see("v6 again", "DeleteTopics", 6, timeout_ms=10_000, topics=asked[:1])
     world.see("v5 unknown", "DeleteTopics", 5, timeout_ms=10_000, topic_names=[topic.name])
-    world.see("v0 to v4 have no text", "DeleteTopics", 4, timeout_ms=10_000,
-        topic_names=[topic.name])  # fmt: skip
+    world.see(
+        "v0 to v4 have no text", "DeleteTopics", 4, timeout_ms=10_000, topic_names=[topic.name]
+    )
 
 
 def topics_are_deleted_by_id(world: World) -> None:
     topic = world.topic()
     world.see("delete", "DeleteTopics", 6, timeout_ms=10_000, topics=[{"topic_id": topic.id}])
     world.see("again", "DeleteTopics", 6, timeout_ms=10_000, topics=[{"topic_id": topic.id}])
-    world.see("unknown", "DeleteTopics", 6, timeout_ms=10_000, topics=[
-        {"topic_id": uuid.UUID(int=7)}
-    ])
+    world.see(
+        "unknown", "DeleteTopics", 6, timeout_ms=10_000, topics=[{"topic_id": uuid.UUID(int=7)}]
+    )
     other = world.topic()
     world.see("neither", "DeleteTopics", 6, timeout_ms=10_000, topics=[{}])
-    world.see("both", "DeleteTopics", 6, timeout_ms=10_000, topics=[
-        {"topic_id": other.id, "name": other.name}
-    ])
-    world.see("the same twice", "DeleteTopics", 6, timeout_ms=10_000, topics=[
-        {"name": other.name}, {"topic_id": other.id}
-    ])
+    world.see(
+        "both",
+        "DeleteTopics",
+        6,
+        timeout_ms=10_000,
+        topics=[{"topic_id": other.id, "name": other.name}],
+    )
+    world.see(
+        "the same twice",
+        "DeleteTopics",
+        6,
+        timeout_ms=10_000,
+        topics=[{"name": other.name}, {"topic_id": other.id}],
+    )
 
 
 def a_deleted_topic_is_gone_and_comes_back_with_another_id(world: World) -> None:
@@ -173,8 +190,9 @@ def partitions_that_cannot_be_added(world: World) -> None:
     def grow(label: str, count: int, name: str = topic.name, **fields: Any) -> None:
         validate = fields.pop("validate_only", False)
         asked = [{"name": name, "count": count, **fields}]
-        world.see(label, "CreatePartitions", 3, topics=asked, timeout_ms=10_000,
-            validate_only=validate)  # fmt: skip
+        world.see(
+            label, "CreatePartitions", 3, topics=asked, timeout_ms=10_000, validate_only=validate
+        )
 
     grow("as many", 2)
     grow("fewer", 1)
@@ -196,10 +214,16 @@ def records_are_deleted_up_to_an_offset(world: World) -> None:
     for value in "abcd":
         world.produce(topic, value)
 
-    def delete(label: str, offset: int, version: int = 2, name: str = topic.name, p: int = 0) -> None:
-        world.see(label, "DeleteRecords", version, timeout_ms=10_000, topics=[
-            {"name": name, "partitions": [{"partition_index": p, "offset": offset}]}
-        ])
+    def delete(
+        label: str, offset: int, version: int = 2, name: str = topic.name, p: int = 0
+    ) -> None:
+        world.see(
+            label,
+            "DeleteRecords",
+            version,
+            timeout_ms=10_000,
+            topics=[{"name": name, "partitions": [{"partition_index": p, "offset": offset}]}],
+        )
 
     delete("v0", 1, 0)
     delete("v1", 1, 1)
@@ -219,9 +243,13 @@ def records_are_deleted_up_to_an_offset(world: World) -> None:
 def records_are_deleted_in_the_middle_of_a_batch(world: World) -> None:
     topic = world.topic()
     world.produce(topic, batch("a", "b", "c"))
-    world.see("delete", "DeleteRecords", 2, timeout_ms=10_000, topics=[
-        {"name": topic.name, "partitions": [{"partition_index": 0, "offset": 1}]}
-    ])
+    world.see(
+        "delete",
+        "DeleteRecords",
+        2,
+        timeout_ms=10_000,
+        topics=[{"name": topic.name, "partitions": [{"partition_index": 0, "offset": 1}]}],
+    )
     world.ends("ends", topic)
     world.note("fetch at the start", world.fetch(topic, 1))
     world.note("fetch before it", world.fetch(topic, 0))

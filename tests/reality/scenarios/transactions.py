@@ -9,8 +9,12 @@ from tests.reality.world import Topic, World
 
 
 def _init(world: World, name: str, version: int = 5, **fields: Any) -> Any:
-    return world.ask("InitProducerId", version, transactional_id=name,
-        **{"transaction_timeout_ms": 60_000, **fields})  # fmt: skip
+    return world.ask(
+        "InitProducerId",
+        version,
+        transactional_id=name,
+        **{"transaction_timeout_ms": 60_000, **fields},
+    )
 
 
 def _init_when_ended(world: World, name: str) -> Any:
@@ -26,17 +30,26 @@ def _ids(producer: Any) -> dict[str, Any]:
 
 
 def _add(world: World, name: str, producer: Any, *topics: Topic, version: int = 3) -> Any:
-    return world.ask("AddPartitionsToTxn", version,
+    return world.ask(
+        "AddPartitionsToTxn",
+        version,
         v3_and_below_transactional_id=name,
         v3_and_below_producer_id=producer.producer_id,
         v3_and_below_producer_epoch=producer.producer_epoch,
-        v3_and_below_topics=[{"name": t.name, "partitions": [0]} for t in topics])  # fmt: skip
+        v3_and_below_topics=[{"name": t.name, "partitions": [0]} for t in topics],
+    )
 
 
 def _write(
-    world: World, name: str, producer: Any, topic: Topic, sequence: int, *values: str,
-    version: int = 9, epoch: int | None = None,
-) -> Any:  # fmt: skip
+    world: World,
+    name: str,
+    producer: Any,
+    topic: Topic,
+    sequence: int,
+    *values: str,
+    version: int = 9,
+    epoch: int | None = None,
+) -> Any:
     whose = (producer.producer_id, producer.producer_epoch if epoch is None else epoch)
     data = batch(*values, producer=whose, sequence=sequence, transactional=True)
     return world.produce(topic, data, version=version, transactional_id=name)
@@ -47,8 +60,9 @@ def _end(
 ) -> Any:
     """End the transaction; while the markers of the one before are written, ask again."""
     while True:
-        answer = world.ask("EndTxn", version, transactional_id=name,
-            **{**_ids(producer), **f}, committed=commit)  # fmt: skip
+        answer = world.ask(
+            "EndTxn", version, transactional_id=name, **{**_ids(producer), **f}, committed=commit
+        )
         if answer.error_code != 51:  # CONCURRENT_TRANSACTIONS
             return answer
 
@@ -56,9 +70,13 @@ def _end(
 def _written(world: World, topic: Topic, batches: int) -> None:
     """Wait until so many batches (markers count) stand in the log, for markers come later."""
     for _ in range(2000):
-        answer = world.ask("ListOffsets", 7, replica_id=-1, isolation_level=1, topics=[
-            {"name": topic.name, "partitions": [{"partition_index": 0, "timestamp": -1}]}
-        ])
+        answer = world.ask(
+            "ListOffsets",
+            7,
+            replica_id=-1,
+            isolation_level=1,
+            topics=[{"name": topic.name, "partitions": [{"partition_index": 0, "timestamp": -1}]}],
+        )
         if answer.topics[0].partitions[0].offset >= batches:
             return
     raise TimeoutError(f"the stable end of {topic} never came to {batches}")
@@ -100,9 +118,10 @@ def producer_ids_that_are_refused(world: World) -> None:
     world.note("id without epoch", _init(world, name, producer_id=5))
     world.note("epoch without id", _init(world, name, producer_epoch=5))
     world.note("an id nobody has", _init(world, name, producer_id=10**9, producer_epoch=0))
-    world.note("for another name", _init(
-        world, world.transactional_id(), producer_id=10**9, producer_epoch=0
-    ))
+    world.note(
+        "for another name",
+        _init(world, world.transactional_id(), producer_id=10**9, producer_epoch=0),
+    )
 
 
 def a_producer_raises_its_own_epoch(world: World) -> None:
@@ -112,9 +131,10 @@ def a_producer_raises_its_own_epoch(world: World) -> None:
     world.note("with the epoch before", _init(world, name, **_ids(first)))
     third = world.note("without", _init(world, name))
     world.note("two epochs behind", _init(world, name, **_ids(second)))
-    world.note("an epoch of the future", _init(
-        world, name, producer_id=third.producer_id, producer_epoch=third.producer_epoch + 9
-    ))
+    world.note(
+        "an epoch of the future",
+        _init(world, name, producer_id=third.producer_id, producer_epoch=third.producer_epoch + 9),
+    )
 
 
 def a_committed_transaction_of_version_1(world: World) -> None:
@@ -195,15 +215,19 @@ def ends_of_nothing(world: World) -> None:
 
 def all_versions_of_end(world: World) -> None:
     topic, name = world.topic(), world.transactional_id()
-    sequence, producer = 0, _init(world, name)
+    producer = _init(world, name)
     for version in range(5):
-        while _add(world, name, producer, topic).results_by_topic_v3_and_below[0] \
-                .results_by_partition[0].partition_error_code != 0:
+        while (
+            _add(world, name, producer, topic)
+            .results_by_topic_v3_and_below[0]
+            .results_by_partition[0]
+            .partition_error_code
+            != 0
+        ):
             pass
-        _write(world, name, producer, topic, sequence, "a")
+        _write(world, name, producer, topic, version, "a")
         world.note(f"v{version}", _end(world, name, producer, version % 2 == 0, version))
         _settled(world, name)
-        sequence += 1
 
 
 def all_versions_of_adding(world: World) -> None:
@@ -212,11 +236,19 @@ def all_versions_of_adding(world: World) -> None:
     for version in range(4):
         world.note(f"v{version}", _add(world, name, producer, topic, version=version))
     for version in (4, 5):
-        world.see(f"v{version}", "AddPartitionsToTxn", version, f"v{version}", transactions=[
-            {"transactional_id": name, **_ids(producer), "topics": [
-                {"name": topic.name, "partitions": [0]}
-            ]}
-        ])
+        world.see(
+            f"v{version}",
+            "AddPartitionsToTxn",
+            version,
+            f"v{version}",
+            transactions=[
+                {
+                    "transactional_id": name,
+                    **_ids(producer),
+                    "topics": [{"name": topic.name, "partitions": [0]}],
+                }
+            ],
+        )
 
 
 def adding_that_is_refused(world: World) -> None:
@@ -258,9 +290,7 @@ def writing_without_adding_is_refused_in_version_1(world: World) -> None:
     producer = _init(world, name)
     world.note("v9", _write(world, name, producer, topic, 0, "a"))
     world.note("v11", _write(world, name, producer, topic, 0, "a", version=11))
-    world.note("unknown name", _write(
-        world, world.transactional_id(), producer, topic, 0, "a"
-    ))
+    world.note("unknown name", _write(world, world.transactional_id(), producer, topic, 0, "a"))
     data = batch("a", producer=(producer.producer_id, 0), sequence=0)
     world.note("not transactional", world.produce(topic, data, transactional_id=name))
     world.ends("ends", topic)
@@ -322,8 +352,9 @@ def an_aborted_transaction_without_records(world: World) -> None:
 def offsets_in_a_transaction(world: World) -> None:
     topic, name, group = world.topic(), world.transactional_id(), world.group()
     producer = _init(world, name)
-    world.see("add group", "AddOffsetsToTxn", 3, transactional_id=name, **_ids(producer),
-        group_id=group)  # fmt: skip
+    world.see(
+        "add group", "AddOffsetsToTxn", 3, transactional_id=name, **_ids(producer), group_id=group
+    )
     _commit(world, "commit", name, group, producer, topic, 5)
     _fetch_offset(world, "while open", group, topic)
     _fetch_offset(world, "stable while open", group, topic, require_stable=True)
@@ -337,20 +368,34 @@ def offsets_in_a_transaction(world: World) -> None:
 def _until(world: World, group: str, topic: Topic, offset: int) -> None:
     asked = [{"name": topic.name, "partition_indexes": [0]}]
     for _ in range(2000):
-        answer = world.ask("OffsetFetch", 8, require_stable=True,
-            groups=[{"group_id": group, "topics": asked}])  # fmt: skip
+        answer = world.ask(
+            "OffsetFetch", 8, require_stable=True, groups=[{"group_id": group, "topics": asked}]
+        )
         if answer.groups[0].topics[0].partitions[0].committed_offset == offset:
             return
     raise TimeoutError(f"offset {offset} was never committed")
 
 
 def _commit(
-    world: World, label: str, name: str, group: str, producer: Any, topic: Topic, offset: int,
-    version: int = 4, **fields: Any,
-) -> None:  # fmt: skip
+    world: World,
+    label: str,
+    name: str,
+    group: str,
+    producer: Any,
+    topic: Topic,
+    offset: int,
+    version: int = 4,
+    **fields: Any,
+) -> None:
     one = [{"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}]
-    world.see(label, "TxnOffsetCommit", version, transactional_id=name, group_id=group,
-        **{**_ids(producer), "topics": [{"name": topic.name, "partitions": one}], **fields})  # fmt: skip
+    world.see(
+        label,
+        "TxnOffsetCommit",
+        version,
+        transactional_id=name,
+        group_id=group,
+        **{**_ids(producer), "topics": [{"name": topic.name, "partitions": one}], **fields},
+    )
 
 
 def _fetch_offset(world: World, label: str, group: str, topic: Topic, **fields: Any) -> None:
@@ -384,21 +429,52 @@ def offsets_that_are_refused_in_a_transaction(world: World) -> None:
     producer = _init(world, name)
     _commit(world, "group not added, v4", name, group, producer, topic, 5)
     world.ask("AddOffsetsToTxn", 3, transactional_id=name, **_ids(producer), group_id=group)
-    _commit(world, "unknown member", name, group, producer, topic, 5, member_id="m",
-        generation_id=1)  # fmt: skip
+    _commit(
+        world, "unknown member", name, group, producer, topic, 5, member_id="m", generation_id=1
+    )
     _commit(world, "unknown generation", name, group, producer, topic, 5, generation_id=4)
-    _commit(world, "unknown instance", name, group, producer, topic, 5, group_instance_id="i",
-        member_id="m", generation_id=1)  # fmt: skip
-    _commit(world, "unknown topic", name, group, producer,
-        Topic(world.name("nowhere"), topic.id, 1), 5)  # fmt: skip
+    _commit(
+        world,
+        "unknown instance",
+        name,
+        group,
+        producer,
+        topic,
+        5,
+        group_instance_id="i",
+        member_id="m",
+        generation_id=1,
+    )
+    _commit(
+        world, "unknown topic", name, group, producer, Topic(world.name("nowhere"), topic.id, 1), 5
+    )
     _commit(world, "empty group", name, "", producer, topic, 5)
-    world.see("add an empty group", "AddOffsetsToTxn", 3, transactional_id=name,
-        **_ids(producer), group_id="")  # fmt: skip
-    world.see("add with a wrong producer", "AddOffsetsToTxn", 3, transactional_id=name,
-        producer_id=10**9, producer_epoch=0, group_id=group)  # fmt: skip
+    world.see(
+        "add an empty group",
+        "AddOffsetsToTxn",
+        3,
+        transactional_id=name,
+        **_ids(producer),
+        group_id="",
+    )
+    world.see(
+        "add with a wrong producer",
+        "AddOffsetsToTxn",
+        3,
+        transactional_id=name,
+        producer_id=10**9,
+        producer_epoch=0,
+        group_id=group,
+    )
     newer = _ids(producer) | {"producer_epoch": 9}
-    world.see("add with a newer epoch", "AddOffsetsToTxn", 3, transactional_id=name, **newer,
-        group_id=group)  # fmt: skip
+    world.see(
+        "add with a newer epoch",
+        "AddOffsetsToTxn",
+        3,
+        transactional_id=name,
+        **newer,
+        group_id=group,
+    )
 
 
 def transactions_are_listed_and_described(world: World) -> None:

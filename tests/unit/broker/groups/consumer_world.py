@@ -11,7 +11,6 @@ from aktor.broker.call import Call
 from aktor.broker.codes import Code
 from aktor.broker.groups.consumer import ConsumerGroup
 from aktor.broker.groups.settings import GroupSettings
-from aktor.broker.groups.topic_regexes import RegexIntervals
 from aktor.protocol.consumer_group import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -85,9 +84,7 @@ class World:
             "rng": random.Random(1),
             "topics": self.topics,
             "journal": self.journal,
-            "assignment_interval": settings.pop("assignment_interval", 0.0),
-            "regex_intervals": settings.pop("regex_intervals", RegexIntervals()),
-            "settings": GroupSettings(**settings),
+            "settings": GroupSettings(**{"consumer_regex_min_interval": 10.0, **settings}),
         }
         self.group = ConsumerGroup("g", now=self.now, **self.parts)
 

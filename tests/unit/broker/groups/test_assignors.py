@@ -1,3 +1,5 @@
+"""Who is given what by the assignors of a broker."""
+
 from __future__ import annotations
 
 import random
@@ -65,9 +67,10 @@ def test_uniform_deals_out_what_is_new_member_by_member() -> None:
 
 
 def test_uniform_leaves_each_what_it_had_as_far_as_the_others_get_their_part() -> None:
-    assert assign(
-        "uniform", {T: 5}, a=a_member(T), b=a_member(T, had={T: (0, 1, 2, 3, 4)})
-    ) == {"a": {T: (3, 4)}, "b": {T: (0, 1, 2)}}
+    assert assign("uniform", {T: 5}, a=a_member(T), b=a_member(T, had={T: (0, 1, 2, 3, 4)})) == {
+        "a": {T: (3, 4)},
+        "b": {T: (0, 1, 2)},
+    }
 
 
 def test_uniform_gives_the_one_too_many_to_who_has_it() -> None:

@@ -1,3 +1,5 @@
+"""A consumer group from the first member to the last (KIP-848)."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -100,7 +102,8 @@ def test_a_senseless_heartbeat_is_refused(fields: dict[str, Any], message: str) 
     answer = world.ask(**a_join(**fields))
 
     assert (answer.error_code, answer.error_message) == (Code.INVALID_REQUEST, message)
-    assert world.group.is_new
+    assert world.group.state == "Empty"
+    assert world.journal.group() is None
 
 
 def test_an_assignor_that_the_broker_lacks_is_refused_with_those_it_has() -> None:
@@ -312,7 +315,7 @@ def test_a_refused_heartbeat_does_not_prolong_the_session() -> None:
 
 
 def test_with_an_assignment_interval_those_who_join_meanwhile_wait_for_one_assignment() -> None:
-    world = World(assignment_interval=1.0)
+    world = World(consumer_assignment_interval=1.0)
     alice, bob, carol = world.member("alice"), world.member("bob"), world.member("carol")
     alice.join()
 
@@ -324,6 +327,18 @@ def test_with_an_assignment_interval_those_who_join_meanwhile_wait_for_one_assig
 
     assert (world.group.group_epoch, world.group.assignment_epoch) == (4, 4)
     assert sorted(len(ps) for m in (alice, bob, carol) for ps in m.told.values()) == [1, 1, 2]
+
+
+def test_what_is_unsubscribed_is_given_up_though_the_assignment_is_older() -> None:
+    world = World(Topics(t=2, u=2), consumer_assignment_interval=1.0)
+    alice = world.member("alice", topics=["t", "u"])
+    alice.join()
+
+    alice.beat(subscribed_topic_names=["u"])
+
+    assert (alice.partitions, alice.epoch) == ({"u": [0, 1]}, 2)
+    assert (told(alice.beat()), world.group.state) == (None, "Assigning")
+    assert alice.partitions == {"u": [0, 1]}
 
 
 def test_a_group_is_described_with_what_its_members_have_and_shall_have() -> None:

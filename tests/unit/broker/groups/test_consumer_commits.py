@@ -1,3 +1,5 @@
+"""Which epochs are good enough to commit and to fetch offsets with."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Consumer groups under faults by command, restarts and moves of the coordinator."""
+
 from __future__ import annotations
 
 import pytest
@@ -104,6 +106,7 @@ def test_all_that_a_member_was_told_is_kept_before_it_is_told() -> None:
     alice.join()
 
     kept = world.journal.group()
+    assert kept is not None
     assert (kept["group_epoch"], kept["assignment_epoch"]) == (2, 2)
     (member,) = kept["members"]
     topic_id = world.topics.topic_id("t")

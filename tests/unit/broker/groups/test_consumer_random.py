@@ -9,7 +9,6 @@ from uuid import UUID
 import pytest
 
 from aktor.broker.codes import Code
-from aktor.broker.groups.topic_regexes import RegexIntervals
 from tests.unit.broker.groups.consumer_world import Client, Topics, World
 
 SEEDS = range(60)
@@ -23,10 +22,10 @@ class Life:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.world = World(
-            Topics(**{"a": 3, "b": 2, "ab": 1}),
+            Topics(a=3, b=2, ab=1),
             consumer_session_timeout=30.0,
-            assignment_interval=self.rng.choice([0.0, 1.0]),
-            regex_intervals=RegexIntervals(minimum=self.rng.choice([0.0, 10.0])),
+            consumer_assignment_interval=self.rng.choice([0.0, 1.0]),
+            consumer_regex_min_interval=self.rng.choice([0.0, 10.0]),
         )
         self.alive: list[Client] = []
         self.away: list[Client] = []

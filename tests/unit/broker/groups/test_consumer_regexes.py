@@ -1,7 +1,8 @@
+"""Members that subscribe by a pattern, which the broker matches."""
+
 from __future__ import annotations
 
 from aktor.broker.codes import Code
-from aktor.broker.groups.topic_regexes import RegexIntervals
 from tests.unit.broker.groups.consumer_world import Topics, World, told
 
 
@@ -69,7 +70,7 @@ def test_a_new_topic_is_found_ten_seconds_after_the_last_look() -> None:
 
 
 def test_intervals_can_be_shorter_for_quick_tests() -> None:
-    world = World(Topics(a=1), regex_intervals=RegexIntervals(minimum=0.0))
+    world = World(Topics(a=1), consumer_regex_min_interval=0.0)
     alice = world.member("alice", regex=".")
     alice.join()
     alice.beat()
@@ -116,7 +117,8 @@ def test_what_is_no_pattern_of_re2_is_refused_and_leaves_nothing() -> None:
         "SubscribedTopicRegex `orders(?!-eu)` is not a valid regular expression: invalid or "
         "unsupported Perl syntax."
     )
-    assert world.group.is_new
+    assert world.group.state == "Empty"
+    assert world.journal.group() is None
 
 
 def test_different_patterns_share_what_both_match() -> None:

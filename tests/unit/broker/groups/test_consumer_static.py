@@ -1,3 +1,5 @@
+"""Members with a name that outlives a restart."""
+
 from __future__ import annotations
 
 from aktor.broker.codes import Code
@@ -107,6 +109,34 @@ def test_a_static_member_back_with_another_subscription_makes_a_rebalance() -> N
 
     assert world.group.group_epoch == epoch + 1
     assert (again.partitions, bob.partitions) == ({"u": [0, 1]}, {"t": [0, 1, 2, 3]})
+
+
+def test_who_is_away_for_a_restart_is_not_put_out_for_what_it_had_to_give_up_before() -> None:
+    world = World()
+    alice = world.member("alice-1", topics=["t"], instance_id="alice", rebalance_timeout=5.0)
+    bob = world.member("bob")
+    alice.join()
+    bob.join()
+    alice.beat()
+    alice.leave(epoch=-2)
+
+    world.after(6)
+
+    assert world.member("alice-2", topics=["t"], instance_id="alice").join().error_code == 0
+    assert len(world.group.members) == 2
+
+
+def test_by_range_static_members_have_their_part_by_name_whatever_their_ids() -> None:
+    world = World()
+    alice = world.member("z", topics=["t"], instance_id="alice", assignor="range")
+    bob = world.member("y", topics=["t"], instance_id="bob", assignor="range")
+    carol = world.member("a", topics=["t"], assignor="range")
+    for member in (alice, bob, carol):
+        member.join()
+
+    world.settle(alice, bob, carol)
+
+    assert [m.partitions for m in (alice, bob, carol)] == [{"t": [0, 1]}, {"t": [2]}, {"t": [3]}]
 
 
 def test_a_member_that_was_to_give_up_and_is_back_owns_nothing_of_it() -> None:

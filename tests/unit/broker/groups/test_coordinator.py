@@ -68,11 +68,11 @@ def test_a_first_heartbeat_that_is_refused_makes_no_group() -> None:
 # Two kinds of groups.
 
 
-def test_a_classic_member_does_not_get_into_a_consumer_group_with_members() -> None:
+def test_a_classic_member_of_another_type_does_not_get_into_a_consumer_group() -> None:
     world = World()
     world.enter("c")
 
-    refused = world.join("c")
+    refused = world.join("c", protocol_type="connect")
 
     assert refused.code is Code.INCONSISTENT_GROUP_PROTOCOL
     assert world.sync("c", "m").code is Code.UNKNOWN_MEMBER_ID
@@ -80,15 +80,18 @@ def test_a_classic_member_does_not_get_into_a_consumer_group_with_members() -> N
     assert world.list() == [("c", "consumer", "Stable", "consumer")]
 
 
-def test_a_consumer_does_not_get_into_a_classic_group_with_members() -> None:
+def test_a_consumer_does_not_get_into_a_classic_group_of_another_type() -> None:
     world = World()
-    world.stable("g")
+    world.stable("g", protocol_type="connect")
 
     refused = world.beat("g")
 
     assert refused.code is Code.GROUP_ID_NOT_FOUND
-    assert refused.answer.error_message == "Group g is not a consumer group."
-    assert world.list() == [("g", "consumer", "Stable", "classic")]
+    assert refused.answer.error_message == (
+        "Cannot upgrade classic group g to consumer group because the group does not use the "
+        "consumer embedded protocol."
+    )
+    assert world.list() == [("g", "connect", "Stable", "classic")]
 
 
 def test_an_empty_classic_group_becomes_a_consumer_group_and_keeps_its_offsets() -> None:
@@ -152,7 +155,7 @@ def test_members_of_a_consumer_group_can_be_put_out() -> None:
 
     assert [(one.member_id, one.error_code) for one in answer.members] == [
         ("m", Code.NONE),
-        ("s", Code.NONE),
+        ("", Code.NONE),
         ("s", Code.FENCED_INSTANCE_ID),
         ("x", Code.UNKNOWN_MEMBER_ID),
         ("", Code.UNKNOWN_MEMBER_ID),

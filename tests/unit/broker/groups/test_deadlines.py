@@ -1,3 +1,5 @@
+"""Times by which something must have happened."""
+
 from __future__ import annotations
 
 import math

@@ -1,0 +1,74 @@
+"""A Kafka cluster in pure Python, for tests, demonstrations and notebooks.
+
+from aktor.broker import EmbeddedKafka
+
+with EmbeddedKafka(brokers=3, topics={"orders": 4}) as kafka:
+    run_my_service(kafka.bootstrap_servers)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from aktor.broker.codes import Code
+    from aktor.broker.embedded import EmbeddedKafka
+    from aktor.broker.faults import (
+        Corrupt,
+        Delay,
+        Drop,
+        FailWith,
+        Fault,
+        Swallow,
+        Truncate,
+    )
+    from aktor.broker.groups.settings import GroupSettings
+    from aktor.broker.journal import DataFolderError
+    from aktor.broker.server import PortInUseError
+    from aktor.broker.settings import ClusterSettings
+
+__all__ = [
+    "ClusterSettings",
+    "Code",
+    "Corrupt",
+    "DataFolderError",
+    "Delay",
+    "Drop",
+    "EmbeddedKafka",
+    "FailWith",
+    "Fault",
+    "GroupSettings",
+    "PortInUseError",
+    "Swallow",
+    "Truncate",
+]
+
+#: Where the names come from; imported when they are first used, so that one part of the broker can
+#: be imported without all others.
+_MODULES: Final = {
+    "ClusterSettings": "settings",
+    "Code": "codes",
+    "Corrupt": "faults",
+    "DataFolderError": "journal",
+    "Delay": "faults",
+    "Drop": "faults",
+    "EmbeddedKafka": "embedded",
+    "FailWith": "faults",
+    "Fault": "faults",
+    "GroupSettings": "groups.settings",
+    "PortInUseError": "server",
+    "Swallow": "faults",
+    "Truncate": "faults",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

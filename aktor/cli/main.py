@@ -1,0 +1,75 @@
+"""The command `aktor`: finds the subcommand, and ends with one line for whatever goes wrong.
+
+A subcommand is a module with `add_arguments(parser)` and `run(arguments)`, which returns the exit
+code. It imports what is heavy in `run`, so that `aktor --help` is quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+__all__ = ["CommandLineError", "main"]
+
+#: Subcommand, its module, what it does in a line.
+_SUBCOMMANDS: Final = (
+    ("broker", "aktor.cli.broker", "run an embedded Kafka cluster until Ctrl-C"),
+)
+
+_USAGE: Final = 2
+#: What shells show for a process that Ctrl-C ended.
+_INTERRUPTED: Final = 130
+
+
+class CommandLineError(Exception):
+    """What was asked for can't be done: one line for the person who asked."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, without the whole usage above it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(_USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a subcommand; its exit code, 2 for what can't be done, 130 for one cut off by Ctrl-C."""
+    asked = _parser().parse_args(arguments)
+    try:
+        code: int = asked.run(asked)
+        sys.stdout.flush()
+    except CommandLineError as error:
+        print(f"aktor {asked.subcommand}: {error}", file=sys.stderr)
+        return _USAGE
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # Who read what we print is gone; Python shall not complain once more when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="aktor",
+        description="Apache Kafka for Python: tools of the package aktor.",
+        allow_abbrev=False,
+    )
+    subparsers = parser.add_subparsers(
+        dest="subcommand", metavar="COMMAND", required=True, parser_class=_Parser
+    )
+    for name, module_name, what in _SUBCOMMANDS:
+        module = importlib.import_module(module_name)
+        subparser = subparsers.add_parser(name, help=what, description=what, allow_abbrev=False)
+        module.add_arguments(subparser)
+        subparser.set_defaults(run=module.run)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

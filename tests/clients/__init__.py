@@ -1,0 +1,1 @@
+"""Foreign clients against the embedded cluster: whatever speaks to Kafka must not notice."""

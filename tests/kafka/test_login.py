@@ -1,0 +1,103 @@
+"""Logging in at an embedded Kafka is as at a real one, for which `test_security` has the rest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from aktor import KafkaConsumer, TopicPartition
+from aktor.broker.embedded import EmbeddedKafka
+from aktor.errors import AuthenticationError, BootstrapError
+from tests.kafka.support import QUICK, numbered, read, values
+from tests.real_kafka import topics
+from tests.real_kafka.security import USERS, UnsecuredToken
+
+pytestmark = pytest.mark.embedded("test_security asks the same of a real one")
+
+MECHANISMS = pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+
+
+def login(mechanism: str, password: str = USERS["alice"]) -> dict[str, Any]:
+    """Settings to log in as alice."""
+    return {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": password,
+    }
+
+
+@pytest.fixture(scope="module")
+def locked() -> Iterator[EmbeddedKafka]:
+    """A broker that wants to know who it is."""
+    with EmbeddedKafka(users=USERS) as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def orders(locked: EmbeddedKafka, topic: str) -> TopicPartition:
+    """The only partition of a topic with three records."""
+    locked.create_topic(topic)
+    with topics.producer([locked.bootstrap_servers], **login("SCRAM-SHA-256")) as producer:
+        for value in numbered(3):
+            producer.send(topic, value)
+    return TopicPartition(topic, 0)
+
+
+def consumer_of(kafka: EmbeddedKafka, *names: str, **settings: Any) -> KafkaConsumer:
+    return KafkaConsumer(
+        *names, **{"bootstrap_servers": kafka.bootstrap_servers, **QUICK, **settings}
+    )
+
+
+@MECHANISMS
+def test_who_has_the_password_reads_in_a_group_and_commits(
+    locked: EmbeddedKafka, orders: TopicPartition, group: str, mechanism: str
+) -> None:
+    with consumer_of(locked, orders.topic, group_id=group, **login(mechanism)) as consumer:
+        assert values(read(consumer, 3)) == numbered(3)
+        consumer.commit()
+
+        assert consumer.committed(orders) == 3
+
+
+@MECHANISMS
+def test_a_wrong_password_is_told_within_two_seconds_with_broker_and_mechanism(
+    locked: EmbeddedKafka, group: str, mechanism: str
+) -> None:
+    door = login(mechanism, "not-the-password-5c1")
+
+    began = time.monotonic()
+    with consumer_of(locked, "orders", group_id=group, **door) as consumer:
+        with pytest.raises(AuthenticationError) as caught:
+            consumer.poll(20_000)
+
+        assert time.monotonic() - began < 2
+        assert caught.value.broker == locked.bootstrap_servers
+        assert caught.value.mechanism == mechanism
+
+
+def test_a_mechanism_that_the_broker_does_not_offer_is_told_by_name(locked: EmbeddedKafka) -> None:
+    door = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauth_token_provider": UnsecuredToken("alice"),
+    }
+
+    with (
+        consumer_of(locked, "orders", **door) as consumer,
+        pytest.raises(AuthenticationError, match="OAUTHBEARER"),
+    ):
+        consumer.poll(20_000)
+
+
+def test_who_does_not_log_in_is_told_soon_with_the_remedy(locked: EmbeddedKafka) -> None:
+    began = time.monotonic()
+    with consumer_of(locked, "orders") as consumer:
+        with pytest.raises(BootstrapError, match="security_protocol"):
+            consumer.poll(20_000)
+
+        assert time.monotonic() - began < 5

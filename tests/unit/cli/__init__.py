@@ -1,0 +1,1 @@
+"""The command `aktor`, called as a function and as a process."""

@@ -1,0 +1,1 @@
+"""The pytest plugin, run by a pytest inside pytest."""
