@@ -450,7 +450,7 @@ def test_a_broker_that_stops_hangs_up_and_comes_back_at_the_same_address(
 
 
 def test_a_broker_that_was_killed_leads_until_the_others_give_it_up(three: EmbeddedKafka) -> None:
-    three.kill_broker(1, session_timeout=0.2)
+    three.kill_broker(1, session_timeout=0.5)
 
     assert refused(three.address(1))
     assert three.leader("orders") == 1
@@ -499,11 +499,11 @@ def test_a_broker_that_is_paused_for_long_is_given_up_and_follows_when_it_goes_o
 
 
 def test_a_pause_that_was_over_in_time_has_no_end_later(three: EmbeddedKafka) -> None:
-    three.pause_broker(1, session_timeout=0.1)
+    three.pause_broker(1, session_timeout=0.3)
     three.resume_broker(1)
     three.pause_broker(1, session_timeout=30.0)
 
-    time.sleep(0.2)
+    time.sleep(0.4)
 
     assert three.leader("orders") == 1
 

@@ -252,11 +252,6 @@ class Consumer:
 Client = Classic | Consumer
 
 
-def a_world(**settings: Any) -> World:
-    """With patience for members that join one after the other, and a topic of three partitions."""
-    return World(**settings)
-
-
 def settle(*clients: Client, rounds: int = 30) -> None:
     """Let all do what they are told, in turn, until nobody has anything to do."""
     for _ in range(rounds):

@@ -19,9 +19,12 @@ from tests.unit.broker.groups.migration_world import (
 ORDERS = {("orders", 0), ("orders", 1), ("orders", 2)}
 
 
-def a_mixed_group(world: World, **details: float) -> tuple[Classic, Consumer]:
+def a_mixed_group(
+    world: World, *, session: float = 10.0, rebalance: float = 60.0
+) -> tuple[Classic, Consumer]:
     """One member of each protocol, settled; the classic one was there first."""
-    one, two = Classic(world, **details), Consumer(world, "two")
+    one = Classic(world, session=session, rebalance=rebalance)
+    two = Consumer(world, "two")
     settle(one)
     settle(one, two)
     assert state(world) == ("consumer", "Stable")
@@ -339,7 +342,7 @@ def test_a_group_that_is_classic_again_has_after_a_restart_what_was_kept_of_it()
 
 def test_of_a_group_that_was_becoming_classic_the_consumer_group_is_found() -> None:
     world = World()
-    one, two = a_mixed_group(world)
+    _, two = a_mixed_group(world)
     consumer = world.journal.texts["consumer-group", (GROUP,)]
     two.leave()
 

@@ -44,13 +44,11 @@ class Members:
 
     def leave(self) -> None:
         client = self.clients[self.rng.randrange(len(self.clients))]
-        # One that waits for an answer cannot say that it leaves.
-        if isinstance(client, Consumer):
-            client.leave()
-        elif client.joining is None and client.syncing is None and client.member_id:
-            client.leave()
-        else:
-            return
+        if isinstance(client, Classic) and (
+            client.joining or client.syncing or not client.member_id
+        ):
+            return  # One that waits for an answer cannot say that it leaves.
+        client.leave()
         self.clients.remove(client)
 
     def act(self) -> None:
