@@ -323,12 +323,14 @@ class ClassicGroup:
             self._group.load(now)
         self._group.send_answers()
 
-    def remove(self, now: float, code: Code = Code.NOT_COORDINATOR) -> None:
-        """The group is deleted, or another kind of group from now on; who waits is told `code`.
+    def remove(self, now: float) -> None:
+        """The group is deleted: whether it may be is decided before. It is dead from now on."""
+        self._group.remove_group(now)
+        self._group.send_answers()
 
-        Whether it may be is decided before. It is dead from now on.
-        """
-        self._group.remove_group(now, code)
+    def call_again(self) -> None:
+        """Whoever waits in a rebalance shall join again."""
+        self._group.give_up(Code.REBALANCE_IN_PROGRESS)
         self._group.send_answers()
 
     def take_over(

@@ -112,9 +112,9 @@ class Generations:
         self.state, self.state_since = State.STABLE, now
         self.keep()
 
-    def remove_group(self, now: float, code: Code) -> None:
-        """The group is no more, nor what was kept of it; who waits is told `code`."""
-        self.give_up(code)
+    def remove_group(self, now: float) -> None:
+        """The group is no more, nor what was kept of it."""
+        self.give_up(Code.NOT_COORDINATOR)
         self.members = Members()
         self.timers.clear()
         self._on(Trigger.REMOVED, now)

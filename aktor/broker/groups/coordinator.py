@@ -199,8 +199,7 @@ class GroupCoordinator:
         if not group.heartbeat(call):
             self._groups.put_back(request.group_id, before)
         elif before is not None:
-            # Whoever waits in a rebalance joins again, in the consumer group.
-            before.remove(call.now, Code.REBALANCE_IN_PROGRESS)
+            self._groups.remove(before, call.now)
 
     # Offsets.
 

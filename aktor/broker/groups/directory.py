@@ -12,7 +12,7 @@ from aktor.broker.call import Journal
 from aktor.broker.codes import Code, Refused
 from aktor.broker.groups.classic import ClassicGroup
 from aktor.broker.groups.consumer import ConsumerGroup
-from aktor.broker.groups.migration import to_classic_members, to_consumer_members
+from aktor.broker.groups.migration import check_upgradable, to_classic_members, to_consumer_members
 from aktor.broker.groups.settings import GroupSettings
 from aktor.broker.groups.subscriptions import TopicsView
 
@@ -120,10 +120,13 @@ class Directory:
     def upgrade(self, before: ClassicGroup, now: float) -> ConsumerGroup:
         """Put a consumer group with its members in the place of a classic one.
 
-        Nothing is kept yet, and the classic group is as it was, should the new one come to nothing.
-        Raises Refused(GROUP_ID_NOT_FOUND) if the members cannot be in a consumer group.
+        Nothing is kept yet, and the classic group can be put back, should the new one come to
+        nothing. Raises Refused(GROUP_ID_NOT_FOUND) if it cannot be a consumer group.
         """
-        members = to_consumer_members(before, settings=self._settings, topics=self._topics)
+        check_upgradable(before, self._settings)
+        # As in Kafka even if its members turn out not to understand each other.
+        before.call_again()
+        members = to_consumer_members(before, self._topics)
         group = self.new_consumer(before.group_id, now)
         group.take_over(members, epoch=before.generation, now=now)
         return group

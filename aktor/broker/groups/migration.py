@@ -20,26 +20,25 @@ from aktor.broker.groups.embedded_protocol import (
 from aktor.broker.groups.settings import GroupSettings
 from aktor.broker.groups.subscriptions import TopicsView
 
-__all__ = ["to_classic_members", "to_consumer_members"]
+__all__ = ["check_upgradable", "to_classic_members", "to_consumer_members"]
 
 
 # Upgrade.
 
 
-def to_consumer_members(
-    group: ClassicGroup, *, settings: GroupSettings, topics: TopicsView
-) -> list[Member]:
+def check_upgradable(group: ClassicGroup, settings: GroupSettings) -> None:
+    """Raises GROUP_ID_NOT_FOUND for a group of another type, or with too many members."""
+    if group.protocol_type != "consumer":
+        raise _not_upgradable(group, "the group does not use the consumer embedded protocol.")
+    if len(group.members) > settings.consumer_max_size:
+        raise _not_upgradable(group, "the group size exceeds the consumer group maximum size.")
+
+
+def to_consumer_members(group: ClassicGroup, topics: TopicsView) -> list[Member]:
     """The members of a classic group, each with what the leader last gave it, in the group's order.
 
-    Raises GROUP_ID_NOT_FOUND if this cannot be a consumer group, and says why.
+    Raises GROUP_ID_NOT_FOUND if what they say is not to be understood, or would be lost.
     """
-    why = None
-    if group.protocol_type != "consumer":
-        why = "the group does not use the consumer embedded protocol"
-    elif len(group.members) > settings.consumer_max_size:
-        why = "the group size exceeds the consumer group maximum size"
-    if why is not None:
-        raise _not_upgradable(group, f"{why}.")
     if group.protocol_name is None:
         # Kafka trips over a group whose first members are still joining.
         raise Refused(Code.UNKNOWN_SERVER_ERROR)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +15,7 @@ from aktor.broker.call import Call
 from aktor.broker.cluster import Cluster, java_hash
 from aktor.broker.codes import Code, Refused
 from aktor.broker.log.log import LogConfig, PartitionLog
+from aktor.broker.log.store import FileStore
 from aktor.broker.partition import NO_LEADER
 from aktor.broker.topics import GROUP_OFFSETS
 from tests.reality.messages import request
@@ -439,30 +442,42 @@ def test_whatever_happens_time_goes_on_and_nothing_that_was_acknowledged_is_lost
 
 
 class Disk:
-    """The logs of a data folder, which outlive the process."""
+    """A journal and a folder, which outlive the process."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         self.journal = Kept()
-        self.logs: dict[tuple[UUID, int], PartitionLog] = {}
+        self.folder = folder
+        self.clusters: list[Cluster] = []
 
     def open_log(self, topic_id: UUID, index: int, config: LogConfig) -> PartitionLog:
-        log = self.logs.setdefault((topic_id, index), PartitionLog())
-        log.config = config
-        return log
+        store = FileStore(self.folder / str(topic_id) / str(index))
+        return PartitionLog(config=config, store=store)
 
-    def cluster(self, brokers: int = 3, **details: Any) -> Cluster:
-        return a_cluster(
+    def cluster(self, brokers: int = 3) -> Cluster:
+        """As a new process finds it."""
+        cluster = a_cluster(
             brokers,
             topics={},
             journal=self.journal,
             kept=self.journal.values(),
             open_log=self.open_log,
-            **details,
         )
+        self.clusters.append(cluster)
+        return cluster
+
+    def close(self) -> None:
+        for cluster in self.clusters:
+            cluster.topics.close()
 
 
-def test_a_cluster_comes_back_with_its_topics_records_and_offsets() -> None:
-    disk = Disk()
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    made = Disk(tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_cluster_comes_back_with_its_topics_records_and_offsets(disk: Disk) -> None:
     cluster = disk.cluster()
     cluster.create_topic(ORDERS, 2)
     write(cluster, b"a")
@@ -476,8 +491,7 @@ def test_a_cluster_comes_back_with_its_topics_records_and_offsets() -> None:
     assert coordinator_of(again) == coordinator_of(cluster)
 
 
-def test_each_restart_raises_the_epoch() -> None:
-    disk = Disk()
+def test_each_restart_raises_the_epoch(disk: Disk) -> None:
     disk.cluster().create_topic(ORDERS, 1)
 
     epochs = [partition_of(disk.cluster()).leader_epoch for _ in range(3)]
@@ -485,8 +499,7 @@ def test_each_restart_raises_the_epoch() -> None:
     assert epochs == [1, 2, 3]
 
 
-def test_a_client_can_tell_that_its_records_are_from_before_the_restart() -> None:
-    disk = Disk()
+def test_a_client_can_tell_that_its_records_are_from_before_the_restart(disk: Disk) -> None:
     cluster = disk.cluster()
     cluster.create_topic(ORDERS, 1)
     write(cluster, b"a")
@@ -497,8 +510,7 @@ def test_a_client_can_tell_that_its_records_are_from_before_the_restart() -> Non
     assert fetched_code(fetch(again, 1, epoch=0)) is Code.FENCED_LEADER_EPOCH
 
 
-def test_a_smaller_cluster_reads_what_a_larger_one_wrote() -> None:
-    disk = Disk()
+def test_a_smaller_cluster_reads_what_a_larger_one_wrote(disk: Disk) -> None:
     large = disk.cluster()
     for name in ("a", "b", ORDERS):
         large.create_topic(name, 1)
@@ -517,8 +529,7 @@ def test_a_smaller_cluster_reads_what_a_larger_one_wrote() -> None:
     assert [one.node_id for one in described.brokers] == [1]
 
 
-def test_partitions_of_brokers_that_are_no_more_have_no_leader() -> None:
-    disk = Disk()
+def test_partitions_of_brokers_that_are_no_more_have_no_leader(disk: Disk) -> None:
     large = disk.cluster()
     large.create_topic("first", 1, 1)
     large.create_topic("second", 1, 1)

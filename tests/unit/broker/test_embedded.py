@@ -24,7 +24,7 @@ from aktor.broker.codes import Code
 from aktor.broker.embedded import EmbeddedKafka
 from aktor.broker.faults import Corrupt, Delay, Drop, FailWith, Fault, Swallow, Truncate
 from aktor.broker.groups.settings import GroupSettings
-from aktor.broker.journal import DataFolderError
+from aktor.broker.journal import DataFolder, DataFolderError
 from aktor.broker.server import PortInUseError
 from aktor.broker.settings import ClusterSettings
 from aktor.errors import AuthenticationError
@@ -524,6 +524,8 @@ def test_where_a_log_starts_is_kept_and_forgotten_with_its_topic(tmp_path: Path)
     for _ in range(2):
         with EmbeddedKafka(data=tmp_path) as kafka:
             assert starts(kafka) == 0
+    with DataFolder(tmp_path) as folder:
+        assert not [key for kind, key in folder.values() if kind == "log-start"]
 
 
 def test_a_folder_in_use_is_told(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from aktor.broker.cluster import Cluster, Node
 from aktor.broker.codes import Code
 from aktor.broker.embedded import EmbeddedKafka
 from aktor.broker.server import Clock, PortInUseError, Server
+from aktor.broker.settings import ClusterSettings
 from aktor.broker.wire import APIS
 from tests.reality.messages import request
 from tests.unit.broker.raw_client import (
@@ -339,6 +340,37 @@ def test_whoever_asks_while_the_server_stops_is_answered_or_told() -> None:
         thread.join(PATIENCE)
 
 
+def test_what_was_asked_before_the_stop_is_done_though_its_turn_had_not_come() -> None:
+    entered, release = threading.Event(), threading.Event()
+
+    class Slow(Cluster):
+        def tick(self, now: float) -> None:
+            super().tick(now)
+            entered.set()
+            release.wait(PATIENCE)
+
+    clock = Clock()
+    settings = ClusterSettings(retention_check=0.01)
+    cluster = Slow([Node(node_id=1)], now=clock(), rng=random.Random(1), settings=settings)
+    server = Server(cluster, clock=clock)
+    server.start()
+    done: list[int] = []
+    entered.wait(PATIENCE)
+    threads = [
+        threading.Thread(target=server.ask, args=(lambda: done.append(1),), daemon=True),
+        threading.Thread(target=server.stop, daemon=True),
+    ]
+    for one in threads:
+        one.start()
+        time.sleep(0.02)
+    release.set()
+    for one in threads:
+        one.join(PATIENCE)
+
+    assert done == [1]
+    assert not any(one.is_alive() for one in threads)
+
+
 # Start and stop.
 
 
@@ -412,6 +444,69 @@ def test_an_address_that_cannot_be_is_told_and_nothing_is_left(
         a_server(0 if host != "127.0.0.1" else port, host=host).start()
 
     assert open_things() == before
+
+
+# Time, and bugs.
+
+
+class Leaping(Clock):
+    """A clock that can be put forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ahead = 0.0
+
+    def __call__(self) -> float:
+        return super().__call__() + self.ahead
+
+
+def test_a_connection_that_nobody_uses_is_closed_and_one_that_waits_is_not() -> None:
+    clock = Leaping()
+    cluster = Cluster([Node(node_id=1)], now=clock(), rng=random.Random(1))
+    cluster.create_topic("orders", 1)
+    server = Server(cluster, clock=clock)
+    server.start()
+    address = f"127.0.0.1:{cluster.nodes[1].port}"
+    leap = 700.0
+
+    def put_forward(seconds: float) -> None:
+        server.ask(lambda: setattr(clock, "ahead", clock.ahead + seconds))
+        server.ask(lambda: None)
+
+    with RawClient(address) as idle, RawClient(address) as waits:
+        waits.send(fetch_frame(wait=5000.0))
+        idle.send(versions_frame())
+        idle.receive()
+        put_forward(leap)
+        assert idle.closed
+
+        with RawClient(address) as writer:
+            writer.send(produce_frame(b"a"))
+            assert waits.number() == 1
+        put_forward(61.0)
+        waits.send(versions_frame(5))
+        assert waits.number() == 5
+    server.stop()
+
+
+def test_a_bug_that_repeats_neither_spins_nor_ends_the_server(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken(Cluster):
+        def tick(self, now: float) -> None:
+            raise ZeroDivisionError
+
+    clock = Clock()
+    settings = ClusterSettings(retention_check=0.001)
+    cluster = Broken([Node(node_id=1)], now=clock(), rng=random.Random(1), settings=settings)
+    server = Server(cluster, clock=clock)
+    server.start()
+
+    time.sleep(0.2)
+    assert works(f"127.0.0.1:{cluster.nodes[1].port}")
+    server.stop()
+
+    assert 1 <= len(bugs(caplog)) < 50
 
 
 # Brokers that stop, pause and come back.

@@ -139,6 +139,31 @@ def test_lengths_without_end_are_refused() -> None:
     refused(start + b"\x00" + b"\xff" * 20)
 
 
+@pytest.mark.parametrize(
+    ("api", "version", "body", "what"),
+    [
+        ("DeleteTopics", 1, struct.pack(">ii", -1, 0), "topic_names may not be null"),
+        ("DeleteTopics", 1, struct.pack(">ihi", 1, -1, 0), "nothing in topic_names may be null"),
+        ("Heartbeat", 0, struct.pack(">hih", -1, 1, 0), "group_id may not be null"),
+        ("DeleteRecords", 0, struct.pack(">ihi", 1, -1, 0), "name may not be null"),
+        ("DeleteRecords", 0, struct.pack(">ih1sii", 1, 1, b"t", -1, 0), "partitions may not be"),
+    ],
+)
+def test_a_null_where_none_may_be_is_refused(
+    api: str, version: int, body: bytes, what: str
+) -> None:
+    assert what in refused(header(named(api).key, version) + body + bytes(4))
+
+
+def test_a_null_where_one_may_be_is_read() -> None:
+    metadata = read_request(memoryview(header(3, 1) + struct.pack(">i", -1))).request
+    produce = struct.pack(">hhiih1siii", -1, 1, 1000, 1, 1, b"t", 1, 0, -1)
+
+    assert metadata.topics is None
+    (topic,) = read_request(memoryview(header(0, 3) + produce)).request.topic_data
+    assert topic.partition_data[0].records is None
+
+
 def test_an_array_that_claims_to_be_huge_is_refused_at_once() -> None:
     names = struct.pack(">i", 2**31 - 1)
 

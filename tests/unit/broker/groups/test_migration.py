@@ -115,9 +115,8 @@ def test_who_waits_in_a_rebalance_is_called_again_when_the_group_is_converted() 
     world = World()
     one, two = Classic(world), Classic(world)
     settle(one)
-    two.step()
-    two.step()
-    two.step()
+    for _ in range(3):
+        two.step()
     assert two.joining is not None
     assert two.joining.waits
 
@@ -132,20 +131,33 @@ def test_who_waits_in_a_rebalance_is_called_again_when_the_group_is_converted() 
 
 def test_a_consumer_that_is_refused_leaves_the_classic_group_as_it_was() -> None:
     world = World()
+    one = Classic(world)
+    settle(one)
+    kept = dict(world.journal.texts)
+
+    assert Consumer(world, "two", regex="(").beat().code is Code.INVALID_REGULAR_EXPRESSION
+    assert Consumer(world, "two").beat(epoch=1).code is Code.GROUP_ID_NOT_FOUND
+
+    assert state(world) == ("classic", "Stable")
+    assert world.journal.texts == kept
+    assert one.beat() is Code.NONE
+
+
+def test_who_waits_in_a_rebalance_is_called_again_even_if_the_consumer_is_refused() -> None:
+    world = World()
     one, two = Classic(world), Classic(world)
     settle(one)
-    two.step()
-    two.step()
-    two.step()
-    waiting, kept = two.joining, dict(world.journal.texts)
+    for _ in range(3):
+        two.step()
+    waiting = two.joining
 
     assert Consumer(world, "three", regex="(").beat().code is Code.INVALID_REGULAR_EXPRESSION
-    assert Consumer(world, "three").beat(epoch=1).code is Code.GROUP_ID_NOT_FOUND
 
     assert waiting is not None
-    assert waiting.waits
-    assert state(world) == ("classic", "PreparingRebalance")
-    assert world.journal.texts == kept
+    assert waiting.code is Code.REBALANCE_IN_PROGRESS
+    settle(one, two)
+    assert state(world) == ("classic", "Stable")
+    assert sorted(shares(one, two)) == [1, 2]
 
 
 def test_a_group_that_is_too_large_for_consumers_stays_classic() -> None:
