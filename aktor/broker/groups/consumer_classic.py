@@ -76,14 +76,14 @@ class ClassicMembers:
         downgrade = self._replaces_the_last_consumer(instance_id)
         epoch = group.group_epoch
         member = _told(before, call, subscription, protocols)
+
         changed = group.admit(before, member, replaced=replaced, now=call.now)
-        stale = downgrade and group.assignment_epoch < group.group_epoch
         if not downgrade:
             group.assign(call.now)
-        if not stale:
-            member = group.reconcile(
-                member, self._reported(subscription), now=call.now, subscription_changed=changed
-            )
+        stale = group.assignment_epoch < group.group_epoch
+        if not (downgrade and stale):
+            owned = self._reported(subscription)
+            member = group.reconcile(member, owned, now=call.now, subscription_changed=changed)
         if downgrade:
             # As in Kafka, its generation is the epoch of before: nobody has heard of a newer one.
             group.become_classic(generation=epoch, rebalance=stale)

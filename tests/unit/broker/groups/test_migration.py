@@ -188,11 +188,12 @@ def test_a_group_that_is_full_for_consumers_stays_classic() -> None:
 def test_a_group_whose_first_members_still_join_is_not_converted() -> None:
     world = World(initial_rebalance_delay=3.0)
     one = Classic(world)
-    for _ in range(3):
-        one.step()
+    settle(one, rounds=3)
 
     assert Consumer(world, "two").beat().code is Code.UNKNOWN_SERVER_ERROR
 
+    assert state(world) == ("classic", "PreparingRebalance")
+    settle(one, rounds=2)
     world.pass_time(3.0)
     settle(one)
     assert one.owned == ORDERS
