@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 
-from aktor.broker.codes import Code
 from aktor.broker import EmbeddedKafka
+from aktor.broker.codes import Code
 from aktor.broker.faults import FailWith, Fault
 from examples.testing_your_loop import loop
 
