@@ -130,7 +130,7 @@ class _Http(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """The client went away in the middle: nothing for the console."""
-        _trace.debug("broker.control.interrupted", because=sys.exception())
+        _trace.debug("control.interrupted", because=sys.exception())
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -162,7 +162,7 @@ class _Handler(BaseHTTPRequestHandler):
         except Exception as error:
             # A bug in us: the log says what it was, the client that it was not its fault.
             _trace.error(
-                "broker.control.failed",
+                "control.failed",
                 command=f"{self.command} {self.path}",
                 because=error,
                 traceback=traceback.format_exc(),
