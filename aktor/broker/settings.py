@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from aktor.broker.groups.settings import GroupSettings
+from aktor.broker.limits import check_numbers
 from aktor.broker.transactions import TransactionSettings
 
 __all__ = ["ClusterSettings"]
+
+#: What would not work with none, or would spin.
+_ABOVE_ZERO: Final = frozenset(
+    {
+        "partitions",
+        "replication_factor",
+        "min_insync_replicas",
+        "replica_lag_max",
+        "retention_check",
+        "fetch_max_bytes",
+        "offsets_topic_partitions",
+        "transactions_topic_partitions",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,3 +52,6 @@ class ClusterSettings:
     transactions_topic_partitions: int = 50
     groups: GroupSettings = field(default_factory=GroupSettings)
     transactions: TransactionSettings = field(default_factory=TransactionSettings)
+
+    def __post_init__(self) -> None:
+        check_numbers(self, above_zero=_ABOVE_ZERO)

@@ -3,8 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+from aktor.broker.limits import check_numbers
 
 __all__ = ["GroupSettings"]
+
+#: What would not work with none, or would spin.
+_ABOVE_ZERO: Final = frozenset(
+    {
+        "max_session_timeout",
+        "max_size",
+        "consumer_session_timeout",
+        "consumer_heartbeat_interval",
+        "consumer_max_size",
+        "consumer_regex_refresh_interval",
+        "offsets_retention_check",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,3 +55,6 @@ class GroupSettings:
     offset_metadata_max_bytes: int = 4096
     offsets_retention: float = 7 * 24 * 3600.0
     offsets_retention_check: float = 600.0
+
+    def __post_init__(self) -> None:
+        check_numbers(self, above_zero=_ABOVE_ZERO)

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+from aktor.broker.limits import check_numbers
 
 __all__ = ["TransactionSettings"]
+
+#: What would not work with none, or would spin.
+_ABOVE_ZERO: Final = frozenset({"max_timeout", "marker_retry_backoff", "offsets_topic_partitions"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,3 +30,6 @@ class TransactionSettings:
     abort_check_interval: float = 0.0
     marker_retry_backoff: float = 0.1
     offsets_topic_partitions: int = 50
+
+    def __post_init__(self) -> None:
+        check_numbers(self, above_zero=_ABOVE_ZERO)

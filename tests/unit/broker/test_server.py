@@ -474,7 +474,8 @@ def test_a_connection_that_nobody_uses_is_closed_and_one_that_waits_is_not() -> 
         server.ask(lambda: None)
 
     with RawClient(address) as idle, RawClient(address) as waits:
-        waits.send(fetch_frame(wait=5000.0))
+        waits.send(versions_frame(), fetch_frame(wait=5000.0))
+        waits.receive()  # so both were read
         idle.send(versions_frame())
         idle.receive()
         put_forward(leap)
