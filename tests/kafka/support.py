@@ -370,6 +370,8 @@ class Child:
     def __init__(self, kafka: Cluster, topic: str, group: str, program: str) -> None:
         opening = (
             "import json, os, signal, sys, time\n"
+            # Who is started in the background of a shell is born deaf to it.
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
             "from aktor import KafkaConsumer, TopicPartition, ConsumerRebalanceListener\n"
             "from tests.kafka.support import QUICK, poll\n"
             f"servers, topic, group = {kafka.bootstrap_servers!r}, {topic!r}, {group!r}\n"
