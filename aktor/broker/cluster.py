@@ -18,7 +18,7 @@ from aktor.broker.call import Call, Journal, NoJournal
 from aktor.broker.codes import Code, Refused
 from aktor.broker.fetching import Fetching
 from aktor.broker.groups.coordinator import GroupCoordinator
-from aktor.broker.log.log import LogConfig, PartitionLog
+from aktor.broker.log.log import Appended, LogConfig, PartitionLog
 from aktor.broker.partition import NO_LEADER, Partition
 from aktor.broker.produce import Producing
 from aktor.broker.settings import ClusterSettings
@@ -34,6 +34,7 @@ from aktor.broker.transactions import TransactionCoordinator
 __all__ = ["Cluster", "Node"]
 
 _MOST_DEFAULT_REPLICAS: Final = 3
+_NEWEST_PRODUCE: Final = 13
 
 #: Opens a partition's log: topic id, partition, config.
 OpenLog = Callable[[UUID, int, LogConfig], PartitionLog]
@@ -363,6 +364,19 @@ class Cluster:
     ) -> None:
         """The offsets of a transaction count, or never were."""
         self.groups.end_transaction(group_id, producer_id, commit, now)
+
+    def append(self, topic: str, partition: int, batch: bytes, now: float) -> Appended | None:
+        """Append a batch from outside, without a producer; None if nobody leads the partition.
+
+        Raises Refused.
+        """
+        self.now = max(self.now, now)
+        found = self.topics.partition(topic, partition)
+        if found is None or found.leader == NO_LEADER:
+            return None
+        appended = found.append(batch, now=now, api_version=_NEWEST_PRODUCE)
+        self._progress()
+        return appended
 
     # -- brokers that come and go, leaders that move
 
