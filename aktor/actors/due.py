@@ -1,4 +1,4 @@
-"""A request in bytes, the answer that the broker owes for it, and how to read that when it comes."""
+"""A request in bytes, the answer that a broker owes us for it, and how to read that."""
 
 from __future__ import annotations
 

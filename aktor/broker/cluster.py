@@ -394,18 +394,21 @@ class Cluster:
 
     def broker_silent(self, node_id: int, now: float) -> None:
         """It says nothing, and nobody has given it up yet: what it leads stands still, and what
-        it follows it does not get, so that acks=all waits for it."""
+        it follows it does not get, so that acks=all waits for it. The groups that it coordinates
+        stand still, too."""
         for topic in self.topics:
             for partition in topic.partitions:
                 if node_id in partition.isr and partition.leader != node_id:
                     partition.hold(node_id)
                     self._lagging[partition] = None
+        self.groups.coordinator_silent(self._coordinated_by(node_id))
 
     def broker_up(self, node_id: int, now: float) -> None:
         """It is back, and catches up."""
         node = self.nodes[node_id]
         if node.up:
             self._each_partition(lambda one: one.follow(node_id), now)
+            self.groups.coordinator_back(self._coordinated_by(node_id))
             return
         node.up = True
         self._each_partition(
@@ -509,6 +512,13 @@ class Cluster:
             if moved[name]:
                 coordinator.coordinator_moved(self._is_among(name, moved[name]), now)
         self._progress()
+
+    def _coordinated_by(self, node_id: int) -> Callable[[str], bool]:
+        """Whether a group's coordinator is this broker."""
+        offsets = self.topics.get(GROUP_OFFSETS)
+        partitions = offsets.partitions if offsets is not None else ()
+        led = {one.index for one in partitions if one.leader == node_id}
+        return self._is_among(GROUP_OFFSETS, led)
 
     def _is_among(self, topic: str, partitions: set[int]) -> Callable[[str], bool]:
         """Whether a key's coordinator is the leader of one of these partitions."""

@@ -18,13 +18,30 @@ from aktor.simulation.member import Member
 if TYPE_CHECKING:
     from aktor.simulation.simulation import Simulation
 
-__all__ = ["KINDS", "Chaos", "Crash", "Fault", "WEIGHTS"]
+__all__ = ["KINDS", "WEIGHTS", "Chaos", "Crash", "Crashes", "Fault"]
 
 End = Callable[[], object]
 
 
 class Crash(RuntimeError):
     """What a simulation makes an actor fall over."""
+
+
+class Crashes:
+    """Crashes of one actor over one type of message; `happened` so many times."""
+
+    def __init__(self, actor: str, on: type, times: int) -> None:
+        self.actor = actor
+        self.on = on
+        self.left = times
+        self.happened = 0
+
+    def before(self, actor: CooperativeActor, message: object) -> None:
+        """Called before an actor gets a message."""
+        if self.left > 0 and actor.name == self.actor and type(message) is self.on:
+            self.left -= 1
+            self.happened += 1
+            raise Crash(f"{actor.name} on {self.on.__name__}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +59,9 @@ def _nothing() -> None:
 
 
 def _broker_crash(sim: Simulation, draw: random.Random) -> End:
-    node = draw.choice(sorted(sim.brokers.model.nodes))
-    if len(sim.brokers.running) < len(sim.brokers.model.nodes) - 1 or node not in sim.brokers.running:
+    brokers = sim.brokers
+    node = draw.choice(sorted(brokers.model.nodes))
+    if node not in brokers.running or len(brokers.running) < len(brokers.model.nodes) - 1:
         return _nothing
     sim.brokers.crash(node, clean=draw.random() < 0.5, silent=draw.random() < 0.3)
     return lambda: sim.brokers.restart(node)
@@ -78,7 +96,12 @@ def _member_cut_off(sim: Simulation, draw: random.Random) -> End:
     nodes = sorted(sim.brokers.model.nodes)
     for node in nodes:
         sim.network.cut_link(member.name, node)
-    return lambda: [sim.network.mend_link(member.name, node) for node in nodes]
+
+    def mend() -> None:
+        for node in nodes:
+            sim.network.mend_link(member.name, node)
+
+    return mend
 
 
 def _connections_reset(sim: Simulation, draw: random.Random) -> End:

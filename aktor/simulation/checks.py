@@ -20,9 +20,7 @@ Check = Callable[[History], list[str]]
 
 def broken_promises(history: History) -> list[str]:
     """What any check complains about, each with the check's name."""
-    return [
-        f"{check.__name__}: {complaint}" for check in CHECKS for complaint in check(history)
-    ]
+    return [f"{check.__name__}: {complaint}" for check in CHECKS for complaint in check(history)]
 
 
 # -- who had what
@@ -41,8 +39,11 @@ class _Ownership:
     sought: bool = False
 
     def move_to(self, offset: int | None) -> None:
-        """It goes on here."""
-        self.next = self.given = self.finished = offset
+        """It goes on here. What was finished stays so, though the user went back."""
+        self.next = offset
+        if offset is not None:
+            self.given = max(offset, self.given or 0)
+            self.finished = max(offset, self.finished or 0)
 
 
 @dataclass
@@ -86,9 +87,10 @@ class _Replay:
             case "records.delivered":
                 mine = reader.owned.get(event["partition"])
                 if mine is not None:
-                    mine.next = mine.given = event["offsets"][-1][1] + 1
+                    mine.next = event["offsets"][-1][1] + 1
+                    mine.given = max(mine.next, mine.given or 0)
                     mine.sought = False
-            case "user.returned" | "consumer.closing":
+            case "user.returned" | "user.commits" | "consumer.closing":
                 for mine in reader.owned.values():
                     mine.finished = mine.given
             case "position.sought":
@@ -165,7 +167,7 @@ def only_owners_are_given_records(history: History) -> list[str]:
 
 
 def partitions_are_handed_over_in_order(history: History) -> list[str]:
-    """Nobody is assigned what another member has yet to revoke; only who is expelled may be late."""
+    """Nobody is assigned what another member has yet to revoke, unless that one is expelled."""
     complaints = []
     early: dict[tuple[str, str], str] = {}
     readers: dict[str, _Reader] = {}
@@ -188,7 +190,7 @@ def partitions_are_handed_over_in_order(history: History) -> list[str]:
 
 def every_record_is_finished(history: History) -> list[str]:
     """What was written and is still there was given to somebody of each group, who came back for
-    more. Demanded only of histories that say, by `progress.demanded`, that all should be read."""
+    more or committed it. Asked only of histories that demand it, by `progress.demanded`."""
     demanded = {event["group"] for event in history.named("progress.demanded")}
     if not demanded:
         return []
@@ -199,7 +201,7 @@ def every_record_is_finished(history: History) -> list[str]:
         match event["event"]:
             case "records.delivered" if event["group"] in demanded:
                 under_way[event["member"]].append(event)
-            case "user.returned" | "consumer.closing":
+            case "user.returned" | "user.commits" | "consumer.closing":
                 for given in under_way.pop(event["member"], ()):
                     for first, last in given["offsets"]:
                         finished[given["group"]][given["partition"]].update(range(first, last + 1))
@@ -303,17 +305,17 @@ def buffers_stay_in_bounds(history: History) -> list[str]:
 def _written(history: History) -> dict[str, set[int]]:
     """Offsets of the records that are there in the end, by partition."""
     written: dict[str, set[int]] = defaultdict(set)
-    for event in history.named("records.written", "topic.removed", "records.lost"):
+    for event in history.named("records.written", "topic.removed", "log.ends"):
         match event["event"]:
             case "records.written":
                 written[event["partition"]].update(range(event["first"], event["last"] + 1))
             case "topic.removed":
                 for one in [one for one in written if one.rpartition("-")[0] == event["topic"]]:
                     del written[one]
-            case "records.lost":
-                written[event["partition"]] = {
-                    one for one in written[event["partition"]] if one < event["from"]
-                }
+            case "log.ends":
+                # What was not replicated when its leader went was never acknowledged.
+                there = range(event["start"], event["end"])
+                written[event["partition"]].intersection_update(there)
     return written
 
 

@@ -213,6 +213,17 @@ class Brokers:
         found = self.model.topics.partition(topic, partition)
         return -1 if found is None else found.leader
 
+    def note_ends(self, topic: str) -> None:
+        """Say where the topic's logs begin and end: what was written beyond is not there."""
+        found = self.model.topics.get(topic)
+        for one in found.partitions if found is not None else ():
+            self._history.note(
+                "log.ends",
+                partition=f"{topic}-{one.index}",
+                start=one.log.start_offset,
+                end=one.log.end_offset,
+            )
+
     def end(self, topic: str, partition: int) -> int:
         """The high watermark."""
         found = self.model.topics.partition(topic, partition)

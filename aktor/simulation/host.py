@@ -78,9 +78,7 @@ class Site(Host):
         """The real network actor, over simulated sockets."""
 
         def make_net(tell: Callable[[object], None]) -> SimulatedNet:
-            net = SimulatedNet(
-                self._simulation.network, self.member.name, settings.client_id, tell
-            )
+            net = SimulatedNet(self._simulation.network, self.member.name, settings.client_id, tell)
             self._nets.append(net)
             return net
 
@@ -198,6 +196,8 @@ class SimulatedDispatcher(Dispatcher):
         def received(message: object) -> None:
             if member.before_each is not None:
                 member.before_each(actor, message)
+            for crashes in member.simulation.crashes:
+                crashes.before(actor, message)
             on_receive(message)
 
         actor.on_receive = received  # type: ignore[method-assign]

@@ -290,7 +290,9 @@ class SimulatedNet:
                 frame = write_response(
                     incoming.api, incoming.version, incoming.correlation_id, response
                 )
-                self._in_order(connection, lambda: self._hear(lambda: self._answer(connection, frame)))
+                self._in_order(
+                    connection, lambda: self._hear(lambda: self._answer(connection, frame))
+                )
             if connection.queue:
                 network.scheduler.after(0.0, lambda: self._serve(connection))
 

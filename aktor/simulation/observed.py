@@ -49,7 +49,7 @@ def observe_ownership(consumer: KafkaConsumer, note: Note) -> None:
         return give_up(partitions, loss)
 
     delivery.assign = assigning  # type: ignore[method-assign]
-    delivery.remove = removing  # type: ignore[method-assign]
+    delivery.remove = removing  # type: ignore[method-assign,assignment]
     rebalancing.give_up = giving_up  # type: ignore[method-assign]
 
 
@@ -84,6 +84,14 @@ class _Observed(KafkaConsumer):
     def seek_to_end(self, *partitions: Any) -> None:
         super().seek_to_end(*partitions)
         self._sought(dict.fromkeys(partitions or self._mine()))
+
+    def commit(self, *args: Any, **kwargs: Any) -> None:
+        self._note("user.commits")
+        super().commit(*args, **kwargs)
+
+    def commit_async(self, *args: Any, **kwargs: Any) -> Any:
+        self._note("user.commits")
+        return super().commit_async(*args, **kwargs)
 
     def close(self, *args: Any, **kwargs: Any) -> None:
         if self._guard.closed:

@@ -46,12 +46,16 @@ class Reader:
     def run(self) -> None:
         """Until the end of the simulation."""
         consumer = self._begin()
-        member = self._simulation.me
+        member, unsure = self._simulation.me, False
         while True:
             try:
                 if member.seeks:
                     self._seek(consumer, member)
-                consumer.poll(timeout_ms=200)
+                if consumer.poll(timeout_ms=200):
+                    unsure = self._commit(consumer)
+                elif unsure:
+                    consumer.commit(timeout_ms=5000)
+                    unsure = False
             except ActorCrashedError:
                 # This consumer is beyond help: a service would start anew.
                 consumer.close()
@@ -63,6 +67,16 @@ class Reader:
                 busy, member.busy_for = member.busy_for, 0.0
                 self._simulation.sleep(busy)
 
+    def _commit(self, consumer: KafkaConsumer) -> bool:
+        """Commit by hand if nobody else does; whether that may have failed unheard."""
+        if consumer.config["enable_auto_commit"]:
+            return False
+        if self._simulation.random.random() < 0.5:
+            consumer.commit(timeout_ms=5000)
+            return False
+        consumer.commit_async()
+        return True
+
     def _seek(self, consumer: KafkaConsumer, member: Member) -> None:
         """Go back a little, as one does who wants to do something again."""
         member.seeks = False
@@ -73,7 +87,7 @@ class Reader:
                 return
 
 
-class _Listener(ConsumerRebalanceListener):
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python is untyped
     """Says nothing: that it was called is in the trace."""
 
     def on_partitions_assigned(self, assigned: Any) -> None:

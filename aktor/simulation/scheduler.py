@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from aktor.actors.runtime import VirtualTime
+from aktor.simulation.blocking import watch
 from aktor.simulation.errors import DeadlockError, SpinError
 
 __all__ = ["Scheduler", "Task", "Turn"]
@@ -221,10 +222,13 @@ class Scheduler(VirtualTime):
         self.turns += 1
         self._still += 1
         if self._still > SPIN:
-            raise SpinError(f"the clock stands still at {self.now - START:.3f} s: {turn} never rests")
+            raise SpinError(
+                f"the clock stands still at {self.now - START:.3f} s: {turn} never rests"
+            )
         if isinstance(turn, Task):
             self.running = turn
-            turn.take_turn()
+            with watch(turn):
+                turn.take_turn()
             self.running = None
         else:
             turn.take_turn()

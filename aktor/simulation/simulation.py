@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Self
 
 from aktor.broker.settings import ClusterSettings
-from aktor.simulation.chaos import WEIGHTS, Chaos
+from aktor.simulation.chaos import WEIGHTS, Chaos, Crashes
 from aktor.simulation.checks import broken_promises
 from aktor.simulation.cluster import Brokers
 from aktor.simulation.errors import (
@@ -42,6 +42,8 @@ class Topic(str):
     """A topic of a simulation; is its name."""
 
     simulation: Simulation
+    #: The value of each record that was written to it.
+    values: list[bytes]
 
     @property
     def partitions(self) -> int:
@@ -65,7 +67,9 @@ class Topic(str):
         while count > 0:
             some = min(count, drawn.randint(1, 8))
             where = drawn.randrange(self.partitions) if partition is None else partition
-            self.simulation.brokers.write(self, where, [b"x"] * some)
+            values = [f"{self}:{len(self.values) + one}".encode() for one in range(some)]
+            if self.simulation.brokers.write(self, where, values) is not None:
+                self.values += values
             count -= some
 
 
@@ -96,6 +100,8 @@ class Simulation:
         self.topics: list[Topic] = []
         self.groups: list[str] = []
         self.faults = Chaos(self, without)
+        #: Crashes that were asked for and have not all happened yet.
+        self.crashes: list[Crashes] = []
         self._names = itertools.count()
 
     # -- who and what is there
@@ -115,6 +121,7 @@ class Simulation:
         self.brokers.create_topic(name, partitions)
         topic = Topic(name)
         topic.simulation = self
+        topic.values = []
         self.topics.append(topic)
         topic.write(records)
         return topic
@@ -167,6 +174,15 @@ class Simulation:
         self.faults.draw(rate, for_, {**weights, **more})
         return self
 
+    def crash(self, actor: str, on: type, *, times: int = 1) -> Crashes:
+        """Let this actor, of whatever member, fall over the next messages of this type.
+
+        `actor` is a name as in `consumer.status()`. Returns what counts how often it happened.
+        """
+        crashes = Crashes(actor, on, times)
+        self.crashes.append(crashes)
+        return crashes
+
     def heal(self) -> Self:
         """All faults end: what is asked for from now on must happen."""
         self.faults.heal()
@@ -181,12 +197,15 @@ class Simulation:
         """Go on until every group has committed everything, which is demanded from now on."""
         for group in self.groups:
             self.history.note("progress.demanded", group=group)
-        return self.run(
+        self.run(
             until=lambda: all(
                 topic.lag(group) == 0 for group in self.groups for topic in self.topics
             ),
             at_most=at_most,
         )
+        for topic in self.topics:
+            self.brokers.note_ends(topic)
+        return self
 
     def check(self) -> Self:
         """All promises: see `checks`. Raises CheckFailedError."""
