@@ -1,4 +1,4 @@
-"""An answer that a broker owes us, and how to read it when it comes."""
+"""A request in bytes, the answer that a broker owes us for it, and how to read that."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from kafka.future import Future
 from kafka.protocol.api_header import ResponseClassRegistry
+from kafka.protocol.broker_version_data import BrokerVersionData
 
 from aktor.protocol.fetch import parse_fetch_response
 
-__all__ = ["RAW_TOKEN", "Due"]
+__all__ = ["RAW_TOKEN", "Due", "write_request"]
 
 #: In place of an API key: the frame is a SASL token and nothing else (before KIP-152).
 RAW_TOKEN: Final = -1
@@ -66,6 +67,27 @@ class Due:
         if end > len(body):
             raise ValueError(f"it is cut off: {len(body)} bytes of at least {end}")
         return response
+
+
+def write_request(
+    body: Any, versions: BrokerVersionData | None, correlation_id: int, client_id: str
+) -> tuple[bytes, Due]:
+    """The frame of a request, with its length, in the newest version that both sides speak.
+
+    A body that has a version keeps it. Raises IncompatibleBrokerVersion if there is none.
+    """
+    asked = body.API_VERSION
+    version = asked
+    if version is None:
+        assert versions is not None, "a request before the versions are known"
+        version = versions.api_version(body)
+    try:
+        body.API_VERSION = version
+        body.with_header(correlation_id=correlation_id, client_id=client_id)
+        data: bytes = body.encode(framed=True, header=True)
+    finally:
+        body._version = asked  # the same body may go to a broker of another version next
+    return data, Due(api_key=body.API_KEY, version=version, correlation_id=correlation_id)
 
 
 def _skip_tags(frame: memoryview, at: int) -> int:

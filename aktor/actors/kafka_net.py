@@ -39,7 +39,7 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from aktor.actors.codecs import codecs_to_write
 from aktor.actors.diagnosis import Diagnosis, Phase
-from aktor.actors.due import RAW_TOKEN, Due
+from aktor.actors.due import RAW_TOKEN, Due, write_request
 from aktor.actors.frames import SCRATCH_SIZE, FrameCutter
 from aktor.actors.tls import make_ssl_context
 from aktor.actors.wire import (
@@ -560,22 +560,10 @@ class _Connection:
         return await waiter
 
     def _encode(self, body: Any) -> tuple[bytes, Due]:
-        asked = body.API_VERSION
-        version = asked
-        if version is None:
-            assert self._versions is not None, "a request before the versions are known"
-            version = self._versions.api_version(body)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        try:
-            body.API_VERSION = version
-            body.with_header(
-                correlation_id=self._correlation_id, client_id=self._net.settings.client_id
-            )
-            data: bytes = body.encode(framed=True, header=True)
-        finally:
-            body._version = asked  # the same body may go to a broker of another version next
-        due = Due(api_key=body.API_KEY, version=version, correlation_id=self._correlation_id)
-        return data, due
+        return write_request(
+            body, self._versions, self._correlation_id, self._net.settings.client_id
+        )
 
     def _write(self, data: bytes) -> None:
         self._unsent.append(data)

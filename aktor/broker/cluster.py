@@ -18,7 +18,7 @@ from aktor.broker.call import Call, Journal, NoJournal
 from aktor.broker.codes import Code, Refused
 from aktor.broker.fetching import Fetching
 from aktor.broker.groups.coordinator import GroupCoordinator
-from aktor.broker.log.log import LogConfig, PartitionLog
+from aktor.broker.log.log import Appended, LogConfig, PartitionLog
 from aktor.broker.partition import NO_LEADER, Partition
 from aktor.broker.produce import Producing
 from aktor.broker.settings import ClusterSettings
@@ -34,6 +34,7 @@ from aktor.broker.transactions import TransactionCoordinator
 __all__ = ["Cluster", "Node"]
 
 _MOST_DEFAULT_REPLICAS: Final = 3
+_NEWEST_PRODUCE: Final = 13
 
 #: Opens a partition's log: topic id, partition, config.
 OpenLog = Callable[[UUID, int, LogConfig], PartitionLog]
@@ -364,6 +365,19 @@ class Cluster:
         """The offsets of a transaction count, or never were."""
         self.groups.end_transaction(group_id, producer_id, commit, now)
 
+    def append(self, topic: str, partition: int, batch: bytes, now: float) -> Appended | None:
+        """Append a batch from outside, without a producer; None if nobody leads the partition.
+
+        Raises Refused.
+        """
+        self.now = max(self.now, now)
+        found = self.topics.partition(topic, partition)
+        if found is None or found.leader == NO_LEADER:
+            return None
+        appended = found.append(batch, now=now, api_version=_NEWEST_PRODUCE)
+        self._progress()
+        return appended
+
     # -- brokers that come and go, leaders that move
 
     def broker_down(self, node_id: int, now: float) -> None:
@@ -380,18 +394,21 @@ class Cluster:
 
     def broker_silent(self, node_id: int, now: float) -> None:
         """It says nothing, and nobody has given it up yet: what it leads stands still, and what
-        it follows it does not get, so that acks=all waits for it."""
+        it follows it does not get, so that acks=all waits for it. The groups that it coordinates
+        stand still, too."""
         for topic in self.topics:
             for partition in topic.partitions:
                 if node_id in partition.isr and partition.leader != node_id:
                     partition.hold(node_id)
                     self._lagging[partition] = None
+        self.groups.coordinator_silent(self._coordinated_by(node_id))
 
     def broker_up(self, node_id: int, now: float) -> None:
         """It is back, and catches up."""
         node = self.nodes[node_id]
         if node.up:
             self._each_partition(lambda one: one.follow(node_id), now)
+            self.groups.coordinator_back(self._coordinated_by(node_id))
             return
         node.up = True
         self._each_partition(
@@ -495,6 +512,13 @@ class Cluster:
             if moved[name]:
                 coordinator.coordinator_moved(self._is_among(name, moved[name]), now)
         self._progress()
+
+    def _coordinated_by(self, node_id: int) -> Callable[[str], bool]:
+        """Whether a group's coordinator is this broker."""
+        offsets = self.topics.get(GROUP_OFFSETS)
+        partitions = offsets.partitions if offsets is not None else ()
+        led = {one.index for one in partitions if one.leader == node_id}
+        return self._is_among(GROUP_OFFSETS, led)
 
     def _is_among(self, topic: str, partitions: set[int]) -> Callable[[str], bool]:
         """Whether a key's coordinator is the leader of one of these partitions."""

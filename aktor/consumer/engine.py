@@ -13,7 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from kafka.errors import KafkaTimeoutError, NoOffsetForPartitionError, OffsetOutOfRangeError
+from kafka.errors import (
+    IllegalStateError,
+    KafkaTimeoutError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+)
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.actors.runtime import Bell
@@ -513,11 +518,19 @@ class Engine:
         self._say_resets("the application asked for it")
 
     def position(self, topic_partition: TopicPartition, deadline: float) -> int | None:
-        """The consumed position, waiting for it until the deadline; None if it is not found."""
+        """The consumed position, waiting for it until the deadline; None if it is not found.
+
+        Raises IllegalStateError if the partition was given up because an actor was restarted.
+        """
         self.restore_if_restarted()
         while True:
             self.apply_positions()
-            state = self._state(topic_partition)
+            state = self.delivery.partitions.get(topic_partition)
+            if state is None:
+                raise IllegalStateError(
+                    f"{topic_partition.topic}-{topic_partition.partition} is not assigned any more:"
+                    " its member was restarted; go on polling to join again"
+                )
             if state.offset is not None:
                 return state.offset
             if state.error is not None:
@@ -529,9 +542,6 @@ class Engine:
                 return None
             if not self.port.positions:
                 self._bell.wait(min(deadline, self._look_up_at) - now)
-
-    def _state(self, topic_partition: TopicPartition) -> Partition:
-        return self.delivery.partitions[topic_partition]
 
     def tell_paused(self) -> None:
         """Tell the background which partitions are paused."""

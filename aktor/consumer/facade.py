@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from kafka.consumer.subscription_state import (
     AsyncConsumerRebalanceListener,
@@ -31,7 +31,7 @@ from aktor.consumer.iteration import Iteration
 from aktor.consumer.metrics import ConsumerMetrics
 from aktor.consumer.port import ApplicationPort
 from aktor.consumer.status import ConsumerStatus, PartitionStatus
-from aktor.consumer.system import ActorSystem, Host
+from aktor.consumer.system import HOST, ActorSystem, Host
 from aktor.errors import ConfigurationError
 from aktor.events.commits import CommitOffsets, FetchCommittedOffsets
 from aktor.events.fetching import Chunk
@@ -67,8 +67,8 @@ class KafkaConsumer:
 
     DEFAULT_CONFIG = configuration.DEFAULT_CONFIG
 
-    #: Threads, clock and sockets; tests and simulations put their own here in a subclass.
-    _host: ClassVar[Host] = Host()
+    #: Threads, clock and sockets.
+    _host: Host
 
     def __init__(self, *topics: str, **configs: Any) -> None:
         self.config, settings = configuration.parse(configs)
@@ -81,6 +81,7 @@ class KafkaConsumer:
         )
         self._guard = Guard()
         self._trace = open_trace(consumer=settings.client_id, group=settings.group_id)
+        self._host = HOST.get().for_consumer(self)
         bell = self._host.make_bell()
         self._port = ApplicationPort(bell, self._trace)
         self._system = ActorSystem(settings, self._port, self._trace, self._host)

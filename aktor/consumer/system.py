@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Final
 
 from aktor.actors.kafka_net import KafkaNet
 from aktor.actors.manager import RequestManager
@@ -21,7 +23,10 @@ from aktor.managers.positions import PositionManager
 from aktor.settings import Settings
 from aktor.trace import Trace
 
-__all__ = ["MANAGERS", "ActorSystem", "Host"]
+if TYPE_CHECKING:
+    from aktor.consumer.facade import KafkaConsumer
+
+__all__ = ["HOST", "MANAGERS", "ActorSystem", "Host"]
 
 #: In start order: an actor may depend only on those above it, so when one crashes it and everyone
 #: below start afresh. Above them all stands the network.
@@ -36,7 +41,11 @@ MANAGERS: tuple[type[RequestManager], ...] = (
 
 
 class Host:
-    """What a consumer runs on: real threads, clock and sockets here; others in tests."""
+    """What a consumer runs on: real threads, clock and sockets here; others in simulations."""
+
+    def for_consumer(self, consumer: KafkaConsumer) -> Host:
+        """The host of this new consumer."""
+        return self
 
     def make_bell(self) -> Bell:
         """What the application thread waits on."""
@@ -67,6 +76,10 @@ class Host:
     def start(self, dispatcher: Dispatcher, name: str) -> None:
         """Begin to turn."""
         dispatcher.start_thread(name)
+
+
+#: What consumers run on that are made in this context: a simulation puts its own here.
+HOST: Final[ContextVar[Host]] = ContextVar("aktor_host", default=Host())  # noqa: B039  # stateless
 
 
 class ActorSystem:

@@ -42,9 +42,14 @@ class CommitBeforeRevocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevocationCommitted:
-    """CommitManager ▶ membership: done, or failed and traced; go on either way."""
+    """CommitManager ▶ membership: done, or failed and traced; go on either way.
+
+    `expelled`: the coordinator refused it as one of somebody who is no member of this generation
+    any more, so that the partitions are lost, not revoked.
+    """
 
     rebalance: int
+    expelled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

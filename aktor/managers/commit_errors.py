@@ -36,6 +36,7 @@ __all__ = [
     "CommitErrors",
     "Waited",
     "is_retriable",
+    "says_expelled",
     "worst",
 ]
 
@@ -48,6 +49,9 @@ NOT_OUR_COORDINATOR: Final = (
 
 #: Codes by which the group refuses a commit of this member.
 NOT_THIS_MEMBER: Final = (UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressError)
+
+#: Those of them after which the member's partitions may be with others already.
+EXPELLED: Final = (UnknownMemberIdError, IllegalGenerationError)
 
 #: Codes by which a broker says that the topic is not there (yet, or any more).
 UNKNOWN_TOPIC: Final = (UnknownTopicOrPartitionError, UnknownTopicIdError)
@@ -98,6 +102,11 @@ class Waited:
         if self.attempts:
             return "the coordinator has not answered"
         return "earlier commits were not done"
+
+
+def says_expelled(error: Exception | None) -> bool:
+    """Whether a commit's error says that this member's partitions are somebody else's by now."""
+    return isinstance(error, CommitFailedError) and isinstance(error.__cause__, EXPELLED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 from aktor.actors.manager import Backoff
 from aktor.events.answers import Answered, Failed
 from aktor.events.commits import AutoCommitFinished, RevocationCommitted
+from aktor.managers.commit_errors import says_expelled
 
 __all__ = ["Commit", "CommitLine", "Kind"]
 
@@ -70,7 +71,7 @@ class Commit:
     def outcome(self, error: Exception | None) -> object:
         """What whoever wanted it is told."""
         if self.kind is Kind.REVOCATION:
-            return RevocationCommitted(rebalance=self.number)
+            return RevocationCommitted(rebalance=self.number, expelled=says_expelled(error))
         if self.kind is Kind.AUTO:
             return AutoCommitFinished(offsets=dict(self.offsets), error=error)
         if error is None:

@@ -81,6 +81,8 @@ class HandBack:
         if answer.rebalance != self.rebalance or type(answer) not in STAGES[self.stage]:
             return False
         self._move(answer)
+        if isinstance(answer, RevocationCommitted) and answer.expelled:
+            self.loss = Loss.LOST
         if isinstance(answer, PartitionsReleased):
             self._positions = {
                 partition: position

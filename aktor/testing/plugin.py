@@ -11,17 +11,25 @@ the fixtures does not wait for them: what is heavy is imported when the first cl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 if TYPE_CHECKING:
     from aktor.broker.embedded import EmbeddedKafka
+    from aktor.simulation import Simulation
 
-__all__ = ["embedded_kafka", "embedded_kafka_cluster", "embedded_kafka_settings"]
+__all__ = [
+    "crash",
+    "embedded_kafka",
+    "embedded_kafka_cluster",
+    "embedded_kafka_settings",
+    "simulation",
+]
 
 _MARKER: Final = "embedded_kafka"
+_SIMULATION: Final = "simulation"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -30,6 +38,10 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         f"{_MARKER}(brokers=1, topics=..., partitions=..., settings=..., ...): what cluster the "
         "fixture `embedded_kafka` starts; the arguments of EmbeddedKafka",
+    )
+    config.addinivalue_line(
+        "markers",
+        f"{_SIMULATION}(seed=0, brokers=3, ...): the arguments of the fixture `simulation`",
     )
 
 
@@ -55,13 +67,28 @@ def embedded_kafka_cluster(embedded_kafka_settings: Mapping[str, Any]) -> Iterat
         yield kafka
 
 
-def _marked(node: pytest.Item) -> dict[str, Any]:
+@pytest.fixture
+def simulation(request: pytest.FixtureRequest) -> Iterator[Simulation]:
+    """Consumers, brokers, network and faults in virtual time (the extra `simulation`)."""
+    from aktor.simulation import Simulation
+
+    with Simulation(**_marked(request.node, _SIMULATION)) as one:
+        yield one
+
+
+@pytest.fixture
+def crash(simulation: Simulation) -> Callable[..., Any]:
+    """`crash("fetch", on=Tick)`: the next actor of this name falls over such a message."""
+    return simulation.crash
+
+
+def _marked(node: pytest.Item, name: str = _MARKER) -> dict[str, Any]:
     """The arguments of all markers; the one closest to the test wins."""
     arguments: dict[str, Any] = {}
-    for marker in reversed(list(node.iter_markers(_MARKER))):
+    for marker in reversed(list(node.iter_markers(name))):
         if marker.args:
             raise pytest.UsageError(
-                f"@pytest.mark.{_MARKER} takes arguments by name, as brokers=3, "
+                f"@pytest.mark.{name} takes arguments by name, as brokers=3, "
                 f"not {', '.join(map(repr, marker.args))}"
             )
         arguments.update(marker.kwargs)

@@ -15,6 +15,7 @@ from kafka.errors import (
     CommitFailedError,
     CoordinatorNotAvailableError,
     GroupAuthorizationFailedError,
+    IllegalStateError,
     IncompatibleBrokerVersion,
     KafkaStorageError,
     KafkaTimeoutError,
@@ -367,6 +368,17 @@ def test_when_an_actor_falls_over_too_often_every_call_ends_in_the_reason(actor:
     assert {type(one.__cause__) for one in later} == {Sabotage}
     assert future.is_done
     assert consumer.status().state.startswith("failed")
+    play.end()
+
+
+def test_a_position_of_what_a_restarted_member_gave_up_is_refused_by_its_name() -> None:
+    """Found by a simulation: it was a KeyError."""
+    play = Play(seed=0)
+    play.site.crash("membership", Tick)
+    play.world.sleep(1.0)
+
+    with pytest.raises(IllegalStateError, match="orders-0 is not assigned any more"):
+        play.consumer.position(T0)
     play.end()
 
 

@@ -27,7 +27,7 @@ from aktor.actors.network import NetworkActor
 from aktor.actors.runtime import Bell, CooperativeActor, Dispatcher, Seeded, VirtualTime
 from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.port import ApplicationPort
-from aktor.consumer.system import Host
+from aktor.consumer.system import HOST, Host
 from aktor.events.routes import ROUTES
 from aktor.settings import Settings
 from aktor.trace import Trace
@@ -70,11 +70,12 @@ class World(VirtualTime):
         site = Site(self, len(self.sites))
         self.sites.append(site)
 
-        class WorldConsumer(KafkaConsumer):
-            _host = site
-
         configs = {"bootstrap_servers": "b1:9092,b2:9092", "client_id": f"c{site.number}"} | configs
-        site.consumer = WorldConsumer(*topics, **configs)
+        here = HOST.set(site)
+        try:
+            site.consumer = KafkaConsumer(*topics, **configs)
+        finally:
+            HOST.reset(here)
         return site.consumer
 
     def site(self, consumer: KafkaConsumer) -> Site:

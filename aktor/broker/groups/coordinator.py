@@ -324,7 +324,19 @@ class GroupCoordinator:
         for group in self._groups:
             if moved(group.group_id):
                 group.coordinator_moved(now)
-                self._groups.touched(group.group_id)
+                self._groups.go_on(group.group_id)
+
+    def coordinator_silent(self, silent: Callable[[str], bool]) -> None:
+        """The broker that coordinates these groups says nothing: nobody's session ends there."""
+        for group in self._groups:
+            if silent(group.group_id):
+                self._groups.stand_still(group.group_id)
+
+    def coordinator_back(self, back: Callable[[str], bool]) -> None:
+        """It stood still, and goes on: what is overdue is due now."""
+        for group in self._groups:
+            if back(group.group_id):
+                self._groups.go_on(group.group_id)
 
     def _touched(self, group_id: str, now: float) -> None:
         self._groups.touched(group_id)

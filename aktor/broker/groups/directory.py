@@ -66,6 +66,8 @@ class Directory:
         #: It may be too early, as most alarms are put off by a sign of life; never too late.
         self._due: dict[str, float] = {}
         self._queue: list[tuple[float, str]] = []
+        #: Groups whose coordinator stands still, and nothing becomes due there.
+        self._still: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -190,8 +192,19 @@ class Directory:
 
     # Time.
 
+    def stand_still(self, group_id: str) -> None:
+        """Nothing is due in this group until `go_on`."""
+        self._still.add(group_id)
+
+    def go_on(self, group_id: str) -> None:
+        """Its time passes again."""
+        self._still.discard(group_id)
+        self.touched(group_id)
+
     def touched(self, group_id: str) -> None:
         """The group may have to do something earlier than it had."""
+        if group_id in self._still:
+            return
         group = self._groups.get(group_id)
         at = math.inf if group is None else group.wake_at()
         if at < self._due.get(group_id, math.inf):
@@ -209,7 +222,8 @@ class Directory:
             at, group_id = heapq.heappop(self._queue)
             if self._due.get(group_id) == at:
                 del self._due[group_id]
-                due.append(group_id)
+                if group_id not in self._still:
+                    due.append(group_id)
         for group_id in due:
             group = self._groups.get(group_id)
             if group is not None and group.wake_at() <= now:

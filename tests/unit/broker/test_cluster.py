@@ -296,6 +296,45 @@ def test_who_waits_for_a_rebalance_is_told_at_once_that_the_coordinator_moved() 
     assert second.answer.error_code == Code.NOT_COORDINATOR
 
 
+def members(cluster: Cluster) -> int:
+    return len(cluster.groups.members("g"))
+
+
+def test_a_silent_coordinator_ends_no_session_and_its_successor_begins_them_anew() -> None:
+    cluster = a_cluster()
+    joined = join(cluster).answer
+    message = request(
+        "SyncGroup",
+        group_id="g",
+        generation_id=joined.generation_id,
+        member_id=joined.member_id,
+        assignments=[{"member_id": joined.member_id, "assignment": b""}],
+    )
+    ask(cluster, message, 3, coordinator_of(cluster))
+
+    cluster.broker_silent(coordinator_of(cluster), NOW + 5.0)
+    cluster.tick(NOW + 30.0)
+    assert members(cluster) == 1
+
+    cluster.broker_down(coordinator_of(cluster), NOW + 30.0)
+    cluster.tick(NOW + 39.0)
+    assert members(cluster) == 1
+    cluster.tick(NOW + 41.0)
+    assert members(cluster) == 0
+
+
+def test_what_was_overdue_while_a_coordinator_stood_still_is_due_when_it_goes_on() -> None:
+    cluster = a_cluster()
+    join(cluster)
+    cluster.broker_silent(coordinator_of(cluster), NOW + 5.0)
+    cluster.tick(NOW + 30.0)
+
+    cluster.broker_up(coordinator_of(cluster), NOW + 30.0)
+    cluster.tick(NOW + 30.0)
+
+    assert members(cluster) == 0
+
+
 def test_a_group_is_not_disturbed_when_the_leader_of_another_partition_moves() -> None:
     cluster = a_cluster()
     join(cluster)

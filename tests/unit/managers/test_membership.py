@@ -547,6 +547,18 @@ def test_a_commit_that_never_ends_does_not_block_the_revocation() -> None:
     assert scene.has_said(RunRevokedCallback)
 
 
+def test_what_a_refused_commit_shows_to_be_somebody_elses_is_lost_and_not_revoked() -> None:
+    """The listener must not store, as the owner, what another member is reading by now."""
+    scene = a_member().is_stable()
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.release(a=7)
+    commit = scene.said(CommitBeforeRevocation)
+
+    scene.tell(RevocationCommitted(rebalance=commit.rebalance, expelled=True))
+
+    assert scene.said(RunRevokedCallback).loss is Loss.LOST
+
+
 def test_a_restart_of_the_commits_actor_counts_as_a_failed_commit() -> None:
     scene = a_member().is_stable()
     scene.beats(REBALANCE_IN_PROGRESS)

@@ -146,13 +146,16 @@ def test_the_marker_is_listed(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["@pytest.mark.embedded_kafka(brokers=1, *"])
 
 
-def test_the_example_of_a_tested_loop_passes() -> None:
+@pytest.mark.parametrize(
+    ("example", "count"), [("testing_your_loop", 4), ("simulating_your_loop", 6)]
+)
+def test_the_example_of_a_tested_loop_passes(example: str, count: int) -> None:
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *PLUGIN, "examples/testing_your_loop"],
+        [sys.executable, "-m", "pytest", "-q", *PLUGIN, f"examples/{example}"],
         cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=120,
     )
 
-    assert "4 passed" in run.stdout, run.stdout + run.stderr
+    assert f"{count} passed" in run.stdout, run.stdout + run.stderr

@@ -1,0 +1,37 @@
+"""Simulation in virtual time: real consumers, a whole cluster and its faults, from one seed.
+
+    with Simulation(seed=7) as sim:
+        orders = sim.topic("orders", partitions=4, records=500)
+        sim.consumers(group="billing", topics=[orders], count=3)
+        sim.chaos(for_=60).run(for_=60)
+        sim.heal().progress().check()
+
+Needs greenlet: `pip install 'aktor[simulation]'`.
+"""
+
+from __future__ import annotations
+
+from aktor.simulation.errors import (
+    BlockingCallError,
+    CheckFailedError,
+    DeadlockError,
+    MemberFailedError,
+    SimulationError,
+    SpinError,
+    TimeIsUpError,
+)
+from aktor.simulation.member import Member
+from aktor.simulation.simulation import Simulation, Topic
+
+__all__ = [
+    "BlockingCallError",
+    "CheckFailedError",
+    "DeadlockError",
+    "Member",
+    "MemberFailedError",
+    "Simulation",
+    "SimulationError",
+    "SpinError",
+    "TimeIsUpError",
+    "Topic",
+]

@@ -1,0 +1,278 @@
+"""What goes wrong: faults drawn from the seed, each with a beginning and an end.
+
+A fault's number, time, kind and duration are drawn in advance, its targets from a seed of its own
+when it begins: so leaving one out (to shrink a failing history) changes the others as little as
+possible.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from aktor.actors.runtime import CooperativeActor
+from aktor.simulation.member import Member
+
+if TYPE_CHECKING:
+    from aktor.simulation.simulation import Simulation
+
+__all__ = ["KINDS", "WEIGHTS", "Chaos", "Crash", "Crashes", "Fault"]
+
+End = Callable[[], object]
+
+
+class Crash(RuntimeError):
+    """What a simulation makes an actor fall over."""
+
+
+class Crashes:
+    """Crashes of one actor over one type of message; `happened` so many times."""
+
+    def __init__(self, actor: str, on: type, times: int) -> None:
+        self.actor = actor
+        self.on = on
+        self.left = times
+        self.happened = 0
+
+    def before(self, actor: CooperativeActor, message: object) -> None:
+        """Called before an actor gets a message."""
+        if self.left > 0 and actor.name == self.actor and type(message) is self.on:
+            self.left -= 1
+            self.happened += 1
+            raise Crash(f"{actor.name} on {self.on.__name__}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing that goes wrong: `seconds` after its beginning it is over."""
+
+    number: int
+    at: float
+    kind: str
+    seconds: float
+
+
+def _nothing() -> None:
+    pass
+
+
+def _broker_crash(sim: Simulation, draw: random.Random) -> End:
+    brokers = sim.brokers
+    node = draw.choice(sorted(brokers.model.nodes))
+    if node not in brokers.running or len(brokers.running) < len(brokers.model.nodes) - 1:
+        return _nothing
+    sim.brokers.crash(node, clean=draw.random() < 0.5, silent=draw.random() < 0.3)
+    return lambda: sim.brokers.restart(node)
+
+
+def _leader_move(sim: Simulation, draw: random.Random) -> End:
+    topic = draw.choice(sim.topics)
+    if topic.partitions:
+        sim.brokers.move_leader(topic, draw.randrange(topic.partitions))
+    return _nothing
+
+
+def _coordinator_move(sim: Simulation, draw: random.Random) -> End:
+    if sim.groups:
+        sim.brokers.move_coordinator(draw.choice(sim.groups))
+    return _nothing
+
+
+def _link_cut(sim: Simulation, draw: random.Random) -> End:
+    member = _some_member(sim, draw)
+    if member is None:
+        return _nothing
+    node = draw.choice(sorted(sim.brokers.model.nodes))
+    sim.network.cut_link(member.name, node)
+    return lambda: sim.network.mend_link(member.name, node)
+
+
+def _member_cut_off(sim: Simulation, draw: random.Random) -> End:
+    member = _some_member(sim, draw)
+    if member is None:
+        return _nothing
+    nodes = sorted(sim.brokers.model.nodes)
+    for node in nodes:
+        sim.network.cut_link(member.name, node)
+
+    def mend() -> None:
+        for node in nodes:
+            sim.network.mend_link(member.name, node)
+
+    return mend
+
+
+def _connections_reset(sim: Simulation, draw: random.Random) -> End:
+    member = _some_member(sim, draw)
+    if member is not None:
+        for site in member.sites:
+            site.break_connections(draw.choice([None, *sorted(sim.brokers.model.nodes)]))
+    return _nothing
+
+
+def _loss(sim: Simulation, draw: random.Random) -> End:
+    sim.network.loss = draw.uniform(0.01, 0.2)
+    return lambda: setattr(sim.network, "loss", 0.0)
+
+
+def _slow_network(sim: Simulation, draw: random.Random) -> End:
+    sim.network.slower = draw.choice([0.01, 0.1, 1.0])
+    return lambda: setattr(sim.network, "slower", 0.0)
+
+
+def _member_frozen(sim: Simulation, draw: random.Random) -> End:
+    member = _some_member(sim, draw)
+    if member is None:
+        return _nothing
+    member.freeze()
+    return member.thaw
+
+
+def _member_killed(sim: Simulation, draw: random.Random) -> End:
+    member = _some_member(sim, draw)
+    if member is None:
+        return _nothing
+    member.kill()
+    return lambda: sim.replace(member)
+
+
+def _actor_crash(sim: Simulation, draw: random.Random) -> End:
+    member = _some_member(sim, draw)
+    if member is None:
+        return _nothing
+    left = [draw.randint(0, 60)]
+
+    def before(actor: CooperativeActor, message: object) -> None:
+        if actor.name == "supervisor":
+            return
+        left[0] -= 1
+        if left[0] < 0:
+            member.before_each = None
+            raise Crash(f"{actor.name} on {type(message).__name__}")
+
+    member.before_each = before
+    return lambda: setattr(member, "before_each", None)
+
+
+def _busy_member(sim: Simulation, draw: random.Random) -> End:
+    member = _some_member(sim, draw)
+    if member is not None:
+        member.busy_for = draw.choice([1.0, 5.0, 15.0])
+    return _nothing
+
+
+def _session_expired(sim: Simulation, draw: random.Random) -> End:
+    if sim.groups:
+        sim.brokers.expire_somebody(draw.choice(sim.groups), draw)
+    return _nothing
+
+
+def _topic_grown(sim: Simulation, draw: random.Random) -> End:
+    topic = draw.choice(sim.topics)
+    if 0 < topic.partitions < 8:
+        sim.brokers.grow_topic(topic, topic.partitions + 1)
+    return _nothing
+
+
+def _sought(sim: Simulation, draw: random.Random) -> End:
+    member = _some_member(sim, draw)
+    if member is not None:
+        member.seeks = True
+    return _nothing
+
+
+def _some_member(sim: Simulation, draw: random.Random) -> Member | None:
+    running = [one for one in sim.members if one.running]
+    return draw.choice(running) if running else None
+
+
+#: What begins each kind; it returns what ends it.
+KINDS: Final[Mapping[str, Callable[[Simulation, random.Random], End]]] = {
+    "broker_crash": _broker_crash,
+    "leader_move": _leader_move,
+    "coordinator_move": _coordinator_move,
+    "link_cut": _link_cut,
+    "member_cut_off": _member_cut_off,
+    "connections_reset": _connections_reset,
+    "loss": _loss,
+    "slow_network": _slow_network,
+    "member_frozen": _member_frozen,
+    "member_killed": _member_killed,
+    "actor_crash": _actor_crash,
+    "busy_member": _busy_member,
+    "session_expired": _session_expired,
+    "topic_grown": _topic_grown,
+    "seek": _sought,
+}
+
+#: How often each kind is drawn, unless a simulation says otherwise.
+WEIGHTS: Final[Mapping[str, float]] = {
+    "broker_crash": 2,
+    "leader_move": 3,
+    "coordinator_move": 3,
+    "link_cut": 2,
+    "member_cut_off": 1,
+    "connections_reset": 3,
+    "loss": 1,
+    "slow_network": 1,
+    "member_frozen": 3,
+    "member_killed": 2,
+    "actor_crash": 3,
+    "busy_member": 2,
+    "session_expired": 2,
+    "topic_grown": 0.5,
+    "seek": 2,
+}
+
+
+class Chaos:
+    """Owns the faults of a simulation: which there will be, and which are under way."""
+
+    def __init__(self, simulation: Simulation, without: Collection[int]) -> None:
+        self.faults: list[Fault] = []
+        self._simulation = simulation
+        self._without = without
+        self._under_way: dict[int, End] = {}
+        self._over = False
+
+    def draw(self, rate: float, seconds: float, weights: Mapping[str, float]) -> None:
+        """From now on, for so long, `rate` faults a second on average."""
+        simulation = self._simulation
+        draw = random.Random(f"{simulation.seed} chaos {len(self.faults)}")
+        kinds, odds = list(weights), list(weights.values())
+        at = 0.0
+        while (at := at + draw.expovariate(rate)) < seconds:
+            fault = Fault(
+                number=len(self.faults),
+                at=at,
+                kind=draw.choices(kinds, odds)[0],
+                seconds=draw.choice([0.5, 2.0, 5.0, 15.0]),
+            )
+            self.faults.append(fault)
+            if fault.number not in self._without:
+                simulation.scheduler.after(at, lambda fault=fault: self._begin(fault))  # type: ignore[misc]
+
+    def _begin(self, fault: Fault) -> None:
+        if self._over:
+            return
+        simulation = self._simulation
+        draw = random.Random(f"{simulation.seed} fault {fault.number}")
+        simulation.history.note(
+            "fault.began", number=fault.number, kind=fault.kind, seconds=fault.seconds
+        )
+        self._under_way[fault.number] = KINDS[fault.kind](simulation, draw)
+        simulation.scheduler.after(fault.seconds, lambda: self._end(fault.number))
+
+    def _end(self, number: int) -> None:
+        end = self._under_way.pop(number, None)
+        if end is not None:
+            self._simulation.history.note("fault.ended", number=number)
+            end()
+
+    def heal(self) -> None:
+        """All that is under way ends, and no more begins."""
+        self._over = True
+        for number in list(self._under_way):
+            self._end(number)

@@ -1,0 +1,41 @@
+"""What ends a simulation."""
+
+from __future__ import annotations
+
+__all__ = [
+    "BlockingCallError",
+    "CheckFailedError",
+    "DeadlockError",
+    "MemberFailedError",
+    "SimulationError",
+    "SpinError",
+    "TimeIsUpError",
+]
+
+
+class SimulationError(Exception):
+    """A simulation could not go on, or found what it was looking for."""
+
+
+class DeadlockError(SimulationError):
+    """Nobody will ever do anything again. Says who waits for what."""
+
+
+class SpinError(SimulationError):
+    """Somebody works without end while the clock stands still."""
+
+
+class TimeIsUpError(SimulationError):
+    """What was waited for did not happen within its virtual time."""
+
+
+class BlockingCallError(SimulationError):
+    """A member's code blocks on something that is not simulated: a sleep, a socket, a thread."""
+
+
+class MemberFailedError(SimulationError):
+    """A member's code raised. The exception is the cause."""
+
+
+class CheckFailedError(SimulationError, AssertionError):
+    """A promise was not kept: seed, what was broken, and the last lines of the history."""

@@ -1,0 +1,53 @@
+"""What happened in a simulation, in order: the traces of all members, and what the brokers saw.
+
+An event is what the trace has (see docs/trace.md), with `at` (virtual seconds since the beginning)
+and `member` (whose it is; "" for what the brokers and the simulation itself did). Same seed, same
+history, byte for byte.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+__all__ = ["Event", "History"]
+
+Event = dict[str, Any]
+
+
+class History:
+    """Owns the events."""
+
+    def __init__(self, clock: Callable[[], float], start: float) -> None:
+        self.events: list[Event] = []
+        self._clock = clock
+        self._start = start
+
+    def note(self, event: str, member: str = "", **values: Any) -> None:
+        """Add something that happened."""
+        self.add(member, {"event": event, **values})
+
+    def add(self, member: str, values: Event) -> None:
+        """Add an event of a member's trace."""
+        values["at"] = round(self._clock() - self._start, 6)
+        values["member"] = member
+        self.events.append(values)
+
+    def named(self, *names: str) -> Iterator[Event]:
+        """The events of these names."""
+        return (one for one in self.events if one["event"] in names)
+
+    def text(self) -> str:
+        """All of it as JSON lines."""
+        return "".join(json.dumps(one, sort_keys=True, default=str) + "\n" for one in self.events)
+
+    def last(self, count: int = 30) -> str:
+        """The last events, to be read by people."""
+        return "\n".join(_line(one) for one in self.events[-count:])
+
+
+def _line(event: Event) -> str:
+    hidden = ("at", "member", "event", "level", "t", "consumer", "group", "incarnation")
+    rest = " ".join(f"{key}={value}" for key, value in event.items() if key not in hidden)
+    return f"{event['at']:10.3f} {event['member'] or '-':8} {event['event']} {rest}"

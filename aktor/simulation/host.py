@@ -1,0 +1,285 @@
+"""What one consumer of a simulation runs on: its bell, its dispatcher, its end of the network."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from aktor.actors.network import NetworkActor
+from aktor.actors.runtime import Bell, CooperativeActor, Dispatcher
+from aktor.consumer.facade import KafkaConsumer
+from aktor.consumer.port import ApplicationPort
+from aktor.consumer.system import Host
+from aktor.events.routes import ROUTES
+from aktor.settings import Settings
+from aktor.simulation.history import Event
+from aktor.simulation.network import SimulatedNet
+from aktor.simulation.observed import observe, observe_ownership
+from aktor.simulation.scheduler import Scheduler, Task
+from aktor.trace import Trace
+
+if TYPE_CHECKING:
+    from aktor.simulation.member import Member
+
+__all__ = ["Site"]
+
+_Mail = tuple[CooperativeActor, object]
+
+
+class Site(Host):
+    """One consumer's bell, dispatcher, sockets and trace. Takes turns as its background thread."""
+
+    def __init__(self, member: Member, number: int) -> None:
+        self.member = member
+        self.name = member.name if number == 1 else f"{member.name}/{number}"
+        self.queued = False
+        self.started = False
+        self.frozen = False
+        self.consumer: KafkaConsumer
+        self.dispatcher: SimulatedDispatcher
+        self.port: ApplicationPort
+        self._simulation = member.simulation
+        self._scheduler: Scheduler = member.simulation.scheduler
+        self._seed = f"{member.simulation.seed} {self.name}"
+        self._nets: list[SimulatedNet] = []
+        self._listening = ExitStack()
+        self._wake_number = 0
+        self._missed_turn = False
+
+    def __str__(self) -> str:
+        return f"the background of {self.name}"
+
+    # -- what the consumer asks of its host
+
+    def make_bell(self) -> Bell:
+        """One whose waiter lets others take their turns."""
+        return SimulatedBell(self._scheduler)
+
+    def make_dispatcher(self, trace: Trace) -> Dispatcher:
+        """With the simulation's clock, and an order of its own."""
+        self._listening.enter_context(trace.listen(self._note))
+        self.dispatcher = SimulatedDispatcher(
+            self,
+            ROUTES,
+            clock=self.now,
+            order=_Drawn(self, random.Random(f"{self._seed} order")),
+            seed=random.Random(f"{self._seed} jitter").getrandbits(32),
+            trace=trace,
+        )
+        return self.dispatcher
+
+    def make_network(
+        self, settings: Settings, dispatcher: Dispatcher, trace: Trace, incarnation: int
+    ) -> CooperativeActor:
+        """The real network actor, over simulated sockets."""
+
+        def make_net(tell: Callable[[object], None]) -> SimulatedNet:
+            net = SimulatedNet(self._simulation.network, self.member.name, settings.client_id, tell)
+            self._nets.append(net)
+            return net
+
+        return NetworkActor.launch(
+            settings,
+            net=make_net,
+            incarnation=incarnation,
+            dispatcher=dispatcher,
+            trace=trace,
+            rng=random.Random(f"{self._seed} network {incarnation}"),
+        )
+
+    def start(self, dispatcher: Dispatcher, name: str) -> None:
+        """From now on it takes turns."""
+        observe_ownership(self.consumer, self.note)
+        self.started = True
+        self._scheduler.can_run(self)
+
+    def now(self) -> float:
+        """The member's clock; whoever looks at it may be overtaken."""
+        self._scheduler.overtake()
+        return self._scheduler.now + self.member.ahead
+
+    # -- turns
+
+    def take_turn(self) -> None:
+        """As the thread of a real consumer would: one message, or a tick."""
+        if self.frozen:
+            self._missed_turn = True
+            return
+        if not self.started or self.dispatcher.ended:
+            return
+        wake_at = self.dispatcher.turn()
+        if self.dispatcher.failure is not None:
+            self.dispatcher.stop(0.0)
+        elif wake_at is None:
+            self._scheduler.can_run(self)
+        elif wake_at < math.inf:
+            self._wake_number += 1
+            number = self._wake_number
+            self._scheduler.at(wake_at - self.member.ahead, lambda: self._wake(number))
+
+    def _wake(self, number: int) -> None:
+        if number == self._wake_number:
+            self._scheduler.can_run(self)
+
+    def mail_came(self) -> None:
+        """Somebody told one of its actors something."""
+        if self.started:
+            self._scheduler.can_run(self)
+
+    def freeze(self) -> None:
+        """It stands still."""
+        self.frozen = True
+        for net in self._nets:
+            net.freeze()
+
+    def thaw(self) -> None:
+        """It goes on."""
+        self.frozen = False
+        for net in self._nets:
+            net.thaw()
+        if self._missed_turn:
+            self._missed_turn = False
+            self._scheduler.can_run(self)
+
+    def end(self) -> None:
+        """Its process is gone: connections break, nobody says good-bye."""
+        self.freeze()
+        for net in self._nets:
+            net.close()
+        self._listening.close()
+
+    def break_connections(self, node: int | None = None) -> None:
+        """Its connections to this broker, or to all, are reset."""
+        for net in self._nets:
+            net.break_all(node)
+
+    # -- looking
+
+    def adopt(self, consumer: KafkaConsumer) -> None:
+        """This is the consumer: see what it is asked and what it gives."""
+        self.consumer = consumer
+        observe(consumer, self.note)
+
+    def note(self, event: str, **values: Any) -> None:
+        """Add something to the history."""
+        self._simulation.history.note(event, self.name, **values)
+
+    def _note(self, event: Event) -> None:
+        event.pop("t", None)
+        self._simulation.history.add(self.name, event)
+
+
+class SimulatedDispatcher(Dispatcher):
+    """A dispatcher without a thread."""
+
+    def __init__(self, site: Site, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.ended = False
+        self._site = site
+
+    def connect(self, name: str, receiver: Any) -> None:
+        """Remember the port; let faults come before what an actor does."""
+        if isinstance(receiver, ApplicationPort):
+            self._site.port = receiver
+        elif isinstance(receiver, CooperativeActor):
+            self._wrap(receiver)
+        super().connect(name, receiver)
+
+    def _wrap(self, actor: CooperativeActor) -> None:
+        on_receive = actor.on_receive
+        member = self._site.member
+
+        def received(message: object) -> None:
+            if member.before_each is not None:
+                member.before_each(actor, message)
+            for crashes in member.simulation.crashes:
+                crashes.before(actor, message)
+            on_receive(message)
+
+        actor.on_receive = received  # type: ignore[method-assign]
+
+    def stop(self, timeout: float) -> bool:
+        """What the thread does when it ends."""
+        if not self.ended:
+            self.ended = True
+            super().stop(timeout)
+            self.on_stopped()
+        return True
+
+
+class SimulatedBell(Bell):
+    """A bell whose waiter lets others take their turns."""
+
+    __slots__ = ("_rung", "_scheduler", "_waiter")
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        super().__init__()
+        self._scheduler = scheduler
+        self._rung = False
+        self._waiter: Task | None = None
+
+    def ring(self) -> None:
+        """Wake the waiter."""
+        self._rung = True
+        if self._waiter is not None:
+            self._waiter.wake()
+
+    def wait(self, timeout: float) -> bool:
+        """Until rung, or until `timeout` seconds of virtual time have passed."""
+        task = self._scheduler.running
+        if task is None:
+            until = self._scheduler.now + max(0.0, timeout)
+            self._scheduler.run(until, lambda: self._rung)
+        elif not self._rung and timeout > 0:
+            self._waiter = task
+            task.wait(timeout, "its consumer")
+            self._waiter = None
+        elif timeout <= 0:
+            task.pass_on()
+        rung, self._rung = self._rung, False
+        return rung
+
+
+class _Drawn:
+    """Any actor with mail may be next, drawn by a seed; each actor reads its mail in order."""
+
+    def __init__(self, site: Site, rng: random.Random) -> None:
+        self._site = site
+        self._random = rng
+        self._inboxes: dict[CooperativeActor, deque[_Mail]] = {}
+        self._waiting: list[CooperativeActor] = []
+
+    def put(self, mail: _Mail) -> None:
+        """Add to the receiver's inbox."""
+        actor = mail[0]
+        inbox = self._inboxes.get(actor)
+        if inbox is None:
+            inbox = self._inboxes[actor] = deque()
+        if not inbox:
+            self._waiting.append(actor)
+        inbox.append(mail)
+        self._site.mail_came()
+
+    def put_all(self, mails: Any) -> None:
+        """Add each to its receiver's inbox."""
+        for mail in mails:
+            self.put(mail)
+
+    def take(self) -> _Mail | None:
+        """The oldest message of an actor drawn at random."""
+        waiting = self._waiting
+        if not waiting:
+            return None
+        count = len(waiting)
+        place = int(self._random.random() * count) if count > 1 else 0
+        actor = waiting[place]
+        inbox = self._inboxes[actor]
+        mail = inbox.popleft()
+        if not inbox:
+            waiting[place] = waiting[-1]
+            waiting.pop()
+        return mail

@@ -1,0 +1,142 @@
+"""A consumer whose user's calls, and what they returned, are noted in the history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from kafka.structs import TopicPartition
+
+from aktor.consumer.facade import KafkaConsumer
+from aktor.events.membership import Loss
+
+__all__ = ["observe", "observe_ownership"]
+
+Note = Callable[..., None]
+
+
+def observe(consumer: KafkaConsumer, note: Note) -> None:
+    """From now on this consumer is of a class that notes. Called before it is initialised."""
+    kind = type(consumer)
+    consumer.__class__ = type(kind.__name__, (_Observed, kind), {})
+    consumer._note = note  # type: ignore[attr-defined]
+    consumer._given = False  # type: ignore[attr-defined]
+
+
+def observe_ownership(consumer: KafkaConsumer, note: Note) -> None:
+    """Note which partitions it takes on and gives up. Called once it is initialised."""
+    engine = consumer._engine
+    delivery, rebalancing = engine.delivery, engine.rebalancing
+    assign, remove, give_up = delivery.assign, delivery.remove, rebalancing.give_up
+    group = consumer.config["group_id"]
+
+    def assigning(partitions: Iterable[TopicPartition], *, delivering: bool = True) -> None:
+        before = set(delivery.partitions)
+        assign(partitions, delivering=delivering)
+        added = [_name(one) for one in delivery.partitions if one not in before]
+        if added:
+            by_group = not engine.assigned_by_user and group is not None
+            note("partitions.assigned", partitions=added, group=group, by_group=by_group)
+
+    def removing(partition: TopicPartition) -> None:
+        if partition in delivery.partitions:
+            note("partitions.released", partitions=[_name(partition)], group=group)
+        remove(partition)
+
+    def giving_up(partitions: frozenset[TopicPartition], loss: Loss) -> BaseException | None:
+        owned = sorted(_name(one) for one in partitions if one in delivery.partitions)
+        note("partitions.going", partitions=owned, loss=loss.name.lower(), group=group)
+        return give_up(partitions, loss)
+
+    delivery.assign = assigning  # type: ignore[method-assign]
+    delivery.remove = removing  # type: ignore[method-assign,assignment]
+    rebalancing.give_up = giving_up  # type: ignore[method-assign]
+
+
+class _Observed(KafkaConsumer):
+    """What is noted: records given out, what was sought, and when the user came back."""
+
+    _note: Note
+    #: Whether records were given out since the user was last back for more.
+    _given: bool
+
+    def poll(self, *args: Any, **kwargs: Any) -> dict[Any, list[Any]]:
+        self._came_back()
+        taken = super().poll(*args, **kwargs)
+        for one, records in taken.items():
+            self._gave(one, records)
+        return taken
+
+    def __next__(self) -> Any:
+        self._came_back()
+        record = super().__next__()
+        self._gave(record, [record])
+        return record
+
+    def seek(self, partition: Any, offset: int) -> None:
+        super().seek(partition, offset)
+        self._sought({partition: offset})
+
+    def seek_to_beginning(self, *partitions: Any) -> None:
+        super().seek_to_beginning(*partitions)
+        self._sought(dict.fromkeys(partitions or self._mine()))
+
+    def seek_to_end(self, *partitions: Any) -> None:
+        super().seek_to_end(*partitions)
+        self._sought(dict.fromkeys(partitions or self._mine()))
+
+    def commit(self, *args: Any, **kwargs: Any) -> None:
+        self._note("user.commits")
+        super().commit(*args, **kwargs)
+
+    def commit_async(self, *args: Any, **kwargs: Any) -> Any:
+        self._note("user.commits")
+        return super().commit_async(*args, **kwargs)
+
+    def close(self, *args: Any, **kwargs: Any) -> None:
+        if self._guard.closed:
+            return
+        self._came_back()
+        self._note("consumer.closing")
+        try:
+            super().close(*args, **kwargs)
+        finally:
+            self._note("consumer.closed")
+
+    def _mine(self) -> Iterable[Any]:
+        return sorted(self._engine.delivery.partitions)
+
+    def _came_back(self) -> None:
+        if self._given:
+            self._given = False
+            self._note("user.returned")
+
+    def _gave(self, where: Any, records: list[Any]) -> None:
+        self._given = True
+        self._note(
+            "records.delivered",
+            partition=_name(where),
+            offsets=_runs([one.offset for one in records]),
+            group=self.config["group_id"],
+        )
+        if self._engine.delivery.buffered_bytes > self._settings.max_buffered_bytes:
+            self._note("buffer.exceeded", bytes=self._engine.delivery.buffered_bytes)
+
+    def _sought(self, offsets: Mapping[Any, int | None]) -> None:
+        for one, offset in offsets.items():
+            self._note("position.sought", partition=_name(one), offset=offset)
+
+
+def _name(where: Any) -> str:
+    return f"{where.topic}-{where.partition}"
+
+
+def _runs(offsets: list[int]) -> list[list[int]]:
+    """[1, 2, 3, 7] as [[1, 3], [7, 7]]."""
+    runs: list[list[int]] = []
+    for offset in offsets:
+        if runs and offset == runs[-1][1] + 1:
+            runs[-1][1] = offset
+        else:
+            runs.append([offset, offset])
+    return runs

@@ -1,0 +1,251 @@
+"""Whose turn it is, and what time it is: one thread, virtual time, every choice drawn from a seed.
+
+What can run is a `Turn`: the dispatcher of a consumer, with mail or a tick that is due, or a
+`Task`, an application thread in a greenlet of its own. One of those that can run is drawn and takes
+one turn: a message, or the application's code up to where it waits. When none can, the clock jumps
+to the next moment at which somebody wanted to be woken.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+import random
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from greenlet import GreenletExit, getcurrent, greenlet
+
+from aktor.actors.runtime import VirtualTime
+from aktor.simulation.blocking import watch
+from aktor.simulation.errors import DeadlockError, SpinError
+
+__all__ = ["Scheduler", "Task", "Turn"]
+
+#: More turns than this without the clock moving are a spin.
+SPIN: Final = 100_000
+
+#: How often an application thread that looks at the clock is overtaken by others.
+OVERTAKEN: Final = 0.2
+
+#: Where the clock starts, in seconds since the epoch: a round figure, in which 0.1 µs still count.
+START: Final = 1_700_000_000.0
+
+
+class Turn(Protocol):
+    """Somebody who takes turns."""
+
+    #: Whether the scheduler has it among those that can run; only the scheduler writes it.
+    queued: bool
+
+    def take_turn(self) -> None:
+        """Do one thing. Whoever has more to do says so by `Scheduler.can_run`."""
+
+    def __str__(self) -> str: ...
+
+
+class Task:
+    """One application thread. It runs until it waits; who waits is in the hands of the scheduler.
+
+    `waits_for` says in words what it waits for. `error` is what ended it, if that was not its end.
+    """
+
+    def __init__(self, scheduler: Scheduler, name: str, work: Callable[[], Any]) -> None:
+        self.name = name
+        self.queued = False
+        self.waits_for = "its first turn"
+        self.error: BaseException | None = None
+        self.result: Any = None
+        self.frozen = False
+        self._scheduler = scheduler
+        self._work = work
+        self._waiting = 0
+        self._greenlet = greenlet(self._run, parent=scheduler.hub)
+        self._woken_while_frozen = False
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return bool(self._greenlet.dead)
+
+    def _run(self) -> None:
+        try:
+            self.result = self._work()
+        except GreenletExit:
+            raise
+        except BaseException as error:
+            self.error = error
+
+    # -- the scheduler's side
+
+    def take_turn(self) -> None:
+        """Go on where it waited."""
+        if self.frozen:
+            self._woken_while_frozen = True
+        elif not self._greenlet.dead:
+            self._greenlet.switch()
+
+    def wake(self) -> None:
+        """Let it go on soon."""
+        self._scheduler.can_run(self)
+
+    def freeze(self) -> None:
+        """It stands still, whatever happens, until `thaw`."""
+        self.frozen = True
+
+    def thaw(self) -> None:
+        """It goes on, if it was to be woken meanwhile."""
+        self.frozen = False
+        if self._woken_while_frozen:
+            self._woken_while_frozen = False
+            self.wake()
+
+    def kill(self) -> None:
+        """It takes no turn any more. Its code is not told: no `finally` of it runs."""
+        self.frozen = True
+
+    # -- the task's own side
+
+    def wait(self, timeout: float, what: str) -> None:
+        """Wait until `wake`, or until so many seconds have passed."""
+        self._waiting += 1
+        number, self.waits_for = self._waiting, what
+        if timeout < math.inf:
+            self._scheduler.after(timeout, lambda: self._time_is_up(number))
+        self._scheduler.switch()
+        self._waiting += 1
+
+    def _time_is_up(self, number: int) -> None:
+        if self._waiting == number:
+            self.wake()
+
+    def pass_on(self) -> None:
+        """Let others take their turns first."""
+        self.waits_for = "its next turn"
+        self.wake()
+        self._scheduler.switch()
+
+
+class Scheduler(VirtualTime):
+    """Owns the time, the agenda, and who can run; is itself the clock."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(START)
+        self.random = random.Random(f"{seed} scheduler")
+        self.turns = 0
+        #: The task whose turn it is, None while it is a dispatcher's, or nobody's.
+        self.running: Task | None = None
+        self.tasks: list[Task] = []
+        self.hub = getcurrent()
+        self._can_run: list[Turn] = []
+        self._agenda: list[tuple[float, int, Callable[[], object]]] = []
+        self._numbers = itertools.count()
+        self._still = 0
+
+    # -- who takes turns
+
+    def spawn(self, name: str, work: Callable[[], Any]) -> Task:
+        """A new application thread, which begins at one of the next turns."""
+        task = Task(self, name, work)
+        self.tasks.append(task)
+        task.wake()
+        return task
+
+    def can_run(self, turn: Turn) -> None:
+        """It has something to do."""
+        if not turn.queued:
+            turn.queued = True
+            self._can_run.append(turn)
+
+    def switch(self) -> None:
+        """Called by a task: the others' turn. Returns when it is this task's turn again."""
+        task = self.running
+        assert task is not None, "only application threads wait"
+        self.running = None
+        self.hub.switch()
+        self.running = task
+
+    def overtake(self) -> None:
+        """Called where a thread of its own may be interrupted: maybe let others go first."""
+        task = self.running
+        if task is not None and self.random.random() < OVERTAKEN:
+            task.pass_on()
+
+    # -- time
+
+    def after(self, delay: float, act: Callable[[], object]) -> None:
+        """Call `act` when so many seconds have passed."""
+        heapq.heappush(self._agenda, (self.now + delay, next(self._numbers), act))
+
+    def at(self, when: float, act: Callable[[], object]) -> None:
+        """Call `act` at this time, or now if that is past."""
+        heapq.heappush(self._agenda, (max(when, self.now), next(self._numbers), act))
+
+    # -- going on
+
+    def run(self, until: float, done: Callable[[], bool] | None = None) -> bool:
+        """Let everybody take turns until `done`, or this time (False).
+
+        Raises DeadlockError if nobody will ever do anything again, SpinError if somebody never
+        stops.
+        """
+        assert getcurrent() is self.hub, "a member cannot run the simulation it lives in"
+        while True:
+            if self._can_run:
+                self._one_turn()
+                continue
+            if done is not None and done():
+                return True
+            if not self._agenda:
+                if until == math.inf:
+                    raise DeadlockError(self._who_waits())
+                self.now = max(self.now, until)
+                return done is None
+            if self._agenda[0][0] > until:
+                self.now = max(self.now, until)
+                return done is None
+            self._act()
+
+    def _one_turn(self) -> None:
+        can_run = self._can_run
+        last = len(can_run) - 1
+        if last:
+            # Swapped to the end and popped: as good as any order, and cheap.
+            place = int(self.random.random() * (last + 1))
+            can_run[place], can_run[last] = can_run[last], can_run[place]
+        turn = can_run.pop()
+        turn.queued = False
+        self.turns += 1
+        self._still += 1
+        if self._still > SPIN:
+            raise SpinError(
+                f"the clock stands still at {self.now - START:.3f} s: {turn} never rests"
+            )
+        if isinstance(turn, Task):
+            self.running = turn
+            with watch(turn):
+                turn.take_turn()
+            self.running = None
+        else:
+            turn.take_turn()
+
+    def _act(self) -> None:
+        """Go to the next moment on the agenda, and do one thing that is due then."""
+        when, _, act = heapq.heappop(self._agenda)
+        if when > self.now:
+            self.now = when
+            self._still = 0
+        act()
+
+    def _who_waits(self) -> str:
+        waiting = [f"{task} waits for {task.waits_for}" for task in self.tasks if not task.over]
+        return "; ".join(waiting) or "there is nobody"
+
+    def end(self) -> None:
+        """Throw away those that still wait; their code runs no further."""
+        for task in self.tasks:
+            task.kill()

@@ -1,0 +1,282 @@
+"""A simulation: members, brokers, a network and their faults, in one thread and virtual time.
+
+    with Simulation(seed=7, brokers=3) as sim:
+        orders = sim.topic("orders", partitions=4, records=500)
+        alice, bob = sim.consumers(group="g", topics=[orders], count=2)
+        sim.run(until=lambda: orders.lag("g") == 0, at_most=600.0)
+
+Members are real consumers that run unchanged code; only clock, thread and sockets are simulated.
+Same seed, same history.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, Self
+
+from aktor.broker.settings import ClusterSettings
+from aktor.simulation.chaos import WEIGHTS, Chaos, Crashes
+from aktor.simulation.checks import broken_promises
+from aktor.simulation.cluster import Brokers
+from aktor.simulation.errors import (
+    CheckFailedError,
+    MemberFailedError,
+    SimulationError,
+    TimeIsUpError,
+)
+from aktor.simulation.history import History
+from aktor.simulation.member import Member
+from aktor.simulation.network import Network
+from aktor.simulation.reader import Reader
+from aktor.simulation.scheduler import START, Scheduler
+
+__all__ = ["Simulation", "Topic"]
+
+_NAMES: Final = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi")
+
+
+class Topic(str):
+    """A topic of a simulation; is its name."""
+
+    simulation: Simulation
+    #: The value of each record that was written to it.
+    values: list[bytes]
+
+    @property
+    def partitions(self) -> int:
+        """How many it has now."""
+        return self.simulation.brokers.model.topics.partitions(self)
+
+    def end(self) -> int:
+        """How many records were written to it, as far as all replicas have them."""
+        return sum(self.simulation.brokers.end(self, one) for one in range(self.partitions))
+
+    def lag(self, group: str) -> int:
+        """How many records the group has not committed."""
+        brokers = self.simulation.brokers
+        return self.end() - sum(
+            brokers.committed(group, self, one) or 0 for one in range(self.partitions)
+        )
+
+    def write(self, count: int, *, partition: int | None = None) -> None:
+        """Append so many records, in small batches, to partitions drawn at random."""
+        drawn = self.simulation.random
+        while count > 0:
+            some = min(count, drawn.randint(1, 8))
+            where = drawn.randrange(self.partitions) if partition is None else partition
+            values = [f"{self}:{len(self.values) + one}".encode() for one in range(some)]
+            if self.simulation.brokers.write(self, where, values) is not None:
+                self.values += values
+            count -= some
+
+
+class Simulation:
+    """Owns everything that happens. `seed` decides all that is not said."""
+
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        brokers: int = 3,
+        settings: ClusterSettings | None = None,
+        without: Collection[int] = (),
+    ) -> None:
+        self.seed = seed
+        self.random = random.Random(f"{seed} simulation")
+        self.scheduler = Scheduler(seed)
+        self.history = History(lambda: self.scheduler.now, START)
+        self.brokers = Brokers(
+            brokers,
+            seed=seed,
+            scheduler=self.scheduler,
+            history=self.history,
+            settings=settings,
+        )
+        self.network = Network(self.scheduler, self.brokers, seed)
+        self.members: list[Member] = []
+        self.topics: list[Topic] = []
+        self.groups: list[str] = []
+        self.faults = Chaos(self, without)
+        #: Crashes that were asked for and have not all happened yet.
+        self.crashes: list[Crashes] = []
+        self._names = itertools.count()
+
+    # -- who and what is there
+
+    @property
+    def now(self) -> float:
+        """Seconds since the beginning."""
+        return self.scheduler.now - START
+
+    @property
+    def bootstrap_servers(self) -> list[str]:
+        """What a member gives its consumer."""
+        return self.brokers.bootstrap_servers
+
+    def topic(self, name: str, partitions: int = 1, *, records: int = 0) -> Topic:
+        """A new topic, with so many records."""
+        self.brokers.create_topic(name, partitions)
+        topic = Topic(name)
+        topic.simulation = self
+        topic.values = []
+        self.topics.append(topic)
+        topic.write(records)
+        return topic
+
+    def trickle(self, topic: Topic, per_second: float, seconds: float) -> None:
+        """From now on, for so long, records are written at random moments."""
+        for _ in range(int(per_second * seconds)):
+            self.scheduler.after(
+                self.random.uniform(0.0, seconds), lambda: self._write_one(topic, 1)
+            )
+
+    def _write_one(self, topic: Topic, count: int) -> None:
+        if topic.partitions:
+            topic.write(count)
+
+    def member(self, work: Callable[..., Any], *args: Any, name: str = "", **kwargs: Any) -> Member:
+        """A process that runs `work(*args, **kwargs)`, with any KafkaConsumer it makes."""
+        number = next(self._names)
+        spare = f"{_NAMES[number % len(_NAMES)]}{number // len(_NAMES) or ''}"
+        member = Member(self, name or spare, lambda: work(*args, **kwargs))
+        self.members.append(member)
+        return member
+
+    def consumers(
+        self, *, group: str, topics: Sequence[str], count: int = 1, **configs: Any
+    ) -> list[Member]:
+        """So many members of a group that poll, finish what they got, and poll again."""
+        if group not in self.groups:
+            self.groups.append(group)
+        return [self.member(Reader(self, group, topics, configs).run) for _ in range(count)]
+
+    def replace(self, gone: Member) -> Member:
+        """A new process in the place of one that is gone."""
+        return self.member(gone.work)
+
+    # -- what goes wrong
+
+    def chaos(
+        self,
+        rate: float = 0.5,
+        *,
+        for_: float = 60.0,
+        weights: Mapping[str, float] = WEIGHTS,
+        **more: float,
+    ) -> Self:
+        """From now on, for so many seconds, `rate` faults a second, of kinds drawn by `weights`.
+
+        `more` changes the weights: `chaos(broker_crash=10, seek=0)`.
+        """
+        self.faults.draw(rate, for_, {**weights, **more})
+        return self
+
+    def crash(self, actor: str, on: type, *, times: int = 1) -> Crashes:
+        """Let this actor, of whatever member, fall over the next messages of this type.
+
+        `actor` is a name as in `consumer.status()`. Returns what counts how often it happened.
+        """
+        crashes = Crashes(actor, on, times)
+        self.crashes.append(crashes)
+        return crashes
+
+    def heal(self) -> Self:
+        """All faults end: what is asked for from now on must happen."""
+        self.faults.heal()
+        self.network.mend()
+        for node in self.brokers.model.nodes:
+            self.brokers.restart(node)
+        for member in self.members:
+            member.thaw()
+        return self
+
+    def progress(self, *, at_most: float = 120.0) -> Self:
+        """Go on until every group has committed everything, which is demanded from now on."""
+        for group in self.groups:
+            self.history.note("progress.demanded", group=group)
+        self.run(
+            until=lambda: all(
+                topic.lag(group) == 0 for group in self.groups for topic in self.topics
+            ),
+            at_most=at_most,
+        )
+        for topic in self.topics:
+            self.brokers.note_ends(topic)
+        return self
+
+    def check(self) -> Self:
+        """All promises: see `checks`. Raises CheckFailedError."""
+        broken = broken_promises(self.history)
+        if broken:
+            raise CheckFailedError(self._told("\n".join(broken[:10])))
+        return self
+
+    @property
+    def me(self) -> Member:
+        """For a member's code: the member whose code it is."""
+        running = self.scheduler.running
+        return next(one for one in self.members if one.task is running)
+
+    def sleep(self, seconds: float) -> None:
+        """For a member's code: it is busy for so long (in place of `time.sleep`)."""
+        task = self.scheduler.running
+        if task is None:
+            self.run(for_=seconds)
+        else:
+            task.wait(seconds, f"its own sleep of {seconds:g} s")
+
+    # -- going on
+
+    def run(
+        self,
+        for_: float = math.inf,
+        *,
+        until: Callable[[], bool] | None = None,
+        at_most: float = 3600.0,
+    ) -> Self:
+        """Go on for so many virtual seconds, or until something is so.
+
+        Raises TimeIsUpError if it is not so within `at_most`, MemberFailedError if a member's code
+        raised, DeadlockError, SpinError, BlockingCallError.
+        """
+        limit = for_ if until is None else at_most
+        came = self.scheduler.run(self.scheduler.now + limit, lambda: self._over(until))
+        self._raise_failures()
+        if until is not None and not came:
+            raise TimeIsUpError(self._told(f"it was not so within {at_most:g} s"))
+        return self
+
+    def _over(self, until: Callable[[], bool] | None) -> bool:
+        if any(one.task.error is not None for one in self.members):
+            return True
+        return until is not None and until()
+
+    def _raise_failures(self) -> None:
+        for one in self.members:
+            error = one.task.error
+            if error is not None:
+                one.task.error = None
+                if isinstance(error, SimulationError):
+                    raise error
+                raise MemberFailedError(self._told(f"{one} failed: {error!r}")) from error
+
+    def _told(self, what: str) -> str:
+        return f"seed {self.seed}, {self.now:.3f} s: {what}\n{self.history.last()}"
+
+    # -- the end
+
+    def end(self) -> None:
+        """All processes are gone."""
+        self.scheduler.end()
+        for member in self.members:
+            for site in member.sites:
+                site.end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()

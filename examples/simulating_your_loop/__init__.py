@@ -1,0 +1,1 @@
+"""A consumer loop with a bug that seldom shows, and the simulation in which it always does."""

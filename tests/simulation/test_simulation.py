@@ -1,0 +1,160 @@
+"""The simulation as its users see it: time, members, what they may not do, and how it ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+from kafka.structs import TopicPartition
+
+from aktor import KafkaConsumer
+from aktor.cli.main import main
+from aktor.events.lifecycle import Tick
+from aktor.simulation import (
+    BlockingCallError,
+    CheckFailedError,
+    DeadlockError,
+    MemberFailedError,
+    Simulation,
+    SpinError,
+    TimeIsUpError,
+)
+
+
+def count_records(sim: Simulation, topic: str, wanted: int) -> int:
+    """A user's code: it knows nothing of the simulation but how to sleep."""
+    count = 0
+    settings = {"bootstrap_servers": sim.bootstrap_servers, "auto_offset_reset": "earliest"}
+    with KafkaConsumer(topic, group_id="g", **settings) as consumer:
+        while count < wanted:
+            count += sum(map(len, consumer.poll(timeout_ms=1000).values()))
+            sim.sleep(0.25)
+    return count
+
+
+def test_a_member_runs_ordinary_code_in_virtual_time() -> None:
+    began = time.monotonic()
+    with Simulation(seed=1) as sim:
+        orders = sim.topic("orders", partitions=3, records=100)
+        alice = sim.member(count_records, sim, orders, 100)
+        sim.run(until=lambda: alice.task.over)
+
+        assert alice.task.result == 100
+        assert orders.lag("g") == 0
+        assert 0.25 < sim.now < 10.0
+        sim.run(for_=3600.0)
+        assert sim.now > 3600.0
+    assert time.monotonic() - began < 20.0
+
+
+def test_members_share_the_partitions_and_read_everything() -> None:
+    with Simulation(seed=2) as sim:
+        orders = sim.topic("orders", partitions=4, records=500)
+        sim.consumers(group="g", topics=[orders], count=2)
+        sim.run(until=lambda: orders.lag("g") == 0, at_most=60.0).check()
+
+        readers = {event["member"] for event in sim.history.named("records.delivered")}
+        assert readers == {"alice", "bob"}
+
+
+def test_a_consumer_may_also_be_used_by_hand() -> None:
+    with Simulation(seed=3) as sim:
+        orders = sim.topic("orders", partitions=1, records=5)
+        alice = sim.consumers(group="g", topics=[orders])[0]
+        sim.run(until=lambda: orders.lag("g") == 0)
+
+        assert alice.consumer.position(TopicPartition(orders, 0)) == 5
+
+
+@pytest.mark.parametrize(
+    ("blocks", "named"),
+    [
+        (lambda: time.sleep(0.1), "time.sleep"),
+        (lambda: threading.Thread(target=print).start(), "a thread"),
+    ],
+)
+def test_code_that_blocks_on_what_is_not_simulated_is_named(blocks: Any, named: str) -> None:
+    with Simulation() as sim:
+        sim.member(blocks)
+
+        with pytest.raises(
+            BlockingCallError, match=rf"alice blocks on {named}.*test_simulation.py"
+        ):
+            sim.run(for_=1.0)
+
+
+def test_a_deadlock_shows_who_waits_for_what() -> None:
+    with Simulation() as sim:
+        sim.member(lambda: sim.scheduler.running.wait(float("inf"), "Godot"))  # type: ignore[union-attr]
+        sim.scheduler._agenda.clear()  # the brokers' housekeeping would go on for ever
+
+        with pytest.raises(DeadlockError, match="alice waits for Godot"):
+            sim.run()
+
+
+def test_a_spin_is_an_error() -> None:
+    def spin() -> None:
+        while True:
+            sim.sleep(0.0)
+
+    with Simulation() as sim:
+        sim.member(spin)
+
+        with pytest.raises(SpinError, match="never rests"):
+            sim.run(for_=1.0)
+
+
+def test_a_member_that_raises_ends_the_run_with_seed_and_history() -> None:
+    with Simulation(seed=42) as sim:
+        sim.topic("orders")
+        sim.member(lambda: 1 / 0)
+
+        with pytest.raises(MemberFailedError, match=r"seed 42.*alice failed") as raised:
+            sim.run(for_=1.0)
+
+        assert isinstance(raised.value.__cause__, ZeroDivisionError)
+        assert "topic.created" in str(raised.value)
+
+
+def test_what_does_not_happen_in_time_is_an_error() -> None:
+    with Simulation() as sim, pytest.raises(TimeIsUpError, match="not so within 5 s"):
+        sim.run(until=lambda: False, at_most=5.0)
+
+
+def test_a_failed_check_says_seed_and_promise() -> None:
+    with Simulation(seed=9) as sim:
+        sim.topic("orders", records=5)
+        sim.history.note("progress.demanded", group="g")
+
+        with pytest.raises(CheckFailedError, match=r"(?s)seed 9.*every_record_is_finished"):
+            sim.check()
+
+
+def test_an_actor_falls_over_on_command_and_the_member_recovers(
+    simulation: Simulation, crash: Any
+) -> None:
+    orders = simulation.topic("orders", partitions=2, records=50)
+    simulation.consumers(group="g", topics=[orders], count=2)
+    crashes = crash("fetch", on=Tick, times=2)
+
+    simulation.progress(at_most=60.0).check()
+
+    assert crashes.happened == 2
+    assert {event["crashed"] for event in simulation.history.named("actor.crashed")} == {"fetch"}
+
+
+@pytest.mark.simulation(seed=7, brokers=1)
+def test_the_marker_says_what_is_simulated(simulation: Simulation) -> None:
+    assert (simulation.seed, simulation.bootstrap_servers) == (7, ["b1:9092"])
+
+
+def test_the_command_runs_seeds_and_replays_one(capsys: Any, tmp_path: Any) -> None:
+    assert main(["sim", "run", "--seeds", "2"]) == 0
+    assert "2 seeds, 0 failed" in capsys.readouterr().out
+
+    file = tmp_path / "history.jsonl"
+    assert main(["sim", "replay", "1", "--history", str(file)]) == 0
+    assert "all promises were kept" in capsys.readouterr().out
+    assert file.read_text().count("\n") > 1000
