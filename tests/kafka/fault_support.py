@@ -438,6 +438,8 @@ class Verdict:
     repeated: int
     resume: float
     waits: Mapping[int, float]
+    #: When each partition's longest wait ended.
+    ended: Mapping[int, float]
 
 
 class Referee:
@@ -462,13 +464,15 @@ class Referee:
             self._hear(member, report)
         self._all_delivered(acknowledged)
         self._one_owner_at_a_time()
-        waits = {one: self._longest_wait(one, written) for one, written in acknowledged.items()}
+        longest = {one: self._longest_wait(one, written) for one, written in acknowledged.items()}
+        waits = {one: wait for one, (wait, _) in longest.items()}
         return Verdict(
             faults=self.faults,
             delivered=sum(map(len, self._delivered.values())),
             repeated=self.repeated,
             resume=max(waits.values(), default=0.0),
             waits=waits,
+            ended={one: at for one, (_, at) in longest.items()},
         )
 
     def _hear(self, member: str, report: Report) -> None:
@@ -591,15 +595,20 @@ class Referee:
                             f" s before {before.member} was done with it ({before.how})"
                         )
 
-    def _longest_wait(self, partition: int, written: Mapping[int, tuple[float, str]]) -> float:
-        """Between two deliveries, counted from when the older of what was waiting was written."""
+    def _longest_wait(
+        self, partition: int, written: Mapping[int, tuple[float, str]]
+    ) -> tuple[float, float]:
+        """Between two deliveries, counted from when the older of what was waiting was written.
+
+        And when it ended.
+        """
         order = sorted(written)
-        longest, previous = 0.0, float("-inf")
+        longest, previous = (0.0, 0.0), float("-inf")
         for at, first in self._times[partition]:
             index = bisect_left(order, first)
             if index < len(order):
                 since = max(previous, written[order[index]][0])
-                longest = max(longest, at - since)
+                longest = max(longest, (at - since, at))
             previous = at
         return longest
 
@@ -750,6 +759,28 @@ class Stage:
         for member in self.members.values():
             member.join()
         return self.verdict()
+
+    def story(self, partition: int, verdict: Verdict) -> str:
+        """What was acknowledged, delivered and traced around this partition's longest wait."""
+        ended, wait = verdict.ended[partition], verdict.waits[partition]
+        began = ended - wait
+        told = [
+            (at, f"acknowledged {offset}")
+            for offset, (at, _) in self._writer.acknowledged[partition].items()
+        ]
+        for member, report in self.ensemble.reports[:]:
+            if report["said"] == "event":
+                told.append((report["at"], f"{member}: {report['event']}"))
+            elif report["said"] == "read" and report["partition"] == partition:
+                told.append((report["at"], f"{member} read {report['offsets']}"))
+        lines = [
+            f"{at - began:8.3f} {what}"
+            for at, what in sorted(told)
+            if began - 0.3 <= at <= ended + 0.1
+        ]
+        return "\n".join(
+            [f"partition {partition} waited {wait:.3f} s:", *lines[:20], *lines[20:][-20:]]
+        )
 
     def verdict(self) -> Verdict:
         """What the referee says about everything so far."""
