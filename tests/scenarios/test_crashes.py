@@ -340,6 +340,9 @@ def a_consumer_without_budget(actor: str) -> Play:
     """One whose actor falls over every message."""
     play = Play(seed=0)
     play.site.crash(actor, Tick, times=1000)
+    # An actor that was told something is asked what it wants.
+    news = ActorsRestarted(actors=("nobody",), because=Sabotage("nothing"))
+    play.site.dispatcher.tell(actor, news)
     return play
 
 
