@@ -31,10 +31,19 @@ __all__ = [
     "ConsumerForkedError",
     "CorruptBatchError",
     "FrameError",
+    "InvalidRegularExpressionError",
     "RecordDeserializationError",
     "UserCallbackError",
     "WakeupError",
 ]
+
+
+class InvalidRegularExpressionError(BrokerResponseError):
+    """A broker cannot read a `SubscriptionPattern`: it must be in the syntax of RE2 (KIP-848)."""
+
+    errno = 128
+    message = "INVALID_REGULAR_EXPRESSION"
+    description = "The regular expression is not valid."
 
 
 class ConfigurationError(KafkaConfigurationError):

@@ -26,6 +26,8 @@ class Settings:
 
     group_id: str | None = None
     group_instance_id: str | None = None
+    group_protocol: str = "classic"
+    group_remote_assignor: str | None = None
     session_timeout: float = 45.0
     heartbeat_interval: float = 3.0
     max_poll_interval: float = 300.0

@@ -135,11 +135,13 @@ def isolation_level(name: str, value: Any) -> Any:
 
 def group_protocol(name: str, value: Any) -> Any:
     value = value.lower() if isinstance(value, str) else value
-    if value == "consumer":
-        raise ConfigurationError(
-            "group_protocol 'consumer' (KIP-848) is not supported yet; use 'classic'"
-        )
-    return one_of("classic")(name, value)
+    return one_of("classic", "consumer", "auto")(name, value)
+
+
+def not_blank(name: str, value: Any) -> str:
+    if not text(name, value).strip():
+        raise refusal(name, value, "a name that is not blank, or None")
+    return str(value)
 
 
 def path(name: str, value: Any) -> str:

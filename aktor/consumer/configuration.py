@@ -66,7 +66,7 @@ _SETTINGS: Final[dict[str, tuple[Any, checks.Check]]] = {
     "client_id": (DEFAULT_CLIENT_ID, checks.optional(checks.text, DEFAULT_CLIENT_ID)),
     "client_rack": ("", checks.text),
     "group_id": (None, checks.optional(checks.group_id)),
-    "group_instance_id": (None, checks.not_yet(None, "static membership, KIP-345")),
+    "group_instance_id": (None, checks.optional(checks.not_blank)),
     "key_deserializer": (None, checks.anything),
     "value_deserializer": (None, checks.anything),
     "enable_incremental_fetch_sessions": (True, checks.boolean),
@@ -133,6 +133,7 @@ _SETTINGS: Final[dict[str, tuple[Any, checks.Check]]] = {
     # ours
     "default_api_timeout_ms": (60_000, checks.milliseconds()),
     "group_protocol": ("classic", checks.group_protocol),
+    "group_remote_assignor": (None, checks.optional(checks.not_blank)),
     "max_buffered_bytes": (None, checks.optional(checks.size(high=INT64_MAX))),
     "max_decompressed_batch_bytes": (268_435_456, checks.size(high=INT64_MAX)),
     "retry_backoff_max_ms": (1_000, checks.milliseconds()),
@@ -223,6 +224,7 @@ def parse(
     _follow_old_brokers(config, supplied)
     _check_times(config, log)
     _check_group(config, supplied, log)
+    _check_protocol(config, supplied, log)
     security.check_together(config, supplied, log)
     settings = _settings(config)
     return _shown(config), settings
@@ -325,7 +327,7 @@ def _check_times(config: dict[str, Any], log: Trace) -> None:
             f"connections_max_idle_ms ({idle}) must be larger than request_timeout_ms ({request}),"
             f" which must be larger than fetch_max_wait_ms ({wait})"
         )
-    if config["group_id"] is None:
+    if config["group_id"] is None or config["group_protocol"] == "consumer":
         return
     heartbeat, session = config["heartbeat_interval_ms"], config["session_timeout_ms"]
     if heartbeat >= session:
@@ -353,6 +355,33 @@ def _check_group(config: dict[str, Any], supplied: frozenset[str], log: Trace) -
         raise ConfigurationError(
             "partition_assignment_strategy is empty, but a group needs an assignor: leave it out"
         )
+
+
+#: What the brokers decide in a KIP-848 group, and what to set instead.
+_BROKERS_DECIDE: Final = {
+    "session_timeout_ms": "the brokers' group.consumer.session.timeout.ms",
+    "heartbeat_interval_ms": "the brokers' group.consumer.heartbeat.interval.ms",
+    "partition_assignment_strategy": "group_remote_assignor",
+}
+
+
+def _check_protocol(config: dict[str, Any], supplied: frozenset[str], log: Trace) -> None:
+    """As the Java client: a setting that would do nothing is refused if it was given."""
+    protocol = config["group_protocol"]
+    if protocol == "consumer":
+        for name, instead in _BROKERS_DECIDE.items():
+            if name in supplied:
+                raise ConfigurationError(
+                    f"{name} cannot be set with group_protocol 'consumer', where the brokers"
+                    f" decide it: leave it out, and see {instead}"
+                )
+    if protocol == "classic" and config["group_remote_assignor"] is not None:
+        raise ConfigurationError(
+            "group_remote_assignor is for group_protocol 'consumer' or 'auto'; with 'classic'"
+            " set partition_assignment_strategy"
+        )
+    if protocol != "classic" and config["group_id"] is None and "group_protocol" in supplied:
+        log.warning("setting.ignored", setting="group_protocol", because="there is no group_id")
 
 
 def _assignor(given: Any) -> Any:
@@ -403,6 +432,9 @@ def _settings(config: dict[str, Any]) -> Settings:
         security_protocol=config["security_protocol"],
         sasl_mechanism=config["sasl_mechanism"],
         group_id=config["group_id"],
+        group_instance_id=config["group_instance_id"],
+        group_protocol=config["group_protocol"],
+        group_remote_assignor=config["group_remote_assignor"],
         session_timeout=seconds("session_timeout_ms"),
         heartbeat_interval=seconds("heartbeat_interval_ms"),
         max_poll_interval=seconds("max_poll_interval_ms"),

@@ -31,6 +31,7 @@ from aktor.events.coordinator import CoordinatorRefused
 from aktor.events.fetching import PausePartitions
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import (
+    AssignPartitions,
     ConfirmSession,
     GroupFailed,
     LeaveGroup,
@@ -341,8 +342,14 @@ class Engine:
                     raise event.error
                 case ClusterChanged():
                     self._assign_everything()
+                case AssignPartitions() if self._is_over(event):
+                    self.log.info("step.skipped", rebalance=event.rebalance, because="lost since")
                 case _:
                     self._run_step(event)
+
+    def _is_over(self, _assigned: AssignPartitions) -> bool:
+        """Whether what is to be taken on was lost meanwhile, while the application was busy."""
+        return any(isinstance(later, Step) for later in self._events)
 
     def _gather(self) -> deque[object]:
         """Take over what was said. Only this thread's own deque may be searched and cut."""

@@ -81,7 +81,8 @@ class Rebalancing:
         self._delivery.assign(sorted(step.assigned), delivering=False)
         self._publish(AssignmentChanged(partitions=self._delivery.as_assigned(), by_group=True))
         error = self._call("on_partitions_assigned", set(step.added))
-        for one in step.assigned:
+        withheld = step.added if error is not None and step.must_succeed else frozenset()
+        for one in step.assigned - withheld:
             self._delivery.partitions[one].delivering = True
         return error
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import base64
+import uuid
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +16,9 @@ from aktor.actors.supervision import Child
 from aktor.actors.supervisor import Supervisor
 from aktor.consumer.port import ApplicationPort
 from aktor.events.routes import ROUTES
+from aktor.managers.auto_membership import AutoMembershipManager
 from aktor.managers.commits import CommitManager
+from aktor.managers.consumer_membership import ConsumerMembershipManager
 from aktor.managers.coordinator import CoordinatorManager
 from aktor.managers.fetch import FetchManager
 from aktor.managers.membership import ClassicMembershipManager
@@ -38,6 +42,14 @@ MANAGERS: tuple[type[RequestManager], ...] = (
     PositionManager,
     FetchManager,
 )
+
+
+#: Who speaks which group protocol; to all others it is the actor "membership".
+MEMBERSHIPS: Final[Mapping[str, type[RequestManager]]] = {
+    "classic": ClassicMembershipManager,
+    "consumer": ConsumerMembershipManager,
+    "auto": AutoMembershipManager,
+}
 
 
 class Host:
@@ -73,6 +85,10 @@ class Host:
             trace=trace,
         )
 
+    def make_member_id(self) -> str:
+        """A name for a member of a KIP-848 group, as Kafka prints a uuid (KIP-1082)."""
+        return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
     def start(self, dispatcher: Dispatcher, name: str) -> None:
         """Begin to turn."""
         dispatcher.start_thread(name)
@@ -91,6 +107,7 @@ class ActorSystem:
         self.host = host
         self.dispatcher = host.make_dispatcher(trace)
         self.dispatcher.connect("application", port)
+        self._member_id = host.make_member_id()
         self._supervisor: Supervisor = Supervisor.launch(
             [
                 Child("network", self._make_network),
@@ -102,12 +119,19 @@ class ActorSystem:
         self.dispatcher.on_stopped = self._supervisor.stop_children  # type: ignore[method-assign]
 
     def _maker(self, kind: type[RequestManager]) -> Callable[[int], CooperativeActor]:
+        more: dict[str, str] = {}
+        if kind is ClassicMembershipManager:
+            kind = MEMBERSHIPS[self.settings.group_protocol]
+            if kind is not ClassicMembershipManager:
+                more = {"member_id": self._member_id}
+
         def make(incarnation: int) -> CooperativeActor:
             return kind.launch(
                 self.settings,
                 incarnation=incarnation,
                 dispatcher=self.dispatcher,
                 trace=self.trace,
+                **more,
             )
 
         return make

@@ -30,10 +30,12 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 class SubscriptionChanged:
     """application ▶ membership: these topics from now on; the member joins at the next Poll.
 
-    `member_id` is the last one known to the application: a restarted membership rejoins with it.
+    `regex` is a pattern that the brokers evaluate (RE2; KIP-848 only). `member_id` is the last one
+    known to the application: a restarted membership rejoins with it.
     """
 
     topics: frozenset[str]
+    regex: str = ""
     member_id: str = ""
 
 
@@ -84,13 +86,15 @@ class RunRevokedCallback:
 class AssignPartitions:
     """membership ▶ application: `assigned` is all that is owned now, `added` what is new.
 
-    The application applies it, runs `on_partitions_assigned(added)`, answers.
+    The application applies it, runs `on_partitions_assigned(added)`, answers. With `must_succeed`
+    nothing of what was added is given out if the callback raises.
     """
 
     rebalance: int
     assigned: frozenset[TopicPartition]
     added: frozenset[TopicPartition]
     generation: int
+    must_succeed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +103,19 @@ class CallbackFinished:
 
     rebalance: int
     error: BaseException | None = None
+
+
+class Operation(enum.Enum):
+    """What becomes of the membership when a consumer is closed (KIP-1092)."""
+
+    DEFAULT = "default"
+    """A dynamic member leaves, a static one keeps its place for a while."""
+
+    LEAVE_GROUP = "leave_group"
+    """The member leaves, also a static one."""
+
+    REMAIN_IN_GROUP = "remain_in_group"
+    """The member's place is kept until its session ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +128,7 @@ class LeaveGroup:
     ticket: int
     deadline: float
     because: str
+    operation: Operation = Operation.DEFAULT
 
 
 class MemberState(enum.Enum):

@@ -3,6 +3,7 @@
 application, membership ──TrackTopics──▶ MetadataManager ──Metadata──▶ broker
 any manager ──RefreshMetadata──▶ MetadataManager
 application ──LookUpTopics──▶ MetadataManager ──Answered | Failed──▶ application
+membership ──NameTopics──▶ MetadataManager ──TopicsNamed──▶ membership
 MetadataManager ──ClusterChanged──▶ NetworkActor, membership, positions, fetch, application
 MetadataManager ──TopicsRefused──▶ application
 """
@@ -97,6 +98,24 @@ class LookUpTopics:
     ticket: int
     topics: frozenset[str] | None
     deadline: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameTopics:
+    """membership ▶ MetadataManager: which topics are these? Replaces what was asked before.
+
+    A broker assigns partitions by topic id (KIP-848), and may do so before it has described the
+    topic to us. Asked until all are known.
+    """
+
+    topic_ids: frozenset[object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsNamed:
+    """MetadataManager ▶ membership: the names of topics, by their ids."""
+
+    names: Mapping[object, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

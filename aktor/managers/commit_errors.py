@@ -20,6 +20,7 @@ from kafka.errors import (
     OffsetMetadataTooLargeError,
     RebalanceInProgressError,
     RequestTimedOutError,
+    StaleMemberEpochError,
     TopicAuthorizationFailedError,
     UnknownMemberIdError,
     UnknownTopicIdError,
@@ -48,7 +49,12 @@ NOT_OUR_COORDINATOR: Final = (
 )
 
 #: Codes by which the group refuses a commit of this member.
-NOT_THIS_MEMBER: Final = (UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressError)
+NOT_THIS_MEMBER: Final = (
+    UnknownMemberIdError,
+    IllegalGenerationError,
+    RebalanceInProgressError,
+    StaleMemberEpochError,
+)
 
 #: Those of them after which the member's partitions may be with others already.
 EXPELLED: Final = (UnknownMemberIdError, IllegalGenerationError)
@@ -69,7 +75,7 @@ def worst(errors: Iterable[Any]) -> Any:
     """The error that decides: a fatal one, then a forbidden topic, then what a retry may mend."""
 
     def rank(error_type: Any) -> int:
-        if error_type in NOT_OUR_COORDINATOR:
+        if error_type in NOT_OUR_COORDINATOR or error_type is StaleMemberEpochError:
             return 2
         if error_type.retriable:
             return 3
@@ -250,7 +256,7 @@ class CommitErrors:
             )
         reason = (
             f"the group has left generation {generation}"
-            if error_type is IllegalGenerationError
+            if error_type in (IllegalGenerationError, StaleMemberEpochError)
             else f"the group rebalances after generation {generation}"
         )
         return _error(

@@ -14,6 +14,7 @@ from aktor.settings import Settings
 
 __all__ = [
     "Offsets",
+    "TopicIds",
     "committed",
     "offset_commit",
     "offset_commit_codes",
@@ -23,11 +24,17 @@ __all__ = [
 
 Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
 
+#: Topic -> its id, as far as known.
+TopicIds: TypeAlias = Mapping[str, Any]
 
-def offset_commit(settings: Settings, member: MemberChanged, offsets: Offsets) -> Any:
-    """OffsetCommit v2-8: v9 is for members of KIP-848 groups, v10 for topic ids.
+
+def offset_commit(
+    settings: Settings, member: MemberChanged, offsets: Offsets, topic_ids: TopicIds
+) -> Any:
+    """OffsetCommit v2-8 of a classic member; v9-10 of one of a KIP-848 group.
 
     A static member needs v7, where the broker can tell it that another took its place (KIP-345).
+    v10 names topics by their ids, which must all be known.
     """
     topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
     partition_type = topic_type.OffsetCommitRequestPartition
@@ -36,6 +43,7 @@ def offset_commit(settings: Settings, member: MemberChanged, offsets: Offsets) -
     topics = [
         topic_type(
             name=topic,
+            topic_id=topic_ids.get(topic),
             partitions=[
                 partition_type(
                     partition_index=number,
@@ -48,58 +56,84 @@ def offset_commit(settings: Settings, member: MemberChanged, offsets: Offsets) -
         )
         for topic, numbers in _by_topic(offsets).items()
     ]
+    low, high = (2 if instance_id is None else 7), 8
+    if _speaks_848(member):
+        low, high = 9, (10 if all(one.topic_id is not None for one in topics) else 9)
     return OffsetCommitRequest(
         group_id=settings.group_id,
         generation_id_or_member_epoch=member.generation if in_group else -1,
         member_id=member.member_id if in_group else "",
         group_instance_id=instance_id,
         topics=topics,
-        min_version=2 if instance_id is None else 7,
-        max_version=8,
+        min_version=low,
+        max_version=high,
     )
 
 
-def offset_commit_codes(response: Any) -> dict[TopicPartition, int]:
-    """Each partition's error code; 0 says that its offset is stored."""
+def offset_commit_codes(response: Any, request: Any) -> dict[TopicPartition, int]:
+    """Each partition's error code; 0 says that its offset is stored.
+
+    An answer by topic ids is read with the names of its own request (KAFKA-20040).
+    """
+    names = {one.topic_id: one.name for one in request.topics}
     return {
-        TopicPartition(topic.name, partition.partition_index): partition.error_code
+        TopicPartition(topic.name or names.get(topic.topic_id), one.partition_index): one.error_code
         for topic in response.topics
-        for partition in topic.partitions
+        for one in topic.partitions
     }
 
 
-def offset_fetch(group: str | None, partitions: Iterable[TopicPartition]) -> Any:
-    """OffsetFetch v1-8: up to v7 one group, in v8 a list of groups (KIP-709).
+def offset_fetch(
+    group: str | None,
+    partitions: Iterable[TopicPartition],
+    member: MemberChanged,
+    topic_ids: TopicIds,
+) -> Any:
+    """OffsetFetch v1-8: up to v7 one group, in v8 a list of groups (KIP-709); v9-10 as a member.
 
-    From v7 the broker holds back offsets of open transactions (KIP-447).
+    From v7 the broker holds back offsets of open transactions (KIP-447). A member of a KIP-848
+    group says who it is, so that it is not told what was true before it was expelled; v10 names
+    topics by their ids, which must all be known.
     """
     group_type = OffsetFetchRequest.OffsetFetchRequestGroup
     old, new = OffsetFetchRequest.OffsetFetchRequestTopic, group_type.OffsetFetchRequestTopics
     topics = _by_topic(partitions)
-    in_group = [new(name=name, partition_indexes=those) for name, those in topics.items()]
+    in_group = [
+        new(name=name, topic_id=topic_ids.get(name), partition_indexes=those)
+        for name, those in topics.items()
+    ]
+    low, high, who = 1, 8, {}
+    if _speaks_848(member) and member.generation >= 0:
+        low, high = 9, (10 if all(one.topic_id is not None for one in in_group) else 9)
+        who = {"member_id": member.member_id, "member_epoch": member.generation}
     return OffsetFetchRequest(
         group_id=group,
         topics=[old(name=name, partition_indexes=those) for name, those in topics.items()],
-        groups=[group_type(group_id=group, topics=in_group)],
+        groups=[group_type(group_id=group, topics=in_group, **who)],
         require_stable=True,
-        min_version=1,
-        max_version=8,
+        min_version=low,
+        max_version=high,
     )
 
 
-def offset_fetch_answers(response: Any, group: str | None) -> tuple[int, dict[TopicPartition, Any]]:
+def offset_fetch_answers(response: Any, request: Any) -> tuple[int, dict[TopicPartition, Any]]:
     """The group's error code (0 is none), and the answer for each partition."""
-    result = response
+    result, names = response, {}
     if response.API_VERSION >= 8:
-        ours = [one for one in response.groups if one.group_id == group]
+        ours = [one for one in response.groups if one.group_id == request.group_id]
         if not ours:
             return UnknownError.errno, {}
         result = ours[0]
+        names = {one.topic_id: one.name for one in request.groups[0].topics}
     return (result.error_code or 0), {
-        TopicPartition(topic.name, partition.partition_index): partition
+        TopicPartition(topic.name or names.get(topic.topic_id), one.partition_index): one
         for topic in result.topics
-        for partition in topic.partitions
+        for one in topic.partitions
     }
+
+
+def _speaks_848(member: MemberChanged) -> bool:
+    return member.protocol == "consumer"
 
 
 def committed(answer: Any) -> OffsetAndMetadata | None:

@@ -16,6 +16,7 @@ from kafka.errors import (
     KafkaConnectionError,
     KafkaTimeoutError,
     NoError,
+    StaleMemberEpochError,
     UnknownError,
     for_code,
 )
@@ -39,7 +40,7 @@ from aktor.events.coordinator import (
 )
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import ConfirmSession, MemberChanged, MemberState
-from aktor.events.metadata import Broker
+from aktor.events.metadata import Broker, ClusterChanged
 from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.events.positions import AssignmentChanged
@@ -54,7 +55,7 @@ from aktor.managers.commit_errors import (
     worst,
 )
 from aktor.managers.commit_line import Commit, CommitLine, Kind
-from aktor.managers.commit_requests import Offsets, offset_commit, offset_commit_codes
+from aktor.managers.commit_requests import Offsets, TopicIds, offset_commit, offset_commit_codes
 from aktor.managers.consumed import Consumed
 from aktor.managers.look_ups import Asked, Asker, LookUps
 
@@ -69,6 +70,11 @@ ATTEMPT: Final = 10.0
 #: Commits that may wait in line: an application that never waits for one, while there is no
 #: coordinator, must not fill the memory.
 LINE_MAX: Final = 10_000
+
+
+#: A commit that nobody said to retry is sent so often at most if the member's epoch was stale: that
+#: is ordinary traffic in a KIP-848 group and not the application's concern.
+STALE_ATTEMPTS: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +100,7 @@ class CommitManager(RequestManager):
         Poll: "on_poll",
         AssignmentChanged: "on_assignment_changed",
         MemberChanged: "on_member_changed",
+        ClusterChanged: "on_cluster_changed",
         CoordinatorFound: "on_coordinator_found",
         CoordinatorLost: "on_coordinator_lost",
         CoordinatorRefused: "on_coordinator_refused",
@@ -112,6 +119,7 @@ class CommitManager(RequestManager):
         super().__init__(*args, **kwargs)
         self._coordinator: Broker | None = None
         self._member = MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED)
+        self._topic_ids: TopicIds = {}
         #: Whether the group hands out our partitions, as opposed to `assign`.
         self._managed = False
         self._attempt = min(self.settings.request_timeout, ATTEMPT)
@@ -254,7 +262,15 @@ class CommitManager(RequestManager):
         """Commit as this member from now on."""
         if member.member_id != self._member.member_id:
             self.log = self._look_ups.log = self.log.bind(member=member.member_id)
-        self._member = member
+        self._member = self._look_ups.member = member
+
+    def on_cluster_changed(self, changed: ClusterChanged) -> None:
+        """Name topics by their ids where they are known."""
+        self._topic_ids = self._look_ups.topic_ids = {
+            name: info.topic_id
+            for name, info in changed.cluster.topics.items()
+            if info.topic_id is not None
+        }
 
     def on_coordinator_found(self, found: CoordinatorFound) -> None:
         """What waits may go."""
@@ -360,7 +376,7 @@ class CommitManager(RequestManager):
             attempt=commits[0].attempts,
         )
         return self.request(
-            offset_commit(self.settings, member, offsets),
+            offset_commit(self.settings, member, offsets, self._topic_ids),
             to=Destination.COORDINATOR,
             deadline=now + self._attempt,
             context=_Sent(commits=tuple(commits), node=node, generation=member.generation, at=now),
@@ -371,7 +387,7 @@ class CommitManager(RequestManager):
     def on_commit_answer(self, received: ResponseReceived) -> list[object]:
         """Note what is stored; retry or end the rest by the worst of its errors."""
         sent: _Sent = received.request.context
-        codes = offset_commit_codes(received.response)
+        codes = offset_commit_codes(received.response, received.request.body)
         said: list[object] = []
         for commit in sent.commits:
             said += self._settle(commit, sent, codes, received)
@@ -398,7 +414,8 @@ class CommitManager(RequestManager):
         )
         if decides in NOT_OUR_COORDINATOR:
             said += self._suspect(sent.node, f"{decides.message} on OffsetCommit")
-        if decides in NOT_THIS_MEMBER and commit.kind is not Kind.REVOCATION:
+        stale = decides is StaleMemberEpochError
+        if stale or (decides in NOT_THIS_MEMBER and commit.kind is not Kind.REVOCATION):
             # The heartbeat would find out too, but only when its interval is over.
             said.append(ConfirmSession())
         return [*said, *self._attempt_failed(commit, sent, error, received.now, received.jitter)]
@@ -457,6 +474,9 @@ class CommitManager(RequestManager):
         return []
 
     def _is_retried(self, commit: Commit, sent: _Sent, error: Exception) -> bool:
+        if isinstance(error.__cause__, StaleMemberEpochError):
+            patient = commit.retry or commit.attempts < STALE_ATTEMPTS
+            return patient and self._member.generation >= 0
         if not commit.retry:
             return False
         if isinstance(error.__cause__, IllegalGenerationError):
@@ -503,7 +523,7 @@ class CommitManager(RequestManager):
     def on_fetch_answer(self, received: ResponseReceived) -> list[object]:
         """Answer whom it answers, ask again for the rest."""
         asked: Asked = received.request.context
-        outcome = self._look_ups.read(received.response, asked.partitions)
+        outcome = self._look_ups.read(received.response, received.request.body, asked.partitions)
         said: list[object] = []
         for error in outcome.again.values():
             if isinstance(error, NOT_OUR_COORDINATOR):

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from aktor.actors.manager import NEVER, Backoff
 from aktor.settings import Settings
 
-__all__ = ["Farewell", "Farewells"]
+__all__ = ["Farewell", "Farewells", "new_farewell"]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Farewell:
-    """One LeaveGroup, and the application's tickets that wait for it.
+    """One request to leave, and the application's tickets that wait for it.
 
-    `member_id` is empty while JoinGroup number `of_join` has yet to tell it.
+    `member_id` is empty while JoinGroup number `of_join` has yet to tell it. `stays`: a static
+    member of a KIP-848 group keeps its place.
     """
 
     member_id: str
@@ -23,7 +24,13 @@ class Farewell:
     backoff: Backoff
     tickets: list[int] = field(default_factory=list)
     of_join: int | None = None
+    stays: bool = False
     in_flight: bool = False
+
+    @property
+    def send_at(self) -> float:
+        """When it may be sent (again)."""
+        return self.backoff.retry_at
 
     @property
     def can_be_sent(self) -> bool:
@@ -39,6 +46,24 @@ class Farewell:
         """It has to be sent again."""
         self.in_flight = False
         self.backoff.failed(now, jitter)
+
+
+def new_farewell(
+    settings: Settings,
+    member_id: str,
+    because: str,
+    deadline: float,
+    *,
+    of_join: int | None = None,
+) -> Farewell:
+    """One that has yet to be sent."""
+    return Farewell(
+        member_id=member_id,
+        because=because,
+        deadline=deadline,
+        backoff=Backoff(settings.retry_backoff, settings.retry_backoff_max),
+        of_join=of_join,
+    )
 
 
 class Farewells:
@@ -58,13 +83,7 @@ class Farewells:
         nobody = not member_id and of_join is None
         if nobody or self._settings.group_instance_id is not None:
             return None
-        farewell = Farewell(
-            member_id=member_id,
-            because=because,
-            deadline=deadline,
-            backoff=Backoff(self._settings.retry_backoff, self._settings.retry_backoff_max),
-            of_join=of_join,
-        )
+        farewell = new_farewell(self._settings, member_id, because, deadline, of_join=of_join)
         self._open.append(farewell)
         return farewell
 
@@ -90,7 +109,7 @@ class Farewells:
 
     def due(self, now: float) -> list[Farewell]:
         """Those to be sent now."""
-        return [one for one in self._open if one.can_be_sent and now >= one.backoff.retry_at]
+        return [one for one in self._open if one.can_be_sent and now >= one.send_at]
 
     def awaited(self) -> bool:
         """Whether the application waits for one."""
@@ -107,5 +126,5 @@ class Farewells:
 
     def send_at(self) -> float:
         """When the next may be sent, if the coordinator is known."""
-        times = (one.backoff.retry_at for one in self._open if one.can_be_sent)
+        times = (one.send_at for one in self._open if one.can_be_sent)
         return min(times, default=NEVER)

@@ -25,6 +25,10 @@ class Pulse:
 
     def __init__(self, settings: Settings) -> None:
         self.due = NEVER
+        #: Seconds between heartbeats, and until a member that is not heard is expelled. The
+        #: coordinator decides both for members of KIP-848 groups.
+        self.interval = settings.heartbeat_interval
+        self.session = settings.session_timeout
         self._settings = settings
         self._backoff = Backoff(settings.retry_backoff, settings.retry_backoff_max)
         self._number = 0
@@ -32,10 +36,19 @@ class Pulse:
         self._quick: list[float] = []
         self._session_until = -math.inf
 
+    @property
+    def in_flight(self) -> bool:
+        """Whether an answer is expected."""
+        return self._in_flight
+
+    @property
+    def retry_at(self) -> float:
+        """When one may be sent that does not wait for the interval."""
+        return self._backoff.retry_at
+
     def start(self, now: float, *, quick: bool = False) -> None:
         """Beat from `now` on; `quick`: soon, and then at growing distances."""
-        interval = self._settings.heartbeat_interval
-        self._quick = [one for one in QUICK_BEATS if one < interval] if quick else []
+        self._quick = [one for one in QUICK_BEATS if one < self.interval] if quick else []
         self._backoff.reset()
         self.due = self._after(now)
 
@@ -53,7 +66,7 @@ class Pulse:
     def patience(self) -> float:
         """How long the next one may take, in seconds."""
         share = SHARES[min(self._backoff.failures, len(SHARES) - 1)]
-        return min(self._settings.request_timeout, self._settings.session_timeout * share)
+        return min(self._settings.request_timeout, self.session * share)
 
     def answered(self, now: float) -> None:
         """It was answered."""
@@ -68,7 +81,7 @@ class Pulse:
 
     def extend(self, asked_at: float) -> float | None:
         """The group confirmed what was asked then; returns the session's end if it is later now."""
-        until = asked_at + self._settings.session_timeout
+        until = asked_at + self.session
         if until <= self._session_until:
             return None
         self._session_until = until
@@ -90,4 +103,4 @@ class Pulse:
         self.due = NEVER
 
     def _after(self, now: float) -> float:
-        return now + (self._quick.pop(0) if self._quick else self._settings.heartbeat_interval)
+        return now + (self._quick.pop(0) if self._quick else self.interval)

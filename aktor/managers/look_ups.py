@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from kafka.errors import (
+    GroupIdNotFoundError,
     NoError,
     StaleMemberEpochError,
     TopicAuthorizationFailedError,
     UnknownError,
+    UnknownMemberIdError,
     for_code,
 )
 from kafka.structs import OffsetAndMetadata, TopicPartition
@@ -24,14 +26,24 @@ from aktor.events.commits import (
     StartingOffsetsFailed,
     StartingOffsetsFound,
 )
+from aktor.events.membership import MemberChanged, MemberState
 from aktor.events.network import Destination, Request
 from aktor.managers.commit_errors import UNKNOWN_TOPIC, CommitErrors, Waited, is_retriable
-from aktor.managers.commit_requests import committed, offset_fetch, offset_fetch_answers
+from aktor.managers.commit_requests import (
+    TopicIds,
+    committed,
+    offset_fetch,
+    offset_fetch_answers,
+)
 from aktor.managers.consumed import Consumed
 from aktor.settings import Settings
 from aktor.trace import Trace
 
 __all__ = ["Asked", "Asker", "LookUp", "LookUps", "Outcome"]
+
+#: A member of a KIP-848 group asked with an epoch, or a membership, that is over. Never "nothing is
+#: committed": asked again as who we are then, unless the partitions are somebody else's by then.
+NOT_AS_THIS_MEMBER: Final = (StaleMemberEpochError, UnknownMemberIdError, GroupIdNotFoundError)
 
 
 @dataclass(slots=True, eq=False)
@@ -114,6 +126,9 @@ class LookUps:
         self._attempt = attempt
         self._request = request
         self._under_way: list[LookUp] = []
+        #: Who we are in the group, and the ids of topics: the manager keeps them up to date.
+        self.member = MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED)
+        self.topic_ids: TopicIds = {}
 
     def __bool__(self) -> bool:
         return bool(self._under_way)
@@ -246,7 +261,7 @@ class LookUps:
             look_up.as_of = self._consumed.commits_stored
         self.log.debug("offsets.requested", partitions=look_up.wanted, node=node)
         return self._request(
-            offset_fetch(self._settings.group_id, look_up.wanted),
+            offset_fetch(self._settings.group_id, look_up.wanted, self.member, self.topic_ids),
             to=Destination.COORDINATOR,
             deadline=now + self._attempt,
             context=Asked(look_up=look_up, partitions=look_up.wanted, node=node),
@@ -254,9 +269,9 @@ class LookUps:
 
     # -- the outcome
 
-    def read(self, response: Any, partitions: frozenset[TopicPartition]) -> Outcome:
+    def read(self, response: Any, request: Any, partitions: frozenset[TopicPartition]) -> Outcome:
         """Sort an answer by partition."""
-        group_code, answers = offset_fetch_answers(response, self._settings.group_id)
+        group_code, answers = offset_fetch_answers(response, request)
         outcome = Outcome()
         forbidden = {
             one.topic
@@ -269,7 +284,7 @@ class LookUps:
             error_type = for_code(group_code or code)
             if error_type is NoError:
                 outcome.found[one] = committed(answer)
-            elif error_type.retriable or error_type is StaleMemberEpochError:
+            elif error_type.retriable or error_type in NOT_AS_THIS_MEMBER:
                 outcome.again[one] = self._errors.look_up_refused(error_type, one)
             elif error_type is TopicAuthorizationFailedError:
                 outcome.refused[one] = TopicAuthorizationFailedError(forbidden)

@@ -34,9 +34,11 @@ from aktor.events.metadata import (
     ClusterChanged,
     LeadersMoved,
     LookUpTopics,
+    NameTopics,
     PartitionInfo,
     RefreshMetadata,
     TopicInfo,
+    TopicsNamed,
     TopicsRefused,
     TrackTopics,
 )
@@ -57,6 +59,9 @@ UNKNOWN_SECONDS: Final = 2.0
 #: Before Metadata v9 (Kafka 2.4) a broker may tell leader epochs that lag behind (KAFKA-9212).
 RELIABLE_EPOCHS: Final = 9
 
+#: From Metadata v12 on topics may be asked for by their ids (KIP-516).
+BY_ID: Final = 12
+
 #: Versions of incarnation n begin at n times this: a restart must not make the version smaller.
 VERSIONS_PER_INCARNATION: Final = 1_000_000_000
 
@@ -73,6 +78,11 @@ class _LookUp:
     """Context of a request for a question."""
 
     ticket: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Naming:
+    """Context of a request for the names of topics."""
 
 
 @dataclass(slots=True)
@@ -102,6 +112,7 @@ class MetadataManager(RequestManager):
         RefreshMetadata: "on_refresh_metadata",
         LeadersMoved: "on_leaders_moved",
         LookUpTopics: "on_look_up_topics",
+        NameTopics: "on_name_topics",
         ActorsRestarted: "on_actors_restarted",
     }
     RESPONSES: ClassVar[Mapping[type, str]] = {MetadataRequest: "on_metadata"}
@@ -111,6 +122,9 @@ class MetadataManager(RequestManager):
         self.cluster = Cluster(version=(self.incarnation - 1) * VERSIONS_PER_INCARNATION)
         self._tracked: dict[str, frozenset[str]] = {}
         self._questions: dict[int, _Question] = {}
+        self._unnamed: frozenset[Any] = frozenset()
+        self._naming = self._new_backoff()
+        self._is_naming = False
 
         self._in_flight: _Refresh | None = None
         self._failing = self._new_backoff()
@@ -184,6 +198,11 @@ class MetadataManager(RequestManager):
         """Keep the question; `poll` sends it."""
         self._questions[asked.ticket] = _Question(asked, self._new_backoff())
 
+    def on_name_topics(self, asked: NameTopics) -> None:
+        """Ask for these by their ids, until all are known."""
+        self._unnamed = asked.topic_ids
+        self._naming.reset()
+
     def on_actors_restarted(self, _restarted: ActorsRestarted) -> Iterable[object]:
         """Who starts afresh needs the snapshot, if there is one yet."""
         return (ClusterChanged(cluster=self.cluster),) if self.cluster.brokers else ()
@@ -200,6 +219,11 @@ class MetadataManager(RequestManager):
                 requests.append(self._refresh(now))
             else:
                 wake_at = due
+        if self._unnamed and not self._is_naming:
+            if now >= self._naming.retry_at:
+                requests.append(self._ask_names(now))
+            else:
+                wake_at = min(wake_at, self._naming.retry_at)
         for question in self._questions.values():
             if question.in_flight:
                 continue
@@ -259,6 +283,18 @@ class MetadataManager(RequestManager):
             context=_LookUp(asked.ticket),
         )
 
+    def _ask_names(self, now: float) -> Request:
+        self._is_naming = True
+        topic = MetadataRequest.MetadataRequestTopic
+        body = MetadataRequest(
+            topics=[topic(name=None, topic_id=one) for one in sorted(self._unnamed)],
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=False,
+            min_version=BY_ID,
+        )
+        deadline = now + self._patience(self._naming.failures)
+        return self.request(body, to=Destination.ANY, deadline=deadline, context=_Naming())
+
     # -- what is answered
 
     def on_metadata(self, received: ResponseReceived) -> Iterable[object]:
@@ -267,6 +303,8 @@ class MetadataManager(RequestManager):
         error = _refusal_of(received.response)
         if isinstance(context, _LookUp):
             return self._on_looked_up(context.ticket, received, error)
+        if isinstance(context, _Naming):
+            return self._on_named(received)
         self._in_flight = None
         if error is not None:
             self._refresh_failed(error, received.now, received.jitter)
@@ -278,6 +316,10 @@ class MetadataManager(RequestManager):
         context = failed.request.context
         if isinstance(context, _LookUp):
             return self._retry_question(context.ticket, failed.error, failed.now, failed.jitter)
+        if isinstance(context, _Naming):
+            self._is_naming = False
+            self._naming.failed(failed.now, failed.jitter)
+            return ()
         self._in_flight = None
         self._refresh_failed(failed.error, failed.now, failed.jitter)
         return ()
@@ -443,6 +485,20 @@ class MetadataManager(RequestManager):
         )
         if old.cluster_id is not None and old.cluster_id != new.cluster_id:
             self.log.warning("cluster.replaced", was=old.cluster_id, now=new.cluster_id)
+
+    # -- names
+
+    def _on_named(self, received: ResponseReceived) -> Iterable[object]:
+        self._is_naming = False
+        names = {
+            one.topic_id: one.name
+            for one in received.response.topics
+            if for_code(one.error_code) is NoError and one.name
+        }
+        self._unnamed -= names.keys()
+        if self._unnamed:
+            self._naming.failed(received.now, received.jitter)
+        return (TopicsNamed(names=names),) if names else ()
 
     # -- questions
 

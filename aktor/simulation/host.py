@@ -95,6 +95,10 @@ class Site(Host):
             rng=random.Random(f"{self._seed} network {incarnation}"),
         )
 
+    def make_member_id(self) -> str:
+        """One that the seed decides."""
+        return f"{self.name}-{random.Random(f'{self._seed} member').getrandbits(64):016x}"
+
     def start(self, dispatcher: Dispatcher, name: str) -> None:
         """From now on it takes turns."""
         observe_ownership(self.consumer, self.note)

@@ -1,0 +1,105 @@
+"""`group_protocol='auto'`: the consumer protocol where the cluster speaks it, else the classic one.
+
+The cluster is asked by a member's first heartbeat. If it does not know the question, or keeps the
+group with the classic protocol, the classic manager takes over, and stays: the choice is made once
+in a consumer's life.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from aktor.actors.manager import PollResult, RequestManager
+from aktor.actors.runtime import Dispatcher
+from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
+from aktor.events.lifecycle import Tick
+from aktor.events.membership import GroupFailed, MemberChanged, SubscriptionChanged
+from aktor.events.metadata import ClusterChanged
+from aktor.events.network import RequestFailed, ResponseReceived
+from aktor.events.polling import Poll
+from aktor.managers.consumer_errors import NOT_SPOKEN
+from aktor.managers.consumer_membership import ConsumerMembershipManager
+from aktor.managers.membership import ClassicMembershipManager
+from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
+from aktor.settings import Settings
+from aktor.trace import Trace
+
+__all__ = ["AutoMembershipManager"]
+
+
+class AutoMembershipManager(RequestManager):
+    """Owns the manager that is tried first, and the one that takes over if it must."""
+
+    name = "membership"
+
+    #: What the manager that takes over has to hear: of each the latest.
+    REPLAYED: ClassVar[tuple[type, ...]] = (
+        ClusterChanged,
+        CoordinatorFound,
+        SubscriptionChanged,
+        Poll,
+    )
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        member_id: str = "aktor",
+        incarnation: int = 1,
+        dispatcher: Dispatcher | None = None,
+        trace: Trace | None = None,
+    ) -> None:
+        super().__init__(settings, incarnation=incarnation, dispatcher=dispatcher, trace=trace)
+        self._trace = trace
+        self._first = ConsumerMembershipManager(
+            settings, member_id=member_id, incarnation=incarnation, trace=trace
+        )
+        self._chosen: ConsumerMembershipManager | ClassicMembershipManager = self._first
+        self._heard: dict[type, object] = {}
+
+    @classmethod
+    def understands(cls) -> frozenset[type]:
+        """What either manager understands."""
+        return ClassicMembershipManager.understands() | ConsumerMembershipManager.understands()
+
+    def handle(self, message: object) -> list[object]:
+        """Pass it on to the chosen manager."""
+        if isinstance(message, Tick):
+            return super().handle(message)
+        if self._chosen is not self._first and _is_of_first(message):
+            return []
+        if isinstance(message, CoordinatorLost):
+            self._heard.pop(CoordinatorFound, None)
+        elif isinstance(message, self.REPLAYED):
+            self._heard[type(message)] = message
+        return self._judge(self._chosen.handle(message))
+
+    def poll(self, now: float, jitter: float) -> PollResult:
+        """What the chosen manager wants."""
+        result = self._chosen.poll(now, jitter)
+        said = self._judge(list(result.said))
+        return PollResult(requests=result.requests, wake_at=result.wake_at, said=tuple(said))
+
+    def _judge(self, said: list[object]) -> list[object]:
+        """Whether the first manager is of use here; if not, the classic one says what it says."""
+        if self._chosen is not self._first or self._first.is_spoken:
+            return said
+        refused = [one for one in said if isinstance(one, GroupFailed)]
+        if not any(isinstance(one.error, NOT_SPOKEN) for one in refused):
+            return said
+        self.log.info("protocol.chosen", protocol="classic", because=refused[0].error)
+        self._chosen = ClassicMembershipManager(
+            self.settings, incarnation=self.incarnation, trace=self._trace
+        )
+        kept = [one for one in said if not isinstance(one, GroupFailed | MemberChanged)]
+        for kind in self.REPLAYED:
+            if kind in self._heard:
+                kept += self._chosen.handle(self._heard[kind])
+        return kept
+
+
+def _is_of_first(message: object) -> bool:
+    """Whether it is an answer to the first manager's question."""
+    if not isinstance(message, ResponseReceived | RequestFailed):
+        return False
+    return isinstance(message.request.body, ConsumerGroupHeartbeatRequest)

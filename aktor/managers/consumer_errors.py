@@ -1,0 +1,84 @@
+"""Why the coordinator refused a member of a KIP-848 group, and what the user can do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kafka.errors import (
+    FencedInstanceIdError,
+    FencedMemberEpochError,
+    GroupAuthorizationFailedError,
+    GroupIdNotFoundError,
+    GroupMaxSizeReachedError,
+    KafkaError,
+    TopicAuthorizationFailedError,
+    UnknownMemberIdError,
+    UnreleasedInstanceIdError,
+    UnsupportedAssignorError,
+    UnsupportedVersionError,
+    for_code,
+)
+
+from aktor.errors import InvalidRegularExpressionError
+from aktor.managers.group_errors import COORDINATOR_GONE, is_retriable, name
+from aktor.settings import Settings
+
+__all__ = [
+    "COORDINATOR_GONE",
+    "NOT_SPOKEN",
+    "NOT_THIS_MEMBER",
+    "is_retriable",
+    "kind",
+    "name",
+    "refusal",
+]
+
+#: Codes by which the coordinator says that we are not, or not any more, whom we say we are.
+NOT_THIS_MEMBER: Final = (FencedMemberEpochError, UnknownMemberIdError)
+
+#: Codes by which it says that this group, or this cluster, does not speak the protocol.
+NOT_SPOKEN: Final = (UnsupportedVersionError, GroupIdNotFoundError)
+
+REMEDIES: Final[Mapping[type[Exception], str]] = {
+    GroupAuthorizationFailedError: "grant this principal READ on the group",
+    TopicAuthorizationFailedError: "grant this principal DESCRIBE on the topics of its"
+    " subscription; it is tried again with every heartbeat",
+    GroupMaxSizeReachedError: "run fewer members or raise the brokers' group.consumer.max.size",
+    FencedInstanceIdError: "another consumer has the same group_instance_id; give each its own",
+    UnreleasedInstanceIdError: "another consumer with the same group_instance_id is in the group;"
+    " give each its own, or close that one first",
+    UnsupportedAssignorError: "choose one of the brokers' assignors for group_remote_assignor, or"
+    " leave it out",
+    InvalidRegularExpressionError: "mend the pattern: brokers use the syntax of RE2",
+    UnsupportedVersionError: "the cluster does not have the consumer group protocol of KIP-848"
+    " (Kafka 4.0 and newer, with the feature group.version 1); set group_protocol to 'classic' or"
+    " 'auto'",
+    GroupIdNotFoundError: "the group exists with another protocol that may not be changed while it"
+    " has members; set group_protocol to 'classic' or 'auto', or set the brokers'"
+    " group.consumer.migration.policy",
+}
+
+
+def kind(code: int) -> type[Exception]:
+    """The class of an error code; kafka-python does not know them all."""
+    if code == InvalidRegularExpressionError.errno:
+        return InvalidRegularExpressionError
+    found: type[Exception] = for_code(code)
+    return found
+
+
+def refusal(error: type[Exception], said: str, *, settings: Settings, member: str) -> Exception:
+    """The error with what a reader needs: which group, which member, what to do.
+
+    `said` is the coordinator's own explanation, "" if it gave none.
+    """
+    remedy = REMEDIES.get(error, "see the broker's log")
+    explained = f" ({said})" if said else ""
+    who = settings.group_instance_id or member
+    text = (
+        f"{name(error)}: the coordinator refused group {settings.group_id!r}"
+        f" (member: {who}){explained}; {remedy}"
+    )
+    made: Exception = error(text) if issubclass(error, KafkaError) else KafkaError(text)
+    return made

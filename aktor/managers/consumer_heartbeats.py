@@ -1,0 +1,122 @@
+"""ConsumerGroupHeartbeat: what a KIP-848 member tells its coordinator, and what it need not repeat.
+
+The coordinator keeps what it was told, so a heartbeat carries only what is new. After any failure
+nobody knows what has arrived, and the next one carries everything again: that is how a lost request
+or a lost answer heals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from aktor.protocol.consumer_group import (
+    JOIN_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+    ConsumerGroupHeartbeatRequest,
+)
+from aktor.settings import Settings
+
+__all__ = ["Assignment", "Report", "Sent", "Told", "assignment_of", "goodbye"]
+
+#: Topic id -> partition ids.
+Assignment: TypeAlias = Mapping[Any, frozenset[int]]
+
+#: From this version on the member makes its id, and may subscribe by a pattern (KIP-1082).
+_WITH_REGEX: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a member has to say of itself; `target` counts the targets it has been given.
+
+    `owned` is what it has taken on and not given back, `epoch` 0 while it joins.
+    """
+
+    member_id: str
+    epoch: int
+    topics: frozenset[str]
+    regex: str
+    owned: Assignment = field(default_factory=dict)
+    target: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """Note on a heartbeat: which one it is, and when it was sent."""
+
+    number: int
+    at: float
+
+
+class Told:
+    """Owns what the coordinator was told last: a field is left out while it is the same."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._told: Report | None = None
+
+    def forget(self) -> None:
+        """Nobody knows what has arrived: say everything again."""
+        self._told = None
+
+    def knows(self, report: Report) -> bool:
+        """Whether the coordinator was told what is owned of this target."""
+        told = self._told
+        return told is not None and (told.owned, told.target) == (report.owned, report.target)
+
+    def heartbeat(self, report: Report) -> Any:
+        """The heartbeat that brings the coordinator up to date."""
+        settings, told = self._settings, self._told
+        joins = report.epoch == JOIN_GROUP_MEMBER_EPOCH
+        anew = joins or told is None
+        names = regex = partitions = None
+        if anew or told is None or told.topics != report.topics:
+            names = sorted(report.topics)
+        if (anew and report.regex) or (told is not None and told.regex != report.regex):
+            regex = report.regex
+        if joins or not self.knows(report):
+            partitions = [
+                ConsumerGroupHeartbeatRequest.TopicPartitions(
+                    topic_id=topic, partitions=sorted(numbers)
+                )
+                for topic, numbers in report.owned.items()
+            ]
+        self._told = report
+        return ConsumerGroupHeartbeatRequest(
+            group_id=settings.group_id,
+            member_id=report.member_id,
+            member_epoch=report.epoch,
+            instance_id=settings.group_instance_id,
+            rack_id=(settings.client_rack or None) if joins else None,
+            rebalance_timeout_ms=round(settings.max_poll_interval * 1000) if anew else -1,
+            subscribed_topic_names=names,
+            subscribed_topic_regex=regex,
+            server_assignor=settings.group_remote_assignor if anew else None,
+            topic_partitions=partitions,
+            min_version=_WITH_REGEX if report.regex or regex is not None else 0,
+        )
+
+
+def goodbye(settings: Settings, member_id: str, *, stays: bool) -> Any:
+    """The last heartbeat; `stays`: a static member that keeps its place until it is back."""
+    epoch = LEAVE_GROUP_STATIC_MEMBER_EPOCH if stays else LEAVE_GROUP_MEMBER_EPOCH
+    return ConsumerGroupHeartbeatRequest(
+        group_id=settings.group_id,
+        member_id=member_id,
+        member_epoch=epoch,
+        instance_id=settings.group_instance_id,
+    )
+
+
+def assignment_of(response: Any) -> Assignment | None:
+    """The target in an answer; None if it is as before."""
+    if response.assignment is None:
+        return None
+    return {
+        topic.topic_id: frozenset(topic.partitions)
+        for topic in response.assignment.topic_partitions
+        if topic.partitions
+    }

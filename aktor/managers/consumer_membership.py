@@ -1,0 +1,526 @@
+"""The membership manager of the consumer protocol (KIP-848): the broker decides who owns what.
+
+What a member is and how it goes round is in `consumer_member`; here is what its heartbeats ask and
+what their answers mean. Handlers note facts; `poll`, which follows every batch of messages,
+decides: it knows the time. The messages to application and commits are those of the classic
+manager.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, ClassVar, Final
+
+from kafka.errors import NoError, TopicAuthorizationFailedError, UnsupportedVersionError
+
+from aktor.actors.manager import NEVER, PollResult, RequestManager
+from aktor.actors.runtime import Dispatcher
+from aktor.errors import AuthenticationError
+from aktor.events.answers import Answered
+from aktor.events.commits import RevocationCommitted
+from aktor.events.coordinator import (
+    CoordinatorFound,
+    CoordinatorLost,
+    CoordinatorRefused,
+    SuspectCoordinator,
+)
+from aktor.events.lifecycle import ActorsRestarted
+from aktor.events.membership import (
+    CallbackFinished,
+    ConfirmSession,
+    GroupFailed,
+    LeaveGroup,
+    Operation,
+    PartitionsReleased,
+    SessionExtended,
+    SubscriptionChanged,
+)
+from aktor.events.metadata import Broker, Cluster, ClusterChanged, TopicsNamed
+from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
+from aktor.events.polling import Poll
+from aktor.managers import consumer_errors as errors
+from aktor.managers.consumer_errors import COORDINATOR_GONE, NOT_THIS_MEMBER
+from aktor.managers.consumer_heartbeats import Sent, Told, assignment_of, goodbye
+from aktor.managers.consumer_member import ConsumerMember
+from aktor.managers.consumer_states import State, Trigger
+from aktor.managers.farewell import Farewell, new_farewell
+from aktor.managers.heartbeat import Pulse
+from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
+from aktor.settings import Settings
+from aktor.trace import Trace
+
+__all__ = ["ConsumerMembershipManager"]
+
+#: A member does not hear how long its session is. Kafka's default is nine heartbeat intervals, and
+#: unless an operator lowers the minimum it is never less than 45 s.
+BEATS_PER_SESSION: Final = 9
+SESSION_MAX: Final = 45.0
+
+#: Kafka's default, until the first answer says what it is.
+FIRST_INTERVAL: Final = 5.0
+
+
+class ConsumerMembershipManager(RequestManager):
+    """Owns the member (`state` is where it is), its heartbeats, its session and the poll timer.
+
+    `member_id` is made by the client and kept for the consumer's life (KIP-1082). What is to be
+    said collects in an outbox that `handle` and `poll` empty.
+    """
+
+    name = "membership"
+    HANDLERS: ClassVar[dict[type, str]] = {
+        SubscriptionChanged: "on_subscription_changed",
+        Poll: "on_poll",
+        PartitionsReleased: "on_step",
+        RevocationCommitted: "on_step",
+        CallbackFinished: "on_step",
+        LeaveGroup: "on_leave_group",
+        ConfirmSession: "on_confirm_session",
+        ClusterChanged: "on_cluster_changed",
+        TopicsNamed: "on_topics_named",
+        CoordinatorFound: "on_coordinator_found",
+        CoordinatorLost: "on_coordinator_lost",
+        CoordinatorRefused: "on_coordinator_refused",
+        ActorsRestarted: "on_actors_restarted",
+    }
+    RESPONSES: ClassVar[dict[type, str]] = {ConsumerGroupHeartbeatRequest: "on_heartbeat_answer"}
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        member_id: str = "aktor",
+        incarnation: int = 1,
+        dispatcher: Dispatcher | None = None,
+        trace: Trace | None = None,
+    ) -> None:
+        super().__init__(settings, incarnation=incarnation, dispatcher=dispatcher, trace=trace)
+        self.log = self.log.bind(group=settings.group_id, member=member_id)
+        self._outbox: list[object] = []
+        self._member = ConsumerMember(
+            settings, member_id=member_id, incarnation=incarnation, tell=self._tell, log=self.log
+        )
+        self._told = Told(settings)
+        self._pulse = Pulse(settings)
+        self._pulse.interval, self._pulse.session = FIRST_INTERVAL, SESSION_MAX
+        self._now = -math.inf
+        self._cluster = Cluster()
+        self._coordinator: Broker | None = None
+        self._last_poll = math.inf
+        self._farewell: Farewell | None = None
+        self._late = False
+        self._failure: Exception | None = None
+        self._forbidden = False
+        #: Whether the coordinator has ever answered a heartbeat as one that knows them.
+        self.is_spoken = False
+
+    @property
+    def state(self) -> State:
+        """Where the member is on its way round."""
+        return self._member.state
+
+    def handle(self, message: object) -> list[object]:
+        """Handle one message; returns what is to be said, who we are now first."""
+        return [*super().handle(message), *self._take_outbox()]
+
+    def _take_outbox(self) -> tuple[object, ...]:
+        told, self._outbox = self._outbox, []
+        return (*self._member.news(), *told)
+
+    # -- the application's side
+
+    def on_subscription_changed(self, message: SubscriptionChanged) -> None:
+        """Other topics; the next heartbeat says so, and the next Poll makes us join."""
+        self._member.subscribe(message.topics, message.regex)
+        if self._member.is_member:
+            self._pulse.hurry()
+        if self.state is State.FATAL and (message.topics or message.regex):
+            self._tell_failure()  # it is of no use to wait for partitions
+
+    def on_poll(self, message: Poll) -> None:
+        """The poll timer starts again."""
+        self._now = message.now
+        self._last_poll = message.now
+        self._member.polled()
+
+    def on_step(self, message: PartitionsReleased | RevocationCommitted | CallbackFinished) -> None:
+        """A step of the rebalance is done; what a listener raised the application raises."""
+        error = message.error if isinstance(message, CallbackFinished) else None
+        if self._member.heard(message) and error is not None:
+            self.log.warning(
+                "listener.failed", rebalance=message.rebalance, state=self.state, because=error
+            )
+
+    def on_leave_group(self, message: LeaveGroup) -> None:
+        """The application has let go of everything; tell the group."""
+        member = self._member
+        was_member, self._late = member.is_member or self.state is State.JOINING, False
+        self._stop_heartbeats()
+        member.leave()
+        if self._farewell is None and was_member and not self._stays(message.operation):
+            self._bid_farewell(message.because, message.deadline, message.operation)
+        if self._farewell is not None:  # perhaps since we polled late
+            self._farewell.deadline = message.deadline
+            self._farewell.tickets.append(message.ticket)
+        else:
+            self._tell(Answered(ticket=message.ticket))
+        if member.in_group:
+            member.move(Trigger.DEPART, message.because)
+        out = self.state in (State.FENCED, State.STALE)
+        if out or (self._farewell is None and self.state is State.PREPARE_LEAVING):
+            member.move(Trigger.LEFT, "the group does not count on this member any more")
+
+    def _stays(self, operation: Operation) -> bool:
+        """Whether nothing is said at all: a dynamic member that is to remain."""
+        static = self.settings.group_instance_id is not None
+        return operation is Operation.REMAIN_IN_GROUP and not static
+
+    def on_confirm_session(self, message: ConfirmSession) -> None:
+        """The application may have slept through its session: ask the group now."""
+        if self._member.is_member:
+            self._pulse.hurry()
+
+    # -- the others' news
+
+    def on_cluster_changed(self, message: ClusterChanged) -> None:
+        """It may have the topics that we wait for."""
+        self._cluster = message.cluster
+
+    def on_topics_named(self, message: TopicsNamed) -> None:
+        """These are the topics we wait for."""
+        self._member.named(message.names)
+
+    def on_coordinator_found(self, message: CoordinatorFound) -> None:
+        """Heartbeats may go out."""
+        if self._coordinator is not None and self._coordinator != message.broker:
+            self._abandon_requests()
+        self._coordinator = message.broker
+
+    def on_coordinator_lost(self, message: CoordinatorLost) -> None:
+        """Hold heartbeats back; the membership itself is not in question."""
+        self._coordinator = None
+        self._abandon_requests()
+
+    def on_coordinator_refused(self, message: CoordinatorRefused) -> None:
+        """We may not use the group; the user has to know if that is what we are about to do."""
+        if self._member.in_group:
+            self._fail(message.error)
+        elif self._farewell is not None:
+            self._end_farewell()
+
+    def on_actors_restarted(self, message: ActorsRestarted) -> None:
+        """Say again who we are and what we need."""
+        self._member.say_again()
+        if "commits" in message.actors:
+            self._member.commits_restarted()
+        if "network" in message.actors:
+            self._abandon_requests()
+
+    def _abandon_requests(self) -> None:
+        self._told.forget()
+        self._pulse.abandon()
+        if self._member.in_group:
+            self._pulse.hurry()
+        if self._farewell is not None:
+            self._farewell.in_flight = False
+            self._retry_leaving("the coordinator moved")
+
+    # -- deciding
+
+    def poll(self, now: float, jitter: float) -> PollResult:
+        """Move on as far as possible, then send what is due."""
+        self._now = now
+        if self._member.in_group and now >= self._last_poll + self.settings.max_poll_interval:
+            self._leave_late()
+        while self._advance():
+            pass
+        requests = (*self._heartbeat(), *self._goodbye())
+        return PollResult(requests=requests, wake_at=self._wake_at(), said=self._take_outbox())
+
+    def _advance(self) -> bool:
+        member = self._member
+        if self.state is State.UNSUBSCRIBED and member.wants_to_join():
+            self._join(Trigger.JOIN, "first join")
+            return True
+        if self._may_rejoin():
+            self._farewell = None
+            self._join(Trigger.REJOIN, "the application polls again")
+            return True
+        before, gave_back = self.state, member.gives_back
+        moved = member.advance(self._now, self._cluster)
+        if self.state is State.JOINING and before is not State.JOINING:
+            self._begin_heartbeats()
+        if gave_back and not member.gives_back:
+            self._tell_failure()
+        return moved
+
+    def _may_rejoin(self) -> bool:
+        """Whether a member that was late is through with it: nothing owned, nothing in flight.
+
+        A farewell that arrived after the new beginning would end it.
+        """
+        waits = self._farewell is not None and self._farewell.in_flight
+        late = self.state is State.STALE or (self.state is State.PREPARE_LEAVING and self._late)
+        return late and not waits and not self._member.gives_back and self._member.wants_to_join()
+
+    def _join(self, trigger: Trigger, because: str) -> None:
+        self._late = False
+        self._member.join(trigger, because)
+        self._begin_heartbeats()
+
+    def _begin_heartbeats(self) -> None:
+        self._told.forget()
+        self._pulse.abandon()
+        self._pulse.hurry()
+
+    # -- heartbeats
+
+    def _heartbeat(self) -> tuple[Request, ...]:
+        member = self._member
+        if not member.in_group or self._coordinator is None or self._pulse.in_flight:
+            return ()
+        if self._now < self._pulse.due and not self._has_to_tell():
+            return ()
+        body = self._told.heartbeat(member.report())
+        deadline = self._now + self._pulse.patience()
+        note = Sent(number=self._pulse.sent(), at=self._now)
+        member.told()
+        return (self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note),)
+
+    def _has_to_tell(self) -> bool:
+        """An acknowledgement does not wait for the interval, but for the backoff."""
+        return self.state is State.ACKNOWLEDGING and self._now >= self._pulse.retry_at
+
+    def on_heartbeat_answer(self, received: ResponseReceived) -> None:
+        """Our epoch and perhaps another target; or why not."""
+        self._now = received.now
+        if isinstance(received.request.context, Farewell):
+            self._on_goodbye_answer(received)
+            return
+        sent: Sent = received.request.context
+        if not self._pulse.expects(sent.number):
+            self._dropped(received.request, "it was given up before")
+            return
+        error = errors.kind(received.response.error_code)
+        if error is NoError:
+            self._on_heard(received.response, sent)
+        else:
+            self._told.forget()
+            self._pulse.failed(received.now, received.jitter)
+            self._on_refused(error, received)
+
+    def _on_heard(self, response: Any, sent: Sent) -> None:
+        if not self.is_spoken:
+            self.is_spoken = True
+            self.log.info(
+                "protocol.chosen", protocol="consumer", because="the coordinator speaks it"
+            )
+        self._forbidden = False
+        pulse, joining = self._pulse, self.state is State.JOINING
+        pulse.interval = max(response.heartbeat_interval_ms, 1) / 1000
+        pulse.session = min(BEATS_PER_SESSION * pulse.interval, SESSION_MAX)
+        target = assignment_of(response)
+        pulse.answered(self._now)
+        if joining or target is not None:
+            # What others have to give up first, or give us next, comes with one of the next.
+            pulse.start(self._now, quick=True)
+        until = pulse.extend(sent.at)
+        if until is not None:
+            self._tell(SessionExtended(until=until))
+        self._member.answered(response.member_epoch, target, self._now)
+
+    def _on_refused(self, error: type[Exception], received: ResponseReceived) -> None:
+        said = received.response.error_message or ""
+        because = f"{errors.name(error)}: {said}" if said else errors.name(error)
+        self.log.warning("heartbeat.failed", because=because, state=self.state)
+        if error in COORDINATOR_GONE:
+            self._suspect(received.node, because)
+        elif error in NOT_THIS_MEMBER:
+            self._fenced(because)
+        elif error is TopicAuthorizationFailedError:
+            # The member stays; it recovers when the right is granted.
+            if not self._forbidden:
+                self._tell(GroupFailed(error=self._refusal(error, said)))
+            self._forbidden = True
+        elif not errors.is_retriable(error):
+            self._fail(self._refusal(error, said))
+
+    def _refusal(self, error: type[Exception], said: str) -> Exception:
+        return errors.refusal(error, said, settings=self.settings, member=self._member.member_id)
+
+    # -- leaving
+
+    def _leave_late(self) -> None:
+        late = self._now - self._last_poll
+        because = f"no poll for {late:.3f} s (max_poll_interval_ms)"
+        self.log.warning(
+            "poll.late",
+            by=round(late - self.settings.max_poll_interval, 3),
+            state=self.state,
+            owned=len(self._member.owned),
+            because=f"{because}: poll more often, take fewer records at a time"
+            " (max_poll_records), or raise max_poll_interval_ms",
+        )
+        self._late = True
+        self._member.may_join = False
+        self._bid_farewell(because, self._now + self.settings.request_timeout, Operation.DEFAULT)
+        self._stop_heartbeats()
+        self._member.depart(Trigger.DEPART, because)
+
+    def _bid_farewell(self, because: str, deadline: float, operation: Operation) -> None:
+        self._farewell = new_farewell(self.settings, self._member.member_id, because, deadline)
+        static = self.settings.group_instance_id is not None
+        self._farewell.stays = static and operation is not Operation.LEAVE_GROUP
+
+    def _goodbye(self) -> tuple[Request, ...]:
+        farewell = self._farewell
+        if farewell is None:
+            return ()
+        if self._now >= farewell.deadline:
+            self.log.warning(
+                "member.stayed",
+                member=farewell.member_id,
+                because="leaving was not answered in time; the session will end it",
+            )
+            self._end_farewell()
+            return ()
+        if self._coordinator is None or farewell.in_flight or self._now < farewell.send_at:
+            return ()
+        farewell.in_flight = True
+        if self.state is State.PREPARE_LEAVING:
+            self._member.move(Trigger.TELL, farewell.because)
+            if self._late:
+                self._member.move(Trigger.EXPIRE, "nobody waits for the answer")
+        body = goodbye(self.settings, farewell.member_id, stays=farewell.stays)
+        deadline = min(farewell.deadline, self._now + self._pulse.patience())
+        return (
+            self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=farewell),
+        )
+
+    def _on_goodbye_answer(self, received: ResponseReceived) -> None:
+        """Gone, or unknown there, which is the same; or not the coordinator."""
+        farewell: Farewell = received.request.context
+        if farewell is not self._farewell or not farewell.in_flight:
+            self._dropped(received.request, "nobody waits for it any more")
+            return
+        error = errors.kind(received.response.error_code)
+        if error in COORDINATOR_GONE:
+            self._suspect(received.node, errors.name(error))
+        if errors.is_retriable(error):
+            farewell.failed(received.now, received.jitter)
+            self._retry_leaving(errors.name(error))
+            return
+        self.log.info(
+            "member.left",
+            member=farewell.member_id,
+            because=farewell.because,
+            error=None if error is NoError else errors.name(error),
+        )
+        self._end_farewell()
+
+    def _retry_leaving(self, because: str) -> None:
+        if self.state is State.LEAVING:
+            self._member.move(Trigger.RETRY, because)
+
+    def _end_farewell(self) -> None:
+        farewell, self._farewell = self._farewell, None
+        assert farewell is not None, "there is no farewell to end"
+        for ticket in farewell.tickets:
+            self._tell(Answered(ticket=ticket))
+        leaving = self.state in (State.PREPARE_LEAVING, State.LEAVING)
+        if leaving and not self._late:
+            self._member.move(Trigger.LEFT, "the group was told, or could not be told")
+
+    # -- being thrown out
+
+    def _fenced(self, because: str) -> None:
+        if not self._member.in_group:
+            return
+        self._stop_heartbeats()
+        self._member.depart(Trigger.FENCE, f"fenced: {because}")
+
+    def _fail(self, error: Exception) -> None:
+        """The user has to do something: lose everything, tell, and do no more."""
+        self.log.error("group.failed", state=self.state, because=error)
+        self._failure = error
+        self._stop_heartbeats()
+        self._member.depart(Trigger.FAIL, f"after {type(error).__name__}")
+        self._tell_failure()
+
+    def _tell_failure(self) -> None:
+        # Not before the application has given up what it owned.
+        if self._failure is not None and not self._member.gives_back:
+            self._tell(GroupFailed(error=self._failure))
+
+    def _stop_heartbeats(self) -> None:
+        """Answers to what was asked so far are dropped."""
+        self._told.forget()
+        self._pulse.stop()
+
+    # -- requests without an answer
+
+    def on_request_failed(self, failed: RequestFailed) -> None:
+        """A timeout, a broken connection, or a broker that is too old."""
+        self._now = failed.now
+        note = failed.request.context
+        if isinstance(note, Farewell):
+            self._goodbye_failed(note, failed)
+        elif not self._pulse.expects(note.number):
+            self._dropped(failed.request, "it was given up before")
+        else:
+            self._heartbeat_failed(failed)
+
+    def _heartbeat_failed(self, failed: RequestFailed) -> None:
+        self._told.forget()
+        self._pulse.failed(failed.now, failed.jitter)
+        self.log.warning("heartbeat.failed", because=failed.error, state=self.state)
+        if isinstance(failed.error, UnsupportedVersionError):
+            self._fail(self._refusal(UnsupportedVersionError, ""))
+        else:
+            self._suspect_unless_refused(failed)
+
+    def _goodbye_failed(self, farewell: Farewell, failed: RequestFailed) -> None:
+        if farewell is not self._farewell or not farewell.in_flight:
+            return
+        farewell.failed(failed.now, failed.jitter)
+        self._retry_leaving(str(failed.error))
+        if isinstance(failed.error, UnsupportedVersionError):
+            self._end_farewell()
+        else:
+            self._suspect_unless_refused(failed)
+
+    def _suspect_unless_refused(self, failed: RequestFailed) -> None:
+        if failed.node is not None and not isinstance(failed.error, AuthenticationError):
+            self._suspect(failed.node, str(failed.error))
+
+    def _suspect(self, node: int, because: str) -> None:
+        self.log.info("coordinator.suspected", node=node, because=because)
+        self._tell(SuspectCoordinator(node_id=node, because=because))
+
+    # -- small things
+
+    def _tell(self, message: object) -> None:
+        self._outbox.append(message)
+
+    def _dropped(self, request: Request, because: str) -> None:
+        self.log.info("answer.dropped", request=type(request.body).__name__, because=because)
+
+    def _wake_at(self) -> float:
+        member, farewell = self._member, self._farewell
+        times = [NEVER, *member.wake_at()]
+        if member.in_group:
+            times.append(self._last_poll + self.settings.max_poll_interval)
+        if farewell is not None:
+            times.append(farewell.deadline)
+        if self._coordinator is not None:
+            times += self._send_times()
+        return min(times)
+
+    def _send_times(self) -> Iterable[float]:
+        farewell = self._farewell
+        if farewell is not None and not farewell.in_flight:
+            yield farewell.send_at
+        if self._member.in_group and not self._pulse.in_flight:
+            acknowledges = self.state is State.ACKNOWLEDGING
+            yield self._pulse.retry_at if acknowledges else self._pulse.due

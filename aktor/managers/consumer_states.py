@@ -1,0 +1,133 @@
+"""The states of a member of a KIP-848 consumer group, and the one table of how they follow.
+
+`mermaid()` draws the table. The names are those of the Java client's `MemberState`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+from aktor.managers.classic_states import IllegalTransitionError
+
+__all__ = ["IN_GROUP", "TRANSITIONS", "State", "Trigger", "mermaid", "move"]
+
+
+class State(enum.Enum):
+    """Where the member is on its way round."""
+
+    UNSUBSCRIBED = "unsubscribed"
+    """In no group, with nothing owned; nothing is sent. Left for JOINING when there is a
+    subscription and the application has polled since it changed."""
+
+    JOINING = "joining"
+    """A heartbeat with epoch 0 and all that the coordinator must know is sent as soon as the
+    coordinator is known, and again after each error that passes. Left with the first answer, which
+    has the member's epoch and its first target."""
+
+    RECONCILING = "reconciling"
+    """The target differs from what is owned: what it lacks is handed back (stopped, committed, and
+    the revoked callback run), what it adds is taken on (applied, and the assigned callback run).
+    Heartbeats go on and say nothing of it. Left for ACKNOWLEDGING when both callbacks have
+    returned. A target that changes meanwhile waits until this one is done. Partitions of topics
+    that nobody knows by their id yet wait here until the metadata names them."""
+
+    ACKNOWLEDGING = "acknowledging"
+    """The next heartbeat, which is sent at once, says what is owned now. Left for STABLE when it
+    has been sent; or for RECONCILING, if the target has changed or was not reached entirely. Should
+    it get lost, the heartbeat after it says everything again."""
+
+    STABLE = "stable"
+    """A member that owns its target. Heartbeats are sent at the coordinator's interval, with what
+    has changed: the subscription. Left for RECONCILING when an answer has another target."""
+
+    FENCED = "fenced"
+    """The coordinator does not know this member or its epoch any more. No heartbeats. The
+    application gives up what it owned and runs its lost callback; then the member joins again, with
+    the same id."""
+
+    PREPARE_LEAVING = "prepare leaving"
+    """The application wants to leave, or has polled too late, and the coordinator has yet to be
+    told. Left for LEAVING when the last heartbeat is sent, as soon as a coordinator is known."""
+
+    LEAVING = "leaving"
+    """The last heartbeat (epoch -1, or -2 of a static member that will be back) waits for its
+    answer; left for UNSUBSCRIBED with it, or when there is no time left. After a late poll nobody
+    waits for the answer: left for STALE at once."""
+
+    STALE = "stale"
+    """Out of the group because the application polled too late. No heartbeats. The application
+    gives up what it owned, runs its lost callback, and with its next poll the member joins
+    again."""
+
+    FATAL = "fatal"
+    """Refused in a way that only the user can mend. The application gives up what it owned and is
+    told the reason. There is no way out: a new consumer is needed."""
+
+
+class Trigger(enum.Enum):
+    """What moves a member from one state to the next."""
+
+    JOIN = "join"
+    """There is a subscription, and the application polls."""
+    RECONCILE = "reconcile"
+    """There is a target, and it is not what is owned."""
+    ACKNOWLEDGE = "acknowledge"
+    """The application has what can be had of the target."""
+    SETTLE = "settle"
+    """The coordinator knows that the target is owned."""
+    FENCE = "fence"
+    """The coordinator does not know this member, or not with this epoch."""
+    REJOIN = "rejoin"
+    """What was owned is given up; join again."""
+    FAIL = "fail"
+    """The coordinator refused the member, or the application may not use the group."""
+    DEPART = "depart"
+    """The application wants to leave, or has polled too late."""
+    TELL = "tell"
+    """The last heartbeat is sent."""
+    RETRY = "retry"
+    """The last heartbeat was not answered, and there is time left."""
+    EXPIRE = "expire"
+    """The last heartbeat is sent, because of a late poll."""
+    LEFT = "left"
+    """The group was told, could not be told in time, or need not be told."""
+
+
+_S: Final = State
+_T: Final = Trigger
+_OUT: Final = {_T.FENCE: _S.FENCED, _T.DEPART: _S.PREPARE_LEAVING, _T.FAIL: _S.FATAL}
+
+#: The whole machine.
+TRANSITIONS: Final[Mapping[State, Mapping[Trigger, State]]] = {
+    _S.UNSUBSCRIBED:    {_T.JOIN: _S.JOINING},
+    _S.JOINING:         {_T.RECONCILE: _S.RECONCILING, **_OUT},
+    _S.RECONCILING:     {_T.ACKNOWLEDGE: _S.ACKNOWLEDGING, _T.SETTLE: _S.STABLE, **_OUT},
+    _S.ACKNOWLEDGING:   {_T.SETTLE: _S.STABLE, _T.RECONCILE: _S.RECONCILING, **_OUT},
+    _S.STABLE:          {_T.RECONCILE: _S.RECONCILING, **_OUT},
+    _S.FENCED:          {_T.REJOIN: _S.JOINING, _T.LEFT: _S.UNSUBSCRIBED},
+    _S.PREPARE_LEAVING: {_T.TELL: _S.LEAVING, _T.REJOIN: _S.JOINING, _T.LEFT: _S.UNSUBSCRIBED},
+    _S.LEAVING:         {_T.LEFT: _S.UNSUBSCRIBED, _T.RETRY: _S.PREPARE_LEAVING,
+                         _T.EXPIRE: _S.STALE},
+    _S.STALE:           {_T.REJOIN: _S.JOINING, _T.LEFT: _S.UNSUBSCRIBED},
+    _S.FATAL:           {},
+}  # fmt: skip
+
+#: States in which the coordinator counts on this member: its poll timer runs, and it heartbeats.
+IN_GROUP: Final = frozenset({_S.JOINING, _S.RECONCILING, _S.ACKNOWLEDGING, _S.STABLE})
+
+
+def move(before: State, trigger: Trigger) -> State:
+    """The state that follows; raises `IllegalTransitionError` if the table has none."""
+    try:
+        return TRANSITIONS[before][trigger]
+    except KeyError:
+        raise IllegalTransitionError(f"{trigger.name} while {before.name}") from None
+
+
+def mermaid() -> str:
+    """The table as a Mermaid state diagram."""
+    edges = [(a, t, b) for a, row in TRANSITIONS.items() for t, b in row.items()]
+    lines = [f"    {a.name} --> {b.name}: {t.value}" for a, t, b in edges]
+    return "\n".join(["stateDiagram-v2", "    [*] --> UNSUBSCRIBED", *lines])
