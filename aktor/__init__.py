@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from aktor import errors
     from aktor.consumer.facade import KafkaConsumer
+    from aktor.consumer.pattern import SubscriptionPattern
     from aktor.consumer.status import ConsumerStatus, PartitionStatus
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "PartitionStatus",
+    "SubscriptionPattern",
     "TopicPartition",
     "errors",
 ]
@@ -53,6 +55,7 @@ _MODULES: Final = {
     "OffsetAndMetadata": "kafka.structs",
     "OffsetAndTimestamp": "kafka.structs",
     "PartitionStatus": "aktor.consumer.status",
+    "SubscriptionPattern": "aktor.consumer.pattern",
     "TopicPartition": "kafka.structs",
 }
 

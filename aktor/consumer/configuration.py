@@ -119,7 +119,7 @@ _SETTINGS: Final[dict[str, tuple[Any, checks.Check]]] = {
     "metrics_sample_window_ms": (30_000, checks.not_yet(30_000, "metrics over windows")),
     "metric_group_prefix": ("consumer", checks.not_yet("consumer", "another name for metrics")),
     "selector": (selectors.DefaultSelector, checks.selector),
-    "exclude_internal_topics": (True, checks.not_yet(True, "subscribing to a pattern")),
+    "exclude_internal_topics": (True, checks.boolean),
     "sasl_mechanism": (None, checks.optional(checks.one_of(*security.SASL_MECHANISMS))),
     "sasl_plain_username": (None, checks.optional(checks.text)),
     "sasl_plain_password": (None, checks.optional(security.password)),

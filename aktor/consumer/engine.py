@@ -37,9 +37,10 @@ from aktor.events.membership import (
     LeaveGroup,
     Loss,
     MemberState,
+    Operation,
     SubscriptionChanged,
 )
-from aktor.events.metadata import ClusterChanged, TopicsRefused, TrackTopics
+from aktor.events.metadata import ClusterChanged, TopicPattern, TopicsRefused, TrackTopics
 from aktor.events.polling import Poll
 from aktor.events.positions import (
     AssignmentChanged,
@@ -91,6 +92,9 @@ class Engine:
         self.delivery = Delivery(make_reader, trace)
         self.rebalancing = Rebalancing(self.delivery, publish, trace)
         self.subscription: frozenset[str] = frozenset()
+        #: In place of topics: a pattern that we evaluate, or one that the brokers do.
+        self.pattern: TopicPattern | None = None
+        self.regex = ""
         self.assigned_by_user = False
         #: Callbacks of finished asynchronous commits, for the application thread to run.
         self.completions: deque[Callable[[], None]] = deque()
@@ -115,7 +119,12 @@ class Engine:
     @property
     def in_group(self) -> bool:
         """Whether partitions are assigned by a group."""
-        return bool(self.subscription) and self.settings.group_id is not None
+        return self.is_subscribed and self.settings.group_id is not None
+
+    @property
+    def is_subscribed(self) -> bool:
+        """Whether topics, or patterns of them, were asked for."""
+        return bool(self.subscription or self.pattern or self.regex)
 
     def say(self, message: object) -> None:
         """Tell the background something, at once."""
@@ -341,6 +350,7 @@ class Engine:
                 case TopicsRefused() | GroupFailed() | CoordinatorRefused():
                     raise event.error
                 case ClusterChanged():
+                    self._match_topics()
                     self._assign_everything()
                 case AssignPartitions() if self._is_over(event):
                     self.log.info("step.skipped", rebalance=event.rebalance, because="lost since")
@@ -395,7 +405,7 @@ class Engine:
             owned = frozenset(self.delivery.partitions)
             error = self._in_callback(lambda: self.rebalancing.give_up(owned, Loss.LOST))
             rejoining = SubscriptionChanged(
-                topics=self.subscription, member_id=self.port.last_member_id
+                topics=self.subscription, regex=self.regex, member_id=self.port.last_member_id
             )
             self.say(rejoining)
         # What was fetched ahead is unknown to the new fetch manager: go on from the positions.
@@ -416,25 +426,59 @@ class Engine:
         self.say(AssignmentChanged(partitions=assigned, by_group=self.in_group))
 
     def _track(self) -> None:
-        topics = self.subscription or frozenset(one.topic for one in self.delivery.partitions)
-        self.say(TrackTopics(owner="application", topics=topics))
+        topics = self.subscription
+        if self.pattern is not None:
+            topics = frozenset()
+        elif not topics and not self.regex:
+            topics = frozenset(one.topic for one in self.delivery.partitions)
+        self.say(TrackTopics(owner="application", topics=topics, pattern=self.pattern))
 
-    def subscribe(self, topics: frozenset[str], listener: Any) -> None:
+    def subscribe(
+        self,
+        topics: frozenset[str],
+        listener: Any,
+        *,
+        pattern: TopicPattern | None = None,
+        regex: str = "",
+    ) -> None:
         """Replace the subscription; partitions come and go in later polls."""
         self.rebalancing.listener = listener
-        self.subscription = topics
+        self.subscription, self.pattern, self.regex = topics, pattern, regex
+        if pattern is not None:
+            self.subscription = self._matching(pattern)
         self._track()
         self._urgent = True
+        self.port.watch_cluster = pattern is not None or self.settings.group_id is None
         if self.settings.group_id is not None:
             self._say_assignment()
-            self.say(SubscriptionChanged(topics=topics))
+            self.say(SubscriptionChanged(topics=self.subscription, regex=regex))
         else:
-            self.port.watch_cluster = True
             self._assign_everything()
+
+    def _matching(self, pattern: TopicPattern) -> frozenset[str]:
+        topics = self.port.cluster.topics
+        return frozenset(name for name, info in topics.items() if pattern.matches(name, info))
+
+    def _match_topics(self) -> None:
+        """Topics come and go: those that the pattern matches are the subscription."""
+        if self.pattern is None:
+            return
+        matching = self._matching(self.pattern)
+        if matching != self.subscription:
+            self.log.info(
+                "subscription.matched",
+                pattern=self.pattern.pattern.pattern,
+                added=matching - self.subscription,
+                removed=self.subscription - matching,
+            )
+            self.subscription = matching
+            self._urgent = True
+            if self.settings.group_id is not None:
+                self.say(SubscriptionChanged(topics=matching))
 
     def _assign_everything(self) -> None:
         """Without a group, subscribing means owning all partitions (as kafka-python does)."""
-        if not self.subscription or self.settings.group_id is not None:
+        if not self.is_subscribed or self.settings.group_id is not None:
             return
         cluster = self.port.cluster
         wanted = [
@@ -456,7 +500,9 @@ class Engine:
         self.tell_paused()
         self._urgent = True
 
-    def leave(self, deadline: float, *, because: str) -> BaseException | None:
+    def leave(
+        self, deadline: float, *, because: str, operation: Operation = Operation.DEFAULT
+    ) -> BaseException | None:
         """Give all partitions back, leave the group if in one; returns a listener's error."""
         self._finish_commits(deadline)
         member = self.port.member
@@ -466,8 +512,8 @@ class Engine:
             loss = Loss.REVOKED if member.generation >= 0 else Loss.LOST
             owned = frozenset(self.delivery.partitions)
             error = self._in_callback(lambda: self.rebalancing.give_up(owned, loss))
-            self._leave_group(deadline, because)
-        self.subscription = frozenset()
+            self._leave_group(deadline, because, operation)
+        self.subscription, self.pattern, self.regex = frozenset(), None, ""
         self.assigned_by_user = False
         self.port.watch_cluster = False
         self.delivery.assign(())
@@ -489,11 +535,13 @@ class Engine:
         """Steps of a rebalance that is being abandoned are not answered any more."""
         self._events = deque(one for one in self._gather() if not isinstance(one, Step))
 
-    def _leave_group(self, deadline: float, because: str) -> None:
+    def _leave_group(self, deadline: float, because: str, operation: Operation) -> None:
         try:
             self.ask(
                 "membership",
-                lambda ticket: LeaveGroup(ticket=ticket, deadline=deadline, because=because),
+                lambda ticket: LeaveGroup(
+                    ticket=ticket, deadline=deadline, because=because, operation=operation
+                ),
                 deadline=deadline,
                 what="leaving the group",
             )

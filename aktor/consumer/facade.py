@@ -6,6 +6,7 @@ they differ the docstring says so. Differences on purpose are listed in `docs/di
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -29,6 +30,7 @@ from aktor.consumer.engine import Engine
 from aktor.consumer.guard import Guard, exclusive
 from aktor.consumer.iteration import Iteration
 from aktor.consumer.metrics import ConsumerMetrics
+from aktor.consumer.pattern import SubscriptionPattern
 from aktor.consumer.port import ApplicationPort
 from aktor.consumer.status import ConsumerStatus, PartitionStatus
 from aktor.consumer.system import HOST, ActorSystem, Host
@@ -36,7 +38,8 @@ from aktor.errors import ConfigurationError
 from aktor.events.commits import CommitOffsets, FetchCommittedOffsets
 from aktor.events.fetching import Chunk
 from aktor.events.lifecycle import ActorStatus, ReportStatus
-from aktor.events.metadata import LookUpTopics, TopicInfo, TrackTopics
+from aktor.events.membership import Operation
+from aktor.events.metadata import LookUpTopics, TopicInfo, TopicPattern, TrackTopics
 from aktor.events.positions import LookUpOffsets, Position, ResetStrategy
 from aktor.records import RecordReader
 from aktor.trace import open_trace
@@ -135,19 +138,23 @@ class KafkaConsumer:
     def subscribe(
         self,
         topics: Sequence[str] = (),
-        pattern: str | None = None,
+        pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
         listener: ConsumerRebalanceListener | AsyncConsumerRebalanceListener | None = None,
     ) -> None:
-        """Subscribe to these topics, replacing an earlier subscription.
+        """Subscribe to these topics, or to those of a pattern, replacing an earlier subscription.
 
-        Without a `group_id` all partitions of the topics are read by this consumer. `listener` is
-        called on the application thread, inside `poll`.
+        A `pattern` in Python's syntax must match from the beginning of a topic's name, and finds
+        topics as they come and go (`metadata_max_age_ms`); a `SubscriptionPattern`, in the syntax
+        of RE2, is evaluated by the brokers (group_protocol 'consumer'). Without a `group_id` all
+        partitions of the topics are read by this consumer. `listener` is called on the application
+        thread, inside `poll`.
 
         Raises:
             IllegalStateError: after `assign`, or called from a listener.
             TypeError: `topics` is a str or no sequence, or `listener` is not a listener.
             ValueError: neither topics nor a pattern, or an invalid topic name.
-            ConfigurationError: a pattern (not supported yet).
+            re.error: the pattern is not one of Python's.
+            ConfigurationError: a SubscriptionPattern without a group that speaks KIP-848.
         """
         self._forbid_in_callback("subscribe")
         if not topics and not pattern:
@@ -158,8 +165,6 @@ class KafkaConsumer:
                 " topics by name, (2) subscribe to topics matching a regex pattern, (3) assign"
                 " itself specific topic-partitions."
             )
-        if pattern:
-            raise ConfigurationError("subscribe(pattern=...) is not supported yet; name the topics")
         if isinstance(topics, str) or not isinstance(topics, Sequence):
             raise TypeError("Topics must be a list (or non-str sequence)")
         for topic in topics:
@@ -172,8 +177,25 @@ class KafkaConsumer:
             )
         if self._engine.assigned_by_user:
             raise IllegalStateError("subscribe after assign: call unsubscribe first")
+        matching, regex = self._pattern(pattern)
         self._iterating.stow()
-        self._engine.subscribe(frozenset(topics), listener)
+        self._engine.subscribe(frozenset(topics), listener, pattern=matching, regex=regex)
+
+    def _pattern(
+        self, pattern: str | re.Pattern[str] | SubscriptionPattern | None
+    ) -> tuple[TopicPattern | None, str]:
+        """The pattern that we evaluate, or the one that the brokers do."""
+        if not pattern:
+            return None, ""
+        if not isinstance(pattern, SubscriptionPattern):
+            internal = not self.config["exclude_internal_topics"]
+            return TopicPattern(pattern=re.compile(pattern), internal=internal), ""
+        if self._settings.group_id is None or self._settings.group_protocol == "classic":
+            raise ConfigurationError(
+                "a SubscriptionPattern is evaluated by the brokers, which takes a group_id and"
+                " group_protocol 'consumer'; give a pattern of Python's re as a str instead"
+            )
+        return None, pattern.pattern
 
     @exclusive
     def unsubscribe(self) -> None:
@@ -187,7 +209,12 @@ class KafkaConsumer:
 
     @exclusive
     def subscription(self) -> set[str] | None:
-        """The subscribed topics, or None."""
+        """The subscribed topics, those that match the pattern, or None.
+
+        Of a SubscriptionPattern only the topics are known of which partitions are assigned.
+        """
+        if self._engine.regex:
+            return {one.topic for one in self._engine.delivery.partitions} or None
         return set(self._engine.subscription) or None
 
     @exclusive
@@ -204,7 +231,7 @@ class KafkaConsumer:
             return
         for one in wanted:
             _check_partition(one)
-        if self._engine.subscription:
+        if self._engine.is_subscribed:
             raise IllegalStateError("assign after subscribe: call unsubscribe first")
         self._iterating.stow()
         self._commit_quietly()
@@ -479,7 +506,11 @@ class KafkaConsumer:
             return ConsumerGroupMetadata(group_id=None)
         member = self._port.member
         return ConsumerGroupMetadata(
-            group_id, member.generation, member.member_id, None, member.state.value
+            group_id,
+            member.generation,
+            member.member_id,
+            self._settings.group_instance_id,
+            member.state.value,
         )
 
     # -- the cluster
@@ -607,6 +638,7 @@ class KafkaConsumer:
             client_id=self._settings.client_id,
             state=self._state(actors),
             group_id=self._settings.group_id,
+            group_protocol=self._group_protocol(),
             member_id=member.member_id,
             generation=member.generation,
             member_state=member.state.value.strip("<>"),
@@ -614,6 +646,11 @@ class KafkaConsumer:
             partitions=partitions,
             actors=actors,
         )
+
+    def _group_protocol(self) -> str:
+        """What is spoken in the group; "auto" as long as that is not decided."""
+        setting, member = self._settings.group_protocol, self._port.member
+        return member.protocol if setting == "auto" and member.generation >= 0 else setting
 
     def _state(self, actors: tuple[ActorStatus, ...]) -> str:
         if self._guard.closed:
@@ -650,26 +687,40 @@ class KafkaConsumer:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close(autocommit=kind is None)
 
-    def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
+    def close(
+        self,
+        autocommit: bool = True,
+        timeout_ms: float | None = None,
+        *,
+        group_membership_operation: str = "default",
+    ) -> None:
         """Commit (with auto-commit on), run the listener, leave the group, end the thread.
+
+        `group_membership_operation` (KIP-1092): "leave_group" leaves for good, "remain_in_group"
+        keeps the member's partitions for it until its session ends, "default" leaves unless the
+        member is static (`group_instance_id`).
 
         Ends within `timeout_ms` (default `request_timeout_ms`) but for the listener's own time,
         also when all brokers are down. Closing twice, or in a forked child, does nothing.
 
         Raises:
+            ValueError: there is no such operation.
             UserCallbackError: the listener raised; the consumer is closed all the same.
         """
+        operation = Operation(str(group_membership_operation).lower())
         if self._guard.closed or self._guard.forked:
             return
         self._guard.enter()
         try:
             self._forbid_in_callback("close")
             timeout = self._settings.request_timeout if timeout_ms is None else timeout_ms / 1000
-            self._close(self._clock() + timeout, timeout, autocommit)
+            self._close(self._clock() + timeout, timeout, autocommit, operation)
         finally:
             self._guard.__exit__()
 
-    def _close(self, deadline: float, timeout: float, autocommit: bool) -> None:
+    def _close(
+        self, deadline: float, timeout: float, autocommit: bool, operation: Operation
+    ) -> None:
         self._iterating.stow()
         engine, error = self._engine, None
         engine.closing = True
@@ -677,7 +728,9 @@ class KafkaConsumer:
             if self._port.failure is None:
                 if autocommit and self._settings.enable_auto_commit:
                     self._commit_last(deadline - timeout * LEAVE_SHARE, at="close")
-                error = engine.leave(deadline, because="the consumer was closed")
+                error = engine.leave(
+                    deadline, because="the consumer was closed", operation=operation
+                )
                 engine.run_completions()
         finally:
             self._guard.closed = True

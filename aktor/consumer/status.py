@@ -32,12 +32,14 @@ class ConsumerStatus:
     """Who is alive, who we are in the group, what is assigned, how far it was read.
 
     `state` is "running", "closed", "failed: <error>" or "unresponsive" (the background thread did
-    not answer within a second).
+    not answer within a second). `group_protocol` is "classic", "consumer", or "auto" while that
+    setting has not been decided; `generation` is the member's epoch in the second.
     """
 
     client_id: str
     state: str
     group_id: str | None
+    group_protocol: str
     member_id: str
     generation: int
     member_state: str
@@ -56,8 +58,8 @@ class ConsumerStatus:
         if self.group_id is not None:
             member = self.member_id or "not a member"
             lines.append(
-                f"group {self.group_id}: {member}, generation {self.generation},"
-                f" {self.member_state}"
+                f"group {self.group_id} ({self.group_protocol}): {member},"
+                f" generation {self.generation}, {self.member_state}"
             )
         if self.subscription:
             lines.append(f"subscribed to {', '.join(sorted(self.subscription))}")

@@ -10,6 +10,7 @@ MetadataManager ──TopicsRefused──▶ application
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -63,14 +64,28 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPattern:
+    """A pattern of topic names that we evaluate ourselves; `internal`: Kafka's own topics too."""
+
+    pattern: re.Pattern[str]
+    internal: bool = False
+
+    def matches(self, topic: str, info: TopicInfo) -> bool:
+        """Whether it means this topic."""
+        return (self.internal or not info.internal) and self.pattern.match(topic) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrackTopics:
     """application | membership ▶ MetadataManager: `owner` needs these topics from now on.
 
-    Replaces what this owner asked for before; the union over the owners is kept fresh.
+    Replaces what this owner asked for before; the union over the owners is kept fresh. With a
+    `pattern` also all topics that it matches from their beginning, as they come and go.
     """
 
     owner: str
-    topics: frozenset[str]
+    topics: frozenset[str] = frozenset()
+    pattern: TopicPattern | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from aktor.actors.manager import NEVER, Backoff
+from aktor.events.membership import Operation
 from aktor.settings import Settings
 
 __all__ = ["Farewell", "Farewells", "new_farewell"]
+
+
+REMAIN: Final = Operation.REMAIN_IN_GROUP
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -77,11 +82,18 @@ class Farewells:
         return farewell in self._open
 
     def add(
-        self, member_id: str, because: str, deadline: float, *, of_join: int | None = None
+        self,
+        member_id: str,
+        because: str,
+        deadline: float,
+        *,
+        of_join: int | None = None,
+        operation: Operation = Operation.DEFAULT,
     ) -> Farewell | None:
-        """A LeaveGroup to be sent; None if there is none: a static member stays (KIP-345)."""
-        nobody = not member_id and of_join is None
-        if nobody or self._settings.group_instance_id is not None:
+        """A LeaveGroup to be sent; None if the member stays, as a static one does (KIP-345)."""
+        static = self._settings.group_instance_id is not None
+        leaves = operation is Operation.LEAVE_GROUP if static else operation is not REMAIN
+        if not leaves or (not member_id and of_join is None):
             return None
         farewell = new_farewell(self._settings, member_id, because, deadline, of_join=of_join)
         self._open.append(farewell)

@@ -172,13 +172,16 @@ def heartbeat(settings: Settings, me: Identity) -> Any:
 
 
 def leave_group(settings: Settings, member_id: str, because: str) -> Any:
-    """LeaveGroup of one dynamic member."""
+    """LeaveGroup of one member; a static one is known by its instance id (v3, KIP-345)."""
     return LeaveGroupRequest(
         group_id=settings.group_id,
         member_id=member_id,
         members=[
             LeaveGroupRequest.MemberIdentity(
-                member_id=member_id, group_instance_id=None, reason=because[:REASON_MAX]
+                member_id=member_id,
+                group_instance_id=settings.group_instance_id,
+                reason=because[:REASON_MAX],
             )
         ],
+        min_version=None if settings.group_instance_id is None else 3,
     )

@@ -172,6 +172,7 @@ class ClassicMembershipManager(RequestManager):
             message.because,
             message.deadline,
             of_join=calls.number if first_join else None,
+            operation=message.operation,
         )
         if farewell is None:  # perhaps the group was told already, when we polled late
             farewell = self._farewells.last(message.deadline)

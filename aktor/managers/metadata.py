@@ -8,7 +8,7 @@ growing backoff, while a tracked topic is unknown or a partition has no leader.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -38,6 +38,7 @@ from aktor.events.metadata import (
     PartitionInfo,
     RefreshMetadata,
     TopicInfo,
+    TopicPattern,
     TopicsNamed,
     TopicsRefused,
     TrackTopics,
@@ -71,6 +72,14 @@ class _Refresh:
     """Context of a request for the snapshot: the tracked topics it asks for."""
 
     topics: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Missing:
+    """What an answer that describes all topics says of one that it does not have."""
+
+    name: str
+    error_code: int = UnknownTopicOrPartitionError.errno
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +130,14 @@ class MetadataManager(RequestManager):
         super().__init__(*args, **kwargs)
         self.cluster = Cluster(version=(self.incarnation - 1) * VERSIONS_PER_INCARNATION)
         self._tracked: dict[str, frozenset[str]] = {}
+        self._patterns: dict[str, TopicPattern] = {}
         self._questions: dict[int, _Question] = {}
         self._unnamed: frozenset[Any] = frozenset()
         self._naming = self._new_backoff()
         self._is_naming = False
 
         self._in_flight: _Refresh | None = None
+        self._in_flight_was_for_all = False
         self._failing = self._new_backoff()
         self._unresolved = self._new_backoff()
         self._is_unresolved = False
@@ -150,16 +161,23 @@ class MetadataManager(RequestManager):
 
     def on_track_topics(self, track: TrackTopics) -> Iterable[object]:
         """Ask for new topics at once; drop from the snapshot what nobody needs any more."""
-        before = self._tracked_topics()
+        before, pattern = self._tracked_topics(), self._patterns.pop(track.owner, None)
         self._tracked[track.owner] = track.topics
+        if track.pattern is not None:
+            self._patterns[track.owner] = track.pattern
         after = self._tracked_topics()
 
-        if after - before:
+        if after - before or (track.pattern is not None and track.pattern != pattern):
             self._at_once = "new topics are tracked"
             self._unresolved.reset()
-        if before - after:
-            return self._forget(before - after)
-        return ()
+        known = self.cluster.topics
+        gone = before - after if pattern is None else known.keys() - after
+        gone = frozenset(one for one in gone if not self._is_matched(one, known.get(one)))
+        return self._forget(gone) if gone else ()
+
+    def _is_matched(self, topic: str, info: TopicInfo | None) -> bool:
+        patterns = self._patterns.values()
+        return info is not None and any(one.matches(topic, info) for one in patterns)
 
     def _tracked_topics(self) -> frozenset[str]:
         return frozenset().union(*self._tracked.values())
@@ -257,7 +275,8 @@ class MetadataManager(RequestManager):
         self._at_once = self._soon = None
         return self.request(
             _metadata_request(
-                self._in_flight.topics, create=self.settings.allow_auto_create_topics
+                None if self._patterns else self._in_flight.topics,
+                create=self.settings.allow_auto_create_topics,
             ),
             to=Destination.ANY,
             deadline=now + self._patience(self._failing.failures),
@@ -301,6 +320,7 @@ class MetadataManager(RequestManager):
         """To the snapshot or to the question, whichever the request was for."""
         context = received.request.context
         error = _refusal_of(received.response)
+        self._in_flight_was_for_all = received.request.body.topics is None
         if isinstance(context, _LookUp):
             return self._on_looked_up(context.ticket, received, error)
         if isinstance(context, _Naming):
@@ -349,10 +369,8 @@ class MetadataManager(RequestManager):
         tracked = self._tracked_topics()
         topics = dict(self.cluster.topics)
         newly_refused: dict[type[Exception], set[str]] = {}
-        for answer in response.topics:
+        for answer in self._answers(response, tracked):
             name = answer.name
-            if name not in tracked:
-                continue
             kind = for_code(answer.error_code)
             if kind is UnknownTopicOrPartitionError:
                 refuse = self._is_lastingly_unknown(name, topics, now)
@@ -370,6 +388,24 @@ class MetadataManager(RequestManager):
                     newly_refused.setdefault(kind, set()).add(name)
         return topics, tuple(self._refuse(kind, names) for kind, names in newly_refused.items())
 
+    def _answers(self, response: Any, tracked: frozenset[str]) -> Iterator[Any]:
+        """What the response says of the topics that somebody needs.
+
+        When all topics were asked for, it says of a topic that is not there nothing at all.
+        """
+        for answer in response.topics:
+            if answer.name in tracked or self._is_found(answer, response.API_VERSION):
+                yield answer
+        if self._in_flight_was_for_all:
+            needed = tracked | self.cluster.topics.keys()
+            for name in sorted(needed - {one.name for one in response.topics}):
+                yield _Missing(name)
+
+    def _is_found(self, answer: Any, version: int | None) -> bool:
+        if not self._patterns or for_code(answer.error_code) is not NoError:
+            return False
+        return self._is_matched(answer.name, _topic_info(answer, version))
+
     def _is_lastingly_unknown(self, name: str, topics: dict[str, TopicInfo], now: float) -> bool:
         """Count the answer; True if the application should hear of it.
 
@@ -382,6 +418,8 @@ class MetadataManager(RequestManager):
             return False
         if topics.pop(name, None) is not None:
             self.log.info("topic.deleted", topic=name)
+        if name not in self._tracked_topics():
+            del self._unknown[name]  # a pattern found it: there is nothing to wait for
         return (
             now - unknown.since >= UNKNOWN_SECONDS
             and name not in self._seen
