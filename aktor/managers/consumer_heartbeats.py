@@ -57,6 +57,7 @@ class Told:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._told: Report | None = None
+        self._had_regex = False
 
     def forget(self) -> None:
         """Nobody knows what has arrived: say everything again."""
@@ -75,8 +76,11 @@ class Told:
         names = regex = partitions = None
         if anew or told is None or told.topics != report.topics:
             names = sorted(report.topics)
-        if (anew and report.regex) or (told is not None and told.regex != report.regex):
+        known = None if anew or told is None else told.regex
+        # It is taken back by "" alone: null leaves it where it is.
+        if known != report.regex and (report.regex or self._had_regex):
             regex = report.regex
+            self._had_regex = True
         if joins or not self.knows(report):
             partitions = [
                 ConsumerGroupHeartbeatRequest.TopicPartitions(
