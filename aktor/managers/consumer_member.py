@@ -310,7 +310,6 @@ class ConsumerMember:
         self._pending = self._added
         self.owned = self._wanted
         self._applied = None
-        self._first = False
         self._tell(
             AssignPartitions(
                 rebalance=self.rebalance,
@@ -332,7 +331,7 @@ class ConsumerMember:
             # poll the callback is run again.
             self._after_poll = True
             return True
-        self._pending = NOTHING
+        self._pending, self._first = NOTHING, False
         self.acknowledged, self._reached = reached
         self.move(Trigger.ACKNOWLEDGE, "the application has the assignment")
         return True
