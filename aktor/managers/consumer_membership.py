@@ -435,8 +435,8 @@ class ConsumerMembershipManager(RequestManager):
     # -- being thrown out
 
     def _fenced(self, because: str) -> None:
-        if not self._member.in_group:
-            return
+        if self.state is State.JOINING:
+            return  # there is nothing to give up: it is tried again, after the backoff
         self._stop_heartbeats()
         self._member.depart(Trigger.FENCE, f"fenced: {because}")
 

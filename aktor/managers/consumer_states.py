@@ -102,7 +102,8 @@ _OUT: Final = {_T.FENCE: _S.FENCED, _T.DEPART: _S.PREPARE_LEAVING, _T.FAIL: _S.F
 #: The whole machine.
 TRANSITIONS: Final[Mapping[State, Mapping[Trigger, State]]] = {
     _S.UNSUBSCRIBED:    {_T.JOIN: _S.JOINING},
-    _S.JOINING:         {_T.RECONCILE: _S.RECONCILING, **_OUT},
+    _S.JOINING:         {_T.RECONCILE: _S.RECONCILING, _T.DEPART: _S.PREPARE_LEAVING,
+                         _T.FAIL: _S.FATAL},
     _S.RECONCILING:     {_T.ACKNOWLEDGE: _S.ACKNOWLEDGING, _T.SETTLE: _S.STABLE, **_OUT},
     _S.ACKNOWLEDGING:   {_T.SETTLE: _S.STABLE, _T.RECONCILE: _S.RECONCILING, **_OUT},
     _S.STABLE:          {_T.RECONCILE: _S.RECONCILING, **_OUT},
