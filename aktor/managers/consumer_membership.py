@@ -233,10 +233,14 @@ class ConsumerMembershipManager(RequestManager):
         self._now = now
         if self._member.in_group and now >= self._last_poll + self.settings.max_poll_interval:
             self._leave_late()
+        self._advance_far()
+        requests = (*self._heartbeat(), *self._goodbye())
+        self._advance_far()  # an acknowledgement that is sent makes way for the next target
+        return PollResult(requests=requests, wake_at=self._wake_at(), said=self._take_outbox())
+
+    def _advance_far(self) -> None:
         while self._advance():
             pass
-        requests = (*self._heartbeat(), *self._goodbye())
-        return PollResult(requests=requests, wake_at=self._wake_at(), said=self._take_outbox())
 
     def _advance(self) -> bool:
         member = self._member
