@@ -37,7 +37,7 @@ from aktor.events.network import Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.managers.membership import ClassicMembershipManager
 from aktor.settings import Settings
-from aktor.trace import recording
+from aktor.trace import Trace, recording
 
 T = TypeVar("T")
 
@@ -159,13 +159,15 @@ class Scene:
         trace, self.events = recording()
         made = settings.pop("settings", None) or Settings(group_id="g")
         incarnation = settings.pop("incarnation", 1)
-        self.manager = ClassicMembershipManager(
-            replace(made, **settings), incarnation=incarnation, trace=trace
-        )
+        self.manager = self.make_manager(replace(made, **settings), incarnation, trace)
         self.now = 100.0
         self.requests: list[Request] = []
         self.messages: list[Any] = []
         self.wake_at = float("inf")
+
+    def make_manager(self, settings: Settings, incarnation: int, trace: Trace) -> Any:
+        """The manager under test."""
+        return ClassicMembershipManager(settings, incarnation=incarnation, trace=trace)
 
     # -- what happens to it
 
