@@ -57,7 +57,7 @@ def offset_commit(
         for topic, numbers in _by_topic(offsets).items()
     ]
     low, high = (2 if instance_id is None else 7), 8
-    if _speaks_848(member):
+    if _speaks_848(member) and in_group:
         low, high = 9, (10 if all(one.topic_id is not None for one in topics) else 9)
     return OffsetCommitRequest(
         group_id=settings.group_id,
