@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
 from kafka.protocol.consumer import OffsetCommitResponse, OffsetFetchResponse
 from kafka.protocol.metadata import FindCoordinatorResponse
@@ -15,7 +16,7 @@ from aktor.events.commits import CommitBeforeRevocation, CommitOffsets, FetchCom
 from aktor.events.coordinator import CoordinatorFound
 from aktor.events.lifecycle import Tick, Ticked
 from aktor.events.membership import MemberChanged, MemberState
-from aktor.events.metadata import Broker
+from aktor.events.metadata import Broker, Cluster, ClusterChanged, TopicInfo
 from aktor.events.network import Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.events.positions import Assigned, AssignmentChanged
@@ -43,6 +44,9 @@ TOPIC_AUTHORIZATION_FAILED = 29
 GROUP_AUTHORIZATION_FAILED = 30
 FENCED_INSTANCE_ID = 82
 UNSTABLE_OFFSET_COMMIT = 88
+GROUP_ID_NOT_FOUND = 69
+UNKNOWN_TOPIC_ID = 100
+STALE_MEMBER_EPOCH = 113
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,20 @@ def member(generation: int, state: MemberState | None = None) -> MemberChanged:
             member_id="", generation=generation, state=state or MemberState.UNJOINED
         )
     return MemberChanged(member_id="m", generation=generation, state=state or MemberState.STABLE)
+
+
+def member_848(epoch: int, state: MemberState = MemberState.STABLE) -> MemberChanged:
+    """We are a member of a KIP-848 group with this epoch; -1 is none."""
+    return replace(member(epoch, state), protocol="consumer")
+
+
+def topics(**ids: int | None) -> ClusterChanged:
+    """These topics exist, under these ids; None: of a broker that does not tell any."""
+    known = {
+        name: TopicInfo(topic_id=None if number is None else UUID(int=number), partitions={})
+        for name, number in ids.items()
+    }
+    return ClusterChanged(cluster=Cluster(topics=known))
 
 
 def assigned(*partitions: TopicPartition, by_group: bool = True) -> AssignmentChanged:
@@ -186,7 +204,9 @@ def no_coordinator(code: int, *, version: int = 4, group: str = "g") -> Any:
     return FindCoordinatorResponse(version=version, coordinators=[one])
 
 
-def committed(request: Request, codes: Mapping[TopicPartition, int] | int = 0) -> Any:
+def committed(
+    request: Request, codes: Mapping[TopicPartition, int] | int = 0, *, version: int = 8
+) -> Any:
     """OffsetCommit's answer to this request: one code for all, or by partition (others 0)."""
     topic_type = OffsetCommitResponse.OffsetCommitResponseTopic
     partition_type = topic_type.OffsetCommitResponsePartition
@@ -195,10 +215,11 @@ def committed(request: Request, codes: Mapping[TopicPartition, int] | int = 0) -
         return codes if isinstance(codes, int) else codes.get(TopicPartition(topic, number), 0)
 
     return OffsetCommitResponse(
-        version=8,
+        version=version,
         topics=[
             topic_type(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=[
                     partition_type(
                         partition_index=one.partition_index,
@@ -219,8 +240,12 @@ def fetched(
     group_code: int = 0,
     version: int = 8,
     group: str = "g",
+    ids: Mapping[str, int] | None = None,
 ) -> Any:
-    """OffsetFetch's answer: offsets (-1 is none) and codes by partition, or one for the group."""
+    """OffsetFetch's answer: offsets (-1 is none) and codes by partition, or one for the group.
+
+    From version 10 on it names topics by their `ids`.
+    """
     group_type = OffsetFetchResponse.OffsetFetchResponseGroup
     topic_type: Any = group_type.OffsetFetchResponseTopics
     partition_type = topic_type.OffsetFetchResponsePartitions
@@ -245,6 +270,8 @@ def fetched(
     topics = [topic_type(name=name, partitions=those) for name, those in partitions.items()]
     if version < 8:
         return OffsetFetchResponse(version=version, error_code=group_code, topics=topics)
+    for one in topics:
+        one.topic_id = UUID(int=(ids or {}).get(one.name, 0))
     ours = group_type(group_id=group, error_code=group_code, topics=topics)
     return OffsetFetchResponse(version=version, groups=[ours])
 
