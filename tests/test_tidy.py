@@ -8,6 +8,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+from typing import Any
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 
 import aktor
 from aktor.events.routes import BY_NAME, ROUTES
-from aktor.managers.classic_states import mermaid
+from aktor.managers import classic_states, consumer_states
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "aktor"
@@ -147,8 +148,10 @@ def test_every_trace_event_stands_in_the_trace_document() -> None:
     assert documented - emitted == set()
 
 
-def test_the_diagram_of_the_members_states_is_the_table() -> None:
-    assert mermaid().strip() in (ROOT / "docs" / "architecture.md").read_text()
+@pytest.mark.parametrize("states", [classic_states, consumer_states])
+def test_the_diagram_of_the_members_states_is_the_table(states: Any) -> None:
+    printed = f"```mermaid\n{states.mermaid().strip()}\n```"
+    assert printed in (ROOT / "docs" / "architecture.md").read_text()
 
 
 def test_no_file_names_a_machine() -> None:
