@@ -122,6 +122,9 @@ def test_crashes_that_are_long_past_do_not_count(actor: str) -> None:
         crashes: list[Crashes] = []
         for _ in range(2 * BUDGET):
             crashes.append(alice.crash(actor, on=Tick))
+            # Who has nothing to do is not asked.
+            sim.brokers.move_coordinator("g")
+            sim.brokers.move_leader(orders, 0)
             sim.run(for_=WITHIN / BUDGET + 0.5)
         orders.write(20)
         sim.progress(at_most=10.0).check()
