@@ -701,7 +701,8 @@ class KafkaConsumer:
         member is static (`group_instance_id`).
 
         Ends within `timeout_ms` (default `request_timeout_ms`) but for the listener's own time,
-        also when all brokers are down. Closing twice, or in a forked child, does nothing.
+        also when all brokers are down. Closing twice, or in a forked child, does nothing. Of a
+        consumer that was given up (ActorCrashedError) the partitions are lost.
 
         Raises:
             ValueError: there is no such operation.
@@ -732,6 +733,8 @@ class KafkaConsumer:
                     deadline, because="the consumer was closed", operation=operation
                 )
                 engine.run_completions()
+            else:
+                error = engine.lose()
         finally:
             self._guard.closed = True
             self._system.dispatcher.stop(max(0.5, deadline - self._clock()))

@@ -171,6 +171,12 @@ class Site(Host):
 
     # -- looking
 
+    @property
+    def closed(self) -> bool:
+        """Whether all is closed: its thread has ended, and no connection or question is open."""
+        connected = any(net.connected for net in self._nets)
+        return self.dispatcher.ended and not connected and self.port.open_questions == 0
+
     def adopt(self, consumer: KafkaConsumer) -> None:
         """This is the consumer: see what it is asked and what it gives."""
         self.consumer = consumer

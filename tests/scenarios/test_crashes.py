@@ -212,3 +212,21 @@ def test_a_consumer_that_was_given_up_closes_at_once_and_leaves_nothing_behind()
     assert play.world.now == began
     assert play.site.dispatcher.ended
     play.end()
+
+
+@pytest.mark.parametrize("actor", ["network", "fetch"])
+def test_the_listener_of_a_consumer_that_was_given_up_hears_at_close_what_is_lost(
+    actor: str,
+) -> None:
+    """Found by a crash drill: it heard nothing, and kept what it had of its partitions."""
+    play = Play(seed=0)
+    play.drive(1.0)
+    owned = play.consumer.assignment()
+    play.site.crash(actor, Tick, times=1000)
+    with pytest.raises(ActorCrashedError):
+        play.drive(60.0)
+
+    play.end()
+
+    assert owned
+    assert play.reader.calls[-1] == ("lost", owned)
