@@ -299,14 +299,7 @@ def _rebuild(cls: type[Any], fields: dict[str, Any]) -> Any:
     return cls(**fields)
 
 
-#: Error codes of Kafka 4.3 that kafka-python has no class for.
-class InvalidRegularExpression(BrokerResponseError):
-    """The broker could not parse the subscription's regular expression (KIP-848)."""
-
-    errno = 128
-    message = "INVALID_REGULAR_EXPRESSION"
-
-
+#: Another error code of Kafka 4.3 that kafka-python has no class for.
 class RebootstrapRequired(BrokerResponseError):
     """The broker asks the client to bootstrap again (KIP-1102)."""
 

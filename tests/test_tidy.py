@@ -8,13 +8,14 @@ import importlib
 import inspect
 import pkgutil
 import re
-from typing import Any
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import aktor
+from aktor.events.metadata import TopicsNamed
 from aktor.events.routes import BY_NAME, ROUTES
 from aktor.managers import classic_states, consumer_states
 
@@ -119,12 +120,20 @@ def test_every_message_has_a_route_and_every_route_a_message() -> None:
     assert set(said()) == set(ROUTES) | BY_NAME
 
 
-def test_every_receiver_understands_what_is_routed_to_it() -> None:
+#: What only a membership manager of KIP-848 asks for, and is told.
+OF_848 = {TopicsNamed}
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer", "auto"])
+def test_every_receiver_understands_what_is_routed_to_it(protocol: str) -> None:
     from aktor.actors.network import NetworkActor
     from aktor.consumer.port import ApplicationPort
-    from aktor.consumer.system import MANAGERS
+    from aktor.consumer.system import MANAGERS, MEMBERSHIPS
 
     understands = {kind.name: kind.understands() for kind in MANAGERS}
+    understands["membership"] = MEMBERSHIPS[protocol].understands()
+    if protocol == "classic":
+        understands["membership"] |= OF_848
     understands["network"] = NetworkActor.understands()
     understands["application"] = ApplicationPort.understands()
     for kind, names in ROUTES.items():

@@ -29,7 +29,7 @@ from aktor.errors import (
     ConsumerForkedError,
     CorruptBatchError,
     FrameError,
-    InvalidRegularExpression,
+    InvalidRegularExpressionError,
     RebootstrapRequired,
     RecordDeserializationError,
     UserCallbackError,
@@ -106,9 +106,9 @@ CASES: list[tuple[KafkaError, type[KafkaError], list[str]]] = [
     ),
     (WakeupError(), KafkaError, ["wakeup() was called"]),
     (
-        InvalidRegularExpression("orders["),
+        InvalidRegularExpressionError("orders["),
         BrokerResponseError,
-        ["orders[", "InvalidRegularExpression"],
+        ["orders[", "InvalidRegularExpressionError"],
     ),
     (RebootstrapRequired("again"), BrokerResponseError, ["again", "RebootstrapRequired"]),
 ]
@@ -155,7 +155,7 @@ def test_every_error_is_covered_here() -> None:
 
 
 def test_every_error_for_users_is_public() -> None:
-    of_the_broker = {InvalidRegularExpression, RebootstrapRequired}
+    of_the_broker = {RebootstrapRequired}
     public = {getattr(errors, name) for name in errors.__all__}
 
     assert public == {type(error) for error, _, _ in CASES} - of_the_broker
@@ -191,7 +191,7 @@ def test_the_reasons_of_a_failed_bootstrap_are_a_copy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "code"), [(InvalidRegularExpression, 128), (RebootstrapRequired, 129)]
+    ("kind", "code"), [(InvalidRegularExpressionError, 128), (RebootstrapRequired, 129)]
 )
 def test_the_newer_codes_of_kafka_are_their_own(kind: type[BrokerResponseError], code: int) -> None:
     assert kind.errno == code
