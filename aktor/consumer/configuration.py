@@ -366,11 +366,14 @@ _BROKERS_DECIDE: Final = {
 
 
 def _check_protocol(config: dict[str, Any], supplied: frozenset[str], log: Trace) -> None:
-    """As the Java client: a setting that would do nothing is refused if it was given."""
+    """As the Java client: a setting that would do nothing is refused if it was given.
+
+    Defaults may be given: `KafkaConsumer(**consumer.config)` gives them all.
+    """
     protocol = config["group_protocol"]
     if protocol == "consumer":
         for name, instead in _BROKERS_DECIDE.items():
-            if name in supplied:
+            if name in supplied and config[name] != DEFAULT_CONFIG[name]:
                 raise ConfigurationError(
                     f"{name} cannot be set with group_protocol 'consumer', where the brokers"
                     f" decide it: leave it out, and see {instead}"
