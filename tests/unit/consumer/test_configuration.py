@@ -45,6 +45,7 @@ from tests.real_kafka.certificates import Certificates, make_certificates
 OURS = {
     "default_api_timeout_ms",
     "group_protocol",
+    "group_remote_assignor",
     "max_buffered_bytes",
     "max_decompressed_batch_bytes",
     "retry_backoff_max_ms",
@@ -190,9 +191,7 @@ LATER = {
     "metrics_num_samples": 3,
     "metric_group_prefix": "mine",
     "metric_reporters": [object],
-    "group_instance_id": "static-1",
     "kafka_client": object,
-    "exclude_internal_topics": False,
 }
 
 
@@ -322,9 +321,90 @@ def test_what_is_not_there_yet_is_refused_and_says_so(name: str, value: Any) -> 
     assert refusal(**{name: value}).startswith(f"{name} is not supported yet")
 
 
-def test_the_consumer_protocol_is_not_there_yet() -> None:
-    assert "KIP-848) is not supported yet; use 'classic'" in refusal(group_protocol="consumer")
-    assert config(group_protocol="CLASSIC")["group_protocol"] == "classic"
+# -- groups
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer", "auto"])
+def test_a_group_protocol_is_taken_in_any_case(protocol: str) -> None:
+    assert config(group_protocol=protocol.upper())["group_protocol"] == protocol
+    assert settings(group_protocol=protocol, group_id="g").group_protocol == protocol
+
+
+def test_another_group_protocol_is_refused_with_those_there_are() -> None:
+    assert "one of 'classic', 'consumer', 'auto'" in refusal(group_protocol="share")
+
+
+BROKERS_DECIDE = {
+    "session_timeout_ms": (30_000, "group.consumer.session.timeout.ms"),
+    "heartbeat_interval_ms": (2_000, "group.consumer.heartbeat.interval.ms"),
+    "partition_assignment_strategy": ((RangePartitionAssignor,), "group_remote_assignor"),
+}
+
+
+@pytest.mark.parametrize("name", BROKERS_DECIDE)
+def test_what_the_brokers_decide_is_refused_with_the_consumer_protocol(name: str) -> None:
+    """As the Java client does."""
+    value, instead = BROKERS_DECIDE[name]
+    text = refusal(group_id="g", group_protocol="consumer", **{name: value})
+
+    assert text.startswith(f"{name} cannot be set with group_protocol 'consumer'")
+    assert instead in text
+
+
+@pytest.mark.parametrize("protocol", ["classic", "auto"])
+@pytest.mark.parametrize("name", BROKERS_DECIDE)
+def test_it_is_taken_where_the_classic_protocol_may_be_spoken(name: str, protocol: str) -> None:
+    value, _ = BROKERS_DECIDE[name]
+
+    assert config(group_id="g", group_protocol=protocol, **{name: value})[name] == value
+
+
+def test_what_took_effect_may_be_given_again_with_any_protocol() -> None:
+    """Nobody set what the brokers decide; `consumer.config` has it all the same."""
+    for protocol in ("classic", "consumer", "auto"):
+        first = config(group_id="g", group_protocol=protocol)
+        assert config(**first) == first
+
+
+def test_intervals_that_nobody_set_are_not_checked_where_the_brokers_decide_them() -> None:
+    assert settings(group_id="g", group_protocol="consumer", api_version=(4, 0)).group_id == "g"
+
+
+@pytest.mark.parametrize("protocol", ["consumer", "auto"])
+def test_a_remote_assignor_is_for_the_brokers(protocol: str) -> None:
+    ours = settings(group_id="g", group_protocol=protocol, group_remote_assignor="uniform")
+
+    assert ours.group_remote_assignor == "uniform"
+
+
+def test_a_remote_assignor_is_refused_with_the_classic_protocol() -> None:
+    text = refusal(group_id="g", group_remote_assignor="uniform")
+
+    assert "set partition_assignment_strategy" in text
+
+
+def test_a_protocol_without_a_group_is_a_warning() -> None:
+    (event,) = events(group_protocol="consumer")
+
+    assert (event["event"], event["setting"]) == ("setting.ignored", "group_protocol")
+    assert not events(group_protocol="classic")
+
+
+@pytest.mark.parametrize("name", ["group_instance_id", "group_remote_assignor"])
+@pytest.mark.parametrize("value", ["", "  ", 7])
+def test_a_name_in_a_group_is_no_blank(name: str, value: Any) -> None:
+    assert name in refusal(group_id="g", group_protocol="consumer", **{name: value})
+
+
+def test_a_static_member_has_its_name_in_either_protocol() -> None:
+    for protocol in ("classic", "consumer", "auto"):
+        ours = settings(group_id="g", group_instance_id="me", group_protocol=protocol)
+        assert ours.group_instance_id == "me"
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_kafkas_own_topics_may_be_wanted(value: bool) -> None:
+    assert config(exclude_internal_topics=value)["exclude_internal_topics"] is value
 
 
 # -- bootstrap servers

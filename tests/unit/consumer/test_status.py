@@ -26,6 +26,7 @@ def a_status(**said: Any) -> ConsumerStatus:
         "client_id": "app",
         "state": "running",
         "group_id": "g",
+        "group_protocol": "classic",
         "member_id": "m-1",
         "generation": 3,
         "member_state": "stable",
@@ -60,7 +61,7 @@ def test_a_status_reads_from_the_consumer_down_to_its_actors() -> None:
 
     assert str(status).splitlines() == [
         "consumer app: running",
-        "group g: m-1, generation 3, stable",
+        "group g (classic): m-1, generation 3, stable",
         "subscribed to invoices, orders",
         "  orders-0: position unknown, end unknown, lag unknown",
         "  orders-1: position 5, end 12, lag 7, paused",
@@ -75,9 +76,9 @@ def test_a_consumer_without_a_group_has_no_line_for_it() -> None:
 
 
 def test_a_group_that_is_not_joined_says_so() -> None:
-    status = a_status(member_id="", generation=-1, member_state="unjoined")
+    status = a_status(group_protocol="auto", member_id="", generation=-1, member_state="unjoined")
 
-    assert "group g: not a member, generation -1, unjoined" in str(status)
+    assert "group g (auto): not a member, generation -1, unjoined" in str(status)
 
 
 def test_position_zero_is_known() -> None:
