@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from kafka.errors import UnsupportedVersionError
+
 from aktor.actors.manager import PollResult, RequestManager
 from aktor.actors.runtime import Dispatcher
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
@@ -72,7 +74,10 @@ class AutoMembershipManager(RequestManager):
             self._heard.pop(CoordinatorFound, None)
         elif isinstance(message, self.REPLAYED):
             self._heard[type(message)] = message
-        return self._judge(self._chosen.handle(message))
+        said = self._judge(self._chosen.handle(message))
+        if self._chosen is not self._first and isinstance(message, SubscriptionChanged):
+            said += _refuse_regex(message)
+        return said
 
     def poll(self, now: float, jitter: float) -> PollResult:
         """What the chosen manager wants."""
@@ -85,7 +90,9 @@ class AutoMembershipManager(RequestManager):
         if self._chosen is not self._first or self._first.is_spoken:
             return said
         refused = [one for one in said if isinstance(one, GroupFailed)]
-        if not any(isinstance(one.error, NOT_SPOKEN) for one in refused):
+        subscription = self._heard.get(SubscriptionChanged)
+        has_regex = isinstance(subscription, SubscriptionChanged) and subscription.regex
+        if has_regex or not any(isinstance(one.error, NOT_SPOKEN) for one in refused):
             return said
         self.log.info("protocol.chosen", protocol="classic", because=refused[0].error)
         self._chosen = ClassicMembershipManager(
@@ -96,6 +103,17 @@ class AutoMembershipManager(RequestManager):
             if kind in self._heard:
                 kept += self._chosen.handle(self._heard[kind])
         return kept
+
+
+def _refuse_regex(subscription: SubscriptionChanged) -> list[object]:
+    """The classic protocol has nobody who would evaluate it."""
+    if not subscription.regex:
+        return []
+    error = UnsupportedVersionError(
+        f"the SubscriptionPattern {subscription.regex!r} takes brokers that evaluate it, and this"
+        " group speaks the classic protocol; give a pattern of Python's re as a str instead"
+    )
+    return [GroupFailed(error=error)]
 
 
 def _is_of_first(message: object) -> bool:
