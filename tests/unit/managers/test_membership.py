@@ -50,6 +50,7 @@ from aktor.events.membership import (
     Loss,
     MemberChanged,
     MemberState,
+    Operation,
     PartitionsReleased,
     RevokePartitions,
     RunRevokedCallback,
@@ -1446,7 +1447,53 @@ def test_leaving_no_group_is_answered_at_once() -> None:
     assert not scene.requests
 
 
-def test_a_static_member_never_says_goodbye() -> None:
+@pytest.mark.parametrize(
+    ("static", "operation", "leaves"),
+    [
+        (False, Operation.DEFAULT, True),
+        (False, Operation.LEAVE_GROUP, True),
+        (False, Operation.REMAIN_IN_GROUP, False),
+        (True, Operation.DEFAULT, False),
+        (True, Operation.LEAVE_GROUP, True),
+        (True, Operation.REMAIN_IN_GROUP, False),
+    ],
+)
+@pytest.mark.parametrize("when", ["stable", "syncing", "joining"])
+def test_whether_a_member_says_goodbye_depends_on_the_operation_and_the_kind_of_member(
+    static: bool, operation: Operation, leaves: bool, when: str
+) -> None:
+    """Scenario 65, KIP-1092."""
+    scene = a_static_member() if static else a_member()
+    if when == "stable":
+        scene.is_stable("a-0")
+    elif when == "syncing":
+        scene.is_syncing()
+    else:
+        scene.wants_to_join()
+        join = scene.sent(JoinGroupRequest)
+
+    scene.tell(dataclasses.replace(a_leave(scene.now + 10.0, ticket=7), operation=operation))
+    if when == "joining" and leaves:
+        scene.answer(join, joined(member="m"))
+
+    if leaves:
+        (who,) = scene.left_the_group().body.members
+        assert who.member_id == "m"
+        assert who.group_instance_id == ("instance-1" if static else None)
+    assert not scene.has_sent(LeaveGroupRequest)
+    assert scene.said(Answered).ticket == 7
+    assert scene.manager.state is State.UNJOINED
+
+
+def test_a_static_member_is_let_go_by_name_which_takes_a_newer_broker() -> None:
+    scene = a_static_member().is_stable()
+
+    scene.tell(dataclasses.replace(a_leave(200.0), operation=Operation.LEAVE_GROUP))
+
+    assert scene.sent(LeaveGroupRequest).body._min_version == 3
+
+
+def test_a_static_member_says_no_goodbye_unless_it_is_asked_to() -> None:
     """Scenario 63."""
     scene = a_static_member().is_stable()
 
