@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import Any
 
 import pytest
@@ -96,6 +97,11 @@ def assign(*added: TopicPartition, kept: tuple[TopicPartition, ...] = ()) -> Ass
     return AssignPartitions(
         rebalance=7, assigned=frozenset(added + kept), added=frozenset(added), generation=3
     )
+
+
+def must_succeed(step: AssignPartitions) -> AssignPartitions:
+    """As the consumer protocol asks for it."""
+    return dataclasses.replace(step, must_succeed=True)
 
 
 def a_delivery_that_gave_two_records() -> Delivery:
@@ -319,6 +325,52 @@ def test_without_a_listener_every_step_is_answered_all_the_same() -> None:
     answers = [one for one in said if isinstance(one, PartitionsReleased | CallbackFinished)]
     assert len(answers) == 3
     assert set(delivery.partitions) == {B}
+
+
+# -- a callback that must succeed
+
+
+def test_nothing_of_what_was_added_is_given_out_if_the_callback_fails_that_must_succeed() -> None:
+    """Scenarios 47 and 123."""
+    delivery = a_delivery(A)
+    rebalancing, said = a_rebalancing(delivery, Raising(ValueError("mine")))
+
+    error = rebalancing.run(must_succeed(assign(B, kept=(A,))))
+
+    assert {one: state.open for one, state in delivery.partitions.items()} == {A: True, B: False}
+    assert said[-1] == CallbackFinished(rebalance=7, error=error)
+
+
+def test_what_was_fetched_of_it_meanwhile_waits() -> None:
+    delivery = a_delivery(A)
+    rebalancing, _ = a_rebalancing(delivery, Raising(ValueError("mine")))
+    rebalancing.run(must_succeed(assign(B, kept=(A,))))
+    delivery.put(a_chunk(B, epoch=2))
+
+    assert delivery.take(10) == {}
+
+
+def test_it_is_given_out_when_the_callback_has_succeeded_another_time() -> None:
+    delivery = a_delivery(A)
+    listener = Raising(ValueError("mine"))
+    rebalancing, _ = a_rebalancing(delivery, listener)
+    rebalancing.run(must_succeed(assign(B, kept=(A,))))
+
+    rebalancing.listener = Listener(delivery)
+    assert rebalancing.run(must_succeed(assign(B, kept=(A,)))) is None
+
+    assert rebalancing.listener.calls == [("assigned", {B}, {A, B})]
+    assert all(state.open for state in delivery.partitions.values())
+
+
+def test_a_callback_that_need_not_succeed_holds_nothing_back() -> None:
+    """The classic protocol has told the group already."""
+    delivery = a_delivery(A)
+    rebalancing, _ = a_rebalancing(delivery, Raising(ValueError("mine")))
+
+    assert rebalancing.run(assign(B, kept=(A,))) is not None
+
+    assert all(state.open for state in delivery.partitions.values())
 
 
 # -- coroutines and errors
