@@ -114,7 +114,8 @@ def a_leave(
 class ConsumerScene(Scene):
     """A `Scene` with a member of a KIP-848 group; topics a (3 partitions) and b (1) are known."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *, member_id: str = "m", **settings: Any) -> None:
+        self.member_id = member_id
         super().__init__(**settings)
         self.see(a=3, b=1)
         self.forget()
@@ -122,7 +123,7 @@ class ConsumerScene(Scene):
     def make_manager(self, settings: Settings, incarnation: int, trace: Trace) -> Any:
         """The manager under test."""
         return ConsumerMembershipManager(
-            settings, member_id="m", incarnation=incarnation, trace=trace
+            settings, member_id=self.member_id, incarnation=incarnation, trace=trace
         )
 
     @property
@@ -216,4 +217,6 @@ class AutoScene(ConsumerScene):
 
     def make_manager(self, settings: Settings, incarnation: int, trace: Trace) -> Any:
         """The manager under test."""
-        return AutoMembershipManager(settings, member_id="m", incarnation=incarnation, trace=trace)
+        return AutoMembershipManager(
+            settings, member_id=self.member_id, incarnation=incarnation, trace=trace
+        )

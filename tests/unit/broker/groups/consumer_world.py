@@ -91,6 +91,10 @@ class World:
     def ask(self, *, version: int = 1, client_id: str = "c", **fields: Any) -> Any:
         """Send a heartbeat over the wire's form; the answer."""
         request = ConsumerGroupHeartbeatRequest(**{"group_id": "g", **fields})
+        return self.send(request, version=version, client_id=client_id)
+
+    def send(self, request: Any, *, version: int = 1, client_id: str = "c") -> Any:
+        """The same with a request that somebody else has made."""
         answers: list[Any] = []
         self.group.heartbeat(
             Call(
