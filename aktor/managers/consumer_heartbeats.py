@@ -45,10 +45,11 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """Note on a heartbeat: which one it is, and when it was sent."""
+    """Note on a heartbeat: which one it is, when it was sent, and whether it frees our name."""
 
     number: int
     at: float
+    frees: bool = False
 
 
 class Told:

@@ -12,7 +12,13 @@ import math
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
-from kafka.errors import NoError, TopicAuthorizationFailedError, UnsupportedVersionError
+from kafka.errors import (
+    NoError,
+    TopicAuthorizationFailedError,
+    UnknownMemberIdError,
+    UnreleasedInstanceIdError,
+    UnsupportedVersionError,
+)
 
 from aktor.actors.manager import NEVER, PollResult, RequestManager
 from aktor.actors.runtime import Dispatcher
@@ -112,6 +118,8 @@ class ConsumerMembershipManager(RequestManager):
         self._late = False
         self._failure: Exception | None = None
         self._forbidden = False
+        #: The refusal of a static member whose name is taken: perhaps by itself.
+        self._taken: Exception | None = None
         #: Whether the coordinator has ever answered a heartbeat as one that knows them.
         self.is_spoken = False
 
@@ -286,9 +294,13 @@ class ConsumerMembershipManager(RequestManager):
             return ()
         if self._now < self._pulse.due and not self._has_to_tell():
             return ()
-        body = self._told.heartbeat(member.report())
+        frees = self._taken is not None
+        if frees:
+            body = goodbye(self.settings, member.member_id, stays=True)
+        else:
+            body = self._told.heartbeat(member.report())
         deadline = self._now + self._pulse.patience()
-        note = Sent(number=self._pulse.sent(), at=self._now)
+        note = Sent(number=self._pulse.sent(), at=self._now, frees=frees)
         member.told()
         return (self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note),)
 
@@ -307,7 +319,10 @@ class ConsumerMembershipManager(RequestManager):
             self._dropped(received.request, "it was given up before")
             return
         error = errors.kind(received.response.error_code)
-        if error is NoError:
+        if sent.frees and error in (NoError, UnknownMemberIdError):
+            self._taken = None
+            self._begin_heartbeats()
+        elif error is NoError:
             self._on_heard(received.response, sent)
         else:
             self._told.forget()
@@ -340,6 +355,10 @@ class ConsumerMembershipManager(RequestManager):
         self.log.warning("heartbeat.failed", because=because, state=self.state)
         if error in COORDINATOR_GONE:
             self._suspect(received.node, because)
+        elif self._taken is not None and not errors.is_retriable(error):
+            self._fail(self._taken)  # it is somebody else's
+        elif error is UnreleasedInstanceIdError and self.state is State.JOINING:
+            self._free_name(self._refusal(error, said))
         elif error in NOT_THIS_MEMBER:
             self._fenced(because)
         elif error is TopicAuthorizationFailedError:
@@ -352,6 +371,17 @@ class ConsumerMembershipManager(RequestManager):
 
     def _refusal(self, error: type[Exception], said: str) -> Exception:
         return errors.refusal(error, said, settings=self.settings, member=self._member.member_id)
+
+    def _free_name(self, refusal: Exception) -> None:
+        """Say a static member's goodbye first: the name may be taken by this member itself.
+
+        A coordinator does not give a name to who joins while it has a member of that name, not even
+        to the same member when the answer to its joining, or its goodbye, was lost, or when we were
+        restarted. It only lets the owner free it.
+        """
+        self.log.info("name.taken", because=refusal)
+        self._taken = refusal
+        self._pulse.hurry()
 
     # -- leaving
 
@@ -459,6 +489,7 @@ class ConsumerMembershipManager(RequestManager):
 
     def _stop_heartbeats(self) -> None:
         """Answers to what was asked so far are dropped."""
+        self._taken = None
         self._told.forget()
         self._pulse.stop()
 
