@@ -1118,7 +1118,6 @@ FATAL = [
     (GROUP_MAX_SIZE_REACHED, GroupMaxSizeReachedError, "group.consumer.max.size"),
     (UNSUPPORTED_ASSIGNOR, UnsupportedAssignorError, "group_remote_assignor"),
     (INVALID_REGULAR_EXPRESSION, InvalidRegularExpressionError, "RE2"),
-    (UNRELEASED_INSTANCE_ID, UnreleasedInstanceIdError, "close that one first"),
     (FENCED_INSTANCE_ID, FencedInstanceIdError, "group_instance_id"),
     (UNSUPPORTED_VERSION, UnsupportedVersionError, "set group_protocol to 'classic'"),
     (GROUP_ID_NOT_FOUND, GroupIdNotFoundError, "group.consumer.migration.policy"),
@@ -1149,6 +1148,78 @@ def test_an_error_that_only_the_user_can_mend_is_told_and_nothing_more_is_sent(
         assert word in str(told)
     assert not scene.requests
     assert not scene.has_said(GroupFailed)
+
+
+def a_member_whose_name_is_taken() -> ConsumerScene:
+    """A static member that tries to free its name."""
+    scene = a_static_member()
+    scene.wants_to_join("a")
+    scene.answer(scene.beat(), refused(UNRELEASED_INSTANCE_ID, "m has it"))
+    return scene
+
+
+@pytest.mark.parametrize("code", [0, UNKNOWN_MEMBER_ID])
+def test_a_static_member_whose_name_is_taken_by_itself_frees_it_and_joins(code: int) -> None:
+    """The answer to its joining was lost: to the coordinator it is a second one of that name."""
+    scene = a_member_whose_name_is_taken()
+    request = scene.beat()
+    assert (request.body.member_epoch, request.body.instance_id) == (-2, "instance-1")
+    assert request.body.member_id == "m"
+
+    scene.answer(request, refused(code))
+
+    assert scene.state is State.JOINING
+    assert row(scene.beat()) == (0, 300_000, ["a"], None, frozenset())
+    assert not scene.has_said(GroupFailed)
+
+
+def test_a_static_member_whose_name_is_taken_by_another_is_told_so() -> None:
+    """Scenarios 64 and 130: the newcomer is refused."""
+    scene = a_member_whose_name_is_taken()
+
+    scene.answer(scene.beat(), refused(FENCED_INSTANCE_ID, "it is another's"))
+
+    error = scene.said(GroupFailed).error
+    assert isinstance(error, UnreleasedInstanceIdError)
+    for word in ("m has it", "'g'", "close that one first"):
+        assert word in str(error)
+    assert scene.state is State.FATAL
+
+
+@pytest.mark.parametrize("failure", ["loading", "disconnect", "coordinator lost"])
+def test_freeing_the_name_is_tried_again(failure: str) -> None:
+    scene = a_member_whose_name_is_taken()
+    request = scene.beat()
+
+    if failure == "loading":
+        scene.answer(request, refused(COORDINATOR_LOADING))
+    elif failure == "disconnect":
+        scene.fail(request)
+    else:
+        scene.tell(LOST)
+        scene.find_coordinator()
+
+    assert scene.next_beat().body.member_epoch == -2
+
+
+def test_a_member_that_has_joined_cannot_lose_its_name_to_itself() -> None:
+    scene = a_static_member().is_stable()
+
+    scene.is_refused(UNRELEASED_INSTANCE_ID)
+
+    assert scene.state is State.FATAL
+
+
+def test_who_leaves_while_its_name_is_taken_joins_later_as_usual() -> None:
+    scene = a_member_whose_name_is_taken()
+    scene.leave()
+    scene.requests.clear()
+    scene.after(10.0)
+
+    scene.subscribe("a")
+    scene.poll()
+
+    assert scene.beat().body.member_epoch == 0
 
 
 @pytest.mark.parametrize("code", [NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE])
