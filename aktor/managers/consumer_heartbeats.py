@@ -32,7 +32,8 @@ _WITH_REGEX: Final = 1
 class Report:
     """What a member has to say of itself; `target` counts the targets it has been given.
 
-    `owned` is what it has taken on and not given back, `epoch` 0 while it joins.
+    `owned` is what it has taken on and not given back, `taking` what it is about to take on;
+    `epoch` is 0 while it joins.
     """
 
     member_id: str
@@ -40,7 +41,15 @@ class Report:
     topics: frozenset[str]
     regex: str
     owned: Assignment = field(default_factory=dict)
+    taking: Assignment = field(default_factory=dict)
     target: int = 0
+
+    @property
+    def claimed(self) -> Assignment:
+        """What nobody else may be given: the coordinator gives away what is not reported."""
+        nothing: frozenset[int] = frozenset()
+        both = self.owned.keys() | self.taking.keys()
+        return {one: self.owned.get(one, nothing) | self.taking.get(one, nothing) for one in both}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +96,7 @@ class Told:
                 ConsumerGroupHeartbeatRequest.TopicPartitions(
                     topic_id=topic, partitions=sorted(numbers)
                 )
-                for topic, numbers in report.owned.items()
+                for topic, numbers in report.claimed.items()
             ]
         self._told = report
         return ConsumerGroupHeartbeatRequest(

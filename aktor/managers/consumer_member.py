@@ -84,8 +84,11 @@ class ConsumerMember:
         self._pending = NOTHING
         self._revoked = 0
         self._hand_back: HandBack | None = None
+        self._is_assigning = False
         self._applied: CallbackFinished | None = None
         self._after_poll = False
+        #: It was said what is owned, and not answered since the target was heard of.
+        self._is_unanswered = False
         self._first = True
         self._now = 0.0
 
@@ -106,12 +109,14 @@ class ConsumerMember:
 
     def report(self) -> Report:
         """What the coordinator must know of us."""
+        taking = self._reconciled[0] if self._reconciled and self._is_assigning else {}
         return Report(
             member_id=self.member_id,
             epoch=self.epoch,
             topics=self.topics,
             regex=self.regex,
             owned=self.acknowledged,
+            taking=taking,
             target=self._reached,
         )
 
@@ -135,7 +140,7 @@ class ConsumerMember:
     def heard(self, answer: Answer) -> bool:
         """Note that the application or the commits did a step; False (traced) if it is over."""
         current = answer.rebalance == self.rebalance
-        if isinstance(answer, CallbackFinished) and current and self._is_applying():
+        if isinstance(answer, CallbackFinished) and current and self._is_assigning:
             self._applied = answer
             return True
         if self._hand_back is not None and self._hand_back.heard(answer):
@@ -156,9 +161,6 @@ class ConsumerMember:
             self.log.warning("commit.abandoned", because="the commits actor was restarted")
             step.heard(RevocationCommitted(rebalance=step.rebalance))
 
-    def _is_applying(self) -> bool:
-        return self._reconciled is not None and self._hand_back is None
-
     # -- what the coordinator says
 
     def join(self, trigger: Trigger, because: str) -> None:
@@ -177,6 +179,7 @@ class ConsumerMember:
 
     def answered(self, epoch: int, target: Assignment | None, now: float) -> None:
         """A heartbeat was answered: our epoch, and the target if it is another."""
+        self._is_unanswered = False
         if epoch != self.epoch:
             self.log.debug("member.epoch", was=self.epoch, now=epoch, member=self.member_id)
             self.epoch = epoch
@@ -202,8 +205,9 @@ class ConsumerMember:
     def _is_reached(self) -> bool:
         return self._target == self.acknowledged
 
-    def told(self) -> None:
-        """The heartbeat that says what we own goes out."""
+    def told(self, *, reports: bool) -> None:
+        """A heartbeat goes out; `reports`: it says what we own."""
+        self._is_unanswered = self._is_unanswered or reports
         if self.state is not State.ACKNOWLEDGING:
             return
         if self._is_reached():
@@ -241,8 +245,11 @@ class ConsumerMember:
     def _reconcile(self, cluster: Cluster) -> bool:
         if self._applied is not None:
             return self._finish()
-        if self._reconciled is not None or self._after_poll:
+        if self._reconciled is not None and self._reconciled[1] == self._targets:
+            return not self._is_assigning and self._assign()
+        if self._is_assigning or self._after_poll:
             return False
+        self._reconciled = None  # there is another target by now
         named = self._resolve(cluster)
         reachable = {topic: self._target[topic] for topic in named}
         wanted = frozenset(
@@ -267,8 +274,6 @@ class ConsumerMember:
         going = self.owned - wanted
         if going:
             self._start_handing_back(going, Loss.REVOKED, "the group gives them to another member")
-        else:
-            self._assign()
         return True
 
     def _nothing_to_do(self) -> bool:
@@ -305,9 +310,17 @@ class ConsumerMember:
         """These are the names of topics that were asked for."""
         self._names.update(names)
 
-    def _assign(self) -> None:
-        self._added = self._wanted - (self.owned - self._pending)
-        self._pending = self._added
+    def _assign(self) -> bool:
+        """Have the application take the target on.
+
+        Not while a heartbeat is unanswered that says that we do not own it (yet): the coordinator
+        may give it to another member at once, without waiting for us to give it up.
+        """
+        added = self._wanted - (self.owned - self._pending)
+        if added and self._is_unanswered:
+            return False
+        self._added = self._pending = added
+        self._is_assigning = True
         self.owned = self._wanted
         self._applied = None
         self._tell(
@@ -319,12 +332,14 @@ class ConsumerMember:
                 must_succeed=True,
             )
         )
+        return True
 
     def _finish(self) -> bool:
         """The application has applied it; what its callback refused is tried again."""
         assert self._reconciled is not None, "nothing was applied"
         assert self._applied is not None, "it was not applied"
         reached, self._reconciled = self._reconciled, None
+        self._is_assigning = False
         failed, self._applied = self._applied.error is not None, None
         if failed:
             # As in the Java client: not acknowledged, nothing of it is delivered, and with the next
@@ -353,8 +368,6 @@ class ConsumerMember:
         if step.stage is Stage.FINISHED:
             self._hand_back = None
             self._revoked += len(step.partitions)
-            if self._reconciled is not None:
-                self._assign()
             return True
         before, said = step.stage, step.say(now)
         if said is None:
@@ -405,8 +418,10 @@ class ConsumerMember:
         self._reached = self._targets
         self._hand_back = None
         self._reconciled = None
+        self._is_assigning = False
         self._applied = None
         self._after_poll = False
+        self._is_unanswered = False
         self._first = True
         self._pending = NOTHING
         if self._unnamed:

@@ -301,7 +301,7 @@ class ConsumerMembershipManager(RequestManager):
             body = self._told.heartbeat(member.report())
         deadline = self._now + self._pulse.patience()
         note = Sent(number=self._pulse.sent(), at=self._now, frees=frees)
-        member.told()
+        member.told(reports=body.topic_partitions is not None)
         return (self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note),)
 
     def _has_to_tell(self) -> bool:

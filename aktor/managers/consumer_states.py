@@ -30,8 +30,9 @@ class State(enum.Enum):
     """The target differs from what is owned: what it lacks is handed back (stopped, committed, and
     the revoked callback run), what it adds is taken on (applied, and the assigned callback run).
     Heartbeats go on and say nothing of it. Left for ACKNOWLEDGING when both callbacks have
-    returned. A target that changes meanwhile waits until this one is done. Partitions of topics
-    that nobody knows by their id yet wait here until the metadata names them."""
+    returned. A target that changes while the application takes one on waits until that is done.
+    Partitions of topics that nobody knows by their id yet wait here until the metadata names
+    them."""
 
     ACKNOWLEDGING = "acknowledging"
     """The next heartbeat, which is sent at once, says what is owned now. Left for STABLE when it
