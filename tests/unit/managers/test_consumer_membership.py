@@ -727,9 +727,9 @@ def test_a_commit_of_a_restarted_commit_manager_is_not_awaited() -> None:
     assert scene.has_said(RunRevokedCallback)
 
 
-@pytest.mark.parametrize("step", ["release", "commit", "callback", "assign"])
-def test_a_target_that_changes_midway_waits_until_the_running_one_is_done(step: str) -> None:
-    """Scenario 40."""
+@pytest.mark.parametrize("step", ["release", "commit", "callback"])
+def test_a_target_that_changes_while_something_goes_is_the_one_that_is_taken_on(step: str) -> None:
+    """Scenario 40. What the first would have added may be somebody else's by then."""
     scene = a_stable_member("a-0 a-1")
     scene.is_told("a-0 b-0")
 
@@ -743,12 +743,85 @@ def test_a_target_that_changes_midway_waits_until_the_running_one_is_done(step: 
     scene.tell(RevocationCommitted(rebalance=scene.said(CommitBeforeRevocation).rebalance))
     change("callback")
     scene.run_revoked_callback()
-    change("assign")
+
+    assert scene.apply().assigned == partitions("a-0 a-2")
+    assert tells(scene.next_beat()) == partitions("a-0 a-2")
+    assert scene.state is State.STABLE
+
+
+def test_a_target_that_changes_while_one_is_taken_on_waits_until_that_is_done() -> None:
+    """Scenario 40."""
+    scene = a_stable_member("a-0")
+    scene.is_told("a-0 b-0")
+    scene.is_told("a-0 a-2", epoch=2)
+
     assert scene.apply().assigned == partitions("a-0 b-0")
 
-    assert tells(scene.next_beat()) == partitions("a-0 b-0")
+    assert tells(scene.is_told(epoch=2)) == partitions("a-0 b-0")
     assert scene.hand_back(b=1).partitions == partitions("b-0")
     assert scene.apply().assigned == partitions("a-0 a-2")
+
+
+def test_nothing_is_taken_on_while_a_heartbeat_is_unanswered_that_says_it_is_not_owned() -> None:
+    """The coordinator may give it to another at once: nobody has to give up what nobody has."""
+    scene = a_stable_member("a-0")
+    scene.is_told("a-0 b-0")
+    scene.is_told("a-0 b-0 a-2", epoch=2)
+    scene.apply()
+    says_a0_b0 = scene.next_beat()
+    assert not scene.has_said(AssignPartitions)
+
+    scene.answer(says_a0_b0, heard(3, "a-0 b-0"))
+
+    assert scene.state is State.STABLE
+    assert not scene.has_said(AssignPartitions)
+
+
+def test_it_is_taken_on_when_the_answer_leaves_the_target_as_it_is() -> None:
+    scene = a_stable_member("a-0")
+    scene.is_told("a-0 b-0")
+    scene.is_told("a-0 b-0 a-2", epoch=2)
+    scene.apply()
+
+    scene.is_told(epoch=2)
+
+    assert scene.said(AssignPartitions).added == partitions("a-2")
+
+
+def test_it_is_not_taken_on_when_no_answer_came_but_with_the_next() -> None:
+    scene = a_stable_member("a-0")
+    scene.is_told("a-0 b-0")
+    scene.is_told("a-0 b-0 a-2", epoch=2)
+    scene.apply()
+    scene.fail(scene.next_beat())
+    scene.poll()
+    assert not scene.has_said(AssignPartitions)
+
+    scene.is_told("a-0 b-0 a-2", epoch=2)
+
+    assert scene.said(AssignPartitions).added == partitions("a-2")
+
+
+def test_what_goes_need_not_wait_for_an_answer() -> None:
+    scene = a_stable_member("a-0 a-1")
+    scene.is_told("a-0 a-1 b-0")
+    scene.is_told("a-0", epoch=2)
+    scene.apply()
+
+    scene.next_beat()
+
+    assert scene.said(RevokePartitions).partitions == partitions("a-1 b-0")
+
+
+def test_after_a_failure_it_is_said_too_what_the_application_is_about_to_take_on() -> None:
+    """What is not said may be given to another member at once."""
+    scene = a_stable_member("a-0")
+    scene.is_told("a-0 b-0")
+    assert tells(scene.is_told()) is None
+    scene.fail(scene.next_beat())
+
+    assert tells(scene.next_beat()) == partitions("a-0 b-0")
+    assert scene.state is State.RECONCILING
 
 
 @pytest.mark.parametrize("step", ["release", "commit", "callback", "assign"])

@@ -50,8 +50,11 @@ class Living:
         self.scene = ConsumerScene(member_id=member_id, max_poll_interval=40.0, **settings)
         self.id = member_id
         self.held: frozenset[TopicPartition] = frozenset()
-        #: What the last assigned callback that succeeded left us with.
+        #: What the last assigned callback that succeeded left us with; what is being taken on.
         self.confirmed: frozenset[TopicPartition] = frozenset()
+        self.taking: frozenset[TopicPartition] = frozenset()
+        #: Held, but not delivered: their callback has yet to succeed.
+        self.withheld: frozenset[TopicPartition] = frozenset()
         self.steps: list[Steps] = []
         self.in_flight: list[tuple[Request, Any]] = []
         self.unnamed: frozenset[Any] = frozenset()
@@ -91,13 +94,16 @@ class Living:
         todo = [one for one in self.steps if not is_of_nothing(one)]
         assert lost or not todo, f"{step} while {self.steps} are to be done"
         if lost:
-            self.confirmed = frozenset()
+            self.confirmed = self.taking = frozenset()
+        if isinstance(step, AssignPartitions):
+            self.taking = step.assigned
         self.steps.append(step)
 
     def is_sent(self, request: Request) -> None:
         said = tells(request)
         if request.body.member_epoch > 0 and said is not None:
-            assert said == self.confirmed, "acknowledges what is not applied"
+            assert self.confirmed <= said, "does not say what it owns"
+            assert said <= self.confirmed | self.taking, "says more than it owns"
         if request.body.member_epoch == 0:
             assert not self.held, "joins while it holds something"
         if self.random.random() < self.life.losses:
@@ -130,6 +136,7 @@ class Living:
             answer: object = PartitionsReleased(rebalance=step.rebalance, positions=positions)
         elif isinstance(step, RunRevokedCallback):
             self.held -= step.partitions
+            self.withheld -= step.partitions
             answer = CallbackFinished(rebalance=step.rebalance, error=error)
         elif self.steps:
             return  # it is lost by now: skipped, as the engine does
@@ -138,6 +145,8 @@ class Living:
             assert self.held <= step.assigned, "partitions go without their callback"
             self.held = step.assigned
             self.confirmed = self.confirmed if error else step.assigned
+            self.withheld = step.added if error else frozenset()
+            self.taking = frozenset()
             answer = CallbackFinished(rebalance=step.rebalance, error=error)
         self.scene.tell(answer)
 
@@ -182,7 +191,7 @@ class Living:
         self.tickets += 1
         self.steps.clear()
         self.steps_of_commits.clear()
-        self.held = self.confirmed = frozenset()
+        self.held = self.confirmed = self.taking = self.withheld = frozenset()
         self.scene.leave(5.0, ticket=self.tickets)
 
     def time_passes(self, now: float) -> None:
@@ -270,9 +279,9 @@ class Life:
                 assert owners.setdefault(one, name) == name, f"{one} has two owners"
 
     def holders(self) -> list[tuple[str, frozenset[TopicPartition]]]:
-        """Members that the coordinator counts on, and what their applications hold."""
+        """Members that the coordinator counts on, and what their applications read."""
         known = self.world.group.members
-        ours = [(one.id, one.held) for one in self.members if one.id in known]
+        ours = [(one.id, one.held - one.withheld) for one in self.members if one.id in known]
         return [*ours, ("other", owned_by(self.other))] if "other" in known else ours
 
     def calm_down(self, *, until: State) -> None:
