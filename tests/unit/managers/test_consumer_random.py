@@ -53,13 +53,18 @@ class Living:
         #: What the last assigned callback that succeeded left us with; what is being taken on.
         self.confirmed: frozenset[TopicPartition] = frozenset()
         self.taking: frozenset[TopicPartition] = frozenset()
-        #: Held, but not delivered: their callback has yet to succeed.
+        #: Held, but not read: on their way out, or their callback has yet to succeed.
         self.withheld: frozenset[TopicPartition] = frozenset()
         self.steps: list[Steps] = []
         self.in_flight: list[tuple[Request, Any]] = []
         self.unnamed: frozenset[Any] = frozenset()
         self.tickets = 0
         self.answered: list[int] = []
+
+    @property
+    def read(self) -> frozenset[TopicPartition]:
+        """What the application gets records of."""
+        return self.held - self.withheld
 
     # -- what it says
 
@@ -105,7 +110,7 @@ class Living:
             assert self.confirmed <= said, "does not say what it owns"
             assert said <= self.confirmed | self.taking, "says more than it owns"
         if request.body.member_epoch == 0:
-            assert not self.held, "joins while it holds something"
+            assert not self.read, "joins while it reads something"
         if self.random.random() < self.life.losses:
             self.in_flight.append((request, None))
         else:
@@ -132,6 +137,7 @@ class Living:
         error = ValueError("mine") if fails else None
         if isinstance(step, RevokePartitions):
             some = dict.fromkeys(step.partitions, OffsetAndMetadata(1, "", -1))
+            self.withheld |= step.partitions
             positions = some if step.loss is Loss.REVOKED else {}
             answer: object = PartitionsReleased(rebalance=step.rebalance, positions=positions)
         elif isinstance(step, RunRevokedCallback):
@@ -281,7 +287,7 @@ class Life:
     def holders(self) -> list[tuple[str, frozenset[TopicPartition]]]:
         """Members that the coordinator counts on, and what their applications read."""
         known = self.world.group.members
-        ours = [(one.id, one.held - one.withheld) for one in self.members if one.id in known]
+        ours = [(one.id, one.read) for one in self.members if one.id in known]
         return [*ours, ("other", owned_by(self.other))] if "other" in known else ours
 
     def calm_down(self, *, until: State) -> None:
