@@ -26,6 +26,7 @@ from kafka.errors import (
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
 )
 from kafka.protocol.consumer import (
     HeartbeatResponse,
@@ -38,6 +39,7 @@ from kafka.protocol.consumer import (
 )
 from kafka.protocol.metadata import FindCoordinatorResponse, MetadataResponse
 
+from aktor.protocol.consumer_group import ConsumerGroupHeartbeatResponse
 from aktor.protocol.fetch import FetchedPartition, FetchResponse
 from tests.scenarios.group import Group, Reply, Timeline
 from tests.scenarios.log import Log
@@ -207,6 +209,8 @@ class Cluster:
                 self.group(body.group_id).heartbeat(body, reply)
             case "LeaveGroup":
                 self.group(body.group_id).leave(body, reply)
+            case "ConsumerGroupHeartbeat":  # its groups are classic
+                reply(ConsumerGroupHeartbeatResponse(error_code=UnsupportedVersionError.errno))
             case _:
                 raise AssertionError(f"the scripted cluster does not speak {api}")
 
