@@ -29,7 +29,7 @@ from aktor.broker.codes import Code
 from aktor.consumer.facade import KafkaConsumer
 from aktor.errors import ActorCrashedError
 from aktor.events.lifecycle import ActorsRestarted, Tick
-from aktor.events.metadata import LeadersMoved
+from aktor.events.metadata import LeadersMoved, NameTopics
 from aktor.events.network import SendRequests
 from aktor.simulation.crashes import Crash, Crashes, Point
 from aktor.simulation.errors import SimulationError
@@ -42,6 +42,7 @@ __all__ = ["UNREACHED", "Drill", "Outcome", "Phase", "drill"]
 UNREACHED: Final[dict[Point, str]] = {
     Point("fetch", ActorsRestarted): "it is always among the restarted, so it never hears of it",
     Point("metadata", LeadersMoved): "brokers name new leaders from Fetch v16 on; ours is v12",
+    Point("metadata", NameTopics): "only a member of a KIP-848 group asks for names",
 }
 
 PARTITIONS: Final = 6
