@@ -29,6 +29,7 @@ BENCHMARKS: Final = (
     "idle",
     "first_record",
     "handover",
+    "protocols",
     "memory",
     "embedded",
 )

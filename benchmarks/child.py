@@ -26,9 +26,20 @@ class Child:
     """One task under way, seen from its parent."""
 
     def __init__(self, task: Callable[..., Any], **arguments: Any) -> None:
-        self._name = f"{task.__module__}:{task.__name__}"
+        name = f"{task.__module__}:{task.__name__}"
+        self._start(name, [sys.executable, "-m", "benchmarks.child", name, json.dumps(arguments)])
+
+    @classmethod
+    def of(cls, command: list[str]) -> Child:
+        """A program of another language that speaks as these tasks do."""
+        child = cls.__new__(cls)
+        child._start(command[0], command)
+        return child
+
+    def _start(self, name: str, command: list[str]) -> None:
+        self._name = name
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.child", self._name, json.dumps(arguments)],
+            command,
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -80,7 +80,7 @@ class Aktor(KafkaPython):
 
 
 class Confluent:
-    """confluent-kafka (librdkafka), `consume(500)`, the classic protocol."""
+    """confluent-kafka (librdkafka), `consume(500)`."""
 
     module = "confluent_kafka"
 
@@ -92,17 +92,20 @@ class Confluent:
         *,
         start: str = "earliest",
         cooperative: bool = False,
+        group_protocol: str = "classic",
         **settings: Any,
     ) -> None:
         from confluent_kafka import Consumer
 
-        strategy = "cooperative-sticky" if cooperative else "range"
+        if group_protocol == "classic":
+            strategy = "cooperative-sticky" if cooperative else "range"
+            settings["partition.assignment.strategy"] = strategy
         self._consumer = Consumer(
             {
                 "bootstrap.servers": ",".join(bootstrap),
                 "group.id": group or f"nobody-{topic}",
                 "auto.offset.reset": start,
-                "partition.assignment.strategy": strategy,
+                "group.protocol": group_protocol,
                 **settings,
             }
         )

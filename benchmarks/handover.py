@@ -128,7 +128,14 @@ def _one_round(site: Site, topic: str, client: str, how: str) -> Gaps:
         "group": new_name("group"),
         "cooperative": how == "cooperative",
     }
-    first, second = (child.Child(member, **place) for _ in range(2))
+    return one_round(lambda: child.Child(member, **place))
+
+
+def one_round(
+    start: Callable[[], child.Child], *, joined_s: float = JOINED_S, left_s: float = LEFT_S
+) -> Gaps:
+    """Two members that `start` makes: the second joins the first, and leaves it."""
+    first, second = start(), start()
     first.wait_until_ready()
     second.wait_until_ready()
     first.go()
@@ -137,10 +144,10 @@ def _one_round(site: Site, topic: str, client: str, how: str) -> Gaps:
     joins = time.monotonic()
     second.go()
     second.wait_until_ready()
-    time.sleep(JOINED_S)
+    time.sleep(joined_s)
     leaves = time.monotonic()
     of_second = second.result()
-    time.sleep(LEFT_S)
+    time.sleep(left_s)
     return _gaps(first.result(), of_second, joins, leaves)
 
 
@@ -175,7 +182,12 @@ def _longest_gap(times: Sequence[float], since: float, until: float) -> float:
 
 
 def member(
-    client: str, bootstrap: list[str], topic: str, group: str, cooperative: bool
+    client: str,
+    bootstrap: list[str],
+    topic: str,
+    group: str,
+    cooperative: bool = False,
+    **settings: Any,
 ) -> list[tuple[float, int]]:
     """(when, partition) of all that was delivered, poll by poll. Ready when started, and then
     when it has its first records."""
@@ -184,7 +196,9 @@ def member(
     child.asked_to_go()
     stop = child.asked_to_stop()
     began = time.monotonic()
-    reader = open_client(client, bootstrap, topic, group, start="latest", cooperative=cooperative)
+    if cooperative:
+        settings["cooperative"] = True
+    reader = open_client(client, bootstrap, topic, group, start="latest", **settings)
     deliveries: list[tuple[float, int]] = []
     while not stop.is_set():
         batches = reader.poll(POLL_S)

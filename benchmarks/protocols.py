@@ -1,0 +1,226 @@
+"""Both group protocols, ours and the peers': the first record, and how long a hand-over takes.
+
+In the consumer protocol (KIP-848) a member hears with its next heartbeat what it has to give up,
+and the new owner with one of its own that it may begin: much of a hand-over is the brokers'
+heartbeat interval. So all is measured with two of them.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import Any, Final
+
+from benchmarks import child
+from benchmarks.clients import import_client, installed, open_client
+from benchmarks.handover import PARTITIONS, Gaps, member, one_round, produce
+from benchmarks.site import Site, new_name
+from benchmarks.tables import Table, at_most, spread
+from tests.real_kafka import KafkaCluster, topics
+
+ROUNDS: Final = 5
+FIRST_ROUNDS: Final = 10
+WARM_UP: Final = 2
+FIRST_TARGET_MS: Final = 110.0
+STAY_TARGET_MS: Final = 30.0
+PATIENCE_S: Final = 30.0
+
+#: Milliseconds between heartbeats of members of KIP-848 groups, and what the brokers are told.
+INTERVALS: Final = (500, 5000)
+
+CLIENTS: Final = ("aktor", "confluent", "java")
+PROTOCOLS: Final = ("classic, eager", "classic, cooperative", "consumer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A client and the protocol it speaks."""
+
+    client: str
+    protocol: str
+
+    def __str__(self) -> str:
+        return f"{self.client}, {self.protocol}"
+
+    @property
+    def python_settings(self) -> dict[str, Any]:
+        settings: dict[str, Any] = {"group_protocol": self.protocol.split(",")[0]}
+        if self.protocol.endswith("cooperative"):
+            settings["cooperative"] = True
+        return settings
+
+    @property
+    def java_settings(self) -> list[str]:
+        if self.protocol == "consumer":
+            return ["group.protocol=consumer"]
+        kind = "CooperativeSticky" if self.protocol.endswith("cooperative") else "Range"
+        assignor = f"org.apache.kafka.clients.consumer.{kind}Assignor"
+        return ["group.protocol=classic", f"partition.assignment.strategy={assignor}"]
+
+
+class Place:
+    """One broker with one heartbeat interval."""
+
+    def __init__(self, interval_ms: int) -> None:
+        self.cluster = KafkaCluster(
+            settings={
+                "group.consumer.heartbeat.interval.ms": str(interval_ms),
+                "group.consumer.session.timeout.ms": "45000",
+                "group.consumer.max.session.timeout.ms": "60000",
+            }
+        )
+        self.cluster.start()
+        self.bootstrap = self.cluster.bootstrap_servers
+        topics.coordinator_of(self.bootstrap, new_name("warm-up"))
+        self.topic = topics.create_topic(self.bootstrap, new_name("bench"), PARTITIONS)
+
+    def java(self, mode: str, case: Case, *more: str) -> child.Child:
+        """The Java client as a child."""
+        kafka = self.cluster.prepare()
+        return child.Child.of(
+            [
+                shutil.which("java") or "java",
+                "-cp",
+                kafka.classpath,
+                "benchmarks/JavaMember.java",
+                mode,
+                ",".join(self.bootstrap),
+                self.topic,
+                new_name("group"),
+                *case.java_settings,
+                *more,
+            ]
+        )
+
+    def member(self, case: Case, group: str) -> child.Child:
+        """A member of `group`."""
+        if case.client == "java":
+            return self.java("member", case, f"group.id={group}")
+        return child.Child(
+            member,
+            client=case.client,
+            bootstrap=self.bootstrap,
+            topic=self.topic,
+            group=group,
+            **case.python_settings,
+        )
+
+
+def tables(site: Site) -> list[Table]:
+    """First record, and hand-over with each heartbeat interval."""
+    names = [one for one in CLIENTS if one == "java" or one in installed()]
+    cases = [Case(client=one, protocol=how) for one in names for how in PROTOCOLS]
+    made: list[Table] = []
+    for interval in INTERVALS:
+        place = Place(interval)
+        try:
+            if not made:
+                made.append(_first_records(place, cases, site))
+            made.append(_hand_overs(place, cases, interval, site))
+        finally:
+            place.cluster.stop()
+    return made
+
+
+def _first_records(place: Place, cases: list[Case], site: Site) -> Table:
+    rounds = 1 if site.quick else FIRST_ROUNDS
+    with topics.producer(place.bootstrap) as producer:
+        for number in range(1000):
+            producer.send(place.topic, b"%0100d" % number, partition=number % PARTITIONS)
+    rows = []
+    for case in cases:
+        if case.protocol == "classic, cooperative":
+            continue
+        if case.client == "java":
+            times = place.java("first", case, f"rounds={rounds + WARM_UP}").result()
+        else:
+            times = child.run(
+                first_records,
+                client=case.client,
+                bootstrap=place.bootstrap,
+                topic=place.topic,
+                rounds=rounds + WARM_UP,
+                settings=case.python_settings,
+            )
+        times = times[WARM_UP:]
+        ours = case.client == "aktor" and case.protocol == "consumer"
+        met = at_most(round(median(times)), FIRST_TARGET_MS, " ms") if ours else ""
+        rows.append([str(case), spread(times, 0), met])
+    return Table(
+        title=f"protocols: first record in a fresh group, median (least-most) of {rounds} rounds",
+        columns=["client", "ms", "target"],
+        rows=rows,
+        notes=["The broker has `group.initial.rebalance.delay.ms=0`; the processes are warm."],
+    )
+
+
+def first_records(
+    client: str, bootstrap: list[str], topic: str, rounds: int, settings: dict[str, Any]
+) -> list[float]:
+    """Milliseconds from nothing to the first record, round by round."""
+    import_client(client)
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        reader = open_client(client, bootstrap, topic, new_name("group"), **settings)
+        while not reader.poll(0.5):
+            assert time.perf_counter() - start < PATIENCE_S, f"{client} reads nothing"
+        times.append((time.perf_counter() - start) * 1000)
+        reader.close()
+    return times
+
+
+def _hand_overs(place: Place, cases: list[Case], interval: int, site: Site) -> Table:
+    rounds = 1 if site.quick else ROUNDS
+    if interval > 1000:
+        # With the classic protocol the brokers' interval plays no part.
+        cases = [one for one in cases if one.protocol == "consumer"]
+    found: dict[Case, list[Gaps]] = {one: [] for one in cases}
+    watch = 3.0 + 2 * interval / 1000
+    failed = []
+    producer = child.Child(produce, bootstrap=place.bootstrap, topic=place.topic)
+    producer.wait_until_ready()
+    for _ in range(rounds):
+        for case in cases:
+            group = new_name("group")
+            try:
+                made = partial(place.member, case, group)
+                found[case].append(one_round(made, joined_s=watch, left_s=watch + 1.0))
+            except (AssertionError, RuntimeError) as error:
+                if case.client == "aktor":
+                    raise
+                failed.append(f"{case}: a round gave nothing ({error}).")
+    producer.result()
+    return Table(
+        title=(
+            f"protocols: longest gap in ms, heartbeats every {interval} ms in the consumer"
+            f" protocol, median (least-most) of {rounds} rounds"
+        ),
+        columns=[
+            "client",
+            "nothing happens",
+            "joins: stay",
+            "joins: move",
+            "leaves: stay",
+            "leaves: move",
+            "target (stay)",
+        ],
+        rows=[_row(case, gaps) for case, gaps in found.items() if gaps],
+        notes=failed,
+    )
+
+
+def _row(case: Case, gaps: list[Gaps]) -> list[str]:
+    columns = [
+        [getattr(one, which) for one in gaps]
+        for which in ("before", "stay", "move", "left_stay", "left_move")
+    ]
+    met = ""
+    if case.client == "aktor" and case.protocol == "consumer":
+        longest = max(median(columns[1]), median(columns[3]))
+        met = at_most(round(longest), STAY_TARGET_MS, " ms") if not math.isnan(longest) else ""
+    return [str(case), *(spread(one, 0) for one in columns), met]
