@@ -130,12 +130,36 @@ def _member_frozen(sim: Simulation, draw: random.Random) -> End:
     return member.thaw
 
 
-def _member_killed(sim: Simulation, draw: random.Random) -> End:
+def _member_suspended(sim: Simulation, draw: random.Random) -> End:
     member = _some_member(sim, draw)
     if member is None:
         return _nothing
-    member.kill()
-    return lambda: sim.replace(member)
+    member.freeze()
+    return lambda: member.thaw(asleep=True)
+
+
+def _clock_jump(sim: Simulation, draw: random.Random) -> End:
+    member = _some_member(sim, draw)
+    if member is not None:
+        member.jump_clock(draw.choice([0.3, 3.0, 20.0, 600.0]))
+    return _nothing
+
+
+def _member_killed(sim: Simulation, draw: random.Random) -> End:
+    """At once, or at any of its next turns: in the middle of whatever it does then."""
+    member = _some_member(sim, draw)
+    if member is None:
+        return _nothing
+    if draw.random() < 0.3:
+        member.kill()
+    else:
+        member.kill_after(draw.randint(0, 300))
+
+    def replace() -> None:
+        member.kill()
+        sim.replace(member)
+
+    return replace
 
 
 def _actor_crash(sim: Simulation, draw: random.Random) -> End:
@@ -163,6 +187,14 @@ def _busy_member(sim: Simulation, draw: random.Random) -> End:
     return _nothing
 
 
+def _slow_listener(sim: Simulation, draw: random.Random) -> End:
+    member = _some_member(sim, draw)
+    if member is None:
+        return _nothing
+    member.slow_listener = draw.choice([0.5, 3.0, 12.0])
+    return lambda: setattr(member, "slow_listener", 0.0)
+
+
 def _session_expired(sim: Simulation, draw: random.Random) -> End:
     if sim.groups:
         sim.brokers.expire_somebody(draw.choice(sim.groups), draw)
@@ -174,6 +206,45 @@ def _topic_grown(sim: Simulation, draw: random.Random) -> End:
     if 0 < topic.partitions < 8:
         sim.brokers.grow_topic(topic, topic.partitions + 1)
     return _nothing
+
+
+def _topic_recreated(sim: Simulation, draw: random.Random) -> End:
+    """Deleted, and created anew under another id when the fault is over, maybe smaller."""
+    topic = draw.choice(sim.topics)
+    count = topic.partitions
+    if not count:
+        return _nothing
+    sim.brokers.delete_topic(topic)
+    return lambda: sim.brokers.create_topic(topic, draw.randint(max(1, count - 1), count))
+
+
+def _follower_held(sim: Simulation, draw: random.Random) -> End:
+    """While it is in sync by name, all wait for it, and it may lead and cut off what it lacks."""
+    topic, partition, node = _some_follower(sim, draw)
+    if node is None:
+        return _nothing
+    return lambda: sim.brokers.release_follower(topic, partition, node)
+
+
+def _unclean_election(sim: Simulation, draw: random.Random) -> End:
+    """A follower falls behind, and leads in the end: what was replicated without it is lost."""
+    topic, partition, node = _some_follower(sim, draw)
+    if node is None:
+        return _nothing
+
+    def elect() -> None:
+        sim.brokers.elect_uncleanly(topic, partition, node)
+        sim.brokers.release_follower(topic, partition, node)
+
+    return elect
+
+
+def _some_follower(sim: Simulation, draw: random.Random) -> tuple[str, int, int | None]:
+    topic = draw.choice(sim.topics)
+    if not topic.partitions:
+        return topic, 0, None
+    partition = draw.randrange(topic.partitions)
+    return topic, partition, sim.brokers.hold_follower(topic, partition, draw)
 
 
 def _sought(sim: Simulation, draw: random.Random) -> End:
@@ -199,11 +270,17 @@ KINDS: Final[Mapping[str, Callable[[Simulation, random.Random], End]]] = {
     "loss": _loss,
     "slow_network": _slow_network,
     "member_frozen": _member_frozen,
+    "member_suspended": _member_suspended,
+    "clock_jump": _clock_jump,
     "member_killed": _member_killed,
     "actor_crash": _actor_crash,
     "busy_member": _busy_member,
+    "slow_listener": _slow_listener,
     "session_expired": _session_expired,
     "topic_grown": _topic_grown,
+    "topic_recreated": _topic_recreated,
+    "follower_held": _follower_held,
+    "unclean_election": _unclean_election,
     "seek": _sought,
 }
 
@@ -218,11 +295,17 @@ WEIGHTS: Final[Mapping[str, float]] = {
     "loss": 1,
     "slow_network": 1,
     "member_frozen": 3,
+    "member_suspended": 1,
+    "clock_jump": 1,
     "member_killed": 2,
     "actor_crash": 3,
     "busy_member": 2,
+    "slow_listener": 1,
     "session_expired": 2,
     "topic_grown": 0.5,
+    "topic_recreated": 0.3,
+    "follower_held": 1,
+    "unclean_election": 0.5,
     "seek": 2,
 }
 

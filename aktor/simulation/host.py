@@ -162,7 +162,7 @@ class Site(Host):
     def adopt(self, consumer: KafkaConsumer) -> None:
         """This is the consumer: see what it is asked and what it gives."""
         self.consumer = consumer
-        observe(consumer, self.note)
+        observe(consumer, self.note, lambda: self._simulation.now)
 
     def note(self, event: str, **values: Any) -> None:
         """Add something to the history."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from kafka.structs import TopicPartition
 
@@ -15,12 +16,19 @@ __all__ = ["observe", "observe_ownership"]
 Note = Callable[..., None]
 
 
-def observe(consumer: KafkaConsumer, note: Note) -> None:
+#: Seconds between two polls that are worth a note.
+AWAY: Final = 5.0
+
+
+def observe(consumer: KafkaConsumer, note: Note, now: Callable[[], float]) -> None:
     """From now on this consumer is of a class that notes. Called before it is initialised."""
     kind = type(consumer)
     consumer.__class__ = type(kind.__name__, (_Observed, kind), {})
     consumer._note = note  # type: ignore[attr-defined]
     consumer._given = False  # type: ignore[attr-defined]
+    consumer._now = now  # type: ignore[attr-defined]
+    consumer._last_asked = now()  # type: ignore[attr-defined]
+    consumer._futures = itertools.count()  # type: ignore[attr-defined]
 
 
 def observe_ownership(consumer: KafkaConsumer, note: Note) -> None:
@@ -36,7 +44,13 @@ def observe_ownership(consumer: KafkaConsumer, note: Note) -> None:
         added = [_name(one) for one in delivery.partitions if one not in before]
         if added:
             by_group = not engine.assigned_by_user and group is not None
-            note("partitions.assigned", partitions=added, group=group, by_group=by_group)
+            note(
+                "partitions.assigned",
+                partitions=added,
+                group=group,
+                by_group=by_group,
+                isolation=consumer.config["isolation_level"],
+            )
 
     def removing(partition: TopicPartition) -> None:
         if partition in delivery.partitions:
@@ -59,18 +73,25 @@ class _Observed(KafkaConsumer):
     _note: Note
     #: Whether records were given out since the user was last back for more.
     _given: bool
+    #: Virtual time, and when the user was last given an answer to `poll`, or a record.
+    _now: Callable[[], float]
+    _last_asked: float
+    #: Numbers the futures that the user is given.
+    _futures: Iterator[int]
 
     def poll(self, *args: Any, **kwargs: Any) -> dict[Any, list[Any]]:
         self._came_back()
         taken = super().poll(*args, **kwargs)
         for one, records in taken.items():
             self._gave(one, records)
+        self._last_asked = self._now()
         return taken
 
     def __next__(self) -> Any:
         self._came_back()
         record = super().__next__()
         self._gave(record, [record])
+        self._last_asked = self._now()
         return record
 
     def seek(self, partition: Any, offset: int) -> None:
@@ -91,7 +112,19 @@ class _Observed(KafkaConsumer):
 
     def commit_async(self, *args: Any, **kwargs: Any) -> Any:
         self._note("user.commits")
-        return super().commit_async(*args, **kwargs)
+        future = super().commit_async(*args, **kwargs)
+        number = next(self._futures)
+        self._note("future.given", future=number)
+        future.add_both(lambda _outcome: self._note("future.ended", future=number))
+        return future
+
+    def pause(self, *partitions: Any) -> None:
+        super().pause(*partitions)
+        self._note("partitions.paused", partitions=[_name(one) for one in partitions])
+
+    def resume(self, *partitions: Any) -> None:
+        super().resume(*partitions)
+        self._note("partitions.resumed", partitions=[_name(one) for one in partitions])
 
     def close(self, *args: Any, **kwargs: Any) -> None:
         if self._guard.closed:
@@ -107,16 +140,20 @@ class _Observed(KafkaConsumer):
         return sorted(self._engine.delivery.partitions)
 
     def _came_back(self) -> None:
+        if self._now() - self._last_asked > AWAY:
+            self._note("user.was_away", seconds=round(self._now() - self._last_asked, 3))
         if self._given:
             self._given = False
             self._note("user.returned")
 
     def _gave(self, where: Any, records: list[Any]) -> None:
         self._given = True
+        runs, times = _runs(records)
         self._note(
             "records.delivered",
             partition=_name(where),
-            offsets=_runs([one.offset for one in records]),
+            offsets=runs,
+            times=times,
             group=self.config["group_id"],
         )
         if self._engine.delivery.buffered_bytes > self._settings.max_buffered_bytes:
@@ -131,12 +168,18 @@ def _name(where: Any) -> str:
     return f"{where.topic}-{where.partition}"
 
 
-def _runs(offsets: list[int]) -> list[list[int]]:
-    """[1, 2, 3, 7] as [[1, 3], [7, 7]]."""
+def _runs(records: list[Any]) -> tuple[list[list[int]], list[int]]:
+    """Offsets 1, 2, 3, 7 as [[1, 3], [7, 7]], and the timestamp of the first record of each run,
+    which is all of one leader epoch."""
     runs: list[list[int]] = []
-    for offset in offsets:
-        if runs and offset == runs[-1][1] + 1:
+    times: list[int] = []
+    last, epoch = -2, -2
+    for one in records:
+        offset = one.offset
+        if offset == last + 1 and one.leader_epoch == epoch:
             runs[-1][1] = offset
         else:
             runs.append([offset, offset])
-    return runs
+            times.append(one.timestamp)
+        last, epoch = offset, one.leader_epoch
+    return runs, times

@@ -40,7 +40,7 @@ class Reader:
             **self._configs,
         }
         consumer = KafkaConsumer(**configs)
-        consumer.subscribe(self._topics, listener=_Listener())
+        consumer.subscribe(self._topics, listener=_Listener(self._simulation))
         return consumer
 
     def run(self) -> None:
@@ -88,10 +88,21 @@ class Reader:
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python is untyped
-    """Says nothing: that it was called is in the trace."""
+    """Says nothing, for that it was called is in the trace; a fault may make it slow."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
 
     def on_partitions_assigned(self, assigned: Any) -> None:
-        pass
+        self._take_time()
 
     def on_partitions_revoked(self, revoked: Any) -> None:
-        pass
+        self._take_time()
+
+    def on_partitions_lost(self, lost: Any) -> None:
+        self._take_time()
+
+    def _take_time(self) -> None:
+        seconds = self._simulation.me.slow_listener
+        if seconds:
+            self._simulation.sleep(seconds)

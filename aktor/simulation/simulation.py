@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 
 from aktor.broker.settings import ClusterSettings
 from aktor.simulation.chaos import WEIGHTS, Chaos, Crashes
-from aktor.simulation.checks import broken_promises
+from aktor.simulation.checks import broken_promises, every_record_is_finished
 from aktor.simulation.cluster import Brokers
 from aktor.simulation.errors import (
     CheckFailedError,
@@ -32,6 +32,7 @@ from aktor.simulation.member import Member
 from aktor.simulation.network import Network
 from aktor.simulation.reader import Reader
 from aktor.simulation.scheduler import START, Scheduler
+from aktor.simulation.writer import TransactionalWriter
 
 __all__ = ["Simulation", "Topic"]
 
@@ -57,9 +58,7 @@ class Topic(str):
     def lag(self, group: str) -> int:
         """How many records the group has not committed."""
         brokers = self.simulation.brokers
-        return self.end() - sum(
-            brokers.committed(group, self, one) or 0 for one in range(self.partitions)
-        )
+        return sum(brokers.unread(group, self, one) for one in range(self.partitions))
 
     def write(self, count: int, *, partition: int | None = None) -> None:
         """Append so many records, in small batches, to partitions drawn at random."""
@@ -67,10 +66,18 @@ class Topic(str):
         while count > 0:
             some = min(count, drawn.randint(1, 8))
             where = drawn.randrange(self.partitions) if partition is None else partition
-            values = [f"{self}:{len(self.values) + one}".encode() for one in range(some)]
-            if self.simulation.brokers.write(self, where, values) is not None:
-                self.values += values
+            self.append(where, some)
             count -= some
+
+    def append(
+        self, partition: int, count: int, *, transaction: tuple[int, int, int] | None = None
+    ) -> int | None:
+        """One batch; the offset after it, None if nobody takes it. See `Brokers.write`."""
+        values = [f"{self}:{len(self.values) + one}".encode() for one in range(count)]
+        end = self.simulation.brokers.write(self, partition, values, transaction=transaction)
+        if end is not None:
+            self.values += values
+        return end
 
 
 class Simulation:
@@ -133,6 +140,14 @@ class Simulation:
                 self.random.uniform(0.0, seconds), lambda: self._write_one(topic, 1)
             )
 
+    def transactions(
+        self, topic: Topic, seconds: float, *, writers: int = 2, timeout: float = 5.0
+    ) -> None:
+        """From now on, for so long, this many producers write transactions: most are committed,
+        some aborted, some left open by a death until their `timeout`."""
+        for number in range(writers):
+            TransactionalWriter(self, topic, f"writer-{number}", timeout).run(seconds)
+
     def _write_one(self, topic: Topic, count: int) -> None:
         if topic.partitions:
             topic.write(count)
@@ -194,18 +209,24 @@ class Simulation:
         return self
 
     def progress(self, *, at_most: float = 120.0) -> Self:
-        """Go on until every group has committed everything, which is demanded from now on."""
+        """Go on until every group has finished and committed everything, which is demanded from
+        now on."""
         for group in self.groups:
             self.history.note("progress.demanded", group=group)
-        self.run(
-            until=lambda: all(
-                topic.lag(group) == 0 for group in self.groups for topic in self.topics
-            ),
-            at_most=at_most,
-        )
-        for topic in self.topics:
-            self.brokers.note_ends(topic)
-        return self
+        deadline = self.now + at_most
+        while True:
+            self.run(
+                until=lambda: all(
+                    topic.lag(group) == 0 for group in self.groups for topic in self.topics
+                ),
+                at_most=deadline - self.now,
+            )
+            for topic in self.topics:
+                self.brokers.note_ends(topic)
+            # A group that committed what an unclean election lost has yet to hear of it.
+            if self.now >= deadline or not every_record_is_finished(self.history):
+                return self
+            self.run(for_=min(5.0, deadline - self.now))
 
     def check(self) -> Self:
         """All promises: see `checks`. Raises CheckFailedError."""

@@ -48,6 +48,11 @@ def run_storm(
             **_settings(sim),
         )
         sim.trickle(orders, per_second=10.0, seconds=FAULTY)
+        transactions = draw.random() < 0.4
+        if transactions:
+            sim.transactions(orders, FAULTY, timeout=draw.choice([2.0, 8.0]))
+            # A marker that is lost leaves its transaction open for ever, in Kafka as well.
+            weights = {**weights, "unclean_election": 0.0}
         sim.chaos(rate=draw.choice([0.1, 0.4, 1.0]), for_=FAULTY, weights=weights)
         try:
             sim.run(for_=FAULTY)
@@ -67,6 +72,7 @@ def _settings(sim: Simulation) -> dict[str, Any]:
         "max_poll_interval_ms": draw.choice([10_000, 300_000]),
         "max_poll_records": draw.choice([5, 500]),
         "enable_auto_commit": draw.random() < 0.6,
+        "isolation_level": draw.choice(["read_uncommitted", "read_committed"]),
     }
 
 
