@@ -209,13 +209,22 @@ def _topic_grown(sim: Simulation, draw: random.Random) -> End:
 
 
 def _topic_recreated(sim: Simulation, draw: random.Random) -> End:
-    """Deleted, and created anew under another id when the fault is over, maybe smaller."""
+    """Deleted, and created anew under another id when the fault is over, maybe smaller; or before,
+    with one partition, by a member that looks for it."""
     topic = draw.choice(sim.topics)
     count = topic.partitions
     if not count:
         return _nothing
     sim.brokers.delete_topic(topic)
-    return lambda: sim.brokers.create_topic(topic, draw.randint(max(1, count - 1), count))
+    again = draw.randint(max(1, count - 1), count)
+
+    def create() -> None:
+        if topic.partitions:
+            sim.brokers.grow_topic(topic, again)
+        else:
+            sim.brokers.create_topic(topic, again)
+
+    return create
 
 
 def _follower_held(sim: Simulation, draw: random.Random) -> End:

@@ -135,6 +135,8 @@ class _Log:
     carried: int = 0
     #: After the last record or marker.
     end: int = 0
+    #: The same of the longest era that is over.
+    furthest: int = 0
     #: Offsets of records whose transaction is open, by producer.
     open: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     #: (Era, offset) of records whose transaction was aborted.
@@ -142,6 +144,7 @@ class _Log:
 
     def begin_era(self, time: int, start: int) -> None:
         self.eras.append(time)
+        self.furthest = max(self.furthest, self.end)
         self.end = start
         self.carried = max(self.carried, self.reached)
         self.records = {one: what for one, what in self.records.items() if one < start}
@@ -402,7 +405,7 @@ def no_commit_above_what_was_finished(history: History) -> list[str]:
                 continue
             log = logs[one]
             # Markers and what was aborted are nothing that anybody could finish.
-            if offset > log.end or any(
+            if offset > max(log.end, log.furthest) or any(
                 log.readable(skipped, len(log.eras), reader.isolation)
                 for skipped in range(limit, offset)
             ):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from aktor.broker.groups.settings import GroupSettings
 from aktor.broker.log.records import build_batch
 from aktor.broker.partition import NO_LEADER, Partition
 from aktor.broker.settings import ClusterSettings
-from aktor.broker.topics import GROUP_OFFSETS, INTERNAL_TOPICS
+from aktor.broker.topics import GROUP_OFFSETS, INTERNAL_TOPICS, Topic
 from aktor.simulation.history import History
 from aktor.simulation.scheduler import Scheduler
 
@@ -62,6 +62,8 @@ class Brokers:
             rng=random.Random(f"{seed} brokers"),
             journal=self._commits,
         )
+        self._really_make_topic = self.model.make_topic
+        self.model.make_topic = self._make_topic  # type: ignore[method-assign]
         self._write_marker = self.model.write_marker
         self.model.write_marker = self._end_transaction  # type: ignore[method-assign]
         #: After the last record of each partition that everybody is to read.
@@ -215,9 +217,18 @@ class Brokers:
 
     def create_topic(self, name: str, partitions: int) -> None:
         """A new topic, with a replica on every broker, up to three."""
-        self._history.note("topic.created", topic=name, partitions=partitions, time=self._time)
         self.model.create_topic(name, partitions)
         self._look_ahead()
+
+    def _make_topic(
+        self, name: str, assignment: Sequence[tuple[int, ...]], configs: Mapping[str, str]
+    ) -> Topic:
+        """Also those that a member's look-up creates (`auto.create.topics.enable`)."""
+        if name not in INTERNAL_TOPICS:
+            self._history.note(
+                "topic.created", topic=name, partitions=len(assignment), time=self._time
+            )
+        return self._really_make_topic(name, assignment, configs)
 
     def delete_topic(self, name: str) -> None:
         """It is gone, with all records."""

@@ -21,6 +21,7 @@ from aktor.broker.settings import ClusterSettings
 from aktor.simulation.chaos import WEIGHTS, Chaos, Crashes
 from aktor.simulation.checks import broken_promises, every_record_is_finished
 from aktor.simulation.cluster import Brokers
+from aktor.simulation.commit import commit
 from aktor.simulation.errors import (
     CheckFailedError,
     MemberFailedError,
@@ -232,7 +233,8 @@ class Simulation:
         """All promises: see `checks`. Raises CheckFailedError."""
         broken = broken_promises(self.history)
         if broken:
-            raise CheckFailedError(self._told("\n".join(broken[:10])))
+            names = [complaint.partition(":")[0] for complaint in broken]
+            raise CheckFailedError(self._told("\n".join(broken[:10])), names)
         return self
 
     @property
@@ -280,12 +282,13 @@ class Simulation:
             error = one.task.error
             if error is not None:
                 one.task.error = None
-                if isinstance(error, SimulationError):
+                if isinstance(error, SimulationError | KeyboardInterrupt | SystemExit):
                     raise error
                 raise MemberFailedError(self._told(f"{one} failed: {error!r}")) from error
 
     def _told(self, what: str) -> str:
-        return f"seed {self.seed}, {self.now:.3f} s: {what}\n{self.history.last()}"
+        seed = f"seed {self.seed}, aktor {commit()}, {self.now:.3f} s"
+        return f"{seed}: {what}\n{self.history.last()}"
 
     # -- the end
 
