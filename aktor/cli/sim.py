@@ -9,6 +9,7 @@ import multiprocessing
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -222,8 +223,17 @@ def _replay(outcome: Outcome, path: Path | None) -> int:
     if outcome.error is None:
         print(f"seed {outcome.seed}: all promises were kept")
         return 0
-    print(outcome.error)
+    _explain(outcome)
     return 1
+
+
+def _explain(outcome: Outcome) -> None:
+    """The promise and the history; of anything else that went wrong, where."""
+    from aktor.simulation.errors import SimulationError
+
+    print(outcome.error)
+    if not isinstance(outcome.error, SimulationError):
+        traceback.print_exception(outcome.error, file=sys.stdout)
 
 
 def _shrink(storm: Any, outcome: Outcome) -> int:
@@ -244,7 +254,7 @@ def _shrink(storm: Any, outcome: Outcome) -> int:
     for fault in least.faults:
         print(f"  at {fault.at:.3f} s {fault.kind} for {fault.seconds:g} s (number {fault.number})")
     print(f"again: aktor.simulation.storm.run_storm({outcome.seed}, size={least.size!r})")
-    print(least.error)
+    _explain(least)
     return 1
 
 

@@ -339,7 +339,9 @@ class SimulatedNet:
         link = (self._member, connection.node)
         when = max(network.arrival(link), connection.busy_until)
         connection.busy_until = when
-        network.scheduler.at(when, lambda: network.carry(link, act))
+        # What was held back while the link was cut comes first, whenever it is let go.
+        connection.line.append(act)
+        network.scheduler.at(when, lambda: network.carry(link, lambda: connection.line.popleft()()))
 
 
 class _Connection:
@@ -356,4 +358,5 @@ class _Connection:
         self.busy_until = 0.0
         self.count = 0
         self.queue: deque[bytes] = deque()
+        self.line: deque[Callable[[], object]] = deque()
         self.due: deque[Due] = deque()

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import linecache
+import queue
+import re
 import threading
 import time
+from collections.abc import Callable
+from time import sleep as sleep_by_name
 from typing import Any
 
 import pytest
@@ -20,6 +25,7 @@ from aktor.simulation import (
     Simulation,
     SpinError,
     TimeIsUpError,
+    blocking,
 )
 
 
@@ -83,6 +89,72 @@ def test_code_that_blocks_on_what_is_not_simulated_is_named(blocks: Any, named: 
             BlockingCallError, match=rf"alice blocks on {named}.*test_simulation.py"
         ):
             sim.run(for_=1.0)
+
+
+def held_lock() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
+def running_thread() -> threading.Thread:
+    thread = threading.Thread(target=threading.Event().wait, args=(60,), daemon=True)
+    thread.start()
+    return thread
+
+
+def spin() -> None:
+    while True:
+        pass
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        held_lock().acquire,
+        queue.Queue().get,
+        threading.Event().wait,
+        running_thread().join,
+        lambda: sleep_by_name(60),
+        spin,
+    ],
+    ids=["lock", "queue", "event", "join", "sleep", "spin"],
+)
+def test_code_that_stands_still_for_real_is_interrupted_and_its_line_is_named(
+    blocks: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocking, "TOO_LONG", 1)
+
+    def work() -> None:
+        blocks()  # this line
+
+    with Simulation() as sim:
+        sim.member(work)
+
+        with pytest.raises(BlockingCallError, match=r"alice has been at (.*):(\d+) for") as raised:
+            sim.run(for_=1.0)
+
+    file, line = re.search(r"at (\S+):(\d+) for", str(raised.value)).groups()  # type: ignore[union-attr]
+    assert file == __file__
+    named = linecache.getline(file, int(line))
+    assert "this line" in named or "sleep_by_name" in named or "pass" in named or "while" in named
+
+
+def test_a_turn_that_takes_long_because_others_take_theirs_is_not_suspected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(blocking, "TOO_LONG", 1)
+
+    def work() -> None:
+        for _ in range(30):
+            began = time.monotonic()
+            while time.monotonic() < began + 0.1:
+                pass
+            sim.sleep(1.0)
+
+    with Simulation() as sim:
+        alice = sim.member(work)
+        sim.run(until=lambda: alice.task.over)
 
 
 def test_a_deadlock_shows_who_waits_for_what() -> None:
