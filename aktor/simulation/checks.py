@@ -312,6 +312,10 @@ def partitions_are_handed_over_in_order(history: History) -> list[str]:
                 told = early.pop((event["member"], one), None)
                 if told is not None and event["loss"] == "revoked":
                     complaints.append(f"{told} was assigned {one} before {_when(event)} gave it up")
+        elif name == "partitions.released":
+            # Its listener was slow: it began to give it up before, and was expelled meanwhile.
+            for one in event["partitions"]:
+                early.pop((event["member"], one), None)
     return complaints
 
 

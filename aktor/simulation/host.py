@@ -152,6 +152,11 @@ class Site(Host):
             net.close()
         self._listening.close()
 
+    def forget(self) -> None:
+        """The simulation is over. The dispatcher outlives what does not forget the consumer, for
+        the consumer's finalizer holds it."""
+        vars(self).pop("consumer", None)
+
     def break_connections(self, node: int | None = None) -> None:
         """Its connections to this broker, or to all, are reset."""
         for net in self._nets:

@@ -36,7 +36,7 @@ def observe_ownership(consumer: KafkaConsumer, note: Note) -> None:
     engine = consumer._engine
     delivery, rebalancing = engine.delivery, engine.rebalancing
     assign, remove, give_up = delivery.assign, delivery.remove, rebalancing.give_up
-    group = consumer.config["group_id"]
+    group, isolation = consumer.config["group_id"], consumer.config["isolation_level"]
 
     def assigning(partitions: Iterable[TopicPartition], *, delivering: bool = True) -> None:
         before = set(delivery.partitions)
@@ -49,7 +49,7 @@ def observe_ownership(consumer: KafkaConsumer, note: Note) -> None:
                 partitions=added,
                 group=group,
                 by_group=by_group,
-                isolation=consumer.config["isolation_level"],
+                isolation=isolation,
             )
 
     def removing(partition: TopicPartition) -> None:

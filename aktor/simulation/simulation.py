@@ -293,11 +293,15 @@ class Simulation:
     # -- the end
 
     def end(self) -> None:
-        """All processes are gone."""
-        self.scheduler.end()
+        """All processes are gone; what their code does about it is no part of the history."""
+        self.history.end()
         for member in self.members:
             for site in member.sites:
                 site.end()
+        self.scheduler.end()
+        for member in self.members:
+            for site in member.sites:
+                site.forget()
 
     def __enter__(self) -> Self:
         return self

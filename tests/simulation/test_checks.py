@@ -270,6 +270,17 @@ def test_who_is_expelled_for_no_reason_may_not_know_it_yet() -> None:
     assert checks.only_owners_are_given_records(history(*story)) == []
 
 
+def test_who_was_expelled_during_a_slow_callback_is_not_blamed_when_it_revokes_the_next_time() -> (
+    None
+):
+    story = [
+        *(*OWNED, going("x", "revoked"), synced("y", 2), assigned("y"), released("x")),
+        *(going("y", "lost"), released("y"), synced("x", 3), assigned("x"), going("x", "revoked")),
+    ]
+
+    assert checks.partitions_are_handed_over_in_order(history(*story)) == []
+
+
 def test_a_seek_excuses_a_commit_that_goes_back() -> None:
     assert (
         checks.committed_offsets_never_go_back(history(committed(5), sought("x", 2), committed(4)))
