@@ -107,12 +107,12 @@ def _run_many(arguments: argparse.Namespace) -> int:
     if first is None:
         first = int(time.time()) * 1000 if endless else 0
     seeds: Iterable[int] = itertools.count(first)
-    if endless:
-        print(f"from seed {first} on, until stopped by Ctrl-C", flush=True)
-    else:
+    if not endless:
         seeds = range(first, first + arguments.seeds)
     summary = _Summary(None if endless else arguments.seeds)
     with _interrupted() as stopped, contextlib.closing(_results(seeds, arguments.jobs)) as results:
+        if endless:
+            print(f"from seed {first} on, until stopped by Ctrl-C", flush=True)
         for result in results:
             summary.add(result)
             if stopped() or (arguments.until_failure and result.failure is not None):

@@ -34,12 +34,13 @@ _SHARES: Final = (0.02, 0.1, 0.3, 0.6)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """What is left of a storm: without these faults (by number), with at most so many members, and
-    with this share of its records."""
+    """What is left of a storm: without these faults (by number), with at most so many members, with
+    this share of its records, with transactions if it has any."""
 
     without: frozenset[int] = field(default_factory=frozenset)
     members: int = 4
     records: float = 1.0
+    transactions: bool = True
 
 
 class Outcome:
@@ -95,7 +96,8 @@ def run_storm(
         timeout = draw.choice([2.0, 8.0])
         sim.trickle(orders, per_second=PER_SECOND * size.records, seconds=FAULTY)
         if transactions:
-            sim.transactions(orders, FAULTY, timeout=timeout)
+            if size.transactions:
+                sim.transactions(orders, FAULTY, timeout=timeout)
             # A marker that is lost leaves its transaction open for ever, in Kafka as well.
             weights = {**weights, "unclean_election": 0.0}
         sim.chaos(rate=rate, for_=FAULTY, weights=weights)
@@ -149,12 +151,13 @@ def shrink(outcome: Outcome, told: Callable[[Outcome, int], None] = lambda *_: N
             chunk //= 2
 
     fewer_faults()
+    still_fails(replace(best.size, transactions=False))
     for members in range(1, best.members):
         if still_fails(replace(best.size, members=members)):
             break
     for share in _SHARES:
         if still_fails(replace(best.size, records=share)):
             break
-    if best.size.members < outcome.members or best.size.records < 1.0:
+    if replace(best.size, without=frozenset()) != Size():
         fewer_faults()
     return best

@@ -5,6 +5,9 @@ from __future__ import annotations
 import linecache
 import queue
 import re
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -26,6 +29,7 @@ from aktor.simulation import (
     SpinError,
     TimeIsUpError,
     blocking,
+    checks,
 )
 
 
@@ -230,3 +234,41 @@ def test_the_command_runs_seeds_and_replays_one(capsys: Any, tmp_path: Any) -> N
     assert main(["sim", "replay", "1", "--history", str(file)]) == 0
     assert "all promises were kept" in capsys.readouterr().out
     assert file.read_text().count("\n") > 1000
+
+
+def test_the_command_runs_seeds_in_several_processes(capsys: Any) -> None:
+    assert main(["sim", "run", "--seeds", "3", "--jobs", "2"]) == 0
+
+    assert "3 seeds, 0 failed" in capsys.readouterr().out
+
+
+def test_the_command_runs_until_it_is_interrupted_and_then_sums_up() -> None:
+    command = [sys.executable, "-u", "-m", "aktor.cli", "sim", "run", "--seeds", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+
+    assert re.match(r"from seed \d+ on, until stopped", said)
+    assert re.search(r"^1 seeds, 0 failed; 0.0 virtual hours", rest, re.MULTILINE)
+    assert process.returncode == 0
+
+
+def test_the_command_says_what_fails_and_shrinks_it(
+    capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody_crashes(history: Any) -> list[str]:
+        return [f"{event['crashed']} did" for event in history.named("actor.crashed")]
+
+    monkeypatch.setattr(checks, "CHECKS", (nobody_crashes,))
+    assert main(["sim", "run", "--first", "2", "--seeds", "1"]) == 1
+    told = capsys.readouterr().out
+    assert "seed 2 fails: CheckFailedError" in told
+    assert "failed: 2 (aktor sim replay SEED" in told
+
+    assert main(["sim", "shrink", "2"]) == 1
+    told = capsys.readouterr().out
+    assert "seed 2 fails with 2 faults, 4 members" in told
+    assert "it still fails with 1 faults, 1 members" in told
+    assert "run_storm(2, size=Size(" in told
