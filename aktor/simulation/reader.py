@@ -62,6 +62,7 @@ class Reader:
                 consumer = self._begin()
             except KafkaError as error:
                 self._simulation.history.note("user.hears", member.name, error=repr(error))
+                unsure = not consumer.config["enable_auto_commit"]
                 self._simulation.sleep(0.1)
             if member.busy_for:
                 busy, member.busy_for = member.busy_for, 0.0
