@@ -36,6 +36,8 @@ from aktor.events.membership import (
     LeaveGroup,
     Loss,
     MemberState,
+    RevokePartitions,
+    RunRevokedCallback,
     SubscriptionChanged,
 )
 from aktor.events.metadata import ClusterChanged, TopicsRefused, TrackTopics
@@ -351,10 +353,19 @@ class Engine:
         return self._events
 
     def _run_step(self, step: Any) -> None:
+        if isinstance(step, RunRevokedCallback) and self._is_lost_by_now():
+            step = replace(step, loss=Loss.LOST)
         error = self._in_callback(lambda: self.rebalancing.run(step))
         self._urgent = True
         if error is not None:
             raise error
+
+    def _is_lost_by_now(self) -> bool:
+        """Whether the membership has ended since it asked for this: the user was long away."""
+        return any(
+            isinstance(one, RevokePartitions | RunRevokedCallback) and one.loss is Loss.LOST
+            for one in self._gather()
+        )
 
     def _in_callback(self, act: Callable[[], BaseException | None]) -> BaseException | None:
         before, self.in_callback = self.in_callback, True

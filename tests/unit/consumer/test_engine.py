@@ -1128,6 +1128,21 @@ def test_steps_of_a_membership_that_is_gone_are_not_taken() -> None:
     assert site.of(CallbackFinished) == []
 
 
+def test_what_was_to_be_revoked_is_lost_if_the_membership_ended_before_the_user_came_back() -> None:
+    site = a_member()
+    listener = site.engine.rebalancing.listener = _Noting()
+    site.hear(
+        RunRevokedCallback(rebalance=2, partitions=frozenset({A}), loss=Loss.REVOKED),
+        RevokePartitions(
+            rebalance=2, partitions=frozenset({B}), loss=Loss.LOST, because="too late"
+        ),
+    )
+
+    site.poll()
+
+    assert listener.lost == [{A}]
+
+
 def test_what_the_listener_raises_for_lost_partitions_is_raised_after_all_was_said() -> None:
     site = a_member()
     site.engine.rebalancing.listener = _RaisingListener()
