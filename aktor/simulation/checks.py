@@ -108,9 +108,14 @@ class _Replay:
             case "position.resolved" | "position.reset":
                 for one, offset in event["partitions"].items():
                     mine = reader.owned.get(one)
-                    # What the user sought wins over what was found meanwhile.
-                    if mine is not None and not mine.sought:
-                        mine.move_to(offset)
+                    # What the user sought wins over what was found meanwhile, unless it is that
+                    # which is out of range.
+                    if mine is None:
+                        continue
+                    if mine.sought and event.get("from_offsets", {}).get(one) != mine.next:
+                        continue
+                    mine.sought = False
+                    mine.move_to(offset)
 
     def _expelled(self, member: str) -> None:
         """All consumers that this member has made."""
@@ -408,8 +413,10 @@ def no_commit_above_what_was_finished(history: History) -> list[str]:
             if limit is None or offset <= limit:
                 continue
             log = logs[one]
+            if len(log.eras) > 1 and offset <= log.furthest:
+                continue  # its position may be that in an era that is over, markers and all
             # Markers and what was aborted are nothing that anybody could finish.
-            if offset > max(log.end, log.furthest) or any(
+            if offset > log.end or any(
                 log.readable(skipped, len(log.eras), reader.isolation)
                 for skipped in range(limit, offset)
             ):

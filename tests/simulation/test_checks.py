@@ -281,6 +281,14 @@ def test_who_was_expelled_during_a_slow_callback_is_not_blamed_when_it_revokes_t
     assert checks.partitions_are_handed_over_in_order(history(*story)) == []
 
 
+def test_a_seek_that_is_out_of_range_is_reset() -> None:
+    moved = {"partitions": {"a-0": 0}, "from_offsets": {"a-0": 90}, "because": "out of range"}
+    story = [*OWNED, sought("x", 90), ("x", "position.reset", moved), given("x", 0, 4)]
+
+    check = checks.no_gap_no_step_back_no_duplicate_inside_an_ownership
+    assert check(history(*story)) == []
+
+
 def test_a_seek_excuses_a_commit_that_goes_back() -> None:
     assert (
         checks.committed_offsets_never_go_back(history(committed(5), sought("x", 2), committed(4)))
