@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from aktor.broker.call import Call
 from aktor.broker.cluster import Cluster, Node
+from aktor.broker.codes import Refused
 from aktor.broker.groups.settings import GroupSettings
 from aktor.broker.log.records import build_batch
 from aktor.broker.partition import NO_LEADER, Partition
@@ -373,7 +374,10 @@ class Brokers:
 
     def expire_somebody(self, group: str, draw: random.Random) -> None:
         """The coordinator has not heard of a member for too long."""
-        members = self.model.groups.members(group)
+        try:
+            members = self.model.groups.members(group)
+        except Refused:
+            return  # nobody has joined it yet, or it went with its last member and offset
         if members:
             some = draw.choice(sorted(members, key=lambda one: one.member_id))
             self._history.note("session.expired", group=group, client_id=some.client_id)

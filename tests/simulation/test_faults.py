@@ -203,6 +203,13 @@ def test_a_topic_that_is_created_anew_is_read_from_its_start() -> None:
         assert len(times) == 2
 
 
+def test_of_a_group_that_is_not_there_nobody_is_expelled() -> None:
+    with Simulation(seed=1) as sim:
+        sim.brokers.expire_somebody("nobodys", random.Random(1))
+
+        assert not list(sim.history.named("session.expired"))
+
+
 def test_what_is_held_back_by_a_cut_link_arrives_before_what_is_sent_later() -> None:
     """It is let go with a latency of its own, which may be longer than that of what follows."""
     with Simulation(seed=1) as sim:
