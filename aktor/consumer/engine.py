@@ -362,6 +362,8 @@ class Engine:
 
     def _is_lost_by_now(self) -> bool:
         """Whether the membership has ended since it asked for this: the user was long away."""
+        if self.port.member.generation < 0:
+            return True  # as in Kafka's ConsumerCoordinator.onJoinPrepare
         return any(
             isinstance(one, RevokePartitions | RunRevokedCallback) and one.loss is Loss.LOST
             for one in self._gather()

@@ -27,8 +27,9 @@ FOUND = {
     385: "what was to be revoked was told as revoked though the member had left by then",
     512: "a reader whose commit had failed did not ask again, and nothing came that made it",
     775: "the check took a position in a deleted topic for one in the new topic of its name",
-    1045: "nobody can be expelled from a group that is gone",
     804: "the check held a member to a seek that was out of range",
+    1045: "nobody can be expelled from a group that is gone",
+    1055: "the same as 385, where all partitions were about to be revoked",
 }
 
 

@@ -1143,6 +1143,19 @@ def test_what_was_to_be_revoked_is_lost_if_the_membership_ended_before_the_user_
     assert listener.lost == [{A}]
 
 
+def test_what_was_to_be_revoked_is_lost_if_the_member_is_in_no_group_any_more() -> None:
+    site = a_member()
+    listener = site.engine.rebalancing.listener = _Noting()
+    site.hear(
+        RunRevokedCallback(rebalance=2, partitions=frozenset({A}), loss=Loss.REVOKED),
+        MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED),
+    )
+
+    site.poll()
+
+    assert listener.lost == [{A}]
+
+
 def test_what_the_listener_raises_for_lost_partitions_is_raised_after_all_was_said() -> None:
     site = a_member()
     site.engine.rebalancing.listener = _RaisingListener()
