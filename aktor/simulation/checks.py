@@ -67,6 +67,8 @@ class _Replay:
     def __init__(self, history: History) -> None:
         self.history = history
         self.readers: dict[str, _Reader] = defaultdict(_Reader)
+        #: The latest generation of each group.
+        self.latest: dict[str | None, int] = defaultdict(int)
 
     def __iter__(self) -> Iterator[tuple[Event, _Reader]]:
         """Each event, and its reader as it was before it."""
@@ -79,7 +81,10 @@ class _Replay:
         match event["event"]:
             case "rebalance.synced":
                 reader.generation = event["generation"]
-                reader.expelled = False
+                group = event.get("group")
+                self.latest[group] = max(self.latest[group], reader.generation)
+                # An answer that waited while it slept tells of a generation that is over.
+                reader.expelled &= reader.generation < self.latest[group]
             case "session.expired":
                 self._expelled(event["client_id"])
             case "member.thawed" if event.get("asleep"):

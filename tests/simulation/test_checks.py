@@ -323,6 +323,13 @@ def test_who_slept_may_not_know_that_it_was_expelled() -> None:
     assert checks.only_owners_are_given_records(history(*story)) == []
 
 
+def test_an_answer_that_waited_while_its_member_slept_tells_of_a_generation_that_is_over() -> None:
+    asleep = ("x", "member.frozen", {}), ("x", "member.thawed", {"asleep": True})
+    story = [*OWNED, synced("y", 3), assigned("y"), *asleep, synced("x", 2), given("x", 5, 5)]
+
+    assert checks.only_owners_are_given_records(history(*story)) == []
+
+
 @pytest.mark.parametrize(
     "hindrance",
     [

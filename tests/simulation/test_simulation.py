@@ -102,7 +102,7 @@ def held_lock() -> threading.Lock:
 
 
 def running_thread() -> threading.Thread:
-    thread = threading.Thread(target=threading.Event().wait, args=(60,), daemon=True)
+    thread = threading.Thread(target=threading.Event().wait, daemon=True)
     thread.start()
     return thread
 

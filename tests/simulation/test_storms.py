@@ -30,6 +30,7 @@ FOUND = {
     804: "the check held a member to a seek that was out of range",
     1045: "nobody can be expelled from a group that is gone",
     1055: "the same as 385, where all partitions were about to be revoked",
+    1156: "an answer that waited while its member slept was taken for news",
 }
 
 
