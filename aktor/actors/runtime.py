@@ -274,6 +274,8 @@ class Dispatcher:
         self._random = random.Random(seed)
         self._wake_at = -math.inf
         self._work = True
+        #: Who was given a message since it was last asked: see `has_news`.
+        self._news: set[str] = set()
         self._ticking = False
         self._sleeping = False
         self._stopping = False
@@ -365,6 +367,13 @@ class Dispatcher:
             return None
         return self._wake_at
 
+    def has_news(self, name: str) -> bool:
+        """Whether it was given a message, other than a tick, since this was last asked."""
+        if name in self._news:
+            self._news.remove(name)
+            return True
+        return False
+
     def round_finished(self, wake_at: float) -> None:
         """The supervisor has asked everyone: sleep until `wake_at` unless something comes."""
         self._ticking = False
@@ -382,6 +391,7 @@ class Dispatcher:
         self.turns += 1
         if type(message) not in _CLOCKWORK:
             self._work = True
+            self._news.add(actor.name)
         if actor.actor_stopped.is_set():
             actor.dead_letters += 1
             self._drop(message, because=f"{actor.name} was restarted")

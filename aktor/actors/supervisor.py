@@ -1,8 +1,9 @@
 """The supervisor: starts the children, takes them round the clock, and mends what crashes.
 
-Each tick it asks every manager in turn, with one `now`, what to send and when to wake; hands the
-requests to the network actor, which comes last; and tells the dispatcher how long to sleep. When a
-child crashes it restarts that child and those below it, or gives the consumer up.
+Each tick it asks in turn, with one `now`, every manager that was told something or wanted to wake,
+what to send and when to wake next; hands the requests to the network actor, which comes last; and
+tells the dispatcher how long to sleep. When a child crashes it restarts that child and those below
+it, or gives the consumer up.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class Supervisor(CooperativeActor):
         self._tick = Tick(now=-math.inf, jitter=0.0)
         self._to_ask: list[str] = []
         self._requests: list[Request] = []
-        self._wake_at = math.inf
+        #: When each running child wants to be asked again, unless it is told something.
+        self._wake_at: dict[str, float] = {}
 
     def on_start(self) -> None:
         """Start the children in order."""
@@ -89,18 +91,22 @@ class Supervisor(CooperativeActor):
     def _begin_round(self, due: TickDue) -> None:
         self._tick = Tick(now=due.now, jitter=due.jitter)
         self._to_ask = [name for name in TICK_ORDER if name in self._running]
-        self._wake_at = math.inf
         self._ask_next()
 
     def _ask_next(self) -> None:
-        if not self._to_ask:
-            self.runtime.round_finished(self._wake_at)
+        """Ask the next one that has a reason to be asked: time alone changes nobody's mind."""
+        to_ask, now = self._to_ask, self._tick.now
+        while to_ask:
+            name = to_ask[0]
+            if name == "network" and self._requests:
+                requests, self._requests = tuple(self._requests), []
+                self.tell("network", SendRequests(requests=requests))
+            elif not (self.runtime.has_news(name) or self._wake_at[name] <= now):
+                del to_ask[0]
+                continue
+            self.tell(name, self._tick)
             return
-        name = self._to_ask[0]
-        if name == "network" and self._requests:
-            requests, self._requests = tuple(self._requests), []
-            self.tell("network", SendRequests(requests=requests))
-        self.tell(name, self._tick)
+        self.runtime.round_finished(min(self._wake_at.values(), default=math.inf))
 
     def _on_ticked(self, ticked: Ticked) -> None:
         expected = self._to_ask[0] if self._to_ask else None
@@ -110,7 +116,7 @@ class Supervisor(CooperativeActor):
             return
         self._to_ask.pop(0)
         self._requests.extend(ticked.requests)
-        self._wake_at = min(self._wake_at, ticked.wake_at)
+        self._wake_at[ticked.actor] = ticked.wake_at
         self._ask_next()
 
     # -- the children
@@ -119,11 +125,13 @@ class Supervisor(CooperativeActor):
         self.incarnations[child.name] += 1
         actor = child.make(self.incarnations[child.name])
         self._running[child.name] = actor
+        self._wake_at[child.name] = -math.inf
         self.runtime.connect(child.name, actor)
         self.log.info("actor.started", started=child.name, as_incarnation=actor.incarnation)
 
     def _stop_child(self, child: Child) -> None:
         actor = self._running.pop(child.name, None)
+        self._wake_at.pop(child.name, None)
         self.runtime.disconnect(child.name)
         if actor is not None:
             actor.actor_stopped.set()

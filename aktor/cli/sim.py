@@ -1,4 +1,7 @@
-"""`aktor sim`: the standard storm from many seeds; one seed again; the least that still fails."""
+"""`aktor sim`: the standard storm from many seeds; one seed again; the least that still fails.
+
+And a crash of each actor at each point.
+"""
 
 from __future__ import annotations
 
@@ -49,6 +52,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "shrink", help="the fewest faults, members and records with which a seed still fails"
     )
     less.add_argument("seed", type=int, metavar="SEED")
+    crashes = commands.add_parser(
+        "crashes", help="let each actor fall over each message; print what became of it"
+    )
+    crashes.add_argument("--seed", type=int, default=0, metavar="SEED", help="default: 0")
+    crashes.add_argument("--actor", metavar="NAME", help="only this one, as in status()")
+    crashes.add_argument(
+        "--write", type=Path, metavar="FILE", help="put the table between the markers in this file"
+    )
 
 
 def _count(text: str) -> int:
@@ -73,6 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
         if error.name != "greenlet":
             raise
         raise CommandLineError("needs greenlet: pip install 'aktor[simulation]'") from None
+    if arguments.command == "crashes":
+        return _crash(arguments.seed, arguments.actor, arguments.write)
     if arguments.command == "run":
         return _run_many(arguments)
     outcome = storm.run_storm(arguments.seed)
@@ -214,6 +227,50 @@ class _Summary:
 
 
 # -- one seed
+
+
+def _crash(seed: int, actor: str | None, path: Path | None) -> int:
+    from aktor.simulation import crash_table
+    from aktor.simulation.crashes import ACTORS, POINTS, Point
+
+    if actor not in (None, *ACTORS):
+        raise CommandLineError(f"there is no actor {actor!r}; there are {', '.join(ACTORS)}")
+    if actor is not None and path is not None:
+        raise CommandLineError("--write needs the whole table: leave out --actor")
+    if path is not None:
+        # Now, rather than after half a minute: can it be written, and are the markers there?
+        _put(path, lambda document: crash_table.replaced(document, crash_table.shown(document)))
+    points = [point for point in POINTS if actor in (None, point.actor)]
+    cells: dict[Point, list[str]] = {}
+    bad = 0
+    for done, point in enumerate(points):
+        if sys.stderr.isatty():
+            print(f"\r\033[K{done} of {len(points)} points: {point}", end="", file=sys.stderr)
+        cells[point] = []
+        for column in crash_table.COLUMNS:
+            text, good = column.cell(point, seed)
+            cells[point].append(text)
+            if not good:
+                bad += 1
+                print(f"{point}, {column.title}: {text}", file=sys.stderr)
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr)
+    table = crash_table.table(cells)
+    if path is None:
+        print(table)
+    else:
+        _put(path, lambda document: crash_table.replaced(document, table))
+    return 1 if bad else 0
+
+
+def _put(path: Path, change: Callable[[str], str]) -> None:
+    """Change a document."""
+    try:
+        path.write_text(change(path.read_text()))
+    except OSError as error:
+        raise CommandLineError(f"cannot read or write {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise CommandLineError(f"{path}: {error}") from None
 
 
 def _replay(outcome: Outcome, path: Path | None) -> int:

@@ -479,6 +479,16 @@ class Engine:
         self.delivery.assign(())
         return error
 
+    def lose(self) -> BaseException | None:
+        """The background was given up: all partitions are lost; returns a listener's error."""
+        error = None
+        if self.in_group:
+            self._forget_steps()
+            owned = frozenset(self.delivery.partitions)
+            error = self._in_callback(lambda: self.rebalancing.give_up(owned, Loss.LOST))
+        self.delivery.assign(())
+        return error
+
     def _finish_commits(self, deadline: float) -> None:
         """Wait for the commits under way: who has left the group can commit no more.
 

@@ -654,7 +654,8 @@ class KafkaConsumer:
         """Commit (with auto-commit on), run the listener, leave the group, end the thread.
 
         Ends within `timeout_ms` (default `request_timeout_ms`) but for the listener's own time,
-        also when all brokers are down. Closing twice, or in a forked child, does nothing.
+        also when all brokers are down. Closing twice, or in a forked child, does nothing. Of a
+        consumer that was given up (ActorCrashedError) the partitions are lost.
 
         Raises:
             UserCallbackError: the listener raised; the consumer is closed all the same.
@@ -679,6 +680,8 @@ class KafkaConsumer:
                     self._commit_last(deadline - timeout * LEAVE_SHARE, at="close")
                 error = engine.leave(deadline, because="the consumer was closed")
                 engine.run_completions()
+            else:
+                error = engine.lose()
         finally:
             self._guard.closed = True
             self._system.dispatcher.stop(max(0.5, deadline - self._clock()))

@@ -11,6 +11,7 @@ Needs greenlet: `pip install 'aktor[simulation]'`.
 
 from __future__ import annotations
 
+from aktor.simulation.crashes import POINTS, Point
 from aktor.simulation.errors import (
     BlockingCallError,
     CheckFailedError,
@@ -24,11 +25,13 @@ from aktor.simulation.member import Member
 from aktor.simulation.simulation import Simulation, Topic
 
 __all__ = [
+    "POINTS",
     "BlockingCallError",
     "CheckFailedError",
     "DeadlockError",
     "Member",
     "MemberFailedError",
+    "Point",
     "Simulation",
     "SimulationError",
     "SpinError",

@@ -13,35 +13,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from aktor.actors.runtime import CooperativeActor
+from aktor.simulation.crashes import Crash
 from aktor.simulation.member import Member
 
 if TYPE_CHECKING:
     from aktor.simulation.simulation import Simulation
 
-__all__ = ["KINDS", "WEIGHTS", "Chaos", "Crash", "Crashes", "Fault"]
+__all__ = ["KINDS", "WEIGHTS", "Chaos", "Fault"]
 
 End = Callable[[], object]
-
-
-class Crash(RuntimeError):
-    """What a simulation makes an actor fall over."""
-
-
-class Crashes:
-    """Crashes of one actor over one type of message; `happened` so many times."""
-
-    def __init__(self, actor: str, on: type, times: int) -> None:
-        self.actor = actor
-        self.on = on
-        self.left = times
-        self.happened = 0
-
-    def before(self, actor: CooperativeActor, message: object) -> None:
-        """Called before an actor gets a message."""
-        if self.left > 0 and actor.name == self.actor and type(message) is self.on:
-            self.left -= 1
-            self.happened += 1
-            raise Crash(f"{actor.name} on {self.on.__name__}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aktor.actors.network import NetworkActor
 from aktor.actors.runtime import Bell, CooperativeActor, Dispatcher
@@ -29,6 +29,9 @@ __all__ = ["Site"]
 
 _Mail = tuple[CooperativeActor, object]
 
+#: How many messages it may handle before anybody else has a turn, drawn each time.
+BURSTS: Final = (1, 1, 2, 4, 8, 16)
+
 
 class Site(Host):
     """One consumer's bell, dispatcher, sockets and trace. Takes turns as its background thread."""
@@ -45,6 +48,7 @@ class Site(Host):
         self._simulation = member.simulation
         self._scheduler: Scheduler = member.simulation.scheduler
         self._seed = f"{member.simulation.seed} {self.name}"
+        self._random = random.Random(f"{self._seed} bursts")
         self._nets: list[SimulatedNet] = []
         self._listening = ExitStack()
         self._wake_number = 0
@@ -105,15 +109,19 @@ class Site(Host):
     # -- turns
 
     def take_turn(self) -> None:
-        """As the thread of a real consumer would: one message, or a tick."""
+        """As the thread of a real consumer would: a few messages, until others have a turn."""
         if self.frozen:
             self._missed_turn = True
             return
         if not self.started or self.dispatcher.ended:
             return
-        wake_at = self.dispatcher.turn()
-        if self.dispatcher.failure is not None:
-            self.dispatcher.stop(0.0)
+        dispatcher = self.dispatcher
+        for _ in range(BURSTS[int(self._random.random() * len(BURSTS))]):
+            wake_at = dispatcher.turn()
+            if wake_at is not None or dispatcher.failure is not None:
+                break
+        if dispatcher.failure is not None:
+            dispatcher.stop(0.0)
         elif wake_at is None:
             self._scheduler.can_run(self)
         elif wake_at < math.inf:
@@ -163,6 +171,12 @@ class Site(Host):
             net.break_all(node)
 
     # -- looking
+
+    @property
+    def closed(self) -> bool:
+        """Whether all is closed: its thread has ended, and no connection or question is open."""
+        connected = any(net.connected for net in self._nets)
+        return self.dispatcher.ended and not connected and self.port.open_questions == 0
 
     def adopt(self, consumer: KafkaConsumer) -> None:
         """This is the consumer: see what it is asked and what it gives."""

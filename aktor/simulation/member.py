@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from aktor.actors.runtime import CooperativeActor
 from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.system import HOST, Host
+from aktor.simulation.crashes import Crashes
 from aktor.simulation.host import Site
 from aktor.simulation.scheduler import Task, Turn
 
@@ -67,6 +68,15 @@ class Member(Host):
         return not self.gone and not self.task.frozen and not self.task.over
 
     # -- what happens to it
+
+    def crash(self, actor: str, on: type, *, times: int = 1, late: bool = False) -> Crashes:
+        """Let this actor of this member fall over the next messages of this type.
+
+        `late`: after it has handled them. Returns what counts how often it happened.
+        """
+        crashes = Crashes(actor, on, times, late=late)
+        self.before_each = crashes.before
+        return crashes
 
     def kill(self) -> None:
         """Its process is gone: connections break, nobody says good-bye."""

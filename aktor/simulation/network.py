@@ -99,9 +99,11 @@ class Network:
         return max(self.scheduler.now + self.latency(), self._not_before.get(link, 0.0))
 
     def carry(self, link: tuple[str, int], act: Callable[[], object]) -> None:
-        """Call `act` now, or when the link is well again."""
+        """Call `act` now, or when the link is well again and what waited for that has passed."""
         if link in self.cut:
             self._held.append((link, act))
+        elif self.scheduler.now < (when := self._not_before.get(link, 0.0)):
+            self.scheduler.at(when, lambda: self.carry(link, act))
         else:
             act()
 
@@ -178,6 +180,11 @@ class SimulatedNet:
         due.request_id = request_id
         connection.due.append(due)
         self._in_order(connection, lambda: self._arrived(connection, frame))
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is any connection."""
+        return bool(self._connections)
 
     def has_heard(self, key: str) -> bool:
         """Answers arrive whole here."""

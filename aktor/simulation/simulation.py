@@ -18,10 +18,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Self
 
 from aktor.broker.settings import ClusterSettings
-from aktor.simulation.chaos import WEIGHTS, Chaos, Crashes
+from aktor.simulation.chaos import WEIGHTS, Chaos
 from aktor.simulation.checks import broken_promises, every_record_is_finished
 from aktor.simulation.cluster import Brokers
 from aktor.simulation.commit import commit
+from aktor.simulation.crashes import Crashes
 from aktor.simulation.errors import (
     CheckFailedError,
     MemberFailedError,
@@ -203,6 +204,7 @@ class Simulation:
         """All faults end: what is asked for from now on must happen."""
         self.faults.heal()
         self.network.mend()
+        self.brokers.refuse_no_more()
         for node in self.brokers.model.nodes:
             self.brokers.restart(node)
         for member in self.members:

@@ -9,6 +9,7 @@ listeners (`Trace.listen`). The user's own structlog configuration is neither re
 from __future__ import annotations
 
 import enum
+import functools
 import json
 import logging
 import os
@@ -163,6 +164,7 @@ def _redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Any:
     return event
 
 
+@functools.lru_cache(maxsize=1024)
 def _is_secret(key: str) -> bool:
     return any(word in key.lower() for word in _SECRET)
 

@@ -29,7 +29,15 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import (
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+)
+from confluent_kafka import TopicPartition as Place
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
 from aktor import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
@@ -408,6 +416,38 @@ class Writer(threading.Thread):
         place.setdefault(written.offset(), (time.monotonic(), written.value().decode()))
 
 
+# -- the witness
+
+
+class Witness(threading.Thread):
+    """Reads the topic by librdkafka, outside of any group: when Kafka had it for whoever asked.
+
+    A node that stands still for a moment of its own makes everybody wait, and says nothing of us.
+    """
+
+    def __init__(self, bootstrap: list[str], topic: str) -> None:
+        super().__init__(name="witness", daemon=True)
+        self.times: dict[int, list[tuple[float, int]]] = defaultdict(list)
+        self._consumer = Consumer({"bootstrap.servers": ",".join(bootstrap), "group.id": "witness"})
+        places = [Place(topic, one, OFFSET_END) for one in range(PARTITIONS)]
+        self._consumer.assign(places)
+        self._ending = threading.Event()
+
+    def run(self) -> None:
+        while not self._ending.is_set():
+            self._note(self._consumer.poll(0.1))
+        self._consumer.close()
+
+    def end(self) -> None:
+        """It has seen enough."""
+        self._ending.set()
+
+    def _note(self, message: Message | None) -> None:
+        if message is not None and message.error() is None:
+            read: Any = message
+            self.times[read.partition()].append((time.monotonic(), read.offset()))
+
+
 # -- the referee
 
 
@@ -464,7 +504,9 @@ class Referee:
             self._hear(member, report)
         self._all_delivered(acknowledged)
         self._one_owner_at_a_time()
-        longest = {one: self._longest_wait(one, written) for one, written in acknowledged.items()}
+        longest = {
+            one: longest_wait(self._times[one], written) for one, written in acknowledged.items()
+        }
         waits = {one: wait for one, (wait, _) in longest.items()}
         return Verdict(
             faults=self.faults,
@@ -595,22 +637,24 @@ class Referee:
                             f" s before {before.member} was done with it ({before.how})"
                         )
 
-    def _longest_wait(
-        self, partition: int, written: Mapping[int, tuple[float, str]]
-    ) -> tuple[float, float]:
-        """Between two deliveries, counted from when the older of what was waiting was written.
 
-        And when it ended.
-        """
-        order = sorted(written)
-        longest, previous = (0.0, 0.0), float("-inf")
-        for at, first in self._times[partition]:
-            index = bisect_left(order, first)
-            if index < len(order):
-                since = max(previous, written[order[index]][0])
-                longest = max(longest, (at - since, at))
-            previous = at
-        return longest
+def longest_wait(
+    times: Iterable[tuple[float, int]], written: Mapping[int, tuple[float, str]]
+) -> tuple[float, float]:
+    """The longest wait between two deliveries of a partition, and when it ended.
+
+    Counted from when the older of what was waiting was acknowledged. `times` has when each batch
+    was delivered, and the first offset of it.
+    """
+    order = sorted(written)
+    longest, previous = (0.0, 0.0), float("-inf")
+    for at, first in times:
+        index = bisect_left(order, first)
+        if index < len(order):
+            since = max(previous, written[order[index]][0])
+            longest = max(longest, (at - since, at))
+        previous = at
+    return longest
 
 
 # -- all together
@@ -634,6 +678,7 @@ class Stage:
         self._cooperative = cooperative
         self._settings = {**SETTINGS, "bootstrap_servers": kafka.bootstrap_servers, **settings}
         self._writer = Writer(kafka.bootstrap_servers, topic)
+        self._witness: Witness | None = None
         self._events = passing_on_events(self._hear_event)
         self._loaded_at = 0.0
         #: What disturbed the group between `load` and `finish`; a test says what may.
@@ -652,6 +697,8 @@ class Stage:
         traceback: TracebackType | None,
     ) -> None:
         self._writer.abandon()
+        if self._witness is not None:
+            self._witness.end()
         for member in self.members.values():
             member.abandon()
         self._events.__exit__(kind, error, traceback)
@@ -698,6 +745,17 @@ class Stage:
         wait_until(lambda: len(self.written()) == PARTITIONS, "all partitions have records", 30)
         time.sleep(seconds)
         self._loaded_at = time.monotonic()
+
+    def call_witness(self) -> None:
+        """From now on somebody else reads the topic too, see `witnessed`."""
+        self._witness = Witness(self.kafka.bootstrap_servers, self.topic)
+        self._witness.start()
+
+    def witnessed(self, partition: int) -> float:
+        """How long the witness had to wait for records of this partition that were there."""
+        assert self._witness is not None, "nobody was called"
+        acknowledged = self._writer.acknowledged[partition]
+        return longest_wait(self._witness.times[partition], acknowledged)[0]
 
     def coordinator(self) -> int:
         """The broker that coordinates the group."""

@@ -142,6 +142,7 @@ def test_a_broker_that_freezes_takes_no_partition_from_anybody_and_other_partiti
     # Auto-commit: what a member does then depends on the leaders of its partitions alone.
     with Stage(kafka3, topic, group, enable_auto_commit=True) as stage:
         settled_and_loaded(stage)
+        stage.call_witness()
 
         node = stage.coordinator() if role == "coordinator" else stage.bystander()
         led = stage.led_by(node)
@@ -154,7 +155,8 @@ def test_a_broker_that_freezes_takes_no_partition_from_anybody_and_other_partiti
         others = {one: wait for one, wait in verdict.waits.items() if one not in led}
         assert len(others) == PARTITIONS - len(led) < PARTITIONS
         longest = max(others, key=others.__getitem__)
-        assert others[longest] < 1.5, stage.story(longest, verdict)
+        # A live node may stand still too, for the machine's reasons; then everybody waits for it.
+        assert others[longest] < 1.5 + stage.witnessed(longest), stage.story(longest, verdict)
         assert verdict.resume < RESUME_AFTER_FREEZE_S
 
 

@@ -6,37 +6,26 @@ fault that makes the actor raise when it gets the first (and the second) of them
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from kafka.errors import (
-    CommitFailedError,
-    CoordinatorNotAvailableError,
-    GroupAuthorizationFailedError,
     IllegalStateError,
-    IncompatibleBrokerVersion,
-    KafkaStorageError,
-    KafkaTimeoutError,
-    RebalanceInProgressError,
 )
-from kafka.structs import OffsetAndMetadata, TopicPartition
+from kafka.structs import OffsetAndMetadata
 
 from aktor.actors.network import NetworkActor
 from aktor.actors.runtime import CooperativeActor
 from aktor.consumer.system import MANAGERS
-from aktor.errors import ActorCrashedError, ActorRestartedError, BootstrapError
+from aktor.errors import ActorCrashedError, ActorRestartedError
 from aktor.events.commits import CommitOffsets, FetchCommittedOffsets
 from aktor.events.lifecycle import ActorsRestarted, Tick
 from aktor.events.metadata import LookUpTopics
 from aktor.events.positions import LookUpOffsets
 from aktor.events.routes import ROUTES
-from tests.scenarios.history import History, Reader
-from tests.scenarios.world import Sabotage, World, seeds
-
-T0 = TopicPartition("orders", 0)
-PARTITIONS = 4
+from tests.scenarios.play import T0, Play
+from tests.scenarios.world import Sabotage, seeds
 
 #: Every supervised actor, in start order.
 ACTORS: tuple[Any, ...] = (NetworkActor, *MANAGERS)
@@ -50,193 +39,6 @@ POINTS: list[tuple[str, type]] = [
 #: What the scenario does not provoke; the list must not grow unseen. The news of a crash has a test
 #: of its own, below.
 NOT_PROVOKED = {(actor.name, ActorsRestarted) for actor in ACTORS}
-
-#: What a caller may be told when an actor below it falls over, or is asked in a bad moment.
-TYPED = (
-    ActorRestartedError,
-    BootstrapError,
-    CommitFailedError,
-    GroupAuthorizationFailedError,
-    IncompatibleBrokerVersion,
-    KafkaTimeoutError,
-    RebalanceInProgressError,
-)
-
-
-class Play:
-    """One consumer that is asked everything, in a cluster that goes through everything."""
-
-    def __init__(self, seed: int) -> None:
-        self.world = World(seed)
-        self.world.cluster.create_topic("orders", partitions=PARTITIONS)
-        self.world.cluster.create_topic("bills")
-        self.world.cluster.fill("orders", 30)
-        self.world.cluster.names_leaders = True
-        self.history = History(self.world)
-        self.errors: list[Exception] = []
-        self.reader = self._reader()
-        self.consumer = self.reader.consumer
-        self.site = self.world.site(self.consumer)
-        self.history.drive(1.0)
-
-    def _reader(self) -> Reader:
-        return self.history.reader(
-            "orders",
-            group_id="g",
-            auto_commit_interval_ms=300,
-            heartbeat_interval_ms=500,
-            session_timeout_ms=6_000,
-            request_timeout_ms=5_000,
-            default_api_timeout_ms=5_000,
-            metadata_max_age_ms=3_000,
-            max_poll_interval_ms=20_000,
-            max_poll_records=10,
-            fetch_max_wait_ms=1_500,
-        )
-
-    def attempt(self, call: Callable[[], Any]) -> None:
-        """A call may end in a typed error; anything else is a bug."""
-        try:
-            call()
-        except TYPED as error:
-            self.errors.append(error)
-            if isinstance(error, GroupAuthorizationFailedError):
-                self._begin_again()
-        assert len(self.errors) < 1000, self.errors[-1]
-
-    def drive(self, seconds: float) -> None:
-        """Poll, whatever the polls raise."""
-        until = self.world.now + seconds
-        while self.world.now < until:
-            for reader in [one for one in self.history.readers if not one.gone]:
-                began = self.world.now
-                self.attempt(functools.partial(reader.poll, 0.2))
-                if self.world.now == began:
-                    self.world.sleep(0.05)
-
-    def run(self) -> None:
-        """Everything, one after the other."""
-        self._ask_everything()
-        self._let_others_come_and_go()
-        self._shake_the_cluster()
-        self._stop_and_begin_again()
-
-    def _ask_everything(self) -> None:
-        consumer = self.consumer
-        self.world.cluster.fill("orders", 30)
-        for call in (
-            lambda: self.drive(0.5),
-            consumer.commit,
-            consumer.commit_async,
-            lambda: consumer.committed(T0),
-            lambda: consumer.end_offsets([T0]),
-            consumer.topics,
-            consumer.status,
-            lambda: self._seek(7),
-            lambda: T0 in consumer.assignment() and consumer.position(T0),
-            lambda: self.drive(0.3),
-            lambda: self._seek(None),
-            lambda: self.drive(0.5),
-            lambda: consumer.pause(*consumer.assignment()),
-            lambda: self.drive(0.3),
-            lambda: consumer.resume(*consumer.paused()),
-            lambda: self.drive(0.5),
-        ):
-            self.attempt(call)
-
-    def _seek(self, offset: int | None) -> None:
-        if T0 not in self.consumer.assignment():
-            return
-        if offset is None:
-            self.consumer.seek_to_beginning(T0)
-        else:
-            self.consumer.seek(T0, offset)
-        self.reader.next.pop(T0, None)
-
-    def _begin_again(self) -> None:
-        """Who cannot know what is committed has to be told where to read."""
-        if self.consumer.assignment():
-            self.consumer.seek_to_beginning()
-            self.reader.next.clear()
-
-    def _let_others_come_and_go(self) -> None:
-        other = self._reader()
-        self.world.cluster.fill("orders", 10)
-        self.drive(3.0)
-        self.attempt(other.close)
-        self.drive(2.0)
-
-    def _shake_the_cluster(self) -> None:
-        cluster = self.world.cluster
-        cluster.move_leader("orders", 1)
-        self.drive(1.0)
-        cluster.fail_next("FindCoordinator", GroupAuthorizationFailedError)
-        cluster.move_coordinator("g")
-        self.drive(3.0)
-        cluster.fail_next("Fetch", KafkaStorageError)
-        node = cluster.coordinator("g")
-        cluster.fail_next("OffsetCommit", CoordinatorNotAvailableError)
-        cluster.down(node)
-        self.attempt(self.consumer.commit)
-        self.drive(2.0)
-        cluster.back(node)
-        cluster.fill("orders", 10)
-        self._lose_answers()
-
-    def _lose_answers(self) -> None:
-        """No broker is there for a moment, while everybody asks something."""
-        cluster = self.world.cluster
-        for api in ("Metadata", "FindCoordinator", "ListOffsets", "OffsetCommit", "Fetch"):
-            cluster.drop_next(api)
-        cluster.move_coordinator("g")
-        self.attempt(lambda: self.consumer.end_offsets([T0], timeout_ms=2_000))
-        self.attempt(lambda: self._seek(None))
-        self.drive(2.0)
-        cluster.down(*cluster.up)
-        self.attempt(lambda: self.consumer.commit(timeout_ms=500))
-        self.attempt(lambda: self.consumer.committed(T0, timeout_ms=500))
-        self.attempt(lambda: self.consumer.end_offsets([T0], timeout_ms=500))
-        self.drive(1.0)
-        cluster.back(*cluster.up)
-        self.drive(5.0)
-        cluster.too_old_for.add("ListOffsets")
-        self.attempt(lambda: self.consumer.end_offsets([T0]))
-        cluster.too_old_for.clear()
-
-    def _stop_and_begin_again(self) -> None:
-        self.world.freeze(self.consumer)
-        self.reader.gone = True
-        self.world.sleep(8.0)
-        self.world.thaw(self.consumer)
-        self.reader.gone = False
-        self.world.cluster.fill("orders", 10)
-        self.drive(3.0)
-        self.attempt(self.consumer.unsubscribe)
-        self.reader.next.clear()
-        self.world.cluster.fail_next("OffsetFetch", GroupAuthorizationFailedError)
-        self.consumer.subscribe(["orders"], listener=self.reader)
-        self.drive(3.0)
-
-    def must_have_recovered(self) -> None:
-        """Within a minute it reads on, commits, and has lost nothing."""
-        self.world.cluster.fill("orders", 10)
-        deadline = self.world.now + 60.0
-        while self.history.lost("orders") and self.world.now < deadline:
-            self.drive(0.5)
-        assert self.history.lost("orders") == {}
-        assert self.history.broken == []
-        self.drive(1.0)
-        self.consumer.commit(timeout_ms=10_000)
-        stored = {p: self.world.cluster.committed("g", "orders", p) for p in range(PARTITIONS)}
-        assert stored == {p: log.end for p, log in self.world.cluster.topics["orders"].items()}
-
-    def end(self) -> None:
-        """Close within its time; nothing is left open."""
-        began = self.world.now
-        self.attempt(lambda: self.consumer.close(timeout_ms=5_000))
-        assert self.world.now - began <= 5.01
-        self.world.check()
-        self.site.end()
 
 
 def test_the_scenario_provokes_every_message_but_the_ones_that_are_listed() -> None:
@@ -340,6 +142,9 @@ def a_consumer_without_budget(actor: str) -> Play:
     """One whose actor falls over every message."""
     play = Play(seed=0)
     play.site.crash(actor, Tick, times=1000)
+    # An actor that was told something is asked what it wants.
+    news = ActorsRestarted(actors=("nobody",), because=Sabotage("nothing"))
+    play.site.dispatcher.tell(actor, news)
     return play
 
 
@@ -407,3 +212,21 @@ def test_a_consumer_that_was_given_up_closes_at_once_and_leaves_nothing_behind()
     assert play.world.now == began
     assert play.site.dispatcher.ended
     play.end()
+
+
+@pytest.mark.parametrize("actor", ["network", "fetch"])
+def test_the_listener_of_a_consumer_that_was_given_up_hears_at_close_what_is_lost(
+    actor: str,
+) -> None:
+    """Found by a crash drill: it heard nothing, and kept what it had of its partitions."""
+    play = Play(seed=0)
+    play.drive(1.0)
+    owned = play.consumer.assignment()
+    play.site.crash(actor, Tick, times=1000)
+    with pytest.raises(ActorCrashedError):
+        play.drive(60.0)
+
+    play.end()
+
+    assert owned
+    assert play.reader.calls[-1] == ("lost", owned)

@@ -20,6 +20,7 @@ __all__ = [
     "Buffer",
     "ZSTD",
     "assemble",
+    "extent",
     "has_right_checksum",
     "is_sound",
     "only_batch",
@@ -53,6 +54,8 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 #: What the checksum covers, up to the records.
 _CHECKED = struct.Struct(">hiqqqhii")
 HEADER_SIZE: Final = _HEADER.size
+#: Base offset, length and, far behind, the last offset's delta.
+_EXTENT = struct.Struct(">qi11xi")
 
 
 class BatchHeader(NamedTuple):
@@ -109,6 +112,12 @@ class BatchHeader(NamedTuple):
         if self.base_sequence < 0:
             return self.base_sequence
         return (self.base_sequence + self.last_offset_delta) & _MAX_SEQUENCE
+
+
+def extent(data: Buffer, at: int = 0) -> tuple[int, int]:
+    """(last offset, bytes) of the batch at `at`, of whose header all bytes must be there."""
+    base_offset, length, delta = _EXTENT.unpack_from(data, at)
+    return base_offset + delta, length + _OVERHEAD
 
 
 def only_batch(records: Buffer | None, *, api_version: int) -> BatchHeader:

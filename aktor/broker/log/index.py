@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Final
 
-from aktor.broker.log.batches import HEADER_SIZE, BatchHeader
+from aktor.broker.log.batches import HEADER_SIZE, BatchHeader, Buffer, extent
 from aktor.broker.log.store import Store
 
 __all__ = ["BatchIndex", "batches", "headers"]
@@ -79,10 +79,14 @@ class BatchIndex:
         if not self._positions:
             return end
         entry = max(bisect_right(self._offsets, offset) - 1, 0)
-        after = self._after(entry)
-        for position, header in self._headers(entry):
-            if header.last_offset >= offset:
-                return position
+        position, after = self._positions[entry], self._after(entry)
+        block = self._block(position, after)
+        at = 0
+        while position + at < after:
+            last_offset, size = extent(block, at)
+            if last_offset >= offset:
+                return position + at
+            at += size
         return after
 
     def end_of_batch(self, position: int) -> int:
@@ -111,13 +115,16 @@ class BatchIndex:
 
     def _headers(self, entry: int) -> Iterator[tuple[int, BatchHeader]]:
         position, after = self._positions[entry], self._after(entry)
-        # All batches of an entry begin within the interval, and only the last may end beyond.
-        block = self._store.read(position, min(after - position, self.INTERVAL + HEADER_SIZE))
+        block = self._block(position, after)
         at = 0
         while position + at < after:
             header = BatchHeader.read(block, at)
             yield position + at, header
             at += header.size
+
+    def _block(self, position: int, after: int) -> Buffer:
+        # All batches of an entry begin within the interval, and only the last may end beyond.
+        return self._store.read(position, min(after - position, self.INTERVAL + HEADER_SIZE))
 
     def truncate(self, position: int) -> None:
         """The store ends at `position` now, where a batch began."""

@@ -1,0 +1,78 @@
+"""Crashes of actors on command: at which points one can fall over, and one that does.
+
+An actor can fall over any message that it understands: `POINTS` has all such pairs. The exception
+is raised before the actor has looked at the message, as if the first line of its handler were the
+bug, or after it has done all, as if the last were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from aktor.actors.network import NetworkActor
+from aktor.actors.runtime import CooperativeActor
+from aktor.consumer.system import MANAGERS
+
+__all__ = ["ACTORS", "POINTS", "Crash", "Crashes", "Point"]
+
+
+class Crash(RuntimeError):
+    """What a simulation makes an actor fall over."""
+
+
+class Point(NamedTuple):
+    """An actor's name, as in `consumer.status()`, and a type of message that it understands."""
+
+    actor: str
+    message: type
+
+    def __str__(self) -> str:
+        return f"{self.actor} on {self.message.__name__}"
+
+
+_KINDS: Final[tuple[Any, ...]] = (NetworkActor, *MANAGERS)
+
+#: The names of all actors that the supervisor restarts, in start order.
+ACTORS: Final[tuple[str, ...]] = tuple(kind.name for kind in _KINDS)
+
+#: Every point at which an actor can fall over.
+POINTS: Final[tuple[Point, ...]] = tuple(
+    Point(kind.name, message)
+    for kind in _KINDS
+    for message in sorted(kind.understands(), key=lambda one: one.__name__)
+)
+
+
+class Crashes:
+    """Crashes of one actor over one type of message; `happened` so many times.
+
+    `late`: it handles the message, and says what it has to say, before it falls over.
+    `on_crash` is called before each of them is raised.
+    """
+
+    def __init__(
+        self,
+        actor: str,
+        on: type,
+        times: int,
+        *,
+        late: bool = False,
+        on_crash: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.actor = actor
+        self.on = on
+        self.left = times
+        self.happened = 0
+        self._late = late
+        self._on_crash = on_crash
+
+    def before(self, actor: CooperativeActor, message: object) -> None:
+        """Called before an actor gets a message."""
+        if self.left > 0 and actor.name == self.actor and type(message) is self.on:
+            if self._late:
+                type(actor).on_receive(actor, message)
+            self.left -= 1
+            self.happened += 1
+            self._on_crash()
+            raise Crash(f"{actor.name} on {self.on.__name__}")

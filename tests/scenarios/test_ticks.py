@@ -1,0 +1,64 @@
+"""A manager that was told nothing, and did not want to wake, has nothing to say."""
+
+from __future__ import annotations
+
+import pytest
+
+from aktor.actors.runtime import CooperativeActor
+from aktor.events.lifecycle import Tick, TickDue, Ticked
+from aktor.events.network import Request
+from tests.scenarios.play import Play
+from tests.scenarios.world import seeds
+
+
+class Asker:
+    """Has everybody asked in every round, and notes who had no reason to be, but said something."""
+
+    def __init__(self) -> None:
+        self.asked_in_vain = 0
+        self.surprises: list[tuple[str, tuple[Request, ...]]] = []
+        self._told: set[str] = set()
+        self._without_reason: set[str] = set()
+        self._wake_at: dict[tuple[str, int], float] = {}
+
+    def hear(self, actor: CooperativeActor, message: object) -> None:
+        """Called before each message."""
+        if isinstance(message, Tick):
+            due = self._wake_at.get((actor.name, actor.incarnation), message.now) <= message.now
+            if not due and actor.name not in self._told:
+                self._without_reason.add(actor.name)
+                self.asked_in_vain += 1
+            self._told.discard(actor.name)
+        elif isinstance(message, Ticked):
+            if message.actor in self._without_reason and message.requests:
+                self.surprises.append((message.actor, message.requests))
+            self._without_reason.discard(message.actor)
+            self._wake_at[message.actor, message.incarnation] = message.wake_at
+        elif not isinstance(message, TickDue):
+            self._told.add(actor.name)
+
+
+@pytest.mark.parametrize("seed", seeds(5))
+def test_who_was_told_nothing_and_did_not_want_to_wake_has_nothing_to_send(seed: int) -> None:
+    play = Play(seed)
+    asker = Asker()
+    play.site.before_each = asker.hear
+    play.site.dispatcher.has_news = lambda name: True  # type: ignore[method-assign]
+
+    play.run()
+
+    assert asker.asked_in_vain > 1000
+    assert asker.surprises == []
+    play.end()
+
+
+def test_who_has_no_reason_to_be_asked_is_hardly_ever_asked() -> None:
+    play = Play(seed=0)
+    asker = Asker()
+    play.site.before_each = asker.hear
+
+    play.run()
+
+    # Not none: what came between the question and the tick is a reason to be asked once more.
+    assert asker.asked_in_vain < 100
+    play.end()

@@ -1,0 +1,192 @@
+"""An actor of a member of a group falls over, at every point at which one can: the group goes on.
+
+Each test is a crash drill (`aktor.simulation.drill`). What must hold after it, and is checked in
+there: all partitions flow again and the member's commit succeeds; it closes and leaves nothing
+open; its listener has heard of all that it owned; the others take over; everything is read; every
+promise of `aktor.simulation.checks` was kept.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from pathlib import Path
+
+import pytest
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+
+from aktor.cli.main import main
+from aktor.errors import ActorCrashedError
+from aktor.events.lifecycle import Tick
+from aktor.simulation import Simulation
+from aktor.simulation.crash_table import COLUMNS, Column, in_document, replaced
+from aktor.simulation.crashes import ACTORS, POINTS, Crash, Crashes, Point
+from aktor.simulation.drill import CLOSE_MS, RECOVERED_WITHIN, UNREACHED, Drill, Outcome
+from aktor.simulation.drill import drill as played
+from tests.scenarios.world import seeds
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "simulation.md"
+
+#: What the supervisor mends (`Child.restarts` in docs/architecture.md, "Supervision").
+BUDGET = 5
+WITHIN = 60.0
+
+REACHED = [point for point in POINTS if point not in UNREACHED]
+
+
+@functools.cache
+def drill(point: Point, column: Column, seed: int) -> Outcome:
+    """Other seeds also crash late, or in a cooperative group: as many as AKTOR_SEEDS says."""
+    cooperative = {"partition_assignment_strategy": [CooperativeStickyAssignor]}
+    return played(
+        point,
+        column.times,
+        phase=column.phase,
+        seed=seed,
+        late=bool(seed & 1),
+        **(cooperative if seed & 2 else {}),
+    )
+
+
+def column(title: str) -> Column:
+    return next(one for one in COLUMNS if one.title == title)
+
+
+def test_the_script_reaches_every_point_but_those_that_are_listed() -> None:
+    with Simulation(seed=0) as sim:
+        quiet = Drill(sim)
+        quiet.run()
+
+    seen = set().union(*quiet.seen.values())
+    others_fell = {point for point in POINTS if point.message.__name__ == "ActorsRestarted"}
+    assert set(POINTS) - seen - others_fell == UNREACHED.keys() - others_fell
+    assert {str(point) for point in UNREACHED} == {
+        "fetch on ActorsRestarted",
+        "metadata on LeadersMoved",
+    }
+
+
+@pytest.mark.parametrize("seed", seeds(1))
+@pytest.mark.parametrize("times", ["once", "twice"])
+@pytest.mark.parametrize("point", REACHED, ids=str)
+def test_all_is_well_again_within_five_seconds_after_a_crash_of(
+    point: Point, times: str, seed: int
+) -> None:
+    outcome = drill(point, column(times), seed)
+
+    assert outcome.happened == column(times).times, "nothing was tested"
+    assert outcome.escalation is None
+    assert outcome.recovery <= RECOVERED_WITHIN
+    assert outcome.closing <= CLOSE_MS / 1000
+    assert outcome.taking_over <= RECOVERED_WITHIN
+
+
+@pytest.mark.parametrize("seed", seeds(1))
+@pytest.mark.parametrize("phase", ["while joining", "while closing"])
+@pytest.mark.parametrize("point", REACHED, ids=str)
+def test_the_group_goes_on_if_a_member_has_a_crash(point: Point, phase: str, seed: int) -> None:
+    outcome = drill(point, column(phase), seed)
+
+    assert outcome.good, outcome
+
+
+@pytest.mark.parametrize("actor", ACTORS)
+def test_as_many_crashes_as_the_budget_allows_are_mended(actor: str) -> None:
+    outcome = played(Point(actor, Tick), BUDGET)
+
+    assert outcome.happened == BUDGET
+    assert outcome.escalation is None
+    assert outcome.good
+
+
+@pytest.mark.parametrize("actor", ACTORS)
+def test_one_crash_more_ends_the_consumer_by_name_and_others_take_over(actor: str) -> None:
+    outcome = played(Point(actor, Tick), 1000)
+    error = outcome.escalation
+
+    assert outcome.happened == BUDGET + 1
+    assert isinstance(error, ActorCrashedError)
+    assert error.actor == actor
+    assert isinstance(error.__cause__, Crash)
+    assert outcome.recovery <= 0.1, "the application hears of it at once"
+    assert outcome.closing == 0.0
+    assert outcome.taking_over <= RECOVERED_WITHIN
+
+
+@pytest.mark.parametrize("actor", ACTORS)
+def test_crashes_that_are_long_past_do_not_count(actor: str) -> None:
+    with Simulation(seed=0) as sim:
+        orders = sim.topic("orders", partitions=2)
+        alice, _ = sim.consumers(group="g", topics=[orders], count=2)
+        crashes: list[Crashes] = []
+        for _ in range(2 * BUDGET):
+            crashes.append(alice.crash(actor, on=Tick))
+            # Who has nothing to do is not asked.
+            sim.brokers.move_coordinator("g")
+            sim.brokers.move_leader(orders, 0)
+            sim.run(for_=WITHIN / BUDGET + 0.5)
+        orders.write(20)
+        sim.progress(at_most=10.0).check()
+
+        assert all(one.happened == 1 for one in crashes)
+        assert list(sim.history.named("actor.escalated")) == []
+
+
+def test_the_documents_table_has_the_present_points_and_outcomes() -> None:
+    """Made by `aktor sim crashes --write docs/simulation.md`."""
+    shown = in_document(DOCUMENT.read_text())
+
+    assert [(row[0], row[1]) for row in shown] == [
+        (point.actor, point.message.__name__) for point in POINTS
+    ]
+    for point, row in zip(POINTS, shown, strict=True):
+        if point in UNREACHED:
+            assert row[2] == f"not reached: {UNREACHED[point]}"
+            continue
+        for one, cell in zip(COLUMNS, row[2:], strict=True):
+            kind, seconds = in_words(str(drill(point, one, 0)))
+            shown_kind, shown_seconds = in_words(cell)
+            assert shown_kind == kind, f"{point}, {one.title}"
+            assert math.isclose(shown_seconds, seconds, abs_tol=1.0), f"{point}, {one.title}"
+
+
+def in_words(cell: str) -> tuple[str, float]:
+    """ "recovered after 0.25 s" as ("recovered", 0.25)."""
+    found = re.fullmatch(r"(\w+) after ([\d.]+) s", cell)
+    if found is None:
+        return "not reached" if cell == "–" else cell, 0.0
+    return found[1], float(found[2])
+
+
+def test_the_command_prints_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "crashes", "--actor", "coordinator"]) == 0
+
+    assert "| coordinator | SuspectCoordinator | recovered after" in capsys.readouterr().out
+
+
+def test_the_table_replaces_what_is_between_the_markers() -> None:
+    document = "# Doc\n<!-- crashes -->\nold\n<!-- /crashes -->\nthe end\n"
+
+    assert replaced(document, "new") == document.replace("old", "new")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refusal"),
+    [
+        (["--actor", "nobody"], "there is no actor 'nobody'"),
+        (["--actor", "fetch", "--write", "{file}"], "leave out --actor"),
+        (["--write", "{file}"], "there is no <!-- crashes -->"),
+        (["--write", "{file}.not-there"], "cannot read"),
+    ],
+)
+def test_the_command_refuses_at_once_what_it_cannot_do(
+    arguments: list[str], refusal: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "document.md"
+    file.write_text("no markers")
+
+    assert main(["sim", "crashes", *(one.format(file=file) for one in arguments)]) == 2
+
+    assert refusal in capsys.readouterr().err
+    assert file.read_text() == "no markers"
