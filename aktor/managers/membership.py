@@ -127,6 +127,8 @@ class ClassicMembershipManager(RequestManager):
         self._pulse = Pulse(settings)
         self._farewells = Farewells(settings)
         self._synced_at = -math.inf
+        self._named = ""
+        self._returns = False
         self._not_before = -math.inf
         self._failure: Exception | None = None
 
@@ -313,7 +315,8 @@ class ClassicMembershipManager(RequestManager):
             self._joined(response, sent)
         elif error is MemberIdRequiredError:
             # The poll that follows sends it.
-            self._member.me = replace(self._member.me, member_id=response.member_id)
+            self._named = response.member_id
+            self._member.me = replace(self._member.me, member_id=self._named)
         else:
             self._group_error(error, received)
 
@@ -321,7 +324,12 @@ class ClassicMembershipManager(RequestManager):
         member = self._member
         member.joined(response)
         self.log = member.log
-        self._extend_session(sent)
+        # One who comes back under its id may be told the generation that there is, without a
+        # rebalance; that is no sign of life to a coordinator of Kafka 4, only a heartbeat is.
+        known = sent.member_id not in ("", self._named)
+        self._returns = known and sent.generation < 0
+        if not self._returns:
+            self._extend_session(sent)
         self._pulse.start(self._now)
         try:
             member.lead_or_follow(response, self._cluster, self._now)
@@ -364,8 +372,11 @@ class ClassicMembershipManager(RequestManager):
             return
         self._calls.retry.reset()
         self._synced_at = self._now
-        self._extend_session(sent)
         self._pulse.start(self._now, quick=self.assignors.cooperative)
+        if self._returns:
+            self._pulse.hurry()
+        else:
+            self._extend_session(sent)
         self._member.synced(assigned)
 
     def _group_error(self, error: type[Exception], received: ResponseReceived) -> None:

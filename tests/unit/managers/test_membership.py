@@ -1059,6 +1059,22 @@ def test_join_and_sync_extend_the_session_too() -> None:
     assert scene.said(SessionExtended).until == scene.now + 10.0
 
 
+def test_who_comes_back_under_its_id_is_confirmed_by_a_heartbeat_and_not_before() -> None:
+    """Found by a simulation: a stable group only reads out the assignment, at Kafka 4."""
+    scene = a_member(session_timeout=10.0)
+    scene.find_coordinator()
+    scene.subscribe("a", member_id="m")
+    scene.poll()
+
+    scene.answer(scene.sent(JoinGroupRequest), joined(generation=7, member="m"))
+    scene.answer(scene.sent(SyncGroupRequest), synced("a-0"))
+    unconfirmed = not scene.has_said(SessionExtended)
+    scene.answer(scene.sent(HeartbeatRequest), beaten())
+
+    assert unconfirmed
+    assert scene.said(SessionExtended).until == scene.now + 10.0
+
+
 def test_a_heartbeat_that_meets_a_rebalance_confirms_the_session_as_well() -> None:
     scene = a_member(session_timeout=10.0).is_stable()
 
