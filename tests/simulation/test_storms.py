@@ -26,7 +26,7 @@ FOUND = {
     339: "the check blamed a member for a revocation during which it had been expelled",
     385: "what was to be revoked was told as revoked though the member had left by then",
     512: "a reader whose commit had failed did not ask again, and nothing came that made it",
-    640: "a member that came back under its id counted its session from an answer that did not begin it",
+    640: "who came back under its id counted the session from an answer that did not begin it",
     775: "the check took a position in a deleted topic for one in the new topic of its name",
     804: "the check held a member to a seek that was out of range",
     1045: "nobody can be expelled from a group that is gone",
