@@ -452,11 +452,10 @@ class Engine:
     def leave(self, deadline: float, *, because: str) -> BaseException | None:
         """Give all partitions back, leave the group if in one; returns a listener's error."""
         self._finish_commits(deadline)
-        member = self.port.member
         error = None
         if self.in_group:
             self._forget_steps()
-            loss = Loss.REVOKED if member.generation >= 0 else Loss.LOST
+            loss = Loss.REVOKED if self._is_member() else Loss.LOST
             owned = frozenset(self.delivery.partitions)
             error = self._in_callback(lambda: self.rebalancing.give_up(owned, loss))
             self._leave_group(deadline, because)
@@ -465,6 +464,10 @@ class Engine:
         self.port.watch_cluster = False
         self.delivery.assign(())
         return error
+
+    def _is_member(self) -> bool:
+        """Whether the group counts on us, and our session cannot have run out unheard."""
+        return self.port.member.generation >= 0 and self.clock() <= self.port.session_until
 
     def _finish_commits(self, deadline: float) -> None:
         """Wait for the commits under way: who has left the group can commit no more.

@@ -271,6 +271,11 @@ class Chaos:
             self._simulation.history.note("fault.ended", number=number)
             end()
 
+    @property
+    def over(self) -> bool:
+        """Whether all was healed."""
+        return self._over
+
     def heal(self) -> None:
         """All that is under way ends, and no more begins."""
         self._over = True

@@ -15,6 +15,10 @@ from aktor.simulation.history import Event, History
 
 __all__ = ["CHECKS", "Check", "broken_promises"]
 
+#: Seconds after which no fetch of a partition that was given up can be under way, and nobody can
+#: have stood still all the time.
+FORGOTTEN_WITHIN: Final = 20.0
+
 Check = Callable[[History], list[str]]
 
 
@@ -101,8 +105,12 @@ class _Replay:
             case "position.resolved" | "position.reset":
                 for one, offset in event["partitions"].items():
                     mine = reader.owned.get(one)
-                    # What the user sought wins over what was found meanwhile.
-                    if mine is not None and not mine.sought:
+                    if mine is None:
+                        continue
+                    # What the user sought wins over what was found meanwhile, unless that is not
+                    # there any more.
+                    outside = (event.get("from_offsets") or {}).get(one) == mine.next
+                    if not mine.sought or outside:
                         mine.move_to(offset)
 
 
@@ -163,6 +171,50 @@ def only_owners_are_given_records(history: History) -> list[str]:
                 now = owner.get((event["group"], one), (0, event["member"]))[1]
                 if now != event["member"]:
                     complaints.append(f"{_when(event)} was given {one}, which {now} owns by now")
+    return complaints
+
+
+def nothing_is_given_out_while_it_is_handed_back(history: History) -> list[str]:
+    """Once it is said how far a partition was read, for the last commit, no more of it follows."""
+    complaints = []
+    going: dict[str, set[str]] = defaultdict(set)
+    for event in history.events:
+        mine = going[event["member"]]
+        match event["event"]:
+            case "partitions.held_back":
+                mine.update(event["partitions"])
+            case "partitions.released" | "partitions.assigned":
+                mine.difference_update(event["partitions"])
+            case "records.delivered" if event["partition"] in mine:
+                complaints.append(f"{_when(event)} was given {event['partition']}, which is going")
+    return complaints
+
+
+def nothing_is_fetched_that_was_given_up(history: History) -> list[str]:
+    """Nothing that was written long after a consumer gave a partition up is fetched by it."""
+    complaints = []
+    gone: dict[tuple[str, str], float] = {}
+    written: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    for event in history.events:
+        match event["event"]:
+            case "records.written":
+                written[event["partition"]].append((event["first"], event["at"]))
+            case "partitions.released":
+                gone.update({(event["member"], one): event["at"] for one in event["partitions"]})
+            case "partitions.assigned":
+                for one in event["partitions"]:
+                    gone.pop((event["member"], one), None)
+            case "chunk.dropped":
+                one = event["partition"]
+                since = gone.get((event["member"], one))
+                at = max(
+                    (at for first, at in written[one] if first <= event["offset"]), default=0.0
+                )
+                if since is not None and at > since + FORGOTTEN_WITHIN:
+                    complaints.append(
+                        f"{_when(event)} had {one}:{event['offset']} fetched, written at {at:.3f}"
+                        f" and given up at {since:.3f}"
+                    )
     return complaints
 
 
@@ -268,6 +320,85 @@ def committed_offsets_never_go_back(history: History) -> list[str]:
     return complaints
 
 
+def only_what_was_never_committed_is_reset(history: History) -> list[str]:
+    """Nobody hears that nothing is committed where something was, before they owned it."""
+    complaints = []
+    committed: set[tuple[str, str]] = set()
+    known: dict[tuple[str, str], bool] = {}
+    for event in history.events:
+        match event["event"]:
+            case "offset.committed":
+                committed.add((event["group"], event["partition"]))
+            case "topic.removed":
+                committed = {
+                    key for key in committed if key[1].rpartition("-")[0] != event["topic"]
+                }
+                known.clear()
+            case "partitions.assigned":
+                for one in event["partitions"]:
+                    known[event["member"], one] = (event["group"], one) in committed
+            case "position.reset" if event["because"] == "no offset is committed":
+                complaints += [
+                    f"{_when(event)} takes {one} for never committed"
+                    for one in event["partitions"]
+                    if known.get((event["member"], one))
+                ]
+    return complaints
+
+
+def calls_end_in_time(history: History) -> list[str]:
+    """No call takes longer than its timeout, but for the listener's time, and a frozen process."""
+    complaints = []
+    frozen: dict[str, list[list[float]]] = defaultdict(list)
+    for event in history.events:
+        process = event["member"].partition("/")[0]
+        match event["event"]:
+            case "member.frozen":
+                frozen[process].append([event["at"], event["at"]])
+            case "member.thawed":
+                frozen[process][-1][1] = event["at"]
+            case "call.late":
+                began = event["at"] - event["took"]
+                stood = sum(max(0.0, end - max(start, began)) for start, end in frozen[process])
+                if event["took"] - stood > event["allowed"] + 1.0:
+                    complaints.append(
+                        f"{_when(event)} waited {event['took']:.3f} s for {event['call']}, which"
+                        f" may take {event['allowed']:.3f} s"
+                    )
+    return complaints
+
+
+def who_closes_tells_the_group(history: History) -> list[str]:
+    """A member that is closed while its coordinator is known sends LeaveGroup."""
+    complaints = []
+    members: set[str] = set()
+    reachable: set[str] = set()
+    owes: set[str] = set()
+    for event in history.events:
+        who = event["member"]
+        match event["event"]:
+            case "rebalance.synced":
+                members.add(who)
+            case "member.lost" | "actor.restarted" | "actor.crashed":
+                members.discard(who)
+                owes.discard(who)
+            case "coordinator.found":
+                reachable.add(who)
+            case "coordinator.lost":
+                reachable.discard(who)
+                owes.discard(who)
+            case "member.leave_failed":
+                owes.discard(who)  # it tried as long as it could
+            case "consumer.closing" if who in members & reachable:
+                owes.add(who)
+            case "request.sent" if event["api"] == "LeaveGroup":
+                owes.discard(who)
+                members.discard(who)
+            case "consumer.closed" if who in owes:
+                complaints.append(f"{_when(event)} closed and did not leave its group")
+    return complaints
+
+
 def every_request_ends_once(history: History) -> list[str]:
     """An answer or a failure for each request, and only for requests that were sent."""
     complaints = []
@@ -327,11 +458,16 @@ def _some(offsets: set[int]) -> Any:
 CHECKS: Final[tuple[Check, ...]] = (
     no_gap_no_step_back_no_duplicate_inside_an_ownership,
     only_owners_are_given_records,
+    nothing_is_given_out_while_it_is_handed_back,
+    nothing_is_fetched_that_was_given_up,
     partitions_are_handed_over_in_order,
     every_record_is_finished,
     no_commit_above_what_was_finished,
     only_owners_commit,
     committed_offsets_never_go_back,
+    only_what_was_never_committed_is_reset,
+    calls_end_in_time,
+    who_closes_tells_the_group,
     every_request_ends_once,
     no_message_vanishes,
     buffers_stay_in_bounds,

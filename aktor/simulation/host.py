@@ -162,7 +162,13 @@ class Site(Host):
     def adopt(self, consumer: KafkaConsumer) -> None:
         """This is the consumer: see what it is asked and what it gives."""
         self.consumer = consumer
-        observe(consumer, self.note)
+        observe(consumer, self.note, lambda: self._scheduler.now)
+
+    @property
+    def group(self) -> str | None:
+        """The group that the consumer wants to be in, if any."""
+        engine = self.consumer._engine
+        return engine.settings.group_id if engine.in_group and not engine.closing else None
 
     def note(self, event: str, **values: Any) -> None:
         """Add something to the history."""

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
 
 from kafka.structs import TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
-from aktor.events.membership import Loss
+from aktor.consumer.rebalancing import Step
+from aktor.events.membership import Loss, RevokePartitions
 
 __all__ = ["observe", "observe_ownership"]
 
 Note = Callable[..., None]
 
+#: A call that takes so many seconds longer than it may is noted.
+LATE: Final = 1.0
 
-def observe(consumer: KafkaConsumer, note: Note) -> None:
-    """From now on this consumer is of a class that notes. Called before it is initialised."""
+
+def observe(consumer: KafkaConsumer, note: Note, clock: Callable[[], float]) -> None:
+    """From now on this consumer is of a class that notes. Called before it is initialised.
+
+    `clock` is the simulation's: to look at it changes nothing.
+    """
     kind = type(consumer)
     consumer.__class__ = type(kind.__name__, (_Observed, kind), {})
     consumer._note = note  # type: ignore[attr-defined]
     consumer._given = False  # type: ignore[attr-defined]
+    consumer._look = clock  # type: ignore[attr-defined]
+    consumer._nested = 0.0  # type: ignore[attr-defined]
 
 
 def observe_ownership(consumer: KafkaConsumer, note: Note) -> None:
@@ -28,6 +38,7 @@ def observe_ownership(consumer: KafkaConsumer, note: Note) -> None:
     engine = consumer._engine
     delivery, rebalancing = engine.delivery, engine.rebalancing
     assign, remove, give_up = delivery.assign, delivery.remove, rebalancing.give_up
+    run = rebalancing.run
     group = consumer.config["group_id"]
 
     def assigning(partitions: Iterable[TopicPartition], *, delivering: bool = True) -> None:
@@ -48,6 +59,13 @@ def observe_ownership(consumer: KafkaConsumer, note: Note) -> None:
         note("partitions.going", partitions=owned, loss=loss.name.lower(), group=group)
         return give_up(partitions, loss)
 
+    def running(step: Step) -> BaseException | None:
+        error = run(step)
+        if isinstance(step, RevokePartitions):
+            note("partitions.held_back", partitions=sorted(_name(one) for one in step.partitions))
+        return error
+
+    rebalancing.run = running  # type: ignore[method-assign]
     delivery.assign = assigning  # type: ignore[method-assign]
     delivery.remove = removing  # type: ignore[method-assign,assignment]
     rebalancing.give_up = giving_up  # type: ignore[method-assign]
@@ -59,10 +77,14 @@ class _Observed(KafkaConsumer):
     _note: Note
     #: Whether records were given out since the user was last back for more.
     _given: bool
+    _look: Callable[[], float]
+    #: Seconds that calls took which a listener made during the present one.
+    _nested: float
 
-    def poll(self, *args: Any, **kwargs: Any) -> dict[Any, list[Any]]:
+    def poll(self, timeout_ms: float = 0, *args: Any, **kwargs: Any) -> dict[Any, list[Any]]:
         self._came_back()
-        taken = super().poll(*args, **kwargs)
+        with self._timed("poll", timeout_ms / 1000):
+            taken = super().poll(timeout_ms, *args, **kwargs)
         for one, records in taken.items():
             self._gave(one, records)
         return taken
@@ -85,23 +107,60 @@ class _Observed(KafkaConsumer):
         super().seek_to_end(*partitions)
         self._sought(dict.fromkeys(partitions or self._mine()))
 
-    def commit(self, *args: Any, **kwargs: Any) -> None:
+    def commit(self, offsets: Any = None, timeout_ms: float | None = None) -> None:
         self._note("user.commits")
-        super().commit(*args, **kwargs)
+        with self._timed("commit", self._allowed(timeout_ms)):
+            super().commit(offsets, timeout_ms)
+
+    def committed(
+        self, partition: Any, metadata: bool = False, timeout_ms: float | None = None
+    ) -> Any:
+        with self._timed("committed", self._allowed(timeout_ms, api=True)):
+            return super().committed(partition, metadata, timeout_ms)
+
+    def position(self, partition: Any, timeout_ms: float | None = None) -> int | None:
+        with self._timed("position", self._allowed(timeout_ms, api=True)):
+            return super().position(partition, timeout_ms)
+
+    def end_offsets(self, partitions: Any, timeout_ms: float | None = None) -> Any:
+        with self._timed("end_offsets", self._allowed(timeout_ms)):
+            return super().end_offsets(partitions, timeout_ms)
+
+    def unsubscribe(self) -> None:
+        with self._timed("unsubscribe", self._allowed(None)):
+            super().unsubscribe()
 
     def commit_async(self, *args: Any, **kwargs: Any) -> Any:
         self._note("user.commits")
         return super().commit_async(*args, **kwargs)
 
-    def close(self, *args: Any, **kwargs: Any) -> None:
+    def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
         if self._guard.closed:
             return
         self._came_back()
         self._note("consumer.closing")
         try:
-            super().close(*args, **kwargs)
+            with self._timed("close", self._allowed(timeout_ms)):
+                super().close(autocommit, timeout_ms)
         finally:
             self._note("consumer.closed")
+
+    def _allowed(self, timeout_ms: float | None, *, api: bool = False) -> float:
+        settings = self._settings
+        default = settings.default_api_timeout if api else settings.request_timeout
+        return default if timeout_ms is None else timeout_ms / 1000
+
+    @contextmanager
+    def _timed(self, call: str, allowed: float) -> Iterator[None]:
+        """Note a call that takes longer than it may; what its listener calls counts for itself."""
+        began, outer, self._nested = self._look(), self._nested, 0.0
+        try:
+            yield
+        finally:
+            took = self._look() - began
+            if took > allowed + self._nested + LATE:
+                self._note("call.late", call=call, took=took, allowed=allowed + self._nested)
+            self._nested = outer + took
 
     def _mine(self) -> Iterable[Any]:
         return sorted(self._engine.delivery.partitions)

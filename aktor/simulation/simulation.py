@@ -30,7 +30,7 @@ from aktor.simulation.errors import (
 from aktor.simulation.history import History
 from aktor.simulation.member import Member
 from aktor.simulation.network import Network
-from aktor.simulation.reader import Reader
+from aktor.simulation.reader import KINDS, Reader
 from aktor.simulation.scheduler import START, Scheduler
 
 __all__ = ["Simulation", "Topic"]
@@ -148,10 +148,16 @@ class Simulation:
     def consumers(
         self, *, group: str, topics: Sequence[str], count: int = 1, **configs: Any
     ) -> list[Member]:
-        """So many members of a group that poll, finish what they got, and poll again."""
+        """So many members of a group that poll, finish what they got, and poll again.
+
+        What they are like is drawn from the seed: see `reader`.
+        """
         if group not in self.groups:
             self.groups.append(group)
-        return [self.member(Reader(self, group, topics, configs).run) for _ in range(count)]
+        kind = random.Random(f"{self.seed} readers of {group}").choice(KINDS)
+        elsewhere: dict[Any, int] = {}
+        reader = Reader(self, group, topics, configs, kind=kind, elsewhere=elsewhere)
+        return [self.member(reader.run) for _ in range(count)]
 
     def replace(self, gone: Member) -> Member:
         """A new process in the place of one that is gone."""
@@ -206,6 +212,17 @@ class Simulation:
         for topic in self.topics:
             self.brokers.note_ends(topic)
         return self
+
+    def everybody_is_in(self) -> bool:
+        """Whether the coordinators know each running consumer that wants to be in a group."""
+        return all(
+            site.port.member.member_id in self.brokers.members(group)
+            for member in self.members
+            if member.running
+            for site in member.sites[-1:]
+            for group in [site.group]
+            if group is not None
+        )
 
     def check(self) -> Self:
         """All promises: see `checks`. Raises CheckFailedError."""

@@ -22,6 +22,10 @@ __all__ = ["FAULTY", "Outcome", "run_storm", "shrink"]
 FAULTY: Final = 60.0
 AT_MOST: Final = 180.0
 
+#: How long a member may need to be in the group again: a JoinGroup on a half-open connection is
+#: waited for as long as the slowest member may take (`max_poll_interval_ms`, and five seconds).
+IN_BY: Final = 330.0
+
 
 class Outcome:
     """What became of one seed: `error` is None if all promises were kept."""
@@ -51,7 +55,8 @@ def run_storm(
         sim.chaos(rate=draw.choice([0.1, 0.4, 1.0]), for_=FAULTY, weights=weights)
         try:
             sim.run(for_=FAULTY)
-            sim.heal().progress(at_most=AT_MOST).check()
+            sim.heal().progress(at_most=AT_MOST)
+            sim.run(until=sim.everybody_is_in, at_most=IN_BY).check()
         except SimulationError as error:
             return Outcome(sim, error)
         return Outcome(sim, None)
