@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from aktor.actors.runtime import CooperativeActor
+from aktor.broker.codes import Code
 from aktor.simulation.member import Member
 
 if TYPE_CHECKING:
@@ -21,6 +22,30 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "WEIGHTS", "Chaos", "Crash", "Crashes", "Fault"]
 
 End = Callable[[], object]
+
+_OF_COORDINATORS: Final = (
+    Code.COORDINATOR_LOAD_IN_PROGRESS,
+    Code.COORDINATOR_NOT_AVAILABLE,
+    Code.NOT_COORDINATOR,
+)
+_OF_LEADERS: Final = (
+    Code.KAFKA_STORAGE_ERROR,
+    Code.NOT_LEADER_OR_FOLLOWER,
+    Code.OFFSET_NOT_AVAILABLE,
+)
+
+#: What brokers may say, by API, to a request that succeeds a little later.
+REFUSALS: Final[Mapping[str, tuple[Code, ...]]] = {
+    "Fetch": _OF_LEADERS,
+    "FindCoordinator": (Code.COORDINATOR_NOT_AVAILABLE,),
+    "Heartbeat": _OF_COORDINATORS,
+    "JoinGroup": _OF_COORDINATORS,
+    "LeaveGroup": _OF_COORDINATORS,
+    "ListOffsets": _OF_LEADERS,
+    "OffsetCommit": _OF_COORDINATORS,
+    "OffsetFetch": (*_OF_COORDINATORS, Code.UNSTABLE_OFFSET_COMMIT),
+    "SyncGroup": _OF_COORDINATORS,
+}
 
 
 class Crash(RuntimeError):
@@ -122,6 +147,12 @@ def _slow_network(sim: Simulation, draw: random.Random) -> End:
     return lambda: setattr(sim.network, "slower", 0.0)
 
 
+def _requests_refused(sim: Simulation, draw: random.Random) -> End:
+    api = draw.choice(sorted(REFUSALS))
+    sim.network.refusals[api] = draw.choices(REFUSALS[api], k=draw.randint(1, 3))
+    return lambda: sim.network.refusals.pop(api, None)
+
+
 def _member_frozen(sim: Simulation, draw: random.Random) -> End:
     member = _some_member(sim, draw)
     if member is None:
@@ -198,6 +229,7 @@ KINDS: Final[Mapping[str, Callable[[Simulation, random.Random], End]]] = {
     "connections_reset": _connections_reset,
     "loss": _loss,
     "slow_network": _slow_network,
+    "requests_refused": _requests_refused,
     "member_frozen": _member_frozen,
     "member_killed": _member_killed,
     "actor_crash": _actor_crash,
@@ -217,6 +249,7 @@ WEIGHTS: Final[Mapping[str, float]] = {
     "connections_reset": 3,
     "loss": 1,
     "slow_network": 1,
+    "requests_refused": 4,
     "member_frozen": 3,
     "member_killed": 2,
     "actor_crash": 3,

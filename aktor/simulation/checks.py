@@ -6,6 +6,7 @@ what happened, never the members' own state, so they hold for the trace of a rea
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -320,29 +321,33 @@ def committed_offsets_never_go_back(history: History) -> list[str]:
     return complaints
 
 
-def only_what_was_never_committed_is_reset(history: History) -> list[str]:
-    """Nobody hears that nothing is committed where something was, before they owned it."""
+def nobody_is_told_that_nothing_is_committed(history: History) -> list[str]:
+    """Neither a consumer that looks for its position nor its user, once something is."""
     complaints = []
-    committed: set[tuple[str, str]] = set()
-    known: dict[tuple[str, str], bool] = {}
+    #: Since when something is committed.
+    committed: dict[tuple[str, str], float] = {}
+    #: When a consumer came to own a partition: its look-up is not older.
+    owned: dict[tuple[str, str], tuple[str, float]] = {}
     for event in history.events:
         match event["event"]:
             case "offset.committed":
-                committed.add((event["group"], event["partition"]))
+                committed.setdefault((event["group"], event["partition"]), event["at"])
             case "topic.removed":
-                committed = {
-                    key for key in committed if key[1].rpartition("-")[0] != event["topic"]
-                }
-                known.clear()
+                for key in [key for key in committed if key[1].startswith(event["topic"] + "-")]:
+                    del committed[key]
+                owned.clear()
             case "partitions.assigned":
                 for one in event["partitions"]:
-                    known[event["member"], one] = (event["group"], one) in committed
+                    owned[event["member"], one] = event["group"], event["at"]
             case "position.reset" if event["because"] == "no offset is committed":
-                complaints += [
-                    f"{_when(event)} takes {one} for never committed"
-                    for one in event["partitions"]
-                    if known.get((event["member"], one))
-                ]
+                for one in event["partitions"]:
+                    group, since = owned.get((event["member"], one), (None, -math.inf))
+                    if committed.get((str(group), one), math.inf) < since:
+                        complaints.append(f"{_when(event)} takes {one} for never committed")
+            case "user.finds_nothing_committed":
+                one = event["partition"]
+                if committed.get((event["group"], one), math.inf) < event["at"] - event["seconds"]:
+                    complaints.append(f"{_when(event)} is told that {one} was never committed")
     return complaints
 
 
@@ -465,7 +470,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     no_commit_above_what_was_finished,
     only_owners_commit,
     committed_offsets_never_go_back,
-    only_what_was_never_committed_is_reset,
+    nobody_is_told_that_nothing_is_committed,
     calls_end_in_time,
     who_closes_tells_the_group,
     every_request_ends_once,

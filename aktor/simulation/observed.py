@@ -116,7 +116,16 @@ class _Observed(KafkaConsumer):
         self, partition: Any, metadata: bool = False, timeout_ms: float | None = None
     ) -> Any:
         with self._timed("committed", self._allowed(timeout_ms, api=True)):
-            return super().committed(partition, metadata, timeout_ms)
+            asked_at = self._look()
+            found = super().committed(partition, metadata, timeout_ms)
+        if found is None:
+            self._note(
+                "user.finds_nothing_committed",
+                seconds=self._look() - asked_at,
+                partition=_name(partition),
+                group=self.config["group_id"],
+            )
+        return found
 
     def position(self, partition: Any, timeout_ms: float | None = None) -> int | None:
         with self._timed("position", self._allowed(timeout_ms, api=True)):

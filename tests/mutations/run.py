@@ -154,9 +154,7 @@ def table(verdicts: list[Verdict]) -> str:
         found = "not found" if one.found_by is None else ", ".join(map(_code, _names(one)))
         seeds = f"> {one.seeds}" if one.found_by is None else str(one.seeds)
         mutation = one.mutation
-        lines.append(
-            f"| {mutation.number} | {mutation.name}: {mutation.bug} | {seeds} | {found} |"
-        )
+        lines.append(f"| {mutation.number} | {mutation.name}: {mutation.bug} | {seeds} | {found} |")
     return "\n".join(lines)
 
 

@@ -20,6 +20,7 @@ FOUND = {
     74: "what a refused commit showed to be lost was told the listener as revoked",
     109: "an asynchronous commit that fails is nobody's, as in Kafka: the reader must ask again",
     149: "position() of what a restarted member gave up was a KeyError",
+    159: "who closes after the session has run out was told revoked, not lost",
     264: "what was never replicated is no record that can be lost",
 }
 
