@@ -17,6 +17,8 @@ ROOT = Path(__file__).parents[2]
 #: Seeds that found something in us, with what it was.
 FOUND = {
     69: "the embedded cluster's groups went on by themselves while their coordinator was dead",
+    4: "a leader that was frozen past its session gave up as revoked what others had by then",
+    24: "a first join on a half-open connection was waited for as long as the slowest member takes",
     74: "what a refused commit showed to be lost was told the listener as revoked",
     109: "an asynchronous commit that fails is nobody's, as in Kafka: the reader must ask again",
     149: "position() of what a restarted member gave up was a KeyError",
