@@ -459,6 +459,8 @@ class Engine:
             owned = frozenset(self.delivery.partitions)
             error = self._in_callback(lambda: self.rebalancing.give_up(owned, loss))
             self._leave_group(deadline, because)
+            # What the group said while the listener ran or until it heard (KAFKA-20428).
+            self._forget_steps()
         self.subscription = frozenset()
         self.assigned_by_user = False
         self.port.watch_cluster = False

@@ -19,7 +19,7 @@ from aktor.simulation.member import Member
 if TYPE_CHECKING:
     from aktor.simulation.simulation import Simulation
 
-__all__ = ["KINDS", "WEIGHTS", "Chaos", "Crash", "Crashes", "Fault"]
+__all__ = ["KINDS", "REFUSALS", "WEIGHTS", "Chaos", "Crash", "Crashes", "Fault"]
 
 End = Callable[[], object]
 

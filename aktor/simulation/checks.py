@@ -297,27 +297,34 @@ def only_owners_commit(history: History) -> list[str]:
 
 
 def committed_offsets_never_go_back(history: History) -> list[str]:
-    """Unless somebody sought, or a position was reset."""
+    """Unless who commits sought or was reset, since the partition is theirs."""
     complaints = []
     latest: dict[tuple[str, str], int] = {}
-    excused: set[str] = set()
+    moved: dict[str, set[str]] = defaultdict(set)
+    #: What somebody commits who has gone back.
+    excused: set[tuple[str, int]] = set()
     for event in history.events:
         match event["event"]:
             case "position.sought":
-                excused.add(event["partition"])
+                moved[event["member"]].add(event["partition"])
             case "position.reset":
-                excused.update(event["partitions"])
+                moved[event["member"]].update(event["partitions"])
+            case "partitions.released":
+                moved[event["member"]].difference_update(event["partitions"])
+            case "commit.sent" if isinstance(event.get("offsets"), dict):
+                mine = moved[event["member"]]
+                excused.update(item for item in event["offsets"].items() if item[0] in mine)
             case "topic.removed":
                 for key in [key for key in latest if key[1].startswith(event["topic"] + "-")]:
                     del latest[key]
             case "offset.committed":
                 key = event["group"], event["partition"]
-                before = latest.get(key, -1)
-                if event["offset"] < before and event["partition"] not in excused:
+                before, offset = latest.get(key, -1), event["offset"]
+                if offset < before and (event["partition"], offset) not in excused:
                     complaints.append(
-                        f"at {event['at']:.3f} {key[0]} {key[1]}: {event['offset']} after {before}"
+                        f"at {event['at']:.3f} {key[0]} {key[1]}: {offset} after {before}"
                     )
-                latest[key] = event["offset"]
+                latest[key] = offset
     return complaints
 
 
@@ -370,6 +377,23 @@ def calls_end_in_time(history: History) -> list[str]:
                         f"{_when(event)} waited {event['took']:.3f} s for {event['call']}, which"
                         f" may take {event['allowed']:.3f} s"
                     )
+    return complaints
+
+
+def nothing_is_assigned_after_unsubscribing(history: History) -> list[str]:
+    """Who has unsubscribed is given partitions only by a group that was joined anew."""
+    complaints = []
+    out: set[str] = set()
+    for event in history.events:
+        match event["event"]:
+            case "user.unsubscribed":
+                out.add(event["member"])
+            case "rebalance.synced":
+                out.discard(event["member"])
+            case "partitions.assigned" if event["by_group"] and event["member"] in out:
+                complaints.append(
+                    f"{_when(event)} took on {event['partitions']} of the group that it had left"
+                )
     return complaints
 
 
@@ -472,6 +496,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     committed_offsets_never_go_back,
     nobody_is_told_that_nothing_is_committed,
     calls_end_in_time,
+    nothing_is_assigned_after_unsubscribing,
     who_closes_tells_the_group,
     every_request_ends_once,
     no_message_vanishes,

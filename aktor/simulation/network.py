@@ -107,6 +107,9 @@ class Network:
         """Call `act` now, or when the link is well again."""
         if link in self.cut:
             self._held.append((link, act))
+        elif self.scheduler.now < self._not_before.get(link, 0.0):
+            # It was under way when the link was mended: not before what had been held back.
+            self.scheduler.at(self._not_before[link], act)
         else:
             act()
 

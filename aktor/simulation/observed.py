@@ -138,6 +138,7 @@ class _Observed(KafkaConsumer):
     def unsubscribe(self) -> None:
         with self._timed("unsubscribe", self._allowed(None)):
             super().unsubscribe()
+        self._note("user.unsubscribed")
 
     def commit_async(self, *args: Any, **kwargs: Any) -> Any:
         self._note("user.commits")

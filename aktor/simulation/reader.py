@@ -15,7 +15,7 @@ from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
-from aktor.errors import ActorCrashedError
+from aktor.errors import ActorCrashedError, UserCallbackError
 from aktor.simulation.member import Member
 
 if TYPE_CHECKING:
@@ -108,11 +108,14 @@ class _Loop:
                 consumer.close()
                 consumer = self._begin()
             except KafkaError as error:
-                self._simulation.history.note("user.hears", member.name, error=repr(error))
+                self._hear(error)
                 self._simulation.sleep(0.1)
             if member.busy_for:
                 busy, member.busy_for = member.busy_for, 0.0
                 self._simulation.sleep(busy)
+
+    def _hear(self, error: KafkaError) -> None:
+        self._simulation.history.note("user.hears", self._member.name, error=repr(error))
 
     def _begin(self) -> KafkaConsumer:
         config = self._config()
@@ -225,12 +228,21 @@ class _Loop:
     def _resubscribe(self, consumer: KafkaConsumer) -> None:
         consumer.unsubscribe()
         self._subscribe(consumer)
+        if self._draw.random() < 0.7:
+            # And once more, while the group is on its way to let it in.
+            consumer.poll(timeout_ms=0)
+            self._simulation.sleep(self._draw.uniform(0.0, 2.0))
+            consumer.unsubscribe()
+            self._subscribe(consumer)
 
     def _reopen(self, consumer: KafkaConsumer) -> KafkaConsumer:
         self._write_elsewhere()
-        if self._draw.random() < 0.5 and not consumer.config["enable_auto_commit"]:
+        if self._draw.random() < 0.5:
             consumer.commit_async()
-        consumer.close(timeout_ms=5000)
+        try:
+            consumer.close(timeout_ms=self._draw.choice([1000, 5000]))
+        except UserCallbackError as error:
+            self._hear(error)
         return self._begin()
 
 
@@ -244,6 +256,7 @@ _HABITS: Final[tuple[Callable[[_Loop, KafkaConsumer], KafkaConsumer | None], ...
     _Loop._commit_some,
     _Loop._commit_some,
     _Loop._resubscribe,
+    _Loop._reopen,
     _Loop._reopen,
 )
 

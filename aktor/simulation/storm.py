@@ -12,9 +12,9 @@ from typing import Any, Final
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-from aktor.simulation.chaos import WEIGHTS
+from aktor.simulation.chaos import REFUSALS, WEIGHTS
 from aktor.simulation.errors import SimulationError
-from aktor.simulation.simulation import Simulation
+from aktor.simulation.simulation import Simulation, Topic
 
 __all__ = ["FAULTY", "Outcome", "run_storm", "shrink"]
 
@@ -25,6 +25,9 @@ AT_MOST: Final = 180.0
 #: How long a member may need to be in the group again: a JoinGroup on a half-open connection is
 #: waited for as long as the slowest member may take (`max_poll_interval_ms`, and five seconds).
 IN_BY: Final = 330.0
+
+#: How often a group that is well is shaken once more.
+AFTERSHOCKS: Final = 2
 
 
 class Outcome:
@@ -55,11 +58,29 @@ def run_storm(
         sim.chaos(rate=draw.choice([0.1, 0.4, 1.0]), for_=FAULTY, weights=weights)
         try:
             sim.run(for_=FAULTY)
-            sim.heal().progress(at_most=AT_MOST)
-            sim.run(until=sim.everybody_is_in, at_most=IN_BY).check()
+            sim.heal()
+            _recover(sim)
+            for _ in range(AFTERSHOCKS):
+                _shake(sim, orders)
+                _recover(sim)
+            sim.check()
         except SimulationError as error:
             return Outcome(sim, error)
         return Outcome(sim, None)
+
+
+def _recover(sim: Simulation) -> None:
+    """Everything is read, and everybody is in the group."""
+    sim.progress(at_most=AT_MOST).run(until=sim.everybody_is_in, at_most=IN_BY)
+
+
+def _shake(sim: Simulation, topic: Topic) -> None:
+    """One rebalance in which every API refuses one request: no later trouble may help out."""
+    for group in sim.groups:
+        sim.brokers.expire_somebody(group, sim.random)
+    for api, codes in sorted(REFUSALS.items()):
+        sim.network.refusals[api] = [sim.random.choice(codes)]
+    topic.write(20)
 
 
 def _settings(sim: Simulation) -> dict[str, Any]:

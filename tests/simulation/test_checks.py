@@ -87,6 +87,7 @@ def request(member: str, event: str) -> tuple[str, str, dict[str, Any]]:
 
 
 NOTHING_COMMITTED = "no offset is committed"
+UNSUBSCRIBED = ("x", "user.unsubscribed", {})
 HELD_BACK = ("x", "partitions.held_back", {"partitions": ["a-0"]})
 A_LONG_TIME = [("", "fault.began", {"number": one}) for one in range(30)]
 KNOWN = ("x", "coordinator.found", {"node": 1})
@@ -167,6 +168,23 @@ BROKEN: list[tuple[Check, Story, str]] = [
     ),
     (checks.calls_end_in_time, [late("x", 2.3, 0.2)], "waited 2.300 s for poll"),
     (
+        checks.nothing_is_assigned_after_unsubscribing,
+        [synced("x", 1), UNSUBSCRIBED, assigned("x")],
+        "the group that it had left",
+    ),
+    (
+        checks.committed_offsets_never_go_back,
+        [
+            *OWNED,
+            sought("x", 2),
+            released("x"),
+            commits("x", 2, "asked"),
+            committed(5),
+            committed(2),
+        ],
+        "2 after 5",
+    ),
+    (
         checks.who_closes_tells_the_group,
         [KNOWN, *OWNED, CLOSING, CLOSED],
         "did not leave its group",
@@ -222,7 +240,9 @@ def test_who_is_expelled_for_no_reason_may_not_know_it_yet() -> None:
 
 def test_a_seek_excuses_a_commit_that_goes_back() -> None:
     assert (
-        checks.committed_offsets_never_go_back(history(committed(5), sought("x", 2), committed(4)))
+        checks.committed_offsets_never_go_back(
+            history(*OWNED, committed(5), sought("x", 2), commits("x", 4, "auto"), committed(4))
+        )
         == []
     )
 
@@ -246,6 +266,10 @@ FORGIVEN: list[tuple[Check, Story]] = [
     ),
     (checks.who_closes_tells_the_group, [KNOWN, *OWNED, CLOSING, leaves("x"), CLOSED]),
     (checks.who_closes_tells_the_group, [*OWNED, CLOSING, CLOSED]),
+    (
+        checks.nothing_is_assigned_after_unsubscribing,
+        [UNSUBSCRIBED, synced("x", 1), assigned("x")],
+    ),
 ]
 
 

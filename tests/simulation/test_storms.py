@@ -16,7 +16,9 @@ ROOT = Path(__file__).parents[2]
 
 #: Seeds that found something in us, with what it was.
 FOUND = {
+    48: "what was under way in the simulated network overtook what a cut link had held back",
     69: "the embedded cluster's groups went on by themselves while their coordinator was dead",
+    0: "an assignment that came while the listener ran was applied after unsubscribe()",
     4: "a leader that was frozen past its session gave up as revoked what others had by then",
     24: "a first join on a half-open connection was waited for as long as the slowest member takes",
     74: "what a refused commit showed to be lost was told the listener as revoked",

@@ -1046,6 +1046,20 @@ class _NotingListener(ConsumerRebalanceListener):
         self.heard.append("lost")
 
 
+def test_what_the_group_says_until_it_hears_of_the_leaving_is_not_applied() -> None:
+    site = a_member()
+    site.on_said = lambda message: (
+        site.hear(an_assignment(B, rebalance=2), Answered(ticket=message.ticket))
+        if isinstance(message, LeaveGroup)
+        else None
+    )
+
+    site.engine.unsubscribe(site.clock.now + 10)
+    site.poll()
+
+    assert site.engine.delivery.partitions == {}
+
+
 def test_leaving_waits_for_commits_under_way_and_keeps_time_for_leaving() -> None:
     site = a_member()
     site.engine.commit_async({}, lambda value, error: None)
