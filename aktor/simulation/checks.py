@@ -58,8 +58,9 @@ class _Reader:
     owned: dict[str, _Ownership] = field(default_factory=dict)
     #: Of the assignment that it heard of last.
     generation: int = -1
-    #: The coordinator has expelled it for no reason, and it cannot know yet.
+    #: The coordinator has expelled it for no reason, and it cannot know yet; until it joins anew.
     expelled: bool = False
+    joins_anew: bool = False
 
 
 class _Replay:
@@ -80,9 +81,13 @@ class _Replay:
         match event["event"]:
             case "rebalance.synced":
                 reader.generation = event["generation"]
-                reader.expelled = False
+                if reader.joins_anew:
+                    reader.expelled = reader.joins_anew = False
+            case "rebalance.triggered":
+                reader.joins_anew = True
             case "session.expired":
                 self.readers[event["client_id"]].expelled = True
+                self.readers[event["client_id"]].joins_anew = False
             case "partitions.assigned":
                 for one in event["partitions"]:
                     reader.owned[one] = _Ownership()

@@ -90,7 +90,8 @@ class _Loop:
         #: Given out, and to be written elsewhere when it is done.
         self._in_hand: dict[TopicPartition, int] = {}
         self._resume_in = 0
-        self._unsure = False
+        #: Something may not be committed, and nobody would hear of it.
+        self.unsure = False
 
     def run(self) -> None:
         """Poll, finish, poll again."""
@@ -137,18 +138,18 @@ class _Loop:
             self._in_hand[one] = some[-1].offset + 1
         if records:
             self._commit(consumer)
-        elif self._unsure:
+        elif self.unsure:
             consumer.commit(timeout_ms=5000)
-            self._unsure = False
+            self.unsure = False
 
     def _commit(self, consumer: KafkaConsumer) -> None:
         """Commit by hand if nobody else does, and note whether that may have failed unheard."""
         if consumer.config["enable_auto_commit"]:
             return
-        self._unsure = True
+        self.unsure = True
         if self._simulation.random.random() < 0.5:
             consumer.commit(timeout_ms=5000)
-            self._unsure = False
+            self.unsure = False
         else:
             consumer.commit_async()
 
@@ -283,6 +284,7 @@ class _KeepsOffsetsElsewhere(_Quiet):
             offset = self.loop.find_elsewhere(one)
             if offset is not None:
                 self.consumer.seek(one, offset)
+                self.loop.unsure = True
 
 
 class _CommitsItself(_Quiet):
