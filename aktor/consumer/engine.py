@@ -88,7 +88,7 @@ class Engine:
         self.port = port
         self.clock = clock
         self.delivery = Delivery(make_reader, trace)
-        self.rebalancing = Rebalancing(self.delivery, publish, trace)
+        self.rebalancing = Rebalancing(self.delivery, publish, trace, clock=clock)
         self.subscription: frozenset[str] = frozenset()
         self.assigned_by_user = False
         #: Callbacks of finished asynchronous commits, for the application thread to run.

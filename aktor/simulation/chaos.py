@@ -305,9 +305,9 @@ class Chaos:
             end()
 
     @property
-    def over(self) -> bool:
-        """Whether all was healed."""
-        return self._over
+    def raging(self) -> bool:
+        """Whether there are faults, and they are not all healed."""
+        return bool(self.faults) and not self._over
 
     def heal(self) -> None:
         """All that is under way ends, and no more begins."""

@@ -33,8 +33,8 @@ PAUSED_FOR: Final = 10
 class Reader:
     """A member's code. It goes on after errors, as a service that wants to live would.
 
-    All members that were begun with one `Reader` each share `elsewhere`, if there is one: the
-    database in which they keep their offsets, by topic id and partition.
+    Owns what the members share that run it: the database in which they may keep their offsets, by
+    topic id and partition.
     """
 
     def __init__(
@@ -45,14 +45,13 @@ class Reader:
         configs: dict[str, Any],
         *,
         kind: str = "quiet",
-        elsewhere: dict[Any, int] | None = None,
     ) -> None:
         self._simulation = simulation
         self._group = group
         self._topics = [str(one) for one in topics]
         self._configs = configs
         self._kind = kind
-        self._elsewhere = {} if elsewhere is None else elsewhere
+        self._elsewhere: dict[Any, int] = {}
 
     def run(self) -> None:
         """Until the end of the simulation."""
@@ -171,7 +170,7 @@ class _Loop:
 
     def draws(self, share: float) -> bool:
         """Whether something happens that happens so often, while there are faults."""
-        return not self._simulation.faults.over and self._draw.random() < share
+        return self._simulation.faults.raging and self._draw.random() < share
 
     # -- what it does besides
 
@@ -181,7 +180,7 @@ class _Loop:
             self._resume_in -= 1
             if not self._resume_in:
                 consumer.resume(*consumer.paused())
-        if self._draw.random() >= HABIT_SHARE or self._simulation.faults.over:
+        if not self.draws(HABIT_SHARE):
             return consumer
         habit = self._draw.choice(_HABITS)
         return habit(self, consumer) or consumer

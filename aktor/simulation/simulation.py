@@ -30,7 +30,7 @@ from aktor.simulation.errors import (
 from aktor.simulation.history import History
 from aktor.simulation.member import Member
 from aktor.simulation.network import Network
-from aktor.simulation.reader import KINDS, Reader
+from aktor.simulation.reader import Reader
 from aktor.simulation.scheduler import START, Scheduler
 
 __all__ = ["Simulation", "Topic"]
@@ -146,17 +146,21 @@ class Simulation:
         return member
 
     def consumers(
-        self, *, group: str, topics: Sequence[str], count: int = 1, **configs: Any
+        self,
+        *,
+        group: str,
+        topics: Sequence[str],
+        count: int = 1,
+        kind: str = "quiet",
+        **configs: Any,
     ) -> list[Member]:
         """So many members of a group that poll, finish what they got, and poll again.
 
-        What they are like is drawn from the seed: see `reader`.
+        `kind` is one of `reader.KINDS`: what their rebalance listener does.
         """
         if group not in self.groups:
             self.groups.append(group)
-        kind = random.Random(f"{self.seed} readers of {group}").choice(KINDS)
-        elsewhere: dict[Any, int] = {}
-        reader = Reader(self, group, topics, configs, kind=kind, elsewhere=elsewhere)
+        reader = Reader(self, group, topics, configs, kind=kind)
         return [self.member(reader.run) for _ in range(count)]
 
     def replace(self, gone: Member) -> Member:

@@ -14,6 +14,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from aktor.simulation.chaos import REFUSALS, WEIGHTS
 from aktor.simulation.errors import SimulationError
+from aktor.simulation.reader import KINDS
 from aktor.simulation.simulation import Simulation, Topic
 
 __all__ = ["FAULTY", "Outcome", "run_storm", "shrink"]
@@ -25,6 +26,9 @@ AT_MOST: Final = 180.0
 #: How long a member may need to be in the group again: a JoinGroup on a half-open connection is
 #: waited for as long as the slowest member may take (`max_poll_interval_ms`, and five seconds).
 IN_BY: Final = 330.0
+
+#: A topic does not grow beyond this.
+MOST_PARTITIONS: Final = 8
 
 #: How often a group that is well is shaken once more.
 AFTERSHOCKS: Final = 2
@@ -52,6 +56,7 @@ def run_storm(
             group="g",
             topics=[orders],
             count=draw.randint(2, 4),
+            kind=draw.choice(KINDS),
             **_settings(sim),
         )
         sim.trickle(orders, per_second=10.0, seconds=FAULTY)
@@ -75,7 +80,10 @@ def _recover(sim: Simulation) -> None:
 
 
 def _shake(sim: Simulation, topic: Topic) -> None:
-    """One rebalance in which every API refuses one request: no later trouble may help out."""
+    """One rebalance in which every API refuses one request, perhaps over a partition that not
+    everybody knows: no later trouble may help out."""
+    if 0 < topic.partitions < MOST_PARTITIONS and sim.random.random() < 0.5:
+        sim.brokers.grow_topic(topic, topic.partitions + 1)
     for group in sim.groups:
         sim.brokers.expire_somebody(group, sim.random)
     for api, codes in sorted(REFUSALS.items()):
