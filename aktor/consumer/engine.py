@@ -93,6 +93,8 @@ class Engine:
         self.rebalancing = Rebalancing(self.delivery, publish, trace, clock)
         self.subscription: frozenset[str] = frozenset()
         self.assigned_by_user = False
+        #: The last commit before leaving was refused: the group does not know us any more.
+        self.expelled = False
         #: Callbacks of finished asynchronous commits, for the application thread to run.
         self.completions: deque[Callable[[], None]] = deque()
         self.log = trace.bind(actor="application")
@@ -465,16 +467,17 @@ class Engine:
     def leave(self, deadline: float, *, because: str) -> BaseException | None:
         """Give all partitions back, leave the group if in one; returns a listener's error."""
         self._finish_commits(deadline)
-        member = self.port.member
         error = None
         if self.in_group:
             self._forget_steps()
-            loss = Loss.REVOKED if member.generation >= 0 else Loss.LOST
+            loss = Loss.REVOKED if self._is_member() else Loss.LOST
             owned = frozenset(self.delivery.partitions)
             error = self._in_callback(lambda: self.rebalancing.give_up(owned, loss))
             self._leave_group(deadline, because)
+            # What the group said while the listener ran or until it heard (KAFKA-20428).
+            self._forget_steps()
         self.subscription = frozenset()
-        self.assigned_by_user = False
+        self.assigned_by_user = self.expelled = False
         self.port.watch_cluster = False
         self.delivery.assign(())
         return error
@@ -488,6 +491,11 @@ class Engine:
             error = self._in_callback(lambda: self.rebalancing.give_up(owned, Loss.LOST))
         self.delivery.assign(())
         return error
+
+    def _is_member(self) -> bool:
+        """Whether the group counts on us, and our session cannot have run out unheard."""
+        in_session = self.clock() <= self.port.session_until
+        return self.port.member.generation >= 0 and in_session and not self.expelled
 
     def _finish_commits(self, deadline: float) -> None:
         """Wait for the commits under way: who has left the group can commit no more.

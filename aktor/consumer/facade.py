@@ -38,6 +38,7 @@ from aktor.events.fetching import Chunk
 from aktor.events.lifecycle import ActorStatus, ReportStatus
 from aktor.events.metadata import LookUpTopics, TopicInfo, TrackTopics
 from aktor.events.positions import LookUpOffsets, Position, ResetStrategy
+from aktor.managers.commit_errors import says_expelled
 from aktor.records import RecordReader
 from aktor.trace import open_trace
 
@@ -709,6 +710,7 @@ class KafkaConsumer:
             )
         except Exception as error:
             # Nothing is lost: the group goes on from the last commit and repeats some records.
+            self._engine.expelled = says_expelled(error)
             self._trace.warning("commit.failed", because=error, at=at, offsets=consumed)
 
     def _deadline(self, timeout_ms: float | None) -> float:

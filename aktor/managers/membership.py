@@ -250,6 +250,8 @@ class ClassicMembershipManager(RequestManager):
         """One step on the way round, if there is one to take now."""
         if self.state is State.UNJOINED:
             return self._maybe_join()
+        if self.state is State.STABLE and self._pulse.is_over(self._now):
+            return False  # what is owned may be another's: the next heartbeat tells
         moved = self._member.advance(self._now, self._cluster)
         self._tell_failure()
         return moved
@@ -281,7 +283,10 @@ class ClassicMembershipManager(RequestManager):
             settings, member.me, offers=member.offers(), because=member.because
         )
         longest = max(settings.request_timeout, settings.max_poll_interval + JOIN_SLACK)
-        return self._call(body, timeout=longest)
+        # Without a generation there are no heartbeats beside it, which would notice a coordinator
+        # that is gone: one with an id is asked again sooner, as the same member.
+        unwatched = member.member_id and not member.has_generation
+        return self._call(body, timeout=settings.request_timeout if unwatched else longest)
 
     def _sync_group(self) -> tuple[Request, ...]:
         try:

@@ -13,15 +13,40 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from aktor.actors.runtime import CooperativeActor
+from aktor.broker.codes import Code
 from aktor.simulation.crashes import Crash
 from aktor.simulation.member import Member
 
 if TYPE_CHECKING:
     from aktor.simulation.simulation import Simulation
 
-__all__ = ["KINDS", "WEIGHTS", "Chaos", "Fault"]
+__all__ = ["KINDS", "REFUSALS", "WEIGHTS", "Chaos", "Fault"]
 
 End = Callable[[], object]
+
+_OF_COORDINATORS: Final = (
+    Code.COORDINATOR_LOAD_IN_PROGRESS,
+    Code.COORDINATOR_NOT_AVAILABLE,
+    Code.NOT_COORDINATOR,
+)
+_OF_LEADERS: Final = (
+    Code.KAFKA_STORAGE_ERROR,
+    Code.NOT_LEADER_OR_FOLLOWER,
+    Code.OFFSET_NOT_AVAILABLE,
+)
+
+#: What brokers may say, by API, to a request that succeeds a little later.
+REFUSALS: Final[Mapping[str, tuple[Code, ...]]] = {
+    "Fetch": _OF_LEADERS,
+    "FindCoordinator": (Code.COORDINATOR_NOT_AVAILABLE,),
+    "Heartbeat": _OF_COORDINATORS,
+    "JoinGroup": _OF_COORDINATORS,
+    "LeaveGroup": _OF_COORDINATORS,
+    "ListOffsets": _OF_LEADERS,
+    "OffsetCommit": _OF_COORDINATORS,
+    "OffsetFetch": (*_OF_COORDINATORS, Code.UNSTABLE_OFFSET_COMMIT),
+    "SyncGroup": _OF_COORDINATORS,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +125,12 @@ def _loss(sim: Simulation, draw: random.Random) -> End:
 def _slow_network(sim: Simulation, draw: random.Random) -> End:
     sim.network.slower = draw.choice([0.01, 0.1, 1.0])
     return lambda: setattr(sim.network, "slower", 0.0)
+
+
+def _requests_refused(sim: Simulation, draw: random.Random) -> End:
+    api = draw.choice(sorted(REFUSALS))
+    sim.network.refusals[api] = draw.choices(REFUSALS[api], k=draw.randint(1, 3))
+    return lambda: sim.network.refusals.pop(api, None)
 
 
 def _member_frozen(sim: Simulation, draw: random.Random) -> End:
@@ -258,6 +289,7 @@ KINDS: Final[Mapping[str, Callable[[Simulation, random.Random], End]]] = {
     "connections_reset": _connections_reset,
     "loss": _loss,
     "slow_network": _slow_network,
+    "requests_refused": _requests_refused,
     "member_frozen": _member_frozen,
     "member_suspended": _member_suspended,
     "clock_jump": _clock_jump,
@@ -283,6 +315,7 @@ WEIGHTS: Final[Mapping[str, float]] = {
     "connections_reset": 3,
     "loss": 1,
     "slow_network": 1,
+    "requests_refused": 4,
     "member_frozen": 3,
     "member_suspended": 1,
     "clock_jump": 1,
@@ -342,6 +375,11 @@ class Chaos:
         if end is not None:
             self._simulation.history.note("fault.ended", number=number)
             end()
+
+    @property
+    def raging(self) -> bool:
+        """Whether there are faults, and they are not all healed."""
+        return bool(self.faults) and not self._over
 
     def heal(self) -> None:
         """All that is under way ends, and no more begins."""

@@ -6,6 +6,7 @@ what happened, never the members' own state, so they hold for the trace of a rea
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +16,10 @@ from typing import Any, Final
 from aktor.simulation.history import Event, History
 
 __all__ = ["CHECKS", "Check", "broken_promises"]
+
+#: Seconds after which no fetch of a partition that was given up can be under way, and nobody can
+#: have stood still all the time.
+FORGOTTEN_WITHIN: Final = 20.0
 
 Check = Callable[[History], list[str]]
 
@@ -57,8 +62,9 @@ class _Reader:
     #: Its `isolation_level`.
     isolation: str = ""
     #: The coordinator has expelled it for no reason, or while its clock stood still: it cannot
-    #: know yet.
+    #: know yet; until it joins anew.
     expelled: bool = False
+    joins_anew: bool = False
 
 
 class _Replay:
@@ -84,7 +90,10 @@ class _Replay:
                 group = event.get("group")
                 self.latest[group] = max(self.latest[group], reader.generation)
                 # An answer that waited while it slept tells of a generation that is over.
-                reader.expelled &= reader.generation < self.latest[group]
+                if reader.joins_anew and reader.generation >= self.latest[group]:
+                    reader.expelled = reader.joins_anew = False
+            case "rebalance.triggered":
+                reader.joins_anew = True
             case "session.expired":
                 self._expelled(event["client_id"])
             case "member.thawed" if event.get("asleep"):
@@ -117,7 +126,7 @@ class _Replay:
                     # which is out of range.
                     if mine is None:
                         continue
-                    if mine.sought and event.get("from_offsets", {}).get(one) != mine.next:
+                    if mine.sought and (event.get("from_offsets") or {}).get(one) != mine.next:
                         continue
                     mine.sought = False
                     mine.move_to(offset)
@@ -127,6 +136,7 @@ class _Replay:
         for name, reader in self.readers.items():
             if name == member or name.startswith(f"{member}/"):
                 reader.expelled = True
+                reader.joins_anew = False
 
 
 @dataclass
@@ -303,6 +313,50 @@ def only_owners_are_given_records(history: History) -> list[str]:
     return complaints
 
 
+def nothing_is_given_out_while_it_is_handed_back(history: History) -> list[str]:
+    """Once it is said how far a partition was read, for the last commit, no more of it follows."""
+    complaints = []
+    going: dict[str, set[str]] = defaultdict(set)
+    for event in history.events:
+        mine = going[event["member"]]
+        match event["event"]:
+            case "partitions.held_back":
+                mine.update(event["partitions"])
+            case "partitions.released" | "partitions.assigned":
+                mine.difference_update(event["partitions"])
+            case "records.delivered" if event["partition"] in mine:
+                complaints.append(f"{_when(event)} was given {event['partition']}, which is going")
+    return complaints
+
+
+def nothing_is_fetched_that_was_given_up(history: History) -> list[str]:
+    """Nothing that was written long after a consumer gave a partition up is fetched by it."""
+    complaints = []
+    gone: dict[tuple[str, str], float] = {}
+    written: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    for event in history.events:
+        match event["event"]:
+            case "records.written":
+                written[event["partition"]].append((event["first"], event["at"]))
+            case "partitions.released":
+                gone.update({(event["member"], one): event["at"] for one in event["partitions"]})
+            case "partitions.assigned":
+                for one in event["partitions"]:
+                    gone.pop((event["member"], one), None)
+            case "chunk.dropped":
+                one = event["partition"]
+                since = gone.get((event["member"], one))
+                at = max(
+                    (at for first, at in written[one] if first <= event["offset"]), default=0.0
+                )
+                if since is not None and at > since + FORGOTTEN_WITHIN:
+                    complaints.append(
+                        f"{_when(event)} had {one}:{event['offset']} fetched, written at {at:.3f}"
+                        f" and given up at {since:.3f}"
+                    )
+    return complaints
+
+
 def partitions_are_handed_over_in_order(history: History) -> list[str]:
     """Nobody is assigned what another member has yet to revoke, unless that one is expelled."""
     complaints = []
@@ -320,7 +374,8 @@ def partitions_are_handed_over_in_order(history: History) -> list[str]:
         elif name == "partitions.going":
             for one in event["partitions"]:
                 told = early.pop((event["member"], one), None)
-                if told is not None and event["loss"] == "revoked":
+                # Who slept meanwhile may not know.
+                if told is not None and event["loss"] == "revoked" and not reader.expelled:
                     complaints.append(f"{told} was assigned {one} before {_when(event)} gave it up")
         elif name == "partitions.released":
             # Its listener was slow: it began to give it up before, and was expelled meanwhile.
@@ -443,16 +498,23 @@ def only_owners_commit(history: History) -> list[str]:
 
 
 def committed_offsets_never_go_back(history: History) -> list[str]:
-    """Unless somebody sought, or a position was reset."""
+    """Unless who commits sought or was reset, since the partition is theirs."""
     complaints = []
     latest: dict[tuple[str, str], int] = {}
-    excused: set[str] = set()
+    moved: dict[str, set[str]] = defaultdict(set)
+    #: What somebody commits who has gone back.
+    excused: set[tuple[str, int]] = set()
     for event in history.events:
         match event["event"]:
             case "position.sought":
-                excused.add(event["partition"])
+                moved[event["member"]].add(event["partition"])
             case "position.reset":
-                excused.update(event["partitions"])
+                moved[event["member"]].update(event["partitions"])
+            case "partitions.released":
+                moved[event["member"]].difference_update(event["partitions"])
+            case "commit.sent" if isinstance(event.get("offsets"), dict):
+                mine = moved[event["member"]]
+                excused.update(item for item in event["offsets"].items() if item[0] in mine)
             case "topic.removed":
                 for key in [key for key in latest if key[1].rpartition("-")[0] == event["topic"]]:
                     del latest[key]
@@ -461,12 +523,112 @@ def committed_offsets_never_go_back(history: History) -> list[str]:
                     latest[key] = min(latest[key], event["to"])
             case "offset.committed":
                 key = event["group"], event["partition"]
-                before = latest.get(key, -1)
-                if event["offset"] < before and event["partition"] not in excused:
+                before, offset = latest.get(key, -1), event["offset"]
+                if offset < before and (event["partition"], offset) not in excused:
                     complaints.append(
-                        f"at {event['at']:.3f} {key[0]} {key[1]}: {event['offset']} after {before}"
+                        f"at {event['at']:.3f} {key[0]} {key[1]}: {offset} after {before}"
                     )
-                latest[key] = event["offset"]
+                latest[key] = offset
+    return complaints
+
+
+def nobody_is_told_that_nothing_is_committed(history: History) -> list[str]:
+    """Neither a consumer that looks for its position nor its user, once something is."""
+    complaints = []
+    #: Since when something is committed.
+    committed: dict[tuple[str, str], float] = {}
+    #: When a consumer came to own a partition: its look-up is not older.
+    owned: dict[tuple[str, str], tuple[str, float]] = {}
+    for event in history.events:
+        match event["event"]:
+            case "offset.committed":
+                committed.setdefault((event["group"], event["partition"]), event["at"])
+            case "topic.removed":
+                for key in [key for key in committed if key[1].startswith(event["topic"] + "-")]:
+                    del committed[key]
+                owned.clear()
+            case "partitions.assigned":
+                for one in event["partitions"]:
+                    owned[event["member"], one] = event["group"], event["at"]
+            case "position.reset" if event["because"] == "no offset is committed":
+                for one in event["partitions"]:
+                    group, since = owned.get((event["member"], one), (None, -math.inf))
+                    if committed.get((str(group), one), math.inf) < since:
+                        complaints.append(f"{_when(event)} takes {one} for never committed")
+            case "user.finds_nothing_committed":
+                one = event["partition"]
+                if committed.get((event["group"], one), math.inf) < event["at"] - event["seconds"]:
+                    complaints.append(f"{_when(event)} is told that {one} was never committed")
+    return complaints
+
+
+def calls_end_in_time(history: History) -> list[str]:
+    """No call takes longer than its timeout, but for the listener's time, and a frozen process."""
+    complaints = []
+    frozen: dict[str, list[list[float]]] = defaultdict(list)
+    for event in history.events:
+        process = event["member"].partition("/")[0]
+        match event["event"]:
+            case "member.frozen":
+                frozen[process].append([event["at"], event["at"]])
+            case "member.thawed":
+                frozen[process][-1][1] = event["at"]
+            case "call.late":
+                began = event["at"] - event["took"]
+                stood = sum(max(0.0, end - max(start, began)) for start, end in frozen[process])
+                if event["took"] - stood > event["allowed"] + 1.0:
+                    complaints.append(
+                        f"{_when(event)} waited {event['took']:.3f} s for {event['call']}, which"
+                        f" may take {event['allowed']:.3f} s"
+                    )
+    return complaints
+
+
+def nothing_is_assigned_after_unsubscribing(history: History) -> list[str]:
+    """Who has unsubscribed is given partitions only by a group that was joined anew."""
+    complaints = []
+    out: set[str] = set()
+    for event in history.events:
+        match event["event"]:
+            case "user.unsubscribed":
+                out.add(event["member"])
+            case "rebalance.synced":
+                out.discard(event["member"])
+            case "partitions.assigned" if event["by_group"] and event["member"] in out:
+                complaints.append(
+                    f"{_when(event)} took on {event['partitions']} of the group that it had left"
+                )
+    return complaints
+
+
+def who_closes_tells_the_group(history: History) -> list[str]:
+    """A member that is closed while its coordinator is known sends LeaveGroup."""
+    complaints = []
+    members: set[str] = set()
+    reachable: set[str] = set()
+    owes: set[str] = set()
+    for event in history.events:
+        who = event["member"]
+        match event["event"]:
+            case "rebalance.synced":
+                members.add(who)
+            case "member.lost" | "actor.restarted" | "actor.crashed":
+                members.discard(who)
+                owes.discard(who)
+            case "coordinator.found":
+                reachable.add(who)
+            case "coordinator.lost":
+                reachable.discard(who)
+                owes.discard(who)
+            case "member.leave_failed":
+                owes.discard(who)  # it tried as long as it could
+            case "consumer.closing" if who in members & reachable:
+                owes.add(who)
+            case "request.sent" if event["api"] == "LeaveGroup":
+                owes.discard(who)
+                members.discard(who)
+            case "consumer.closed" if who in owes:
+                complaints.append(f"{_when(event)} closed and did not leave its group")
     return complaints
 
 
@@ -772,12 +934,18 @@ def _some(offsets: set[int]) -> Any:
 CHECKS: Final[tuple[Check, ...]] = (
     no_gap_no_step_back_no_duplicate_inside_an_ownership,
     only_owners_are_given_records,
+    nothing_is_given_out_while_it_is_handed_back,
+    nothing_is_fetched_that_was_given_up,
     partitions_are_handed_over_in_order,
     every_record_is_finished,
     read_committed_sees_committed_records_only,
     no_commit_above_what_was_finished,
     only_owners_commit,
     committed_offsets_never_go_back,
+    nobody_is_told_that_nothing_is_committed,
+    calls_end_in_time,
+    nothing_is_assigned_after_unsubscribing,
+    who_closes_tells_the_group,
     every_request_ends_once,
     every_future_ends_once,
     no_message_vanishes,

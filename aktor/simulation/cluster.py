@@ -398,6 +398,10 @@ class Brokers:
             self.model.groups.expire_session(group, some.member_id, self._scheduler.now)
             self._look_ahead()
 
+    def members(self, group: str) -> set[str]:
+        """The ids of the group's members, as its coordinator knows them."""
+        return {one.member_id for one in self.model.groups.members(group)}
+
     def coordinator(self, group: str) -> int:
         """The broker that coordinates the group, -1 if none does."""
         node = self.model.coordinator(GROUP_OFFSETS, group)

@@ -183,6 +183,12 @@ class Site(Host):
         self.consumer = consumer
         observe(consumer, self.note, lambda: self._simulation.now)
 
+    @property
+    def group(self) -> str | None:
+        """The group that the consumer wants to be in, if any."""
+        engine = self.consumer._engine
+        return engine.settings.group_id if engine.in_group and not engine.closing else None
+
     def note(self, event: str, **values: Any) -> None:
         """Add something to the history."""
         self._simulation.history.note(event, self.name, **values)

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from kafka.structs import TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
-from aktor.events.membership import Loss
+from aktor.consumer.rebalancing import Step
+from aktor.events.membership import Loss, RevokePartitions
 
 __all__ = ["observe", "observe_ownership"]
 
 Note = Callable[..., None]
 
+#: A call that takes so many seconds longer than it may is noted.
+LATE: Final = 1.0
 
 #: Seconds between two polls that are worth a note.
 AWAY: Final = 5.0
 
 
 def observe(consumer: KafkaConsumer, note: Note, now: Callable[[], float]) -> None:
-    """From now on this consumer is of a class that notes. Called before it is initialised."""
+    """From now on this consumer is of a class that notes. Called before it is initialised.
+
+    `now` is the simulation's: to look at it changes nothing.
+    """
     kind = type(consumer)
     consumer.__class__ = type(kind.__name__, (_Observed, kind), {})
     consumer._note = note  # type: ignore[attr-defined]
@@ -29,6 +36,7 @@ def observe(consumer: KafkaConsumer, note: Note, now: Callable[[], float]) -> No
     consumer._now = now  # type: ignore[attr-defined]
     consumer._last_asked = now()  # type: ignore[attr-defined]
     consumer._futures = itertools.count()  # type: ignore[attr-defined]
+    consumer._nested = 0.0  # type: ignore[attr-defined]
 
 
 def observe_ownership(consumer: KafkaConsumer, note: Note) -> None:
@@ -36,6 +44,7 @@ def observe_ownership(consumer: KafkaConsumer, note: Note) -> None:
     engine = consumer._engine
     delivery, rebalancing = engine.delivery, engine.rebalancing
     assign, remove, give_up = delivery.assign, delivery.remove, rebalancing.give_up
+    run = rebalancing.run
     group, isolation = consumer.config["group_id"], consumer.config["isolation_level"]
 
     def assigning(partitions: Iterable[TopicPartition], *, delivering: bool = True) -> None:
@@ -60,8 +69,17 @@ def observe_ownership(consumer: KafkaConsumer, note: Note) -> None:
     def giving_up(partitions: frozenset[TopicPartition], loss: Loss) -> BaseException | None:
         owned = sorted(_name(one) for one in partitions if one in delivery.partitions)
         note("partitions.going", partitions=owned, loss=loss.name.lower(), group=group)
-        return give_up(partitions, loss)
+        with consumer._in_listener():  # type: ignore[attr-defined]
+            return give_up(partitions, loss)
 
+    def running(step: Step) -> BaseException | None:
+        with consumer._in_listener():  # type: ignore[attr-defined]
+            error = run(step)
+        if isinstance(step, RevokePartitions):
+            note("partitions.held_back", partitions=sorted(_name(one) for one in step.partitions))
+        return error
+
+    rebalancing.run = running  # type: ignore[method-assign]
     delivery.assign = assigning  # type: ignore[method-assign]
     delivery.remove = removing  # type: ignore[method-assign,assignment]
     rebalancing.give_up = giving_up  # type: ignore[method-assign]
@@ -78,10 +96,13 @@ class _Observed(KafkaConsumer):
     _last_asked: float
     #: Numbers the futures that the user is given.
     _futures: Iterator[int]
+    #: Seconds that listeners took during the present call.
+    _nested: float
 
-    def poll(self, *args: Any, **kwargs: Any) -> dict[Any, list[Any]]:
+    def poll(self, timeout_ms: float = 0, *args: Any, **kwargs: Any) -> dict[Any, list[Any]]:
         self._came_back()
-        taken = super().poll(*args, **kwargs)
+        with self._timed("poll", timeout_ms / 1000):
+            taken = super().poll(timeout_ms, *args, **kwargs)
         for one, records in taken.items():
             self._gave(one, records)
         self._last_asked = self._now()
@@ -106,9 +127,38 @@ class _Observed(KafkaConsumer):
         super().seek_to_end(*partitions)
         self._sought(dict.fromkeys(partitions or self._mine()))
 
-    def commit(self, *args: Any, **kwargs: Any) -> None:
+    def commit(self, offsets: Any = None, timeout_ms: float | None = None) -> None:
         self._note("user.commits")
-        super().commit(*args, **kwargs)
+        with self._timed("commit", self._allowed(timeout_ms)):
+            super().commit(offsets, timeout_ms)
+
+    def committed(
+        self, partition: Any, metadata: bool = False, timeout_ms: float | None = None
+    ) -> Any:
+        with self._timed("committed", self._allowed(timeout_ms, api=True)):
+            asked_at = self._now()
+            found = super().committed(partition, metadata, timeout_ms)
+        if found is None:
+            self._note(
+                "user.finds_nothing_committed",
+                seconds=self._now() - asked_at,
+                partition=_name(partition),
+                group=self.config["group_id"],
+            )
+        return found
+
+    def position(self, partition: Any, timeout_ms: float | None = None) -> int | None:
+        with self._timed("position", self._allowed(timeout_ms, api=True)):
+            return super().position(partition, timeout_ms)
+
+    def end_offsets(self, partitions: Any, timeout_ms: float | None = None) -> Any:
+        with self._timed("end_offsets", self._allowed(timeout_ms)):
+            return super().end_offsets(partitions, timeout_ms)
+
+    def unsubscribe(self) -> None:
+        with self._timed("unsubscribe", self._allowed(None)):
+            super().unsubscribe()
+        self._note("user.unsubscribed")
 
     def commit_async(self, *args: Any, **kwargs: Any) -> Any:
         self._note("user.commits")
@@ -126,15 +176,42 @@ class _Observed(KafkaConsumer):
         super().resume(*partitions)
         self._note("partitions.resumed", partitions=[_name(one) for one in partitions])
 
-    def close(self, *args: Any, **kwargs: Any) -> None:
+    def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
         if self._guard.closed:
             return
         self._came_back()
         self._note("consumer.closing")
         try:
-            super().close(*args, **kwargs)
+            with self._timed("close", self._allowed(timeout_ms)):
+                super().close(autocommit, timeout_ms)
         finally:
             self._note("consumer.closed")
+
+    def _allowed(self, timeout_ms: float | None, *, api: bool = False) -> float:
+        settings = self._settings
+        default = settings.default_api_timeout if api else settings.request_timeout
+        return default if timeout_ms is None else timeout_ms / 1000
+
+    @contextmanager
+    def _timed(self, call: str, allowed: float) -> Iterator[None]:
+        """Note a call that takes longer than it may, but for its listener's time."""
+        began, outer, self._nested = self._now(), self._nested, 0.0
+        try:
+            yield
+        finally:
+            took = self._now() - began
+            if took > allowed + self._nested + LATE:
+                self._note("call.late", call=call, took=took, allowed=allowed + self._nested)
+            self._nested = outer + took
+
+    @contextmanager
+    def _in_listener(self) -> Iterator[None]:
+        """The time of the user's listener is not the call's."""
+        began, before = self._now(), self._nested
+        try:
+            yield
+        finally:
+            self._nested = before + self._now() - began
 
     def _mine(self) -> Iterable[Any]:
         return sorted(self._engine.delivery.partitions)

@@ -163,12 +163,22 @@ class Simulation:
         return member
 
     def consumers(
-        self, *, group: str, topics: Sequence[str], count: int = 1, **configs: Any
+        self,
+        *,
+        group: str,
+        topics: Sequence[str],
+        count: int = 1,
+        kind: str = "quiet",
+        **configs: Any,
     ) -> list[Member]:
-        """So many members of a group that poll, finish what they got, and poll again."""
+        """So many members of a group that poll, finish what they got, and poll again.
+
+        `kind` is one of `reader.KINDS`: what their rebalance listener does.
+        """
         if group not in self.groups:
             self.groups.append(group)
-        return [self.member(Reader(self, group, topics, configs).run) for _ in range(count)]
+        reader = Reader(self, group, topics, configs, kind=kind)
+        return [self.member(reader.run) for _ in range(count)]
 
     def replace(self, gone: Member) -> Member:
         """A new process in the place of one that is gone."""
@@ -230,6 +240,17 @@ class Simulation:
             if self.now >= deadline or not every_record_is_finished(self.history):
                 return self
             self.run(for_=min(5.0, deadline - self.now))
+
+    def everybody_is_in(self) -> bool:
+        """Whether the coordinators know each running consumer that wants to be in a group."""
+        return all(
+            site.port.member.member_id in self.brokers.members(group)
+            for member in self.members
+            if member.running
+            for site in member.sites[-1:]
+            for group in [site.group]
+            if group is not None
+        )
 
     def check(self) -> Self:
         """All promises: see `checks`. Raises CheckFailedError."""

@@ -14,15 +14,26 @@ from typing import Any, Final
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-from aktor.simulation.chaos import WEIGHTS, Fault
+from aktor.simulation.chaos import REFUSALS, WEIGHTS, Fault
 from aktor.simulation.errors import CheckFailedError
-from aktor.simulation.simulation import Simulation
+from aktor.simulation.reader import KINDS
+from aktor.simulation.simulation import Simulation, Topic
 
 __all__ = ["FAULTY", "Outcome", "Size", "run_storm", "shrink"]
 
 #: Virtual seconds with faults, and how long the group may take afterwards.
 FAULTY: Final = 60.0
 AT_MOST: Final = 180.0
+
+#: How long a member may need to be in the group again: a first JoinGroup on a half-open connection
+#: is waited for until `request_timeout_ms`.
+IN_BY: Final = 120.0
+
+#: A topic does not grow beyond this.
+MOST_PARTITIONS: Final = 8
+
+#: How often a group that is well is shaken once more.
+AFTERSHOCKS: Final = 2
 
 #: Records that are there at first, and that come in a second.
 RECORDS: Final = 100
@@ -90,7 +101,8 @@ def run_storm(
             "orders", partitions=draw.randint(2, 6), records=max(1, int(RECORDS * size.records))
         )
         members = min(size.members, draw.randint(2, 4))
-        sim.consumers(group="g", topics=[orders], count=members, **_settings(draw))
+        kind = draw.choice(KINDS)
+        sim.consumers(group="g", topics=[orders], count=members, kind=kind, **_settings(draw))
         rate = draw.choice([0.1, 0.4, 1.0])
         transactions = draw.random() < 0.4
         timeout = draw.choice([2.0, 8.0])
@@ -104,10 +116,32 @@ def run_storm(
         error: Exception | None = None
         try:
             sim.run(for_=FAULTY)
-            sim.heal().progress(at_most=AT_MOST).check()
+            sim.heal()
+            _recover(sim)
+            for _ in range(AFTERSHOCKS):
+                _shake(sim, orders, draw)
+                _recover(sim)
+            sim.check()
         except Exception as found:  # also a bug of the simulation itself, which has a seed as well
             error = found
         return Outcome(sim, error, size, members)
+
+
+def _recover(sim: Simulation) -> None:
+    """Everything is read, and everybody is in the group."""
+    sim.progress(at_most=AT_MOST).run(until=sim.everybody_is_in, at_most=IN_BY)
+
+
+def _shake(sim: Simulation, topic: Topic, draw: random.Random) -> None:
+    """One rebalance in which every API refuses one request, perhaps over a partition that not
+    everybody knows: no later trouble may help out."""
+    if 0 < topic.partitions < MOST_PARTITIONS and draw.random() < 0.5:
+        sim.brokers.grow_topic(topic, topic.partitions + 1)
+    for group in sim.groups:
+        sim.brokers.expire_somebody(group, draw)
+    for api, codes in sorted(REFUSALS.items()):
+        sim.network.refusals[api] = [draw.choice(codes)]
+    topic.write(20)
 
 
 def _settings(draw: random.Random) -> dict[str, Any]:

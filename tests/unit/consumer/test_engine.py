@@ -1021,6 +1021,45 @@ def test_unsubscribing_gives_the_partitions_back_leaves_and_owns_nothing() -> No
     assert site.said[-1] == AssignmentChanged(partitions={})
 
 
+@pytest.mark.parametrize(("asleep", "told"), [(40.0, "revoked"), (50.0, "lost")])
+def test_who_leaves_after_the_session_has_run_out_is_told_lost(asleep: float, told: str) -> None:
+    site = a_member(confirmed_until=145.0)
+    site.engine.rebalancing.listener = listener = _NotingListener()
+    site.clock.now += asleep
+
+    site.engine.leave(site.clock.now + 1.0, because="the consumer was closed")
+
+    assert listener.heard == [told]
+
+
+class _NotingListener(ConsumerRebalanceListener):
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        self.heard.append("assigned")
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        self.heard.append("revoked")
+
+    def on_partitions_lost(self, lost: Any) -> None:
+        self.heard.append("lost")
+
+
+def test_what_the_group_says_until_it_hears_of_the_leaving_is_not_applied() -> None:
+    site = a_member()
+    site.on_said = lambda message: (
+        site.hear(an_assignment(B, rebalance=2), Answered(ticket=message.ticket))
+        if isinstance(message, LeaveGroup)
+        else None
+    )
+
+    site.engine.unsubscribe(site.clock.now + 10)
+    site.poll()
+
+    assert site.engine.delivery.partitions == {}
+
+
 def test_leaving_waits_for_commits_under_way_and_keeps_time_for_leaving() -> None:
     site = a_member()
     site.engine.commit_async({}, lambda value, error: None)
