@@ -1,22 +1,26 @@
-# make test | demo | kafka | lint | bench | clean      (a .venv is made when it is first needed)
+# make test | demo | kafka | lint | bench | soak | mutations | clean      (a .venv is made when it is first needed)
 #
 #   PYTHON=python3.12    the Python to make the .venv with (any from 3.11 on is found by itself)
 #   REAL=1               for `make demo`: use an Apache Kafka (Java) instead of the embedded one
 #   BOOTSTRAP=host:port  for `make demo`: use this Kafka, which runs already
 #   NODES=3 PORT=9092    for `make kafka`
 #   ARGS="-k commit -x"  for `make test`: passed on to pytest
+#   FIRST=1000 JOBS=2    for `make soak`: storms from this seed on (by default from the time), so many at once
+#   ARGS="--jobs 2"      for `make mutations` (historic bugs put back: does a simulated storm find
+#                        each?): passed on, as are parts of names, --seeds 60, --write
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := test
-.PHONY: test demo kafka lint bench clean venv
+.PHONY: test demo kafka lint bench soak mutations clean venv
 
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 NODES ?= 1
 PORT ?= 9092
+JOBS ?= 1
 
 test: venv
 	@if missing=$$($(PY) -m tests.real_kafka --missing); then $(PY) -m tests.real_kafka --prepare; \
@@ -37,6 +41,12 @@ lint: venv
 
 bench: venv
 	@$(PY) -m benchmarks $(ARGS)
+
+soak: venv
+	@$(PY) -m aktor.cli sim run --seeds 0 --jobs $(JOBS) $(if $(FIRST),--first $(FIRST))
+
+mutations: venv
+	@$(PY) -m tests.mutations $(ARGS)
 
 clean:
 	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -6,11 +6,17 @@ And a crash of each actor at each point.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
+import multiprocessing
+import signal
 import sys
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aktor.cli.main import CommandLineError
 
@@ -19,20 +25,32 @@ if TYPE_CHECKING:
 
 __all__ = ["add_arguments", "run"]
 
-_PROGRESS_S = 1.0
+_PROGRESS_S: Final = 1.0
+
+#: Without an end: until it is interrupted.
+_UNTIL_STOPPED: Final = 0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `aktor sim` takes."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     many = commands.add_parser("run", help="many seeds; exit code 1 if one of them fails")
-    many.add_argument("--seeds", type=int, default=100, metavar="N", help="how many (100)")
-    many.add_argument("--first", type=int, default=0, metavar="SEED", help="the first (0)")
+    many.add_argument(
+        "--seeds", type=_count, default=100, metavar="N", help="how many (100); 0: until stopped"
+    )
+    many.add_argument(
+        "--first", type=int, metavar="SEED", help="the first (0; until stopped: drawn by the time)"
+    )
+    many.add_argument(
+        "--jobs", type=_jobs, default=1, metavar="N", help="how many at the same time (1)"
+    )
     many.add_argument("--until-failure", action="store_true", help="stop at the first that fails")
     one = commands.add_parser("replay", help="one seed, with its whole history")
     one.add_argument("seed", type=int, metavar="SEED")
     one.add_argument("--history", type=Path, metavar="FILE", help="write it there, as JSON lines")
-    less = commands.add_parser("shrink", help="the fewest faults with which a seed still fails")
+    less = commands.add_parser(
+        "shrink", help="the fewest faults, members and records with which a seed still fails"
+    )
     less.add_argument("seed", type=int, metavar="SEED")
     crashes = commands.add_parser(
         "crashes", help="let each actor fall over each message; print what became of it"
@@ -42,6 +60,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     crashes.add_argument(
         "--write", type=Path, metavar="FILE", help="put the table between the markers in this file"
     )
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{number} is less than 0")
+    return number
+
+
+def _jobs(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is less than 1")
+    return number
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -55,36 +87,146 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.command == "crashes":
         return _crash(arguments.seed, arguments.actor, arguments.write)
     if arguments.command == "run":
-        return _run_many(storm, arguments.first, arguments.seeds, arguments.until_failure)
+        return _run_many(arguments)
     outcome = storm.run_storm(arguments.seed)
     if arguments.command == "replay":
         return _replay(outcome, arguments.history)
     return _shrink(storm, outcome)
 
 
-def _run_many(storm: Any, first: int, count: int, until_failure: bool) -> int:
-    failed: list[Outcome] = []
-    began, virtual, done, told_at = time.monotonic(), 0.0, 0, 0.0
-    for seed in range(first, first + count):
-        outcome = storm.run_storm(seed)
-        virtual += outcome.virtual
-        done += 1
-        if outcome.error is not None:
-            failed.append(outcome)
-            print(f"seed {seed} fails: {_first_line(outcome)}", flush=True)
-            if until_failure:
+# -- many seeds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Result:
+    """What is told of one seed, also from another process."""
+
+    seed: int
+    virtual: float
+    failure: str | None
+
+
+def _run_one(seed: int) -> _Result:
+    from aktor.simulation.storm import run_storm
+
+    outcome = run_storm(seed)
+    failure = None if outcome.error is None else _first_lines(outcome)
+    return _Result(seed=seed, virtual=outcome.virtual, failure=failure)
+
+
+def _run_many(arguments: argparse.Namespace) -> int:
+    endless = arguments.seeds == _UNTIL_STOPPED
+    first = arguments.first
+    if first is None:
+        first = int(time.time()) * 1000 if endless else 0
+    seeds: Iterable[int] = itertools.count(first)
+    if not endless:
+        seeds = range(first, first + arguments.seeds)
+    summary = _Summary(None if endless else arguments.seeds)
+    with _interrupted() as stopped, contextlib.closing(_results(seeds, arguments.jobs)) as results:
+        if endless:
+            print(f"from seed {first} on, until stopped by Ctrl-C", flush=True)
+        for result in results:
+            summary.add(result)
+            if stopped() or (arguments.until_failure and result.failure is not None):
                 break
-        if sys.stderr.isatty() and time.monotonic() - told_at > _PROGRESS_S:
-            told_at = time.monotonic()
-            print(f"\r{done} of {count} seeds, {len(failed)} failed", end="", file=sys.stderr)
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr)
-    took = time.monotonic() - began
-    print(
-        f"{done} seeds, {len(failed)} failed; {virtual / 3600:.1f} virtual hours in {took:.0f} s"
-        f" ({virtual / took:.0f} virtual seconds a second, {done / took * 60:.0f} seeds a minute)"
-    )
-    return 1 if failed else 0
+    summary.end()
+    return 1 if summary.failed else 0
+
+
+def _results(seeds: Iterable[int], jobs: int) -> Generator[_Result, None, None]:
+    """Of each seed, in order; closing it ends what is under way."""
+    if jobs == 1:
+        for seed in seeds:
+            yield _run_one(seed)
+        return
+    # Processes of their own, and not forks: a simulation may have left a thread behind.
+    pool = multiprocessing.get_context("spawn").Pool(jobs, _leave_interrupts_to_the_parent)
+    try:
+        under_way = [pool.apply_async(_run_one, (seed,)) for seed in _some(seeds, 2 * jobs)]
+        rest = iter(seeds) if not isinstance(seeds, range) else iter(seeds[2 * jobs :])
+        while under_way:
+            yield under_way.pop(0).get()
+            for seed in _some(rest, 1):
+                under_way.append(pool.apply_async(_run_one, (seed,)))
+    finally:
+        pool.terminate()
+        pool.join()
+
+
+def _some(seeds: Iterable[int], count: int) -> list[int]:
+    return list(itertools.islice(seeds, count))
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextlib.contextmanager
+def _interrupted() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed: the seed that runs is brought to an end. A second one ends it."""
+    pressed: list[int] = []
+
+    def remember(number: int, _frame: Any) -> None:
+        pressed.append(number)
+        signal.signal(number, signal.default_int_handler)
+
+    before = signal.signal(signal.SIGINT, remember)
+    try:
+        yield lambda: bool(pressed)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class _Summary:
+    """What has become of the seeds so far; on a terminal it says so as it goes."""
+
+    def __init__(self, wanted: int | None) -> None:
+        self.failed: list[_Result] = []
+        self._of = "" if wanted is None else f" of {wanted}"
+        self._began = time.monotonic()
+        self._told_at = 0.0
+        self._done = 0
+        self._virtual = 0.0
+
+    def add(self, result: _Result) -> None:
+        """One more."""
+        self._done += 1
+        self._virtual += result.virtual
+        if result.failure is not None:
+            self.failed.append(result)
+            self._clear()
+            print(f"seed {result.seed} fails: {result.failure}", flush=True)
+        if sys.stderr.isatty() and time.monotonic() - self._told_at > _PROGRESS_S:
+            self._told_at = time.monotonic()
+            told = f"\r{self._done}{self._of} seeds, {len(self.failed)} failed, {self._speed()}"
+            print(told, end="\033[K", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """All of it in a line, and which failed."""
+        self._clear()
+        took = time.monotonic() - self._began
+        print(
+            f"{self._done} seeds, {len(self.failed)} failed;"
+            f" {self._virtual / 3600:.1f} virtual hours in {took:.0f} s ({self._speed()})"
+        )
+        if self.failed:
+            seeds = " ".join(str(one.seed) for one in self.failed)
+            print(f"failed: {seeds} (aktor sim replay SEED, aktor sim shrink SEED)")
+
+    def _speed(self) -> str:
+        took = max(time.monotonic() - self._began, 1e-3)
+        return (
+            f"{self._virtual / took:.0f} virtual seconds a second,"
+            f" {self._done / took * 60:.0f} seeds a minute"
+        )
+
+    def _clear(self) -> None:
+        if sys.stderr.isatty():
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+# -- one seed
 
 
 def _crash(seed: int, actor: str | None, path: Path | None) -> int:
@@ -138,22 +280,49 @@ def _replay(outcome: Outcome, path: Path | None) -> int:
     if outcome.error is None:
         print(f"seed {outcome.seed}: all promises were kept")
         return 0
-    print(outcome.error)
+    _explain(outcome)
     return 1
+
+
+def _explain(outcome: Outcome) -> None:
+    """The promise and the history; of anything else that went wrong, where."""
+    from aktor.simulation.errors import SimulationError
+
+    print(outcome.error)
+    if not isinstance(outcome.error, SimulationError):
+        traceback.print_exception(outcome.error, file=sys.stdout)
 
 
 def _shrink(storm: Any, outcome: Outcome) -> int:
     if outcome.error is None:
         print(f"seed {outcome.seed} does not fail")
         return 0
-    least = storm.shrink(outcome)
-    print(f"{len(least.faults)} of {len(outcome.faults)} faults are enough:")
+    print(f"seed {outcome.seed} fails with {_extent(outcome)}: {_first_lines(outcome)}", flush=True)
+
+    def tell(best: Outcome, tries: int) -> None:
+        if sys.stderr.isatty():
+            told = f"\r{tries} tried, it still fails with {_extent(best)}"
+            print(told, end="\033[K", file=sys.stderr, flush=True)
+
+    least = storm.shrink(outcome, tell)
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
+    print(f"it still fails with {_extent(least)}:")
     for fault in least.faults:
         print(f"  at {fault.at:.3f} s {fault.kind} for {fault.seconds:g} s (number {fault.number})")
-    print(least.error)
+    print(f"again: aktor.simulation.storm.run_storm({outcome.seed}, size={least.size!r})")
+    _explain(least)
     return 1
 
 
-def _first_line(outcome: Outcome) -> str:
+def _extent(outcome: Outcome) -> str:
+    return (
+        f"{len(outcome.faults)} faults, {outcome.members} members, {outcome.records} records"
+        f" in {outcome.virtual:.0f} s"
+    )
+
+
+def _first_lines(outcome: Outcome) -> str:
+    """What went wrong, without the history."""
     text = str(outcome.error).split("\n", 2)
-    return f"{type(outcome.error).__name__}: {text[0]} {text[1] if len(text) > 1 else ''}"
+    return f"{type(outcome.error).__name__}: {' '.join(text[:2])}"

@@ -131,7 +131,7 @@ class Delivery:
     def assign(self, partitions: Iterable[TopicPartition], *, delivering: bool = True) -> None:
         """Own exactly these; those owned before keep their state."""
         wanted = list(dict.fromkeys(partitions))
-        for gone in self.partitions.keys() - set(wanted):
+        for gone in sorted(self.partitions.keys() - set(wanted)):
             self.remove(gone)
         for one in wanted:
             if one not in self.partitions:

@@ -38,6 +38,8 @@ from aktor.events.membership import (
     Loss,
     MemberState,
     Operation,
+    RevokePartitions,
+    RunRevokedCallback,
     SubscriptionChanged,
 )
 from aktor.events.metadata import ClusterChanged, TopicPattern, TopicsRefused, TrackTopics
@@ -90,12 +92,14 @@ class Engine:
         self.port = port
         self.clock = clock
         self.delivery = Delivery(make_reader, trace)
-        self.rebalancing = Rebalancing(self.delivery, publish, trace)
+        self.rebalancing = Rebalancing(self.delivery, publish, trace, clock)
         self.subscription: frozenset[str] = frozenset()
         #: In place of topics: a pattern that we evaluate, or one that the brokers do.
         self.pattern: TopicPattern | None = None
         self.regex = ""
         self.assigned_by_user = False
+        #: The last commit before leaving was refused: the group does not know us any more.
+        self.expelled = False
         #: Callbacks of finished asynchronous commits, for the application thread to run.
         self.completions: deque[Callable[[], None]] = deque()
         self.log = trace.bind(actor="application")
@@ -368,10 +372,21 @@ class Engine:
         return self._events
 
     def _run_step(self, step: Any) -> None:
+        if isinstance(step, RunRevokedCallback) and self._is_lost_by_now():
+            step = replace(step, loss=Loss.LOST)
         error = self._in_callback(lambda: self.rebalancing.run(step))
         self._urgent = True
         if error is not None:
             raise error
+
+    def _is_lost_by_now(self) -> bool:
+        """Whether the membership has ended since it asked for this: the user was long away."""
+        if self.port.member.generation < 0:
+            return True  # as in Kafka's ConsumerCoordinator.onJoinPrepare
+        return any(
+            isinstance(one, RevokePartitions | RunRevokedCallback) and one.loss is Loss.LOST
+            for one in self._gather()
+        )
 
     def _in_callback(self, act: Callable[[], BaseException | None]) -> BaseException | None:
         before, self.in_callback = self.in_callback, True
@@ -505,16 +520,17 @@ class Engine:
     ) -> BaseException | None:
         """Give all partitions back, leave the group if in one; returns a listener's error."""
         self._finish_commits(deadline)
-        member = self.port.member
         error = None
         if self.in_group:
             self._forget_steps()
-            loss = Loss.REVOKED if member.generation >= 0 else Loss.LOST
+            loss = Loss.REVOKED if self._is_member() else Loss.LOST
             owned = frozenset(self.delivery.partitions)
             error = self._in_callback(lambda: self.rebalancing.give_up(owned, loss))
             self._leave_group(deadline, because, operation)
+            # What the group said while the listener ran or until it heard (KAFKA-20428).
+            self._forget_steps()
         self.subscription, self.pattern, self.regex = frozenset(), None, ""
-        self.assigned_by_user = False
+        self.assigned_by_user = self.expelled = False
         self.port.watch_cluster = False
         self.delivery.assign(())
         return error
@@ -528,6 +544,11 @@ class Engine:
             error = self._in_callback(lambda: self.rebalancing.give_up(owned, Loss.LOST))
         self.delivery.assign(())
         return error
+
+    def _is_member(self) -> bool:
+        """Whether the group counts on us, and our session cannot have run out unheard."""
+        in_session = self.clock() <= self.port.session_until
+        return self.port.member.generation >= 0 and in_session and not self.expelled
 
     def _finish_commits(self, deadline: float) -> None:
         """Wait for the commits under way: who has left the group can commit no more.

@@ -41,6 +41,7 @@ from aktor.events.lifecycle import ActorStatus, ReportStatus
 from aktor.events.membership import Operation
 from aktor.events.metadata import LookUpTopics, TopicInfo, TopicPattern, TrackTopics
 from aktor.events.positions import LookUpOffsets, Position, ResetStrategy
+from aktor.managers.commit_errors import says_expelled
 from aktor.records import RecordReader
 from aktor.trace import open_trace
 
@@ -762,6 +763,7 @@ class KafkaConsumer:
             )
         except Exception as error:
             # Nothing is lost: the group goes on from the last commit and repeats some records.
+            self._engine.expelled = says_expelled(error)
             self._trace.warning("commit.failed", because=error, at=at, offsets=consumed)
 
     def _deadline(self, timeout_ms: float | None) -> float:

@@ -37,11 +37,18 @@ Step = RevokePartitions | RunRevokedCallback | AssignPartitions
 class Rebalancing:
     """Owns the rebalance listener."""
 
-    def __init__(self, delivery: Delivery, publish: Callable[[object], None], trace: Trace) -> None:
+    def __init__(
+        self,
+        delivery: Delivery,
+        publish: Callable[[object], None],
+        trace: Trace,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.listener: Any = None
         self.log = trace.bind(actor="application")
         self._delivery = delivery
         self._publish = publish
+        self._clock = clock
 
     def run(self, step: Step) -> BaseException | None:
         """Take one step and answer it. Returns what the listener raised, for `poll` to raise."""
@@ -68,7 +75,7 @@ class Rebalancing:
         owned = set(partitions) & self._delivery.partitions.keys()
         callback = "on_partitions_revoked" if loss is Loss.REVOKED else "on_partitions_lost"
         error = self._call(callback, owned) if owned else None
-        for one in owned:
+        for one in sorted(owned):
             self._delivery.remove(one)
         self._publish(AssignmentChanged(partitions=self._delivery.as_assigned(), by_group=True))
         # They may come back, and then they are read again.
@@ -89,7 +96,7 @@ class Rebalancing:
     def _call(self, name: str, partitions: set[TopicPartition]) -> BaseException | None:
         if self.listener is None:
             return None
-        began = time.monotonic()
+        began = self._clock()
         try:
             result = getattr(self.listener, name)(partitions)
             if inspect.isawaitable(result):
@@ -107,7 +114,7 @@ class Rebalancing:
             "callback.finished",
             callback=name,
             partitions=partitions,
-            ms=round((time.monotonic() - began) * 1000, 1),
+            ms=round((self._clock() - began) * 1000, 1),
         )
         return None
 

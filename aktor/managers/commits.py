@@ -502,7 +502,7 @@ class CommitManager(RequestManager):
                 kind=commit.kind,
                 because=error,
                 retriable=is_retriable(error),
-                partitions=list(commit.offsets),
+                partitions=sorted(commit.offsets),
                 attempts=commit.attempts,
             )
         return [*said, commit.outcome(error)]

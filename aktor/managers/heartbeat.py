@@ -87,6 +87,10 @@ class Pulse:
         self._session_until = until
         return until
 
+    def is_over(self, now: float) -> bool:
+        """Whether the session has run out, as far as is known here."""
+        return now > self._session_until
+
     def hurry(self) -> None:
         """Beat as soon as possible, unless one is in flight."""
         if not self._in_flight:

@@ -278,7 +278,7 @@ class LookUps:
             for one, answer in answers.items()
             if for_code(answer.error_code) is TopicAuthorizationFailedError
         }
-        for one in partitions:
+        for one in sorted(partitions):
             answer = answers.get(one)
             code = UnknownError.errno if answer is None else answer.error_code
             error_type = for_code(group_code or code)

@@ -127,6 +127,8 @@ class ClassicMembershipManager(RequestManager):
         self._pulse = Pulse(settings)
         self._farewells = Farewells(settings)
         self._synced_at = -math.inf
+        self._named = ""
+        self._returns = False
         self._not_before = -math.inf
         self._failure: Exception | None = None
 
@@ -249,6 +251,8 @@ class ClassicMembershipManager(RequestManager):
         """One step on the way round, if there is one to take now."""
         if self.state is State.UNJOINED:
             return self._maybe_join()
+        if self.state is State.STABLE and self._pulse.is_over(self._now):
+            return False  # what is owned may be another's: the next heartbeat tells
         moved = self._member.advance(self._now, self._cluster)
         self._tell_failure()
         return moved
@@ -280,7 +284,10 @@ class ClassicMembershipManager(RequestManager):
             settings, member.me, offers=member.offers(), because=member.because
         )
         longest = max(settings.request_timeout, settings.max_poll_interval + JOIN_SLACK)
-        return self._call(body, timeout=longest)
+        # Without a generation there are no heartbeats beside it, which would notice a coordinator
+        # that is gone: one with an id is asked again sooner, as the same member.
+        unwatched = member.member_id and not member.has_generation
+        return self._call(body, timeout=settings.request_timeout if unwatched else longest)
 
     def _sync_group(self) -> tuple[Request, ...]:
         try:
@@ -314,7 +321,8 @@ class ClassicMembershipManager(RequestManager):
             self._joined(response, sent)
         elif error is MemberIdRequiredError:
             # The poll that follows sends it.
-            self._member.me = replace(self._member.me, member_id=response.member_id)
+            self._named = response.member_id
+            self._member.me = replace(self._member.me, member_id=self._named)
         else:
             self._group_error(error, received)
 
@@ -322,7 +330,12 @@ class ClassicMembershipManager(RequestManager):
         member = self._member
         member.joined(response)
         self.log = member.log
-        self._extend_session(sent)
+        # One who comes back under its id may be told the generation that there is, without a
+        # rebalance; that is no sign of life to a coordinator of Kafka 4, only a heartbeat is.
+        known = sent.member_id not in ("", self._named)
+        self._returns = known and sent.generation < 0
+        if not self._returns:
+            self._extend_session(sent)
         self._pulse.start(self._now)
         try:
             member.lead_or_follow(response, self._cluster, self._now)
@@ -365,8 +378,11 @@ class ClassicMembershipManager(RequestManager):
             return
         self._calls.retry.reset()
         self._synced_at = self._now
-        self._extend_session(sent)
         self._pulse.start(self._now, quick=self.assignors.cooperative)
+        if self._returns:
+            self._pulse.hurry()
+        else:
+            self._extend_session(sent)
         self._member.synced(assigned)
 
     def _group_error(self, error: type[Exception], received: ResponseReceived) -> None:

@@ -1,16 +1,21 @@
 """Finds member code that blocks on something that is not simulated, and names it.
 
 While a member's code runs, `time.sleep` and the start of a thread are replaced by a refusal for
-this thread; of sockets and processes Python tells by audit events (PEP 578) before they happen. A
-`sleep` that was imported by name before is not found.
+this thread; of sockets and processes Python tells by audit events (PEP 578) before they happen.
+What is left (a lock, a queue, a `sleep` that was imported by name, a loop without end) is found
+when the turn takes too long by the real clock: a watching thread then sends a signal, whose
+handler raises where the code stands.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import sysconfig
 import threading
 import time
-import traceback
+from types import FrameType
 from typing import Any, Final
 
 from aktor.simulation.errors import BlockingCallError
@@ -25,6 +30,14 @@ _BLOCKING: Final = {
     "subprocess.Popen": "a process",
     "os.fork": "a process",
 }
+
+#: Real seconds that one turn of a member may take. They are counted as looks of the watching
+#: thread, so that a process that was stopped, or got no processor, is not suspected.
+TOO_LONG: Final = 5
+_LOOK_EVERY_S: Final = 1.0
+
+#: Ignored unless somebody asks for it, so it disturbs nobody; not on Windows.
+_SIGNAL: Final = getattr(signal, "SIGURG", None)
 
 _HOOK: Final = threading.local()
 _sleep: Final = time.sleep
@@ -41,12 +54,15 @@ class watch:
     def __enter__(self) -> None:
         _install()
         _HOOK.member = self._member
+        _DOG.turn += 1
+        _DOG.member = self._member
         time.sleep = _refused_sleep  # type: ignore[assignment]
         threading.Thread.start = _refused_start  # type: ignore[method-assign,assignment]
 
     def __exit__(self, *_: object) -> None:
         time.sleep = _sleep
         threading.Thread.start = _start  # type: ignore[method-assign]
+        _DOG.member = None
         _HOOK.member = None
 
 
@@ -66,6 +82,7 @@ def _install() -> None:
     if not _installed:
         _installed = True
         sys.addaudithook(_audit)
+        _DOG.begin()
 
 
 def _audit(event: str, _arguments: Any) -> None:
@@ -77,12 +94,91 @@ def _refuse(what: str) -> None:
     """Raise, if it is a member's code in this thread that does it."""
     member = getattr(_HOOK, "member", None)
     if member is not None:
-        raise BlockingCallError(f"{member} blocks on {what} at {_where()}; it is not simulated")
+        frame = sys._getframe(1)
+        raise BlockingCallError(
+            f"{member} blocks on {what} at {_where(frame)}; it is not simulated"
+        )
 
 
-def _where() -> str:
+class _WatchDog:
+    """A thread that finds turns which take too long. A turn costs it two assignments."""
+
+    def __init__(self) -> None:
+        #: Number of the last turn, and whose it is while it lasts.
+        self.turn = 0
+        self.member: object = None
+        self._thread_of_turns = 0
+        self._suspect = 0
+
+    def begin(self) -> None:
+        """Called by the thread that runs the members."""
+        self._thread_of_turns = threading.get_ident()
+        if _SIGNAL is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(_SIGNAL, self._bite)
+        _start(threading.Thread(target=self._look, name="aktor simulation watch", daemon=True))
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_forget)
+
+    def _look(self) -> None:
+        seen, times = 0, 0
+        while True:
+            _sleep(_LOOK_EVERY_S)
+            if self.member is None or self.turn != seen:
+                seen, times = self.turn, 0
+                continue
+            times += 1
+            if times == TOO_LONG:
+                self._bark(seen)
+
+    def _bark(self, turn: int) -> None:
+        self._suspect = turn
+        if _SIGNAL is not None and self._thread_of_turns == threading.main_thread().ident:
+            signal.pthread_kill(self._thread_of_turns, _SIGNAL)
+            return
+        # Python lets nobody interrupt a lock in another thread: at least it is named.
+        frame = sys._current_frames().get(self._thread_of_turns)
+        print(f"aktor simulation: {self._complaint(frame)}", file=sys.stderr, flush=True)
+
+    def _bite(self, _number: int, frame: FrameType | None) -> None:
+        if self.member is not None and self.turn == self._suspect and not _debugged():
+            raise BlockingCallError(self._complaint(frame))
+
+    def _complaint(self, frame: FrameType | None) -> str:
+        return (
+            f"{self.member} has been at {_where(frame)} for {TOO_LONG} real seconds: a lock, a"
+            " queue, a sleep or an endless loop, which are not simulated (use Simulation.sleep)"
+        )
+
+
+def _forget() -> None:
+    """In the child of a fork there is no such thread."""
+    global _installed
+    _installed = False
+
+
+def _debugged() -> bool:
+    """Whether somebody may be reading at a prompt; coverage traces too."""
+    tracer = sys.gettrace()
+    return tracer is not None and not type(tracer).__module__.startswith("coverage")
+
+
+#: Where Python's own modules are; what was installed beside them is a user's.
+_PYTHON: Final = sysconfig.get_path("stdlib")
+
+
+def _where(frame: FrameType | None) -> str:
     """The line that did it, behind our own and the standard library's."""
-    hidden = ("blocking.py", "socket.py", "subprocess.py")
-    frames = reversed(traceback.extract_stack())
-    frame = next(one for one in frames if not one.filename.endswith(hidden))
-    return f"{frame.filename}:{frame.lineno}"
+    while frame is not None and frame.f_back is not None and _is_hidden(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return "an unknown place"
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _is_hidden(file: str) -> bool:
+    if file == __file__ or file.startswith("<frozen"):
+        return True
+    return file.startswith(_PYTHON) and "site-packages" not in file
+
+
+_DOG: Final = _WatchDog()

@@ -13,15 +13,40 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from aktor.actors.runtime import CooperativeActor
+from aktor.broker.codes import Code
 from aktor.simulation.crashes import Crash
 from aktor.simulation.member import Member
 
 if TYPE_CHECKING:
     from aktor.simulation.simulation import Simulation
 
-__all__ = ["KINDS", "WEIGHTS", "Chaos", "Fault"]
+__all__ = ["KINDS", "REFUSALS", "WEIGHTS", "Chaos", "Fault"]
 
 End = Callable[[], object]
+
+_OF_COORDINATORS: Final = (
+    Code.COORDINATOR_LOAD_IN_PROGRESS,
+    Code.COORDINATOR_NOT_AVAILABLE,
+    Code.NOT_COORDINATOR,
+)
+_OF_LEADERS: Final = (
+    Code.KAFKA_STORAGE_ERROR,
+    Code.NOT_LEADER_OR_FOLLOWER,
+    Code.OFFSET_NOT_AVAILABLE,
+)
+
+#: What brokers may say, by API, to a request that succeeds a little later.
+REFUSALS: Final[Mapping[str, tuple[Code, ...]]] = {
+    "Fetch": _OF_LEADERS,
+    "FindCoordinator": (Code.COORDINATOR_NOT_AVAILABLE,),
+    "Heartbeat": _OF_COORDINATORS,
+    "JoinGroup": _OF_COORDINATORS,
+    "LeaveGroup": _OF_COORDINATORS,
+    "ListOffsets": _OF_LEADERS,
+    "OffsetCommit": _OF_COORDINATORS,
+    "OffsetFetch": (*_OF_COORDINATORS, Code.UNSTABLE_OFFSET_COMMIT),
+    "SyncGroup": _OF_COORDINATORS,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +127,12 @@ def _slow_network(sim: Simulation, draw: random.Random) -> End:
     return lambda: setattr(sim.network, "slower", 0.0)
 
 
+def _requests_refused(sim: Simulation, draw: random.Random) -> End:
+    api = draw.choice(sorted(REFUSALS))
+    sim.network.refusals[api] = draw.choices(REFUSALS[api], k=draw.randint(1, 3))
+    return lambda: sim.network.refusals.pop(api, None)
+
+
 def _member_frozen(sim: Simulation, draw: random.Random) -> End:
     member = _some_member(sim, draw)
     if member is None:
@@ -110,12 +141,36 @@ def _member_frozen(sim: Simulation, draw: random.Random) -> End:
     return member.thaw
 
 
-def _member_killed(sim: Simulation, draw: random.Random) -> End:
+def _member_suspended(sim: Simulation, draw: random.Random) -> End:
     member = _some_member(sim, draw)
     if member is None:
         return _nothing
-    member.kill()
-    return lambda: sim.replace(member)
+    member.freeze()
+    return lambda: member.thaw(asleep=True)
+
+
+def _clock_jump(sim: Simulation, draw: random.Random) -> End:
+    member = _some_member(sim, draw)
+    if member is not None:
+        member.jump_clock(draw.choice([0.3, 3.0, 20.0, 600.0]))
+    return _nothing
+
+
+def _member_killed(sim: Simulation, draw: random.Random) -> End:
+    """At once, or at any of its next turns: in the middle of whatever it does then."""
+    member = _some_member(sim, draw)
+    if member is None:
+        return _nothing
+    if draw.random() < 0.3:
+        member.kill()
+    else:
+        member.kill_after(draw.randint(0, 300))
+
+    def replace() -> None:
+        member.kill()
+        sim.replace(member)
+
+    return replace
 
 
 def _actor_crash(sim: Simulation, draw: random.Random) -> End:
@@ -143,6 +198,14 @@ def _busy_member(sim: Simulation, draw: random.Random) -> End:
     return _nothing
 
 
+def _slow_listener(sim: Simulation, draw: random.Random) -> End:
+    member = _some_member(sim, draw)
+    if member is None:
+        return _nothing
+    member.slow_listener = draw.choice([0.5, 3.0, 12.0])
+    return lambda: setattr(member, "slow_listener", 0.0)
+
+
 def _session_expired(sim: Simulation, draw: random.Random) -> End:
     if sim.groups:
         sim.brokers.expire_somebody(draw.choice(sim.groups), draw)
@@ -154,6 +217,54 @@ def _topic_grown(sim: Simulation, draw: random.Random) -> End:
     if 0 < topic.partitions < 8:
         sim.brokers.grow_topic(topic, topic.partitions + 1)
     return _nothing
+
+
+def _topic_recreated(sim: Simulation, draw: random.Random) -> End:
+    """Deleted, and created anew under another id when the fault is over, maybe smaller; or before,
+    with one partition, by a member that looks for it."""
+    topic = draw.choice(sim.topics)
+    count = topic.partitions
+    if not count:
+        return _nothing
+    sim.brokers.delete_topic(topic)
+    again = draw.randint(max(1, count - 1), count)
+
+    def create() -> None:
+        if topic.partitions:
+            sim.brokers.grow_topic(topic, again)
+        else:
+            sim.brokers.create_topic(topic, again)
+
+    return create
+
+
+def _follower_held(sim: Simulation, draw: random.Random) -> End:
+    """While it is in sync by name, all wait for it, and it may lead and cut off what it lacks."""
+    topic, partition, node = _some_follower(sim, draw)
+    if node is None:
+        return _nothing
+    return lambda: sim.brokers.release_follower(topic, partition, node)
+
+
+def _unclean_election(sim: Simulation, draw: random.Random) -> End:
+    """A follower falls behind, and leads in the end: what was replicated without it is lost."""
+    topic, partition, node = _some_follower(sim, draw)
+    if node is None:
+        return _nothing
+
+    def elect() -> None:
+        sim.brokers.elect_uncleanly(topic, partition, node)
+        sim.brokers.release_follower(topic, partition, node)
+
+    return elect
+
+
+def _some_follower(sim: Simulation, draw: random.Random) -> tuple[str, int, int | None]:
+    topic = draw.choice(sim.topics)
+    if not topic.partitions:
+        return topic, 0, None
+    partition = draw.randrange(topic.partitions)
+    return topic, partition, sim.brokers.hold_follower(topic, partition, draw)
 
 
 def _sought(sim: Simulation, draw: random.Random) -> End:
@@ -178,12 +289,19 @@ KINDS: Final[Mapping[str, Callable[[Simulation, random.Random], End]]] = {
     "connections_reset": _connections_reset,
     "loss": _loss,
     "slow_network": _slow_network,
+    "requests_refused": _requests_refused,
     "member_frozen": _member_frozen,
+    "member_suspended": _member_suspended,
+    "clock_jump": _clock_jump,
     "member_killed": _member_killed,
     "actor_crash": _actor_crash,
     "busy_member": _busy_member,
+    "slow_listener": _slow_listener,
     "session_expired": _session_expired,
     "topic_grown": _topic_grown,
+    "topic_recreated": _topic_recreated,
+    "follower_held": _follower_held,
+    "unclean_election": _unclean_election,
     "seek": _sought,
 }
 
@@ -197,12 +315,19 @@ WEIGHTS: Final[Mapping[str, float]] = {
     "connections_reset": 3,
     "loss": 1,
     "slow_network": 1,
+    "requests_refused": 4,
     "member_frozen": 3,
+    "member_suspended": 1,
+    "clock_jump": 1,
     "member_killed": 2,
     "actor_crash": 3,
     "busy_member": 2,
+    "slow_listener": 1,
     "session_expired": 2,
     "topic_grown": 0.5,
+    "topic_recreated": 0.3,
+    "follower_held": 1,
+    "unclean_election": 0.5,
     "seek": 2,
 }
 
@@ -250,6 +375,11 @@ class Chaos:
         if end is not None:
             self._simulation.history.note("fault.ended", number=number)
             end()
+
+    @property
+    def raging(self) -> bool:
+        """Whether there are faults, and they are not all healed."""
+        return bool(self.faults) and not self._over
 
     def heal(self) -> None:
         """All that is under way ends, and no more begins."""

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from aktor.broker.call import Call
 from aktor.broker.cluster import Cluster, Node
-from aktor.broker.codes import Code
+from aktor.broker.codes import Code, Refused
 from aktor.broker.faults import FailWith, Fault, Faults, error_response
 from aktor.broker.groups.settings import GroupSettings
 from aktor.broker.log.records import build_batch
+from aktor.broker.partition import NO_LEADER, Partition
 from aktor.broker.settings import ClusterSettings
-from aktor.broker.topics import GROUP_OFFSETS
+from aktor.broker.topics import GROUP_OFFSETS, INTERNAL_TOPICS, Topic
 from aktor.simulation.history import History
 from aktor.simulation.scheduler import Scheduler
 
@@ -26,6 +28,9 @@ __all__ = ["Brokers"]
 
 #: Kafka's `broker.session.timeout.ms`: how long a crashed broker is still believed to be there.
 SESSION: Final = 9.0
+
+#: `replica.lag.time.max.ms`, shorter than Kafka's 30 s so that followers drop out in a storm.
+LAG: Final = 2.0
 
 PORT: Final = 9092
 
@@ -53,11 +58,20 @@ class Brokers:
                 offsets_topic_partitions=4,
                 transactions_topic_partitions=2,
                 retention_check=3600.0,
+                replica_lag_max=LAG,
                 groups=GroupSettings(initial_rebalance_delay=0.1),
             ),
             rng=random.Random(f"{seed} brokers"),
             journal=self._commits,
         )
+        self._really_make_topic = self.model.make_topic
+        self.model.make_topic = self._make_topic  # type: ignore[method-assign]
+        self._write_marker = self.model.write_marker
+        self.model.write_marker = self._end_transaction  # type: ignore[method-assign]
+        #: After the last record of each partition that everybody is to read.
+        self._wanted: dict[tuple[str, int], int] = {}
+        #: Records of open transactions: (producer id, topic, partition), after the last one.
+        self._open: dict[tuple[int, str, int], int] = {}
         #: Brokers that run; one that does not answers nobody.
         self.running = set(self.model.nodes)
         #: Called with a broker's id when its process ends, and whether its sockets say so.
@@ -121,7 +135,8 @@ class Brokers:
             act(node, silent)
         self.model.forget(lambda call: call.node == node)
         if clean:
-            self.model.broker_down(node, self._scheduler.now)
+            with self._elections():
+                self.model.broker_down(node, self._scheduler.now)
         else:
             self.model.broker_silent(node, self._scheduler.now)
             self._scheduler.after(SESSION, lambda: self._give_up(node, life))
@@ -129,7 +144,8 @@ class Brokers:
 
     def _give_up(self, node: int, life: int) -> None:
         if self._lives[node] == life and node not in self.running:
-            self.model.broker_down(node, self._scheduler.now)
+            with self._elections():
+                self.model.broker_down(node, self._scheduler.now)
             self._look_ahead()
 
     def restart(self, node: int) -> None:
@@ -137,25 +153,107 @@ class Brokers:
         if node in self.running:
             return
         now = self._scheduler.now
-        self.model.broker_down(node, now)
-        self.running.add(node)
-        self._history.note("broker.restarted", broker=node)
-        self.model.broker_up(node, now)
+        with self._elections():
+            self.model.broker_down(node, now)
+            self.running.add(node)
+            self._history.note("broker.restarted", broker=node)
+            self.model.broker_up(node, now)
         self._look_ahead()
+
+    # -- followers that fall behind, and lead all the same
+
+    def hold_follower(self, topic: str, partition: int, draw: random.Random) -> int | None:
+        """A follower fetches no more; which, None if there is none. After `LAG` seconds it is out
+        of sync, and what is written then counts as replicated without it."""
+        found = self.model.topics.partition(topic, partition)
+        followers = [one for one in found.replicas if one != found.leader] if found else []
+        if found is None or found.leader == NO_LEADER or not followers:
+            return None
+        node = draw.choice(followers)
+        self._history.note("replica.held", partition=f"{topic}-{partition}", broker=node)
+        self.model.hold_replica(topic, partition, node)
+        self._look_ahead()
+        return node
+
+    def release_follower(self, topic: str, partition: int, node: int) -> None:
+        """It fetches again, unless its broker does not run."""
+        if node in self.running and self.model.topics.partition(topic, partition) is not None:
+            self._history.note("replica.released", partition=f"{topic}-{partition}", broker=node)
+            self.model.release_replica(topic, partition, node)
+            self._look_ahead()
+
+    def elect_uncleanly(self, topic: str, partition: int, node: int) -> None:
+        """It leads, if it runs: what it does not have is lost, also what was replicated to others
+        (`unclean.leader.election.enable`)."""
+        now = self._scheduler.now
+        if node in self.running and self.model.topics.partition(topic, partition) is not None:
+            with self._elections(unclean=True):
+                self._move(
+                    lambda: self.model.move_leader(topic, partition, node, now, unclean=True)
+                )
+
+    @contextmanager
+    def _elections(self, *, unclean: bool = False) -> Iterator[None]:
+        """Say which logs are shorter afterwards: the new leader did not have all of it."""
+        before = {
+            one: (one.log.end_offset, one.log.high_watermark) for one in self._partitions_of_users()
+        }
+        yield
+        for one, (end, replicated) in before.items():
+            if one.log.end_offset < end:
+                self._cut_off(one, replicated, unclean=unclean)
+
+    def _cut_off(self, partition: Partition, replicated: int, *, unclean: bool) -> None:
+        end = partition.log.end_offset
+        place = partition.topic, partition.index
+        self._history.note(
+            "log.truncated",
+            partition=f"{partition.topic}-{partition.index}",
+            to=end,
+            replicated=replicated,
+            unclean=unclean,
+            time=self._time,
+        )
+        self._wanted[place] = min(end, self._wanted.get(place, 0))
+        for key in [key for key, last in self._open.items() if key[1:] == place and last > end]:
+            self._open[key] = end
+
+    def _partitions_of_users(self) -> Iterator[Partition]:
+        for topic in self.model.topics:
+            if topic.name not in INTERNAL_TOPICS:
+                yield from topic.partitions
+
+    @property
+    def _time(self) -> int:
+        """As in the timestamps of records."""
+        return int(self._scheduler.now * 1000)
 
     # -- topics
 
     def create_topic(self, name: str, partitions: int) -> None:
         """A new topic, with a replica on every broker, up to three."""
-        self._history.note("topic.created", topic=name, partitions=partitions)
         self.model.create_topic(name, partitions)
         self._look_ahead()
+
+    def _make_topic(
+        self, name: str, assignment: Sequence[tuple[int, ...]], configs: Mapping[str, str]
+    ) -> Topic:
+        """Also those that a member's look-up creates (`auto.create.topics.enable`)."""
+        if name not in INTERNAL_TOPICS:
+            self._history.note(
+                "topic.created", topic=name, partitions=len(assignment), time=self._time
+            )
+        return self._really_make_topic(name, assignment, configs)
 
     def delete_topic(self, name: str) -> None:
         """It is gone, with all records."""
         topic = self.model.topics.get(name)
         if topic is not None:
             self._history.note("topic.removed", topic=name)
+            for place in [place for place in self._wanted if place[0] == name]:
+                del self._wanted[place]
+            for key in [key for key in self._open if key[1] == name]:
+                del self._open[key]
             self.model.delete_topic(topic, self._scheduler.now)
             self._look_ahead()
 
@@ -169,29 +267,112 @@ class Brokers:
         self.model.grow_topic(topic, more, self._scheduler.now)
         self._look_ahead()
 
-    def write(self, topic: str, partition: int, values: Iterable[bytes]) -> int | None:
+    def write(
+        self,
+        topic: str,
+        partition: int,
+        values: Iterable[bytes],
+        *,
+        transaction: tuple[int, int, int] | None = None,
+    ) -> int | None:
         """Append a batch as a producer with acks=all would; the offset after it, None if there is
-        nobody to write to."""
-        now = self._scheduler.now
+        nobody to write to. In a transaction of (producer id, epoch, sequence), if one is given."""
         if self.leader(topic, partition) not in self.running:
             return None
-        batch = build_batch([(None, value) for value in values], timestamp=int(now * 1000))
-        appended = self.model.append(topic, partition, bytes(batch), now)
+        pairs = [(None, value) for value in values]
+        producer, epoch, sequence = transaction or (-1, -1, -1)
+        batch = build_batch(
+            pairs,
+            timestamp=self._time,
+            transactional=transaction is not None,
+            producer_id=producer,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+        )
+        appended = self.model.append(topic, partition, bytes(batch), self._scheduler.now)
         self._look_ahead()
         assert appended is not None, "it has a leader"
+        end = appended.last_offset + 1
+        if transaction is None:
+            self._wanted[topic, partition] = end
+        else:
+            self._open[producer, topic, partition] = end
         self._history.note(
             "records.written",
             partition=f"{topic}-{partition}",
             first=appended.base_offset,
             last=appended.last_offset,
+            time=self._time,
+            producer=None if transaction is None else producer,
         )
-        return appended.last_offset + 1
+        return end
+
+    def is_replicated(self, topic: str, partition: int, end: int) -> bool:
+        """Whether all in sync have the log up to here."""
+        return self.end(topic, partition) >= end
+
+    # -- transactions
+
+    def ask(self, node: int, request: Any, api: str, version: int) -> Any:
+        """What this broker answers at once; None if it does not run, or takes its time."""
+        if node not in self.running:
+            return None
+        answers: list[Any] = []
+        self.receive(
+            Call(
+                request, answer=answers.append, version=version, now=self._scheduler.now, node=node
+            ),
+            api,
+        )
+        return answers[0] if answers else None
+
+    def _end_transaction(
+        self,
+        topic: str,
+        partition: int,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        commit: bool,
+        coordinator_epoch: int,
+        now: float,
+    ) -> bool:
+        """Write a marker, as the coordinator does: again, until all in sync have it."""
+        found = self.model.topics.partition(topic, partition)
+        if found is None:
+            return True
+        if found.leader not in self.running:
+            return False
+        if not found.log.in_transaction(producer_id):
+            return found.log.high_watermark >= found.log.end_offset
+        done = self._write_marker(
+            topic,
+            partition,
+            producer_id,
+            producer_epoch,
+            commit=commit,
+            coordinator_epoch=coordinator_epoch,
+            now=now,
+        )
+        if done:
+            end = self._open.get((producer_id, topic, partition), 0)
+            if commit:
+                self._wanted[topic, partition] = max(end, self._wanted.get((topic, partition), 0))
+            self._history.note(
+                "transaction.ended",
+                partition=f"{topic}-{partition}",
+                producer=producer_id,
+                commit=commit,
+                marker=found.log.end_offset - 1,
+            )
+        return done and found.log.high_watermark >= found.log.end_offset
 
     # -- leaders, coordinators, groups
 
     def move_leader(self, topic: str, partition: int, to: int | None = None) -> None:
         """Another replica in sync leads, if one can."""
-        self._move(lambda: self.model.move_leader(topic, partition, to, self._scheduler.now))
+        with self._elections():
+            self._move(lambda: self.model.move_leader(topic, partition, to, self._scheduler.now))
 
     def move_coordinator(self, group: str, to: int | None = None) -> None:
         """Another broker coordinates the group, if one can."""
@@ -207,12 +388,19 @@ class Brokers:
 
     def expire_somebody(self, group: str, draw: random.Random) -> None:
         """The coordinator has not heard of a member for too long."""
-        members = self.model.groups.members(group)
+        try:
+            members = self.model.groups.members(group)
+        except Refused:
+            return  # nobody has joined it yet, or it went with its last member and offset
         if members:
             some = draw.choice(sorted(members, key=lambda one: one.member_id))
             self._history.note("session.expired", group=group, client_id=some.client_id)
             self.model.groups.expire_session(group, some.member_id, self._scheduler.now)
             self._look_ahead()
+
+    def members(self, group: str) -> set[str]:
+        """The ids of the group's members, as its coordinator knows them."""
+        return {one.member_id for one in self.model.groups.members(group)}
 
     def coordinator(self, group: str) -> int:
         """The broker that coordinates the group, -1 if none does."""
@@ -222,6 +410,11 @@ class Brokers:
     def committed(self, group: str, topic: str, partition: int) -> int | None:
         """What the group has committed."""
         return self._commits.latest.get((group, topic, partition))
+
+    def unread(self, group: str, topic: str, partition: int) -> int:
+        """How many offsets the group has not committed, up to the last record."""
+        end = min(self.end(topic, partition), self._wanted.get((topic, partition), 0))
+        return max(0, end - (self.committed(group, topic, partition) or 0))
 
     def leader(self, topic: str, partition: int) -> int:
         """The broker that leads, or would if it ran; -1 if none does."""

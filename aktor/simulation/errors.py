@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 __all__ = [
     "BlockingCallError",
     "CheckFailedError",
@@ -38,4 +40,11 @@ class MemberFailedError(SimulationError):
 
 
 class CheckFailedError(SimulationError, AssertionError):
-    """A promise was not kept: seed, what was broken, and the last lines of the history."""
+    """A promise was not kept: seed, what was broken, and the last lines of the history.
+
+    `checks`: the names of those that complain.
+    """
+
+    def __init__(self, message: str, checks: Collection[str] = ()) -> None:
+        super().__init__(message)
+        self.checks = frozenset(checks)

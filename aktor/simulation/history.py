@@ -23,6 +23,7 @@ class History:
         self.events: list[Event] = []
         self._clock = clock
         self._start = start
+        self._over = False
 
     def note(self, event: str, member: str = "", **values: Any) -> None:
         """Add something that happened."""
@@ -30,9 +31,15 @@ class History:
 
     def add(self, member: str, values: Event) -> None:
         """Add an event of a member's trace."""
+        if self._over:
+            return
         values["at"] = round(self._clock() - self._start, 6)
         values["member"] = member
         self.events.append(values)
+
+    def end(self) -> None:
+        """What happens from now on is no part of it."""
+        self._over = True
 
     def named(self, *names: str) -> Iterator[Event]:
         """The events of these names."""

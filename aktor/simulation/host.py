@@ -164,6 +164,11 @@ class Site(Host):
             net.close()
         self._listening.close()
 
+    def forget(self) -> None:
+        """The simulation is over. The dispatcher outlives what does not forget the consumer, for
+        the consumer's finalizer holds it."""
+        vars(self).pop("consumer", None)
+
     def break_connections(self, node: int | None = None) -> None:
         """Its connections to this broker, or to all, are reset."""
         for net in self._nets:
@@ -180,7 +185,13 @@ class Site(Host):
     def adopt(self, consumer: KafkaConsumer) -> None:
         """This is the consumer: see what it is asked and what it gives."""
         self.consumer = consumer
-        observe(consumer, self.note)
+        observe(consumer, self.note, lambda: self._simulation.now)
+
+    @property
+    def group(self) -> str | None:
+        """The group that the consumer wants to be in, if any."""
+        engine = self.consumer._engine
+        return engine.settings.group_id if engine.in_group and not engine.closing else None
 
     def note(self, event: str, **values: Any) -> None:
         """Add something to the history."""

@@ -10,7 +10,7 @@ from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.system import HOST, Host
 from aktor.simulation.crashes import Crashes
 from aktor.simulation.host import Site
-from aktor.simulation.scheduler import Task
+from aktor.simulation.scheduler import Task, Turn
 
 if TYPE_CHECKING:
     from aktor.simulation.simulation import Simulation
@@ -25,13 +25,16 @@ class Member(Host):
         self.simulation = simulation
         self.name = name
         self.sites: list[Site] = []
-        #: Seconds by which its clock is ahead of the others'.
+        #: Seconds by which its monotonic clock is ahead of the others', less than 0 after a sleep.
         self.ahead = 0.0
         #: Killed: its process is gone.
         self.gone = False
+        self._frozen_at = 0.0
         #: What its code is asked to do by a fault: be busy for so long, seek somewhere.
         self.busy_for = 0.0
         self.seeks = False
+        #: Seconds that each call of its rebalance listener takes.
+        self.slow_listener = 0.0
         self.work = work
         #: Called with (actor, message) before an actor of it gets a message.
         self.before_each: Callable[[CooperativeActor, object], None] | None = None
@@ -84,18 +87,51 @@ class Member(Host):
                 site.end()
             self.simulation.history.note("member.killed", self.name)
 
+    def kill_after(self, turns: int) -> None:
+        """Kill it in place of a later turn: of its code, or of the background of a consumer that
+        it has by now; wherever in its work that may be."""
+        left = turns
+
+        def counting(take_turn: Callable[[], None]) -> Callable[[], None]:
+            def take() -> None:
+                nonlocal left
+                left -= 1
+                if left < 0:
+                    self.kill()
+                else:
+                    take_turn()
+
+            return take
+
+        taking: list[Turn] = [self.task, *self.sites]
+        for one in taking:
+            one.take_turn = counting(one.take_turn)  # type: ignore[method-assign]
+
+    def jump_clock(self, seconds: float) -> None:
+        """Its monotonic clock jumps ahead: its virtual machine catches up on lost time. It never
+        jumps back (PEP 418); timers that are due by it go off."""
+        if not self.gone and seconds > 0:
+            self.simulation.history.note("clock.jumped", self.name, seconds=seconds)
+            self.ahead += seconds
+            for site in self.sites:
+                self.simulation.scheduler.can_run(site)
+
     def freeze(self) -> None:
         """Its process stands still (swapped out, or its virtual machine is paused)."""
         if not self.gone:
             self.simulation.history.note("member.frozen", self.name)
+            self._frozen_at = self.simulation.now
             self.task.freeze()
             for site in self.sites:
                 site.freeze()
 
-    def thaw(self) -> None:
-        """It goes on as if nothing had been."""
+    def thaw(self, *, asleep: bool = False) -> None:
+        """It goes on as if nothing had been. `asleep`: its monotonic clock stood still as well, as
+        while its machine was suspended (CLOCK_MONOTONIC): it knows nothing of the time between."""
         if not self.gone and self.task.frozen:
-            self.simulation.history.note("member.thawed", self.name)
+            self.simulation.history.note("member.thawed", self.name, asleep=asleep)
+            if asleep:
+                self.ahead -= self.simulation.now - self._frozen_at
             for site in self.sites:
                 site.thaw()
             self.task.thaw()

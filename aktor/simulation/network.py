@@ -26,6 +26,8 @@ from aktor.actors.wire import (
     RequestBroken,
 )
 from aktor.broker.call import CLOSE, Call
+from aktor.broker.codes import Code
+from aktor.broker.faults import error_response
 from aktor.broker.wire import APIS, read_request, write_response
 from aktor.simulation.cluster import Brokers
 from aktor.simulation.scheduler import Scheduler
@@ -58,6 +60,8 @@ class Network:
         self.loss = 0.0
         #: Seconds that every frame takes longer.
         self.slower = 0.0
+        #: What the next requests of an API are answered, by the API's name.
+        self.refusals: dict[str, list[Code]] = {}
         #: What was held back on a link arrives then; nothing sent later may overtake it.
         self._not_before: dict[tuple[str, int], float] = {}
         self._held: list[tuple[tuple[str, int], Callable[[], object]]] = []
@@ -76,6 +80,7 @@ class Network:
     def mend(self) -> None:
         """All links are well; what was held back goes on."""
         self.cut.clear()
+        self.refusals.clear()
         self.loss = self.slower = 0.0
         self._release(lambda link: True)
 
@@ -303,10 +308,15 @@ class SimulatedNet:
             if connection.queue:
                 network.scheduler.after(0.0, lambda: self._serve(connection))
 
+        refusals = network.refusals.get(incoming.api.name)
+        code = refusals.pop() if refusals else None
+        if code is not None and code is not Code.UNSTABLE_OFFSET_COMMIT:
+            answer(error_response(incoming.request, incoming.version, code))
+            return
         network.brokers.receive(
             Call(
                 incoming.request,
-                answer=answer,
+                answer=answer if code is None else lambda said: answer(_one_unstable(said)),
                 version=incoming.version,
                 now=network.scheduler.now,
                 node=connection.node,
@@ -346,7 +356,9 @@ class SimulatedNet:
         link = (self._member, connection.node)
         when = max(network.arrival(link), connection.busy_until)
         connection.busy_until = when
-        network.scheduler.at(when, lambda: network.carry(link, act))
+        # What was held back while the link was cut comes first, whenever it is let go.
+        connection.line.append(act)
+        network.scheduler.at(when, lambda: network.carry(link, lambda: connection.line.popleft()()))
 
 
 class _Connection:
@@ -363,4 +375,15 @@ class _Connection:
         self.busy_until = 0.0
         self.count = 0
         self.queue: deque[bytes] = deque()
+        self.line: deque[Callable[[], object]] = deque()
         self.due: deque[Due] = deque()
+
+
+def _one_unstable(response: Any) -> Any:
+    """An answer to OffsetFetch, but a transaction is about to commit an offset of one partition."""
+    topics = [one for group in response.groups or () for one in group.topics or ()]
+    partitions = [one for topic in topics for one in topic.partitions or ()]
+    for one in partitions[-1:]:
+        one.error_code = int(Code.UNSTABLE_OFFSET_COMMIT)
+        one.committed_offset = -1
+    return response

@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
 
 from kafka.structs import TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
-from aktor.events.membership import Loss
+from aktor.consumer.rebalancing import Step
+from aktor.events.membership import Loss, RevokePartitions
 
 __all__ = ["observe", "observe_ownership"]
 
 Note = Callable[..., None]
 
+#: A call that takes so many seconds longer than it may is noted.
+LATE: Final = 1.0
 
-def observe(consumer: KafkaConsumer, note: Note) -> None:
-    """From now on this consumer is of a class that notes. Called before it is initialised."""
+#: Seconds between two polls that are worth a note.
+AWAY: Final = 5.0
+
+
+def observe(consumer: KafkaConsumer, note: Note, now: Callable[[], float]) -> None:
+    """From now on this consumer is of a class that notes. Called before it is initialised.
+
+    `now` is the simulation's: to look at it changes nothing.
+    """
     kind = type(consumer)
     consumer.__class__ = type(kind.__name__, (_Observed, kind), {})
     consumer._note = note  # type: ignore[attr-defined]
     consumer._given = False  # type: ignore[attr-defined]
+    consumer._now = now  # type: ignore[attr-defined]
+    consumer._last_asked = now()  # type: ignore[attr-defined]
+    consumer._futures = itertools.count()  # type: ignore[attr-defined]
+    consumer._nested = 0.0  # type: ignore[attr-defined]
 
 
 def observe_ownership(consumer: KafkaConsumer, note: Note) -> None:
@@ -28,7 +44,8 @@ def observe_ownership(consumer: KafkaConsumer, note: Note) -> None:
     engine = consumer._engine
     delivery, rebalancing = engine.delivery, engine.rebalancing
     assign, remove, give_up = delivery.assign, delivery.remove, rebalancing.give_up
-    group = consumer.config["group_id"]
+    run = rebalancing.run
+    group, isolation = consumer.config["group_id"], consumer.config["isolation_level"]
 
     def assigning(partitions: Iterable[TopicPartition], *, delivering: bool = True) -> None:
         before = set(delivery.partitions)
@@ -36,7 +53,13 @@ def observe_ownership(consumer: KafkaConsumer, note: Note) -> None:
         added = [_name(one) for one in delivery.partitions if one not in before]
         if added:
             by_group = not engine.assigned_by_user and group is not None
-            note("partitions.assigned", partitions=added, group=group, by_group=by_group)
+            note(
+                "partitions.assigned",
+                partitions=added,
+                group=group,
+                by_group=by_group,
+                isolation=isolation,
+            )
 
     def removing(partition: TopicPartition) -> None:
         if partition in delivery.partitions:
@@ -46,8 +69,17 @@ def observe_ownership(consumer: KafkaConsumer, note: Note) -> None:
     def giving_up(partitions: frozenset[TopicPartition], loss: Loss) -> BaseException | None:
         owned = sorted(_name(one) for one in partitions if one in delivery.partitions)
         note("partitions.going", partitions=owned, loss=loss.name.lower(), group=group)
-        return give_up(partitions, loss)
+        with consumer._in_listener():  # type: ignore[attr-defined]
+            return give_up(partitions, loss)
 
+    def running(step: Step) -> BaseException | None:
+        with consumer._in_listener():  # type: ignore[attr-defined]
+            error = run(step)
+        if isinstance(step, RevokePartitions):
+            note("partitions.held_back", partitions=sorted(_name(one) for one in step.partitions))
+        return error
+
+    rebalancing.run = running  # type: ignore[method-assign]
     delivery.assign = assigning  # type: ignore[method-assign]
     delivery.remove = removing  # type: ignore[method-assign,assignment]
     rebalancing.give_up = giving_up  # type: ignore[method-assign]
@@ -59,18 +91,28 @@ class _Observed(KafkaConsumer):
     _note: Note
     #: Whether records were given out since the user was last back for more.
     _given: bool
+    #: Virtual time, and when the user was last given an answer to `poll`, or a record.
+    _now: Callable[[], float]
+    _last_asked: float
+    #: Numbers the futures that the user is given.
+    _futures: Iterator[int]
+    #: Seconds that listeners took during the present call.
+    _nested: float
 
-    def poll(self, *args: Any, **kwargs: Any) -> dict[Any, list[Any]]:
+    def poll(self, timeout_ms: float = 0, *args: Any, **kwargs: Any) -> dict[Any, list[Any]]:
         self._came_back()
-        taken = super().poll(*args, **kwargs)
+        with self._timed("poll", timeout_ms / 1000):
+            taken = super().poll(timeout_ms, *args, **kwargs)
         for one, records in taken.items():
             self._gave(one, records)
+        self._last_asked = self._now()
         return taken
 
     def __next__(self) -> Any:
         self._came_back()
         record = super().__next__()
         self._gave(record, [record])
+        self._last_asked = self._now()
         return record
 
     def seek(self, partition: Any, offset: int) -> None:
@@ -85,38 +127,112 @@ class _Observed(KafkaConsumer):
         super().seek_to_end(*partitions)
         self._sought(dict.fromkeys(partitions or self._mine()))
 
-    def commit(self, *args: Any, **kwargs: Any) -> None:
+    def commit(self, offsets: Any = None, timeout_ms: float | None = None) -> None:
         self._note("user.commits")
-        super().commit(*args, **kwargs)
+        with self._timed("commit", self._allowed(timeout_ms)):
+            super().commit(offsets, timeout_ms)
+
+    def committed(
+        self, partition: Any, metadata: bool = False, timeout_ms: float | None = None
+    ) -> Any:
+        with self._timed("committed", self._allowed(timeout_ms, api=True)):
+            asked_at = self._now()
+            found = super().committed(partition, metadata, timeout_ms)
+        if found is None:
+            self._note(
+                "user.finds_nothing_committed",
+                seconds=self._now() - asked_at,
+                partition=_name(partition),
+                group=self.config["group_id"],
+            )
+        return found
+
+    def position(self, partition: Any, timeout_ms: float | None = None) -> int | None:
+        with self._timed("position", self._allowed(timeout_ms, api=True)):
+            return super().position(partition, timeout_ms)
+
+    def end_offsets(self, partitions: Any, timeout_ms: float | None = None) -> Any:
+        with self._timed("end_offsets", self._allowed(timeout_ms)):
+            return super().end_offsets(partitions, timeout_ms)
+
+    def unsubscribe(self) -> None:
+        with self._timed("unsubscribe", self._allowed(None)):
+            super().unsubscribe()
+        self._note("user.unsubscribed")
 
     def commit_async(self, *args: Any, **kwargs: Any) -> Any:
         self._note("user.commits")
-        return super().commit_async(*args, **kwargs)
+        future = super().commit_async(*args, **kwargs)
+        number = next(self._futures)
+        self._note("future.given", future=number)
+        future.add_both(lambda _outcome: self._note("future.ended", future=number))
+        return future
 
-    def close(self, *args: Any, **kwargs: Any) -> None:
+    def pause(self, *partitions: Any) -> None:
+        super().pause(*partitions)
+        self._note("partitions.paused", partitions=[_name(one) for one in partitions])
+
+    def resume(self, *partitions: Any) -> None:
+        super().resume(*partitions)
+        self._note("partitions.resumed", partitions=[_name(one) for one in partitions])
+
+    def close(
+        self, autocommit: bool = True, timeout_ms: float | None = None, **options: Any
+    ) -> None:
         if self._guard.closed:
             return
         self._came_back()
         self._note("consumer.closing")
         try:
-            super().close(*args, **kwargs)
+            with self._timed("close", self._allowed(timeout_ms)):
+                super().close(autocommit, timeout_ms, **options)
         finally:
             self._note("consumer.closed")
+
+    def _allowed(self, timeout_ms: float | None, *, api: bool = False) -> float:
+        settings = self._settings
+        default = settings.default_api_timeout if api else settings.request_timeout
+        return default if timeout_ms is None else timeout_ms / 1000
+
+    @contextmanager
+    def _timed(self, call: str, allowed: float) -> Iterator[None]:
+        """Note a call that takes longer than it may, but for its listener's time."""
+        began, outer, self._nested = self._now(), self._nested, 0.0
+        try:
+            yield
+        finally:
+            took = self._now() - began
+            if took > allowed + self._nested + LATE:
+                self._note("call.late", call=call, took=took, allowed=allowed + self._nested)
+            self._nested = outer + took
+
+    @contextmanager
+    def _in_listener(self) -> Iterator[None]:
+        """The time of the user's listener is not the call's."""
+        began, before = self._now(), self._nested
+        try:
+            yield
+        finally:
+            self._nested = before + self._now() - began
 
     def _mine(self) -> Iterable[Any]:
         return sorted(self._engine.delivery.partitions)
 
     def _came_back(self) -> None:
+        if self._now() - self._last_asked > AWAY:
+            self._note("user.was_away", seconds=round(self._now() - self._last_asked, 3))
         if self._given:
             self._given = False
             self._note("user.returned")
 
     def _gave(self, where: Any, records: list[Any]) -> None:
         self._given = True
+        runs, times = _runs(records)
         self._note(
             "records.delivered",
             partition=_name(where),
-            offsets=_runs([one.offset for one in records]),
+            offsets=runs,
+            times=times,
             group=self.config["group_id"],
         )
         if self._engine.delivery.buffered_bytes > self._settings.max_buffered_bytes:
@@ -131,12 +247,18 @@ def _name(where: Any) -> str:
     return f"{where.topic}-{where.partition}"
 
 
-def _runs(offsets: list[int]) -> list[list[int]]:
-    """[1, 2, 3, 7] as [[1, 3], [7, 7]]."""
+def _runs(records: list[Any]) -> tuple[list[list[int]], list[int]]:
+    """Offsets 1, 2, 3, 7 as [[1, 3], [7, 7]], and the timestamp of the first record of each run,
+    which is all of one leader epoch."""
     runs: list[list[int]] = []
-    for offset in offsets:
-        if runs and offset == runs[-1][1] + 1:
+    times: list[int] = []
+    last, epoch = -2, -2
+    for one in records:
+        offset = one.offset
+        if offset == last + 1 and one.leader_epoch == epoch:
             runs[-1][1] = offset
         else:
             runs.append([offset, offset])
-    return runs
+            times.append(one.timestamp)
+        last, epoch = offset, one.leader_epoch
+    return runs, times

@@ -108,6 +108,10 @@ class Task:
         """It takes no turn any more. Its code is not told: no `finally` of it runs."""
         self.frozen = True
 
+    def unwind(self) -> None:
+        """All is over: leave its code, by GreenletExit, so that nothing is kept alive by it."""
+        self._greenlet.throw(GreenletExit)
+
     # -- the task's own side
 
     def wait(self, timeout: float, what: str) -> None:
@@ -145,6 +149,7 @@ class Scheduler(VirtualTime):
         self._agenda: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = itertools.count()
         self._still = 0
+        self._over = False
 
     # -- who takes turns
 
@@ -165,6 +170,8 @@ class Scheduler(VirtualTime):
         """Called by a task: the others' turn. Returns when it is this task's turn again."""
         task = self.running
         assert task is not None, "only application threads wait"
+        if self._over:
+            raise GreenletExit
         self.running = None
         self.hub.switch()
         self.running = task
@@ -246,6 +253,13 @@ class Scheduler(VirtualTime):
         return "; ".join(waiting) or "there is nobody"
 
     def end(self) -> None:
-        """Throw away those that still wait; their code runs no further."""
+        """Throw away those that still wait: their code goes no further than its `finally`s, which
+        wait for nothing any more."""
+        self._over = True
+        self._agenda.clear()
+        self._can_run.clear()
         for task in self.tasks:
             task.kill()
+            self.running = task
+            task.unwind()
+        self.running = None

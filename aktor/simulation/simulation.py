@@ -19,8 +19,9 @@ from typing import Any, Final, Self
 
 from aktor.broker.settings import ClusterSettings
 from aktor.simulation.chaos import WEIGHTS, Chaos
-from aktor.simulation.checks import broken_promises
+from aktor.simulation.checks import broken_promises, every_record_is_finished
 from aktor.simulation.cluster import Brokers
+from aktor.simulation.commit import commit
 from aktor.simulation.crashes import Crashes
 from aktor.simulation.errors import (
     CheckFailedError,
@@ -33,6 +34,7 @@ from aktor.simulation.member import Member
 from aktor.simulation.network import Network
 from aktor.simulation.reader import Reader
 from aktor.simulation.scheduler import START, Scheduler
+from aktor.simulation.writer import TransactionalWriter
 
 __all__ = ["Simulation", "Topic"]
 
@@ -58,9 +60,7 @@ class Topic(str):
     def lag(self, group: str) -> int:
         """How many records the group has not committed."""
         brokers = self.simulation.brokers
-        return self.end() - sum(
-            brokers.committed(group, self, one) or 0 for one in range(self.partitions)
-        )
+        return sum(brokers.unread(group, self, one) for one in range(self.partitions))
 
     def write(self, count: int, *, partition: int | None = None) -> None:
         """Append so many records, in small batches, to partitions drawn at random."""
@@ -68,10 +68,18 @@ class Topic(str):
         while count > 0:
             some = min(count, drawn.randint(1, 8))
             where = drawn.randrange(self.partitions) if partition is None else partition
-            values = [f"{self}:{len(self.values) + one}".encode() for one in range(some)]
-            if self.simulation.brokers.write(self, where, values) is not None:
-                self.values += values
+            self.append(where, some)
             count -= some
+
+    def append(
+        self, partition: int, count: int, *, transaction: tuple[int, int, int] | None = None
+    ) -> int | None:
+        """One batch; the offset after it, None if nobody takes it. See `Brokers.write`."""
+        values = [f"{self}:{len(self.values) + one}".encode() for one in range(count)]
+        end = self.simulation.brokers.write(self, partition, values, transaction=transaction)
+        if end is not None:
+            self.values += values
+        return end
 
 
 class Simulation:
@@ -134,6 +142,14 @@ class Simulation:
                 self.random.uniform(0.0, seconds), lambda: self._write_one(topic, 1)
             )
 
+    def transactions(
+        self, topic: Topic, seconds: float, *, writers: int = 2, timeout: float = 5.0
+    ) -> None:
+        """From now on, for so long, this many producers write transactions: most are committed,
+        some aborted, some left open by a death until their `timeout`."""
+        for number in range(writers):
+            TransactionalWriter(self, topic, f"writer-{number}", timeout).run(seconds)
+
     def _write_one(self, topic: Topic, count: int) -> None:
         if topic.partitions:
             topic.write(count)
@@ -147,12 +163,22 @@ class Simulation:
         return member
 
     def consumers(
-        self, *, group: str, topics: Sequence[str], count: int = 1, **configs: Any
+        self,
+        *,
+        group: str,
+        topics: Sequence[str],
+        count: int = 1,
+        kind: str = "quiet",
+        **configs: Any,
     ) -> list[Member]:
-        """So many members of a group that poll, finish what they got, and poll again."""
+        """So many members of a group that poll, finish what they got, and poll again.
+
+        `kind` is one of `reader.KINDS`: what their rebalance listener does.
+        """
         if group not in self.groups:
             self.groups.append(group)
-        return [self.member(Reader(self, group, topics, configs).run) for _ in range(count)]
+        reader = Reader(self, group, topics, configs, kind=kind)
+        return [self.member(reader.run) for _ in range(count)]
 
     def replace(self, gone: Member) -> Member:
         """A new process in the place of one that is gone."""
@@ -196,24 +222,42 @@ class Simulation:
         return self
 
     def progress(self, *, at_most: float = 120.0) -> Self:
-        """Go on until every group has committed everything, which is demanded from now on."""
+        """Go on until every group has finished and committed everything, which is demanded from
+        now on."""
         for group in self.groups:
             self.history.note("progress.demanded", group=group)
-        self.run(
-            until=lambda: all(
-                topic.lag(group) == 0 for group in self.groups for topic in self.topics
-            ),
-            at_most=at_most,
+        deadline = self.now + at_most
+        while True:
+            self.run(
+                until=lambda: all(
+                    topic.lag(group) == 0 for group in self.groups for topic in self.topics
+                ),
+                at_most=deadline - self.now,
+            )
+            for topic in self.topics:
+                self.brokers.note_ends(topic)
+            # A group that committed what an unclean election lost has yet to hear of it.
+            if self.now >= deadline or not every_record_is_finished(self.history):
+                return self
+            self.run(for_=min(5.0, deadline - self.now))
+
+    def everybody_is_in(self) -> bool:
+        """Whether the coordinators know each running consumer that wants to be in a group."""
+        return all(
+            site.port.member.member_id in self.brokers.members(group)
+            for member in self.members
+            if member.running
+            for site in member.sites[-1:]
+            for group in [site.group]
+            if group is not None
         )
-        for topic in self.topics:
-            self.brokers.note_ends(topic)
-        return self
 
     def check(self) -> Self:
         """All promises: see `checks`. Raises CheckFailedError."""
         broken = broken_promises(self.history)
         if broken:
-            raise CheckFailedError(self._told("\n".join(broken[:10])))
+            names = [complaint.partition(":")[0] for complaint in broken]
+            raise CheckFailedError(self._told("\n".join(broken[:10])), names)
         return self
 
     @property
@@ -261,21 +305,26 @@ class Simulation:
             error = one.task.error
             if error is not None:
                 one.task.error = None
-                if isinstance(error, SimulationError):
+                if isinstance(error, SimulationError | KeyboardInterrupt | SystemExit):
                     raise error
                 raise MemberFailedError(self._told(f"{one} failed: {error!r}")) from error
 
     def _told(self, what: str) -> str:
-        return f"seed {self.seed}, {self.now:.3f} s: {what}\n{self.history.last()}"
+        seed = f"seed {self.seed}, aktor {commit()}, {self.now:.3f} s"
+        return f"{seed}: {what}\n{self.history.last()}"
 
     # -- the end
 
     def end(self) -> None:
-        """All processes are gone."""
-        self.scheduler.end()
+        """All processes are gone; what their code does about it is no part of the history."""
+        self.history.end()
         for member in self.members:
             for site in member.sites:
                 site.end()
+        self.scheduler.end()
+        for member in self.members:
+            for site in member.sites:
+                site.forget()
 
     def __enter__(self) -> Self:
         return self

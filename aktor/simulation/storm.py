@@ -6,59 +6,145 @@ must be read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import random
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-from aktor.simulation.chaos import WEIGHTS
-from aktor.simulation.errors import SimulationError
-from aktor.simulation.simulation import Simulation
+from aktor.simulation.chaos import REFUSALS, WEIGHTS, Fault
+from aktor.simulation.errors import CheckFailedError
+from aktor.simulation.reader import KINDS
+from aktor.simulation.simulation import Simulation, Topic
 
-__all__ = ["FAULTY", "Outcome", "run_storm", "shrink"]
+__all__ = ["FAULTY", "Outcome", "Size", "run_storm", "shrink"]
 
 #: Virtual seconds with faults, and how long the group may take afterwards.
 FAULTY: Final = 60.0
 AT_MOST: Final = 180.0
 
+#: How long a member may need to be in the group again: a first JoinGroup on a half-open connection
+#: is waited for until `request_timeout_ms`.
+IN_BY: Final = 120.0
+
+#: A topic does not grow beyond this.
+MOST_PARTITIONS: Final = 8
+
+#: How often a group that is well is shaken once more.
+AFTERSHOCKS: Final = 2
+
+#: Records that are there at first, and that come in a second.
+RECORDS: Final = 100
+PER_SECOND: Final = 10.0
+
+#: The share of records that `shrink` tries to do with.
+_SHARES: Final = (0.02, 0.1, 0.3, 0.6)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """What is left of a storm: without these faults (by number), with at most so many members, with
+    this share of its records, with transactions if it has any."""
+
+    without: frozenset[int] = field(default_factory=frozenset)
+    members: int = 4
+    records: float = 1.0
+    transactions: bool = True
+
 
 class Outcome:
-    """What became of one seed: `error` is None if all promises were kept."""
+    """What became of one seed: `error` is None if all promises were kept.
 
-    def __init__(self, simulation: Simulation, error: SimulationError | None) -> None:
+    `faults` are those that there were, `members` how many there were at first.
+    """
+
+    def __init__(
+        self, simulation: Simulation, error: Exception | None, size: Size, members: int
+    ) -> None:
         self.seed = simulation.seed
         self.error = error
         self.virtual = simulation.now
         self.history = simulation.history
-        self.faults = list(simulation.faults.faults)
+        self.size = size
+        self.members = members
+        self.faults: list[Fault] = [
+            one for one in simulation.faults.faults if one.number not in size.without
+        ]
+
+    @property
+    def records(self) -> int:
+        """How many were written."""
+        return sum(one["last"] - one["first"] + 1 for one in self.history.named("records.written"))
+
+    def fails_like(self, other: Outcome) -> bool:
+        """Whether it is the same kind of failure: one of the same checks, or the same error."""
+        if isinstance(self.error, CheckFailedError) and isinstance(other.error, CheckFailedError):
+            return bool(self.error.checks & other.error.checks)
+        return self.error is not None and type(self.error) is type(other.error)
 
 
 def run_storm(
-    seed: int, *, without: Collection[int] = (), weights: Mapping[str, float] = WEIGHTS
+    seed: int,
+    *,
+    without: Collection[int] = (),
+    weights: Mapping[str, float] = WEIGHTS,
+    size: Size | None = None,
 ) -> Outcome:
-    """One storm. `without` leaves out faults by their numbers."""
-    with Simulation(seed, without=without) as sim:
-        draw = sim.random
-        orders = sim.topic("orders", partitions=draw.randint(2, 6), records=100)
-        sim.consumers(
-            group="g",
-            topics=[orders],
-            count=draw.randint(2, 4),
-            **_settings(sim),
+    """One storm. `without` leaves out faults by their numbers, `size` members and records too."""
+    size = size or Size(without=frozenset(without))
+    with Simulation(seed, without=size.without) as sim:
+        # Not the simulation's own, of which every record written takes some.
+        draw = random.Random(f"{seed} storm")
+        orders = sim.topic(
+            "orders", partitions=draw.randint(2, 6), records=max(1, int(RECORDS * size.records))
         )
-        sim.trickle(orders, per_second=10.0, seconds=FAULTY)
-        sim.chaos(rate=draw.choice([0.1, 0.4, 1.0]), for_=FAULTY, weights=weights)
+        members = min(size.members, draw.randint(2, 4))
+        kind = draw.choice(KINDS)
+        sim.consumers(group="g", topics=[orders], count=members, kind=kind, **_settings(draw))
+        rate = draw.choice([0.1, 0.4, 1.0])
+        transactions = draw.random() < 0.4
+        timeout = draw.choice([2.0, 8.0])
+        sim.trickle(orders, per_second=PER_SECOND * size.records, seconds=FAULTY)
+        if transactions:
+            if size.transactions:
+                sim.transactions(orders, FAULTY, timeout=timeout)
+            # A marker that is lost leaves its transaction open for ever, in Kafka as well.
+            weights = {**weights, "unclean_election": 0.0}
+        sim.chaos(rate=rate, for_=FAULTY, weights=weights)
+        error: Exception | None = None
         try:
             sim.run(for_=FAULTY)
-            sim.heal().progress(at_most=AT_MOST).check()
-        except SimulationError as error:
-            return Outcome(sim, error)
-        return Outcome(sim, None)
+            sim.heal()
+            _recover(sim)
+            for _ in range(AFTERSHOCKS):
+                _shake(sim, orders, draw)
+                _recover(sim)
+            sim.check()
+        except Exception as found:  # also a bug of the simulation itself, which has a seed as well
+            error = found
+        return Outcome(sim, error, size, members)
 
 
-def _settings(sim: Simulation) -> dict[str, Any]:
-    draw = sim.random
+def _recover(sim: Simulation) -> None:
+    """Everything is read, and everybody is in the group."""
+    sim.progress(at_most=AT_MOST).run(until=sim.everybody_is_in, at_most=IN_BY)
+
+
+def _shake(sim: Simulation, topic: Topic, draw: random.Random) -> None:
+    """One rebalance in which every API refuses one request, perhaps over a partition that not
+    everybody knows: no later trouble may help out."""
+    if 0 < topic.partitions < MOST_PARTITIONS and draw.random() < 0.5:
+        sim.brokers.grow_topic(topic, topic.partitions + 1)
+    for group in sim.groups:
+        sim.brokers.expire_somebody(group, draw)
+    for api, codes in sorted(REFUSALS.items()):
+        sim.network.refusals[api] = [draw.choice(codes)]
+    topic.write(20)
+
+
+def _settings(draw: random.Random) -> dict[str, Any]:
     assignor = draw.choice([RangePartitionAssignor, CooperativeStickyAssignor])
     return {
         "partition_assignment_strategy": [assignor],
@@ -67,25 +153,45 @@ def _settings(sim: Simulation) -> dict[str, Any]:
         "max_poll_interval_ms": draw.choice([10_000, 300_000]),
         "max_poll_records": draw.choice([5, 500]),
         "enable_auto_commit": draw.random() < 0.6,
+        "isolation_level": draw.choice(["read_uncommitted", "read_committed"]),
     }
 
 
-def shrink(outcome: Outcome) -> Outcome:
-    """Leave out faults as long as the same check fails; the smallest storm that still does."""
+def shrink(outcome: Outcome, told: Callable[[Outcome, int], None] = lambda *_: None) -> Outcome:
+    """Leave out faults, members and records as long as it fails in the same way; the smallest storm
+    that still does. `told` hears of the smallest so far, and how many were tried."""
     assert outcome.error is not None, "there is nothing to shrink"
-    without: set[int] = set()
-    best = outcome
-    size = max(1, len(outcome.faults) // 2)
-    while True:
-        left = [one.number for one in outcome.faults if one.number not in without]
-        parts = [left[at : at + size] for at in range(0, len(left), size)]
-        for part in parts:
-            tried = run_storm(outcome.seed, without=without | set(part))
-            if type(tried.error) is type(outcome.error):
-                without |= set(part)
-                best = tried
-        if size == 1:
+    best, tries = outcome, 0
+
+    def still_fails(size: Size) -> bool:
+        nonlocal best, tries
+        tries += 1
+        tried = run_storm(outcome.seed, size=size)
+        fails = tried.fails_like(outcome)
+        if fails:
+            best = tried
+        told(best, tries)
+        return fails
+
+    def fewer_faults() -> None:
+        chunk = max(1, len(best.faults) // 2)
+        while best.faults:
+            numbers = [one.number for one in best.faults]
+            for at in range(0, len(numbers), chunk):
+                without = best.size.without | set(numbers[at : at + chunk])
+                still_fails(replace(best.size, without=without))
+            if chunk == 1:
+                return
+            chunk //= 2
+
+    fewer_faults()
+    still_fails(replace(best.size, transactions=False))
+    for members in range(1, best.members):
+        if still_fails(replace(best.size, members=members)):
             break
-        size //= 2
-    best.faults = [one for one in best.faults if one.number not in without]
+    for share in _SHARES:
+        if still_fails(replace(best.size, records=share)):
+            break
+    if replace(best.size, without=frozenset()) != Size():
+        fewer_faults()
     return best

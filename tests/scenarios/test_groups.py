@@ -147,6 +147,24 @@ def test_a_member_that_the_coordinator_forgot_comes_back(
     assert sorted(len(one.consumer.assignment()) for one in readers) == [3, 3]
 
 
+def test_who_learns_by_its_last_commit_that_it_was_expelled_is_told_lost(
+    world: World, group: dict[str, Any]
+) -> None:
+    """Found by a simulation: a machine that slept cannot tell by its clock."""
+    history = History(world)
+    reader = history.reader("orders", **{**group, "enable_auto_commit": True})
+    world.cluster.fill("orders", 10)
+    history.drive(4.0)
+    owned = set(reader.consumer.assignment())
+
+    world.cluster.expire("g", reader.consumer.group_metadata().member_id)
+    world.cluster.fill("orders", 10)
+    reader.poll(0.5)
+    reader.consumer.unsubscribe()
+
+    assert reader.calls[-1] == ("lost", owned)
+
+
 def test_members_that_come_and_go_at_random_lose_nothing(
     world: World, group: dict[str, Any]
 ) -> None:

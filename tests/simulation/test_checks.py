@@ -15,9 +15,11 @@ Story = list[tuple[str, str, dict[str, Any]]]
 
 
 def history(*story: tuple[str, str, dict[str, Any]]) -> History:
-    """One event a second: (member, event, values)."""
-    told = History(lambda: float(len(told.events)), 0.0)
+    """One event a second: (member, event, values); more time passes by "time.passed"."""
+    passed = 0.0
+    told = History(lambda: passed + len(told.events), 0.0)
     for member, event, values in story:
+        passed += values.get("seconds", 0.0) if event == "time.passed" else 0.0
         told.note(event, member, **{"group": "g", "level": "info", **values})
     return told
 
@@ -66,9 +68,61 @@ def committed(offset: int) -> tuple[str, str, dict[str, Any]]:
     return "", "offset.committed", {"partition": "a-0", "offset": offset}
 
 
-def request(member: str, event: str) -> tuple[str, str, dict[str, Any]]:
-    return member, f"request.{event}", {"request": 1, "incarnation": 1}
+def reset(member: str, because: str) -> tuple[str, str, dict[str, Any]]:
+    return member, "position.reset", {"partitions": {"a-0": 0}, "because": because}
 
+
+def truncated(to: int, *, unclean: bool, replicated: int = 10) -> tuple[str, str, dict[str, Any]]:
+    values = {"to": to, "replicated": replicated, "unclean": unclean, "time": 100}
+    return "", "log.truncated", {"partition": "a-0", **values}
+
+
+def restarted(actor: str) -> tuple[str, str, dict[str, Any]]:
+    return "x", "actor.restarted", {"actors": [actor, "fetch"]}
+
+
+def later(seconds: float) -> tuple[str, str, dict[str, Any]]:
+    """Time passes."""
+    return "", "time.passed", {"seconds": seconds}
+
+
+def in_transaction(first: int, last: int) -> tuple[str, str, dict[str, Any]]:
+    return "", "records.written", {"partition": "a-0", "first": first, "last": last, "producer": 7}
+
+
+def ended(*, commit: bool, marker: int) -> tuple[str, str, dict[str, Any]]:
+    values = {"partition": "a-0", "producer": 7, "commit": commit, "marker": marker}
+    return "", "transaction.ended", values
+
+
+def committed_only(member: str) -> tuple[str, str, dict[str, Any]]:
+    _, event, values = assigned(member)
+    return member, event, {**values, "isolation": "read_committed"}
+
+
+def dropped(member: str, offset: int) -> tuple[str, str, dict[str, Any]]:
+    return member, "chunk.dropped", {"partition": "a-0", "offset": offset}
+
+
+def late(member: str, took: float, allowed: float) -> tuple[str, str, dict[str, Any]]:
+    return member, "call.late", {"call": "poll", "took": took, "allowed": allowed}
+
+
+def leaves(member: str) -> tuple[str, str, dict[str, Any]]:
+    return member, "request.sent", {"api": "LeaveGroup", "request": 9, "incarnation": 1}
+
+
+def request(member: str, event: str) -> tuple[str, str, dict[str, Any]]:
+    return member, f"request.{event}", {"api": "Fetch", "request": 1, "incarnation": 1}
+
+
+NOTHING_COMMITTED = "no offset is committed"
+UNSUBSCRIBED = ("x", "user.unsubscribed", {})
+HELD_BACK = ("x", "partitions.held_back", {"partitions": ["a-0"]})
+A_LONG_TIME = [("", "fault.began", {"number": one}) for one in range(30)]
+KNOWN = ("x", "coordinator.found", {"node": 1})
+CLOSING, CLOSED = ("x", "consumer.closing", {}), ("x", "consumer.closed", {})
+FROZEN, THAWED = ("x", "member.frozen", {}), ("x", "member.thawed", {})
 
 ALL = ("", "progress.demanded", {})
 
@@ -95,6 +149,8 @@ GOOD = [
 ]
 
 OWNED = [written(0, 9), synced("x", 1), assigned("x"), resolved("x", 0), given("x", 0, 4)]
+
+LOST = {"partition": "a-0", "first": 3, "last": 9, "time": 100}
 
 BROKEN: list[tuple[Check, Story, str]] = [
     (
@@ -123,6 +179,49 @@ BROKEN: list[tuple[Check, Story, str]] = [
         "which y owns by now",
     ),
     (
+        checks.nothing_is_given_out_while_it_is_handed_back,
+        [*OWNED, HELD_BACK, given("x", 5, 5)],
+        "which is going",
+    ),
+    (
+        checks.nothing_is_fetched_that_was_given_up,
+        [*OWNED, released("x"), *A_LONG_TIME, written(10, 10), dropped("x", 10)],
+        "had a-0:10 fetched",
+    ),
+    (
+        checks.nobody_is_told_that_nothing_is_committed,
+        [committed(5), assigned("x"), reset("x", NOTHING_COMMITTED)],
+        "takes a-0 for never committed",
+    ),
+    (
+        checks.nobody_is_told_that_nothing_is_committed,
+        [committed(5), ("x", "user.finds_nothing_committed", {"partition": "a-0", "seconds": 0.5})],
+        "is told that a-0 was never committed",
+    ),
+    (checks.calls_end_in_time, [late("x", 2.3, 0.2)], "waited 2.300 s for poll"),
+    (
+        checks.nothing_is_assigned_after_unsubscribing,
+        [synced("x", 1), UNSUBSCRIBED, assigned("x")],
+        "the group that it had left",
+    ),
+    (
+        checks.committed_offsets_never_go_back,
+        [
+            *OWNED,
+            sought("x", 2),
+            released("x"),
+            commits("x", 2, "asked"),
+            committed(5),
+            committed(2),
+        ],
+        "2 after 5",
+    ),
+    (
+        checks.who_closes_tells_the_group,
+        [KNOWN, *OWNED, CLOSING, CLOSED],
+        "did not leave its group",
+    ),
+    (
         checks.partitions_are_handed_over_in_order,
         [*OWNED, synced("x", 2), synced("y", 2), assigned("y"), going("x", "revoked")],
         "gave it up",
@@ -148,6 +247,73 @@ BROKEN: list[tuple[Check, Story, str]] = [
     ),
     (checks.no_message_vanishes, [("x", "message.dropped", {"because": "unknown"})], "unknown"),
     (checks.buffers_stay_in_bounds, [("x", "buffer.exceeded", {"bytes": 1})], "exceeded"),
+    (
+        checks.no_gap_no_step_back_no_duplicate_inside_an_ownership,
+        [*OWNED, truncated(3, unclean=True), ("", "records.written", LOST), given("x", 9, 9)],
+        "skips from 5",
+    ),
+    (
+        checks.every_record_is_finished,
+        [*OWNED, back("x"), truncated(3, unclean=True), ("", "records.written", LOST), ALL],
+        "never finished a-0:[5, 6, 7, 8, 9]",
+    ),
+    (
+        checks.read_committed_sees_committed_records_only,
+        [in_transaction(0, 3), committed_only("x"), given("x", 0, 0)],
+        "a-0:0, which is open",
+    ),
+    (
+        checks.read_committed_sees_committed_records_only,
+        [
+            in_transaction(0, 3),
+            ended(commit=False, marker=4),
+            committed_only("x"),
+            given("x", 2, 2),
+        ],
+        "a-0:2, which is aborted",
+    ),
+    (
+        checks.no_gap_no_step_back_no_duplicate_inside_an_ownership,
+        [
+            *(in_transaction(0, 3), ended(commit=True, marker=4), written(5, 6)),
+            *(committed_only("x"), resolved("x", 0), given("x", 5, 6)),
+        ],
+        "skips from 0",
+    ),
+    (checks.every_request_ends_once, [request("x", "sent"), later(100)], "never ended"),
+    (checks.every_future_ends_once, [("x", "future.given", {"future": 0}), later(100)], "never"),
+    (
+        checks.every_future_ends_once,
+        [("x", "future.given", {"future": 0}), *[("x", "future.ended", {"future": 0})] * 2],
+        "ended twice",
+    ),
+    (
+        checks.nothing_is_given_after_its_callback,
+        [
+            *OWNED,
+            ("x", "callback.finished", {"callback": "on_partitions_lost", "partitions": ["a-0"]}),
+            given("x", 5, 5),
+        ],
+        "after its listener was told",
+    ),
+    (
+        checks.resets_are_traced,
+        [("x", "position.reset", {"partitions": {"a-0": 0}, "from_offsets": {}, "because": "?"})],
+        "without saying from where",
+    ),
+    (checks.restart_budgets_are_kept, [restarted("group")] * 6, "group 6 times"),
+    (
+        checks.restart_budgets_are_kept,
+        [("x", "actor.escalated", {"crashed": "group"}), restarted("group")],
+        "after it gave up",
+    ),
+    (checks.an_idle_consumer_is_idle, [later(-2.0), request("x", "sent")] * 50, "in a second"),
+    (
+        checks.nothing_replicated_is_lost,
+        [written(0, 9), truncated(3, unclean=False)],
+        "a-0 lost 3 to 9",
+    ),
+    (checks.who_owns_records_gives_them_out, [*OWNED, later(70)], "gave nothing of a-0:5 out"),
 ]
 
 
@@ -171,8 +337,128 @@ def test_who_is_expelled_for_no_reason_may_not_know_it_yet() -> None:
     assert checks.only_owners_are_given_records(history(*story)) == []
 
 
+def test_who_was_expelled_during_a_slow_callback_is_not_blamed_when_it_revokes_the_next_time() -> (
+    None
+):
+    story = [
+        *(*OWNED, going("x", "revoked"), synced("y", 2), assigned("y"), released("x")),
+        *(going("y", "lost"), released("y"), synced("x", 3), assigned("x"), going("x", "revoked")),
+    ]
+
+    assert checks.partitions_are_handed_over_in_order(history(*story)) == []
+
+
+def test_a_seek_that_is_out_of_range_is_reset() -> None:
+    moved = {"partitions": {"a-0": 0}, "from_offsets": {"a-0": 90}, "because": "out of range"}
+    story = [*OWNED, sought("x", 90), ("x", "position.reset", moved), given("x", 0, 4)]
+
+    check = checks.no_gap_no_step_back_no_duplicate_inside_an_ownership
+    assert check(history(*story)) == []
+
+
 def test_a_seek_excuses_a_commit_that_goes_back() -> None:
     assert (
-        checks.committed_offsets_never_go_back(history(committed(5), sought("x", 2), committed(4)))
+        checks.committed_offsets_never_go_back(
+            history(*OWNED, committed(5), sought("x", 2), commits("x", 4, "auto"), committed(4))
+        )
         == []
     )
+
+
+def test_a_reader_passes_over_what_was_aborted_and_over_markers() -> None:
+    story = [
+        *(in_transaction(0, 3), ended(commit=False, marker=4), written(5, 6)),
+        *(synced("x", 1), committed_only("x"), resolved("x", 0)),
+        *(given("x", 5, 6), back("x"), commits("x", 7, "auto"), committed(7), ALL),
+    ]
+
+    assert checks.broken_promises(history(*story)) == []
+
+
+def test_what_was_lost_need_not_be_read_and_who_went_further_may_go_on_from_there() -> None:
+    """Position 5 is carried over into the new records, of which 3 and 4 are skipped."""
+    story = [
+        *(*OWNED, back("x"), truncated(3, unclean=True), ("", "records.written", LOST)),
+        *(given("x", 5, 9), back("x"), commits("x", 10, "auto"), committed(10), ALL),
+    ]
+
+    assert checks.broken_promises(history(*story)) == []
+
+
+def test_who_slept_may_not_know_that_it_was_expelled() -> None:
+    asleep = ("x", "member.frozen", {}), ("x", "member.thawed", {"asleep": True})
+    story = [*OWNED, synced("y", 2), assigned("y"), *asleep, given("x", 5, 5)]
+
+    assert checks.only_owners_are_given_records(history(*story)) == []
+
+
+def test_an_answer_that_waited_while_its_member_slept_tells_of_a_generation_that_is_over() -> None:
+    asleep = ("x", "member.frozen", {}), ("x", "member.thawed", {"asleep": True})
+    story = [*OWNED, synced("y", 3), assigned("y"), *asleep, synced("x", 2), given("x", 5, 5)]
+
+    assert checks.only_owners_are_given_records(history(*story)) == []
+
+
+@pytest.mark.parametrize(
+    "hindrance",
+    [
+        ("", "fault.began", {"number": 1}),
+        ("x", "member.frozen", {}),
+        ("x", "partitions.paused", {"partitions": ["a-0"]}),
+        ("x", "consumer.closed", {}),
+    ],
+)
+def test_who_is_hindered_need_not_give_records_out(hindrance: tuple[str, str, Any]) -> None:
+    assert checks.who_owns_records_gives_them_out(history(*OWNED, hindrance, later(100))) == []
+
+
+def test_a_partition_that_starves_is_found_though_others_are_read() -> None:
+    other = ("x", "records.delivered", {"partition": "b-0", "offsets": [[0, 0]]})
+    busy = [step for _ in range(8) for step in (later(10), other, back("x"))]
+
+    found = checks.who_owns_records_gives_them_out(history(*OWNED, *busy))
+
+    assert "gave nothing of a-0:5 out" in found[0]
+
+
+def test_a_restart_after_a_minute_by_the_members_own_clock_is_within_its_budget() -> None:
+    jump = ("x", "clock.jumped", {"seconds": 60.0})
+
+    assert checks.restart_budgets_are_kept(history(*[restarted("group")] * 5, later(61))) == []
+    assert (
+        checks.restart_budgets_are_kept(
+            history(*[restarted("group")] * 5, jump, restarted("group"))
+        )
+        == []
+    )
+
+
+FORGIVEN: list[tuple[Check, Story]] = [
+    (
+        checks.nothing_is_given_out_while_it_is_handed_back,
+        [*OWNED, HELD_BACK, released("x"), assigned("x"), given("x", 5, 5)],
+    ),
+    (
+        checks.nothing_is_fetched_that_was_given_up,
+        [*OWNED, released("x"), written(10, 10), dropped("x", 10)],
+    ),
+    (
+        checks.nobody_is_told_that_nothing_is_committed,
+        [assigned("x"), committed(5), reset("x", NOTHING_COMMITTED)],
+    ),
+    (
+        checks.calls_end_in_time,
+        [FROZEN, *A_LONG_TIME, THAWED, late("x", 31.0, 0.2)],
+    ),
+    (checks.who_closes_tells_the_group, [KNOWN, *OWNED, CLOSING, leaves("x"), CLOSED]),
+    (checks.who_closes_tells_the_group, [*OWNED, CLOSING, CLOSED]),
+    (
+        checks.nothing_is_assigned_after_unsubscribing,
+        [UNSUBSCRIBED, synced("x", 1), assigned("x")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("check", "story"), FORGIVEN)
+def test_what_nobody_can_help_is_not_complained_about(check: Check, story: Story) -> None:
+    assert check(history(*story)) == []

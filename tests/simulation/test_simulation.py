@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import linecache
+import queue
+import re
+import signal
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Callable
+from time import sleep as sleep_by_name
 from typing import Any
 
 import pytest
@@ -20,6 +28,8 @@ from aktor.simulation import (
     Simulation,
     SpinError,
     TimeIsUpError,
+    blocking,
+    checks,
 )
 
 
@@ -83,6 +93,72 @@ def test_code_that_blocks_on_what_is_not_simulated_is_named(blocks: Any, named: 
             BlockingCallError, match=rf"alice blocks on {named}.*test_simulation.py"
         ):
             sim.run(for_=1.0)
+
+
+def held_lock() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
+def running_thread() -> threading.Thread:
+    thread = threading.Thread(target=threading.Event().wait, daemon=True)
+    thread.start()
+    return thread
+
+
+def spin() -> None:
+    while True:
+        pass
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        held_lock().acquire,
+        queue.Queue().get,
+        threading.Event().wait,
+        running_thread().join,
+        lambda: sleep_by_name(60),
+        spin,
+    ],
+    ids=["lock", "queue", "event", "join", "sleep", "spin"],
+)
+def test_code_that_stands_still_for_real_is_interrupted_and_its_line_is_named(
+    blocks: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocking, "TOO_LONG", 1)
+
+    def work() -> None:
+        blocks()  # this line
+
+    with Simulation() as sim:
+        sim.member(work)
+
+        with pytest.raises(BlockingCallError, match=r"alice has been at (.*):(\d+) for") as raised:
+            sim.run(for_=1.0)
+
+    file, line = re.search(r"at (\S+):(\d+) for", str(raised.value)).groups()  # type: ignore[union-attr]
+    assert file == __file__
+    named = linecache.getline(file, int(line))
+    assert "this line" in named or "sleep_by_name" in named or "pass" in named or "while" in named
+
+
+def test_a_turn_that_takes_long_because_others_take_theirs_is_not_suspected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(blocking, "TOO_LONG", 1)
+
+    def work() -> None:
+        for _ in range(30):
+            began = time.monotonic()
+            while time.monotonic() < began + 0.1:
+                pass
+            sim.sleep(1.0)
+
+    with Simulation() as sim:
+        alice = sim.member(work)
+        sim.run(until=lambda: alice.task.over)
 
 
 def test_a_deadlock_shows_who_waits_for_what() -> None:
@@ -158,3 +234,43 @@ def test_the_command_runs_seeds_and_replays_one(capsys: Any, tmp_path: Any) -> N
     assert main(["sim", "replay", "1", "--history", str(file)]) == 0
     assert "all promises were kept" in capsys.readouterr().out
     assert file.read_text().count("\n") > 1000
+
+
+def test_the_command_runs_seeds_in_several_processes(capsys: Any) -> None:
+    assert main(["sim", "run", "--seeds", "3", "--jobs", "2"]) == 0
+
+    assert "3 seeds, 0 failed" in capsys.readouterr().out
+
+
+def test_the_command_runs_until_it_is_interrupted_and_then_sums_up() -> None:
+    # By default the first seed is the time, which may find a bug while this test runs.
+    first = ["--first", "1000"]
+    command = [sys.executable, "-u", "-m", "aktor.cli", "sim", "run", "--seeds", "0", *first]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+
+    assert re.match(r"from seed 1000 on, until stopped", said)
+    assert re.search(r"^1 seeds, 0 failed; 0.0 virtual hours", rest, re.MULTILINE)
+    assert process.returncode == 0
+
+
+def test_the_command_says_what_fails_and_shrinks_it(
+    capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody_crashes(history: Any) -> list[str]:
+        return [f"{event['crashed']} did" for event in history.named("actor.crashed")]
+
+    monkeypatch.setattr(checks, "CHECKS", (nobody_crashes,))
+    assert main(["sim", "run", "--first", "1", "--seeds", "1"]) == 1
+    told = capsys.readouterr().out
+    assert "seed 1 fails: CheckFailedError" in told
+    assert "failed: 1 (aktor sim replay SEED" in told
+
+    assert main(["sim", "shrink", "1"]) == 1
+    told = capsys.readouterr().out
+    assert "seed 1 fails with 4 faults, 3 members" in told
+    assert "it still fails with 1 faults, 1 members" in told
+    assert "run_storm(1, size=Size(" in told

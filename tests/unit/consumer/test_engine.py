@@ -1021,6 +1021,45 @@ def test_unsubscribing_gives_the_partitions_back_leaves_and_owns_nothing() -> No
     assert site.said[-1] == AssignmentChanged(partitions={})
 
 
+@pytest.mark.parametrize(("asleep", "told"), [(40.0, "revoked"), (50.0, "lost")])
+def test_who_leaves_after_the_session_has_run_out_is_told_lost(asleep: float, told: str) -> None:
+    site = a_member(confirmed_until=145.0)
+    site.engine.rebalancing.listener = listener = _NotingListener()
+    site.clock.now += asleep
+
+    site.engine.leave(site.clock.now + 1.0, because="the consumer was closed")
+
+    assert listener.heard == [told]
+
+
+class _NotingListener(ConsumerRebalanceListener):
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        self.heard.append("assigned")
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        self.heard.append("revoked")
+
+    def on_partitions_lost(self, lost: Any) -> None:
+        self.heard.append("lost")
+
+
+def test_what_the_group_says_until_it_hears_of_the_leaving_is_not_applied() -> None:
+    site = a_member()
+    site.on_said = lambda message: (
+        site.hear(an_assignment(B, rebalance=2), Answered(ticket=message.ticket))
+        if isinstance(message, LeaveGroup)
+        else None
+    )
+
+    site.engine.unsubscribe(site.clock.now + 10)
+    site.poll()
+
+    assert site.engine.delivery.partitions == {}
+
+
 def test_leaving_waits_for_commits_under_way_and_keeps_time_for_leaving() -> None:
     site = a_member()
     site.engine.commit_async({}, lambda value, error: None)
@@ -1126,6 +1165,34 @@ def test_steps_of_a_membership_that_is_gone_are_not_taken() -> None:
 
     assert site.engine.delivery.partitions == {}
     assert site.of(CallbackFinished) == []
+
+
+def test_what_was_to_be_revoked_is_lost_if_the_membership_ended_before_the_user_came_back() -> None:
+    site = a_member()
+    listener = site.engine.rebalancing.listener = _Noting()
+    site.hear(
+        RunRevokedCallback(rebalance=2, partitions=frozenset({A}), loss=Loss.REVOKED),
+        RevokePartitions(
+            rebalance=2, partitions=frozenset({B}), loss=Loss.LOST, because="too late"
+        ),
+    )
+
+    site.poll()
+
+    assert listener.lost == [{A}]
+
+
+def test_what_was_to_be_revoked_is_lost_if_the_member_is_in_no_group_any_more() -> None:
+    site = a_member()
+    listener = site.engine.rebalancing.listener = _Noting()
+    site.hear(
+        RunRevokedCallback(rebalance=2, partitions=frozenset({A}), loss=Loss.REVOKED),
+        MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED),
+    )
+
+    site.poll()
+
+    assert listener.lost == [{A}]
 
 
 def test_what_the_listener_raises_for_lost_partitions_is_raised_after_all_was_said() -> None:

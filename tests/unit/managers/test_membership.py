@@ -170,6 +170,32 @@ def test_join_group_may_take_as_long_as_the_slowest_member(
     assert scene.sent(JoinGroupRequest).deadline == scene.now + expected
 
 
+def test_a_first_join_that_is_not_answered_is_repeated_by_the_same_member() -> None:
+    scene = a_member(max_poll_interval=300.0, request_timeout=30.0).wants_to_join()
+    scene.answer(scene.sent(JoinGroupRequest), join_refused(MEMBER_ID_REQUIRED, "m"))
+    first = scene.sent(JoinGroupRequest)
+    scene.forget()
+
+    assert first.deadline == scene.now + 30.0
+    scene.time_out(first)
+    scene.find_coordinator()
+    scene.after(1.0)
+
+    assert scene.sent(JoinGroupRequest).body.member_id == "m"
+
+
+def test_a_member_whose_session_may_be_over_hears_from_the_group_before_it_hands_back() -> None:
+    scene = a_member(session_timeout=10.0).is_stable()
+
+    scene.after(10.5)
+    scene.subscribe("a", "b")
+    scene.poll()
+    assert not scene.has_said(RevokePartitions)
+    scene.beats()
+
+    assert scene.said(RevokePartitions).loss is Loss.REVOKED
+
+
 def test_the_member_id_that_the_coordinator_requires_is_sent_back_at_once() -> None:
     scene = a_member().wants_to_join()
 
@@ -1057,6 +1083,22 @@ def test_join_and_sync_extend_the_session_too() -> None:
 
     scene.answer(scene.sent(JoinGroupRequest), joined())
 
+    assert scene.said(SessionExtended).until == scene.now + 10.0
+
+
+def test_who_comes_back_under_its_id_is_confirmed_by_a_heartbeat_and_not_before() -> None:
+    """Found by a simulation: a stable group only reads out the assignment, at Kafka 4."""
+    scene = a_member(session_timeout=10.0)
+    scene.find_coordinator()
+    scene.subscribe("a", member_id="m")
+    scene.poll()
+
+    scene.answer(scene.sent(JoinGroupRequest), joined(generation=7, member="m"))
+    scene.answer(scene.sent(SyncGroupRequest), synced("a-0"))
+    unconfirmed = not scene.has_said(SessionExtended)
+    scene.answer(scene.sent(HeartbeatRequest), beaten())
+
+    assert unconfirmed
     assert scene.said(SessionExtended).until == scene.now + 10.0
 
 

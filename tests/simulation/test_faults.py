@@ -1,0 +1,231 @@
+"""Each thing that can go wrong does what it says, and the members keep their promises."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from kafka.protocol.metadata import MetadataRequest
+
+from aktor.actors.wire import RequestAnswered
+from aktor.simulation import Simulation
+from aktor.simulation.chaos import KINDS, WEIGHTS
+from aktor.simulation.network import SimulatedNet
+from aktor.simulation.simulation import Topic
+
+
+def reading(sim: Simulation, *, count: int = 1, **settings: Any) -> Topic:
+    """A topic with records that members of group "g" have read."""
+    orders = sim.topic("orders", partitions=2, records=40)
+    sim.consumers(group="g", topics=[orders], count=count, **settings)
+    sim.run(until=lambda: orders.lag("g") == 0, at_most=60.0)
+    return orders
+
+
+def offsets_given(sim: Simulation, partition: str) -> set[int]:
+    return {
+        offset
+        for event in sim.history.named("records.delivered")
+        if event["partition"] == partition
+        for first, last in event["offsets"]
+        for offset in range(first, last + 1)
+    }
+
+
+def test_every_kind_of_fault_is_drawn() -> None:
+    assert KINDS.keys() == WEIGHTS.keys()
+    assert all(weight > 0 for weight in WEIGHTS.values())
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_one_fault_alone_is_survived(kind: str) -> None:
+    with Simulation(seed=3) as sim:
+        orders = reading(sim, count=2)
+        sim.trickle(orders, per_second=5.0, seconds=20.0)
+        sim.chaos(rate=0.2, for_=20.0, weights={kind: 1.0}).run(for_=20.0)
+
+        sim.heal().progress().check()
+
+        assert any(event["kind"] == kind for event in sim.history.named("fault.began"))
+
+
+def test_a_suspended_machines_clock_stands_still_and_a_stopped_process_has_one_that_goes_on() -> (
+    None
+):
+    with Simulation(seed=1) as sim:
+        reading(sim, count=2)
+        alice, bob = sim.members
+        for one in (alice, bob):
+            one.freeze()
+        sim.run(for_=5.0)
+        alice.thaw(asleep=True)
+        bob.thaw()
+
+        assert (alice.ahead, bob.ahead) == (pytest.approx(-5.0), 0.0)
+
+
+def test_a_clock_that_jumps_ahead_lets_timers_go_off() -> None:
+    with Simulation(seed=1) as sim:
+        reading(sim, heartbeat_interval_ms=3000, session_timeout_ms=10_000)
+        (alice,) = sim.members
+        before = sum(one["api"] == "Heartbeat" for one in sim.history.named("request.sent"))
+        alice.jump_clock(3.0)
+        sim.run(for_=0.01)
+
+        after = sum(one["api"] == "Heartbeat" for one in sim.history.named("request.sent"))
+        assert after == before + 1
+
+
+def test_a_member_is_killed_in_place_of_its_next_turn_but_two() -> None:
+    with Simulation(seed=1) as sim:
+        steps: list[int] = []
+
+        def work() -> None:
+            while True:
+                steps.append(len(steps))
+                sim.sleep(1.0)
+
+        alice = sim.member(work)
+        sim.run(for_=1.5)
+        alice.kill_after(2)
+        sim.run(for_=10.0)
+
+        assert alice.gone
+        assert len(steps) == 4
+
+
+def test_a_listener_may_take_its_time() -> None:
+    with Simulation(seed=1) as sim:
+        orders = sim.topic("orders", partitions=2, records=10)
+        (alice,) = sim.consumers(group="g", topics=[orders])
+        alice.slow_listener = 4.0
+        sim.run(until=lambda: orders.lag("g") == 0, at_most=60.0).check()
+
+        (called,) = sim.history.named("callback.finished")
+        assert called["ms"] == pytest.approx(4000.0, abs=100.0)
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_transactions_are_committed_aborted_and_left_open_by_the_dead(isolation: str) -> None:
+    with Simulation(seed=5) as sim:
+        orders = reading(sim, isolation_level=isolation)
+        sim.transactions(orders, 60.0, timeout=2.0)
+        sim.run(for_=70.0).progress().check()
+
+        log = sim.brokers.model.topics.partition("orders", 0).log  # type: ignore[union-attr]
+        ends = {event["commit"] for event in sim.history.named("transaction.ended")}
+        assert ends == {True, False}
+        assert log.last_stable_offset == log.end_offset
+
+        aborted: set[int] = set()
+        open_: dict[int, list[int]] = {}
+        for event in sim.history.named("records.written", "transaction.ended"):
+            if event["partition"] != "orders-0" or event["producer"] is None:
+                continue
+            if event["event"] == "records.written":
+                offsets = open_.setdefault(event["producer"], [])
+                offsets += range(event["first"], event["last"] + 1)
+            else:
+                offsets = open_.pop(event["producer"], [])
+                aborted.update(() if event["commit"] else offsets)
+        assert aborted
+        assert bool(aborted & offsets_given(sim, "orders-0")) == (isolation == "read_uncommitted")
+
+
+def test_a_dead_writers_transaction_is_aborted_when_its_time_is_up() -> None:
+    with Simulation(seed=5) as sim:
+        orders = reading(sim)
+        sim.transactions(orders, 60.0, writers=1, timeout=2.0)
+        sim.run(for_=70.0)
+
+        written: dict[int, float] = {}
+        late = []
+        for event in sim.history.named("records.written", "transaction.ended"):
+            if event["producer"] is None:
+                continue
+            if event["event"] == "records.written":
+                written.setdefault(event["producer"], event["at"])
+            elif (began := written.pop(event["producer"], None)) is not None:
+                late.append(event["at"] - began > 1.9 and not event["commit"])
+        assert any(late)
+
+
+def test_an_unclean_election_loses_what_the_new_leader_did_not_have() -> None:
+    with Simulation(seed=1) as sim:
+        orders = reading(sim)
+        before = sim.brokers.end(orders, 0)
+        node = sim.brokers.hold_follower(orders, 0, random.Random(1))
+        assert node is not None
+        sim.run(for_=1.0)
+        orders.write(10, partition=0)
+        sim.run(for_=5.0)
+        assert sim.brokers.end(orders, 0) == before + 10
+
+        sim.brokers.elect_uncleanly(orders, 0, node)
+        assert sim.brokers.end(orders, 0) == before
+        assert sim.brokers.leader(orders, 0) == node
+
+        orders.write(30, partition=0)
+        sim.progress().check()
+        assert sim.brokers.end(orders, 0) == before + 30
+
+
+def test_a_follower_that_is_in_sync_by_name_is_waited_for() -> None:
+    with Simulation(seed=1) as sim:
+        orders = reading(sim)
+        before = sim.brokers.end(orders, 0)
+        node = sim.brokers.hold_follower(orders, 0, random.Random(1))
+        assert node is not None
+        orders.write(10, partition=0)
+        sim.run(for_=1.0)
+        assert sim.brokers.end(orders, 0) == before
+
+        sim.brokers.release_follower(orders, 0, node)
+        assert sim.brokers.end(orders, 0) == before + 10
+
+
+def test_a_topic_that_is_created_anew_is_read_from_its_start() -> None:
+    with Simulation(seed=1) as sim:
+        orders = reading(sim)
+        sim.brokers.delete_topic(orders)
+        sim.run(for_=1.0)
+        if not orders.partitions:  # a look-up may have created it
+            sim.brokers.create_topic(orders, 1)
+        orders.write(5)
+        sim.progress().check()
+
+        times = [
+            event["times"][0]
+            for event in sim.history.named("records.delivered")
+            if event["partition"] == "orders-0" and event["offsets"][0][0] == 0
+        ]
+        assert len(times) == 2
+
+
+def test_of_a_group_that_is_not_there_nobody_is_expelled() -> None:
+    with Simulation(seed=1) as sim:
+        sim.brokers.expire_somebody("nobodys", random.Random(1))
+
+        assert not list(sim.history.named("session.expired"))
+
+
+def test_what_is_held_back_by_a_cut_link_arrives_before_what_is_sent_later() -> None:
+    """It is let go with a latency of its own, which may be longer than that of what follows."""
+    with Simulation(seed=1) as sim:
+        told: list[Any] = []
+        net = SimulatedNet(sim.network, "alice", "alice", told.append)
+        net.connect("bootstrap", "b1", 9092, timeout=10.0)
+        sim.run(for_=0.1)
+        sim.network.cut_link("alice", 1)
+        net.send("bootstrap", 1, MetadataRequest(topics=None))
+        sim.run(for_=0.1)
+
+        net.send("bootstrap", 2, MetadataRequest(topics=None))
+        sim.network.slower = 0.5
+        sim.network.mend_link("alice", 1)
+        sim.network.slower = 0.0
+        sim.run(for_=1.0)
+
+        answered = [one.request_id for one in told if isinstance(one, RequestAnswered)]
+        assert answered == [1, 2]

@@ -1,0 +1,78 @@
+"""Historic bugs that are put back: every patch can be used, and the simulator is not blind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.mutations.run import (
+    BEGIN,
+    DOCUMENT,
+    END,
+    Mutation,
+    PatchError,
+    mutated,
+    mutations,
+    read,
+    storms,
+)
+
+#: Mutations that are found at once: (part of the name, seed, what finds it).
+QUICK = [
+    ("02_", 0, "no_gap_no_step_back_no_duplicate_inside_an_ownership"),
+    ("05_", 0, "nothing_is_given_out_while_it_is_handed_back"),
+]
+
+
+@pytest.mark.parametrize("mutation", mutations(), ids=lambda one: one.path.stem)
+def test_a_patch_says_which_bug_it_is_and_applies_to_the_code_as_it_is(mutation: Mutation) -> None:
+    with mutated(mutation) as folder:
+        here = Path("aktor/managers/fetch.py")
+
+        assert (folder / here).exists()
+        assert any(
+            (folder / one).read_bytes() != one.read_bytes() for one in Path("aktor").rglob("*.py")
+        )
+
+
+def test_there_are_twenty_of_them() -> None:
+    assert [one.number for one in mutations()] == [f"{number:02}" for number in range(1, 21)]
+
+
+@pytest.mark.parametrize(("name", "seed", "check"), QUICK)
+def test_a_bug_that_is_put_back_is_found(name: str, seed: int, check: str) -> None:
+    (mutation,) = [one for one in mutations() if one.path.stem.startswith(name)]
+
+    with mutated(mutation) as folder:
+        (said,) = storms(folder, seed, seed)
+
+    assert said["found"], said
+    assert check in str(said["by"])
+
+
+def test_a_patch_without_a_header_is_an_error(tmp_path: Path) -> None:
+    patch = tmp_path / "99_nameless.patch"
+    patch.write_text("diff --git a/aktor/errors.py b/aktor/errors.py\n")
+
+    with pytest.raises(PatchError, match="does not say which bug"):
+        read(patch)
+
+
+def test_a_patch_that_does_not_apply_is_an_error(tmp_path: Path) -> None:
+    patch = tmp_path / "99_stale.patch"
+    patch.write_text(
+        "Bug: none.\nSeen: nothing.\n\ndiff --git a/aktor/errors.py b/aktor/errors.py\n"
+        "--- a/aktor/errors.py\n+++ b/aktor/errors.py\n@@ -1 +1 @@\n-not there\n+at all\n"
+    )
+
+    with pytest.raises(PatchError, match="does not apply"), mutated(read(patch)):
+        pass
+
+
+def test_the_documents_have_the_table() -> None:
+    text = DOCUMENT.read_text()
+
+    assert text.count(BEGIN) == text.count(END) == 1
+    table = text[text.index(BEGIN) : text.index(END)]
+    assert all(one.name in table for one in mutations())
