@@ -85,7 +85,7 @@ class _Replay:
 
     def _apply(self, event: Event, reader: _Reader) -> None:
         match event["event"]:
-            case "rebalance.synced":
+            case "rebalance.synced" | "rebalance.target":
                 reader.generation = event["generation"]
                 group = event.get("group")
                 self.latest[group] = max(self.latest[group], reader.generation)
@@ -592,7 +592,7 @@ def nothing_is_assigned_after_unsubscribing(history: History) -> list[str]:
         match event["event"]:
             case "user.unsubscribed":
                 out.add(event["member"])
-            case "rebalance.synced":
+            case "rebalance.synced" | "rebalance.target":
                 out.discard(event["member"])
             case "partitions.assigned" if event["by_group"] and event["member"] in out:
                 complaints.append(
@@ -610,7 +610,7 @@ def who_closes_tells_the_group(history: History) -> list[str]:
     for event in history.events:
         who = event["member"]
         match event["event"]:
-            case "rebalance.synced":
+            case "rebalance.synced" | "rebalance.target":
                 members.add(who)
             case "member.lost" | "actor.restarted" | "actor.crashed":
                 members.discard(who)
@@ -626,6 +626,9 @@ def who_closes_tells_the_group(history: History) -> list[str]:
                 owes.add(who)
             case "request.sent" if event["api"] == "LeaveGroup":
                 owes.discard(who)
+                members.discard(who)
+            case "membership.moved" if event["after"] == "leaving" and event["trigger"] == "tell":
+                owes.discard(who)  # the last heartbeat of the consumer protocol
                 members.discard(who)
             case "consumer.closed" if who in owes:
                 complaints.append(f"{_when(event)} closed and did not leave its group")
