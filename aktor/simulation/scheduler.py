@@ -24,7 +24,7 @@ from aktor.simulation.errors import DeadlockError, SpinError
 __all__ = ["Scheduler", "Task", "Turn"]
 
 #: More turns than this without the clock moving are a spin.
-SPIN: Final = 100_000
+SPIN: Final = 20_000
 
 #: How often an application thread that looks at the clock is overtaken by others.
 OVERTAKEN: Final = 0.2
