@@ -31,6 +31,7 @@ BENCHMARKS: Final = (
     "handover",
     "memory",
     "embedded",
+    "simulation",
 )
 
 
