@@ -32,6 +32,7 @@ BENCHMARKS: Final = (
     "protocols",
     "memory",
     "embedded",
+    "simulation",
 )
 
 

@@ -24,7 +24,7 @@ from aktor.simulation.errors import DeadlockError, SpinError
 __all__ = ["Scheduler", "Task", "Turn"]
 
 #: More turns than this without the clock moving are a spin.
-SPIN: Final = 100_000
+SPIN: Final = 20_000
 
 #: How often an application thread that looks at the clock is overtaken by others.
 OVERTAKEN: Final = 0.2
@@ -79,6 +79,7 @@ class Task:
             raise
         except BaseException as error:
             self.error = error
+            self._scheduler.failed = True
 
     # -- the scheduler's side
 
@@ -144,6 +145,8 @@ class Scheduler(VirtualTime):
         #: The task whose turn it is, None while it is a dispatcher's, or nobody's.
         self.running: Task | None = None
         self.tasks: list[Task] = []
+        #: Whether the code of a task has raised; whoever reads it sets it back.
+        self.failed = False
         self.hub = getcurrent()
         self._can_run: list[Turn] = []
         self._agenda: list[tuple[float, int, Callable[[], object]]] = []

@@ -38,6 +38,9 @@ from aktor.simulation.writer import TransactionalWriter
 
 __all__ = ["Simulation", "Topic"]
 
+#: Seconds between two looks at a condition that takes its time.
+LOOK_EVERY: Final = 0.05
+
 _NAMES: Final = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi")
 
 
@@ -228,18 +231,28 @@ class Simulation:
             self.history.note("progress.demanded", group=group)
         deadline = self.now + at_most
         while True:
-            self.run(
-                until=lambda: all(
-                    topic.lag(group) == 0 for group in self.groups for topic in self.topics
-                ),
-                at_most=deadline - self.now,
-            )
+            self.run(until=self.now_and_then(self._all_committed), at_most=deadline - self.now)
             for topic in self.topics:
                 self.brokers.note_ends(topic)
             # A group that committed what an unclean election lost has yet to hear of it.
             if self.now >= deadline or not every_record_is_finished(self.history):
                 return self
             self.run(for_=min(5.0, deadline - self.now))
+
+    def _all_committed(self) -> bool:
+        return all(topic.lag(group) == 0 for group in self.groups for topic in self.topics)
+
+    def now_and_then(self, condition: Callable[[], bool]) -> Callable[[], bool]:
+        """The condition, looked at no more often than twenty times a second: it takes its time."""
+        looked_at = [-math.inf]
+
+        def holds() -> bool:
+            if self.now - looked_at[0] < LOOK_EVERY:
+                return False
+            looked_at[0] = self.now
+            return condition()
+
+        return holds
 
     def everybody_is_in(self) -> bool:
         """Whether the coordinators know each running consumer that wants to be in a group."""
@@ -296,11 +309,12 @@ class Simulation:
         return self
 
     def _over(self, until: Callable[[], bool] | None) -> bool:
-        if any(one.task.error is not None for one in self.members):
+        if self.scheduler.failed:
             return True
         return until is not None and until()
 
     def _raise_failures(self) -> None:
+        self.scheduler.failed = False
         for one in self.members:
             error = one.task.error
             if error is not None:

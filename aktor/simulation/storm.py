@@ -129,7 +129,7 @@ def run_storm(
 
 def _recover(sim: Simulation) -> None:
     """Everything is read, and everybody is in the group."""
-    sim.progress(at_most=AT_MOST).run(until=sim.everybody_is_in, at_most=IN_BY)
+    sim.progress(at_most=AT_MOST).run(until=sim.now_and_then(sim.everybody_is_in), at_most=IN_BY)
 
 
 def _shake(sim: Simulation, topic: Topic, draw: random.Random) -> None:
