@@ -240,7 +240,33 @@ class ConsumerMember:
         if self.state is State.FENCED and (self.topics or self.regex):
             self.join(Trigger.REJOIN, self.because)
             return True
+        if self.state is State.STABLE and self._gone(cluster):
+            self._begin("a topic was deleted and created anew", now)
+            return True
         return False
+
+    def _gone(self, cluster: Cluster) -> list[Any]:
+        """Topics that we own partitions of, and whose names are those of other topics by now."""
+        return [one for one in self.acknowledged if self._is_gone(one, cluster)]
+
+    def _is_gone(self, topic: Any, cluster: Cluster) -> bool:
+        info = cluster.topics.get(self._names.get(topic, ""))
+        return info is not None and info.topic_id not in (None, topic)
+
+    def _lose(self, gone: list[Any]) -> None:
+        """Give up what is no more: under its name another member may read another topic by now."""
+        lost = frozenset(
+            TopicPartition(self._names[topic], number)
+            for topic in gone
+            for number in self.acknowledged[topic]
+        )
+        self.acknowledged = {
+            topic: numbers for topic, numbers in self.acknowledged.items() if topic not in gone
+        }
+        self.rebalance += 1
+        if lost & self.owned:
+            because = "their topic was deleted and created anew"
+            self._start_handing_back(lost & self.owned, Loss.LOST, because)
 
     def _reconcile(self, cluster: Cluster) -> bool:
         if self._applied is not None:
@@ -250,6 +276,9 @@ class ConsumerMember:
         if self._is_assigning or self._after_poll:
             return False
         self._reconciled = None  # there is another target by now
+        if gone := self._gone(cluster):
+            self._lose(gone)
+            return True
         named = self._resolve(cluster)
         reachable = {topic: self._target[topic] for topic in named}
         wanted = frozenset(
@@ -290,8 +319,12 @@ class ConsumerMember:
             name = known.get(topic)
             if name is not None:
                 self._names[topic] = name
-        named = {topic: self._names[topic] for topic in self._target if topic in self._names}
-        unnamed = frozenset(self._target) - named.keys()
+        unnamed = frozenset(self._target) - self._names.keys()
+        named = {
+            topic: self._names[topic]
+            for topic in self._target
+            if topic not in unnamed and not self._is_gone(topic, cluster)
+        }
         if unnamed != self._unnamed:
             self._unnamed = unnamed
             if unnamed:
