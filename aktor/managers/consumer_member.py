@@ -17,7 +17,7 @@ from aktor.events.membership import (
     PartitionsReleased,
     RunRevokedCallback,
 )
-from aktor.events.metadata import Cluster, NameTopics, TrackTopics
+from aktor.events.metadata import Cluster, NameTopics, RefreshMetadata, TrackTopics
 from aktor.managers.consumer_heartbeats import Assignment, Report
 from aktor.managers.consumer_states import IN_GROUP, State, Trigger, move
 from aktor.managers.hand_back import HandBack, Stage
@@ -75,6 +75,7 @@ class ConsumerMember:
         self._reached = 0
         self._names: dict[Any, str] = {}
         self._unnamed: frozenset[Any] = frozenset()
+        self._doubtful: frozenset[Any] = frozenset()
         self._tracked: frozenset[str] = frozenset()
         self._began = 0.0
         self._reconciled: tuple[Assignment, int] | None = None
@@ -306,7 +307,7 @@ class ConsumerMember:
         return True
 
     def _nothing_to_do(self) -> bool:
-        if self._unnamed:
+        if self._unnamed or self._doubtful:
             return False  # the metadata manager will say what they are
         self._reached = self._targets
         self._settle()
@@ -320,10 +321,13 @@ class ConsumerMember:
             if name is not None:
                 self._names[topic] = name
         unnamed = frozenset(self._target) - self._names.keys()
+        # Either the coordinator or the metadata has yet to hear that a topic was created anew.
+        doubtful = frozenset(topic for topic in self._target if self._is_gone(topic, cluster))
+        if doubtful - self._doubtful:
+            self._tell(RefreshMetadata(because="a topic has another id than its partitions have"))
+        self._doubtful = doubtful
         named = {
-            topic: self._names[topic]
-            for topic in self._target
-            if topic not in unnamed and not self._is_gone(topic, cluster)
+            topic: self._names[topic] for topic in self._target if topic not in unnamed | doubtful
         }
         if unnamed != self._unnamed:
             self._unnamed = unnamed
