@@ -156,6 +156,7 @@ class _Observed(KafkaConsumer):
             return super().end_offsets(partitions, timeout_ms)
 
     def unsubscribe(self) -> None:
+        self._came_back()  # what was given out is committed as finished
         with self._timed("unsubscribe", self._allowed(None)):
             super().unsubscribe()
         self._note("user.unsubscribed")
