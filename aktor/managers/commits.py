@@ -200,6 +200,7 @@ class CommitManager(RequestManager):
         """Go past the line: these partitions are given away when this has ended."""
         if self.settings.group_id is None or not asked.offsets:
             return [RevocationCommitted(rebalance=asked.rebalance)]
+        owned = self._consumed.owned
         self._line.add(
             Commit(
                 kind=Kind.REVOCATION,
@@ -207,6 +208,7 @@ class CommitManager(RequestManager):
                 offsets=asked.offsets,
                 deadline=asked.deadline,
                 retry=True,
+                owned={one: owned[one] for one in asked.offsets if one in owned},
                 backoff=self._new_backoff(),
             )
         )

@@ -604,6 +604,20 @@ def test_a_commit_that_waited_while_its_partition_was_taken_away_is_not_sent() -
     assert isinstance(error_of(turn.said), CommitFailedError)
 
 
+def test_the_last_commit_of_what_was_lost_meanwhile_is_not_made_in_the_next_generation() -> None:
+    """Found by a simulation (seed 1000765): the partition is another member's by then."""
+    manager = committing(T0, generation=5, node=None)
+    manager.handle(before_revocation({T0: 10}))
+    manager.handle(assigned())
+    manager.handle(member(6))
+    manager.handle(found(1))
+
+    turn = tick(manager, 0.0)
+
+    assert turn.requests == ()
+    assert [type(one) for one in turn.said] == [RevocationCommitted]
+
+
 def test_a_commit_does_not_survive_a_partition_that_was_away_and_came_back() -> None:
     manager = committing(T0, generation=5, node=None)
     manager.handle(commit_async({T0: 10}))
