@@ -33,7 +33,7 @@ FOUND = {
     1045: "nobody can be expelled from a group that is gone",
     1055: "the same as 385, where all partitions were about to be revoked",
     1156: "an answer that waited while its member slept was taken for news",
-    1_000_765: "the last commit of a partition that was lost meanwhile was made in the next generation",
+    1_000_765: "the last commit of what was lost meanwhile was made in the next generation",
 }
 
 
