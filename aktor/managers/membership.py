@@ -284,8 +284,9 @@ class ClassicMembershipManager(RequestManager):
         )
         longest = max(settings.request_timeout, settings.max_poll_interval + JOIN_SLACK)
         # Without a generation there are no heartbeats beside it, which would notice a coordinator
-        # that is gone: one with an id is asked again sooner, as the same member.
-        unwatched = member.member_id and not member.has_generation
+        # that is gone: it is asked again sooner, as the same member. (Who has no id yet is told one
+        # at once, KIP-394.)
+        unwatched = not member.has_generation
         return self._call(body, timeout=settings.request_timeout if unwatched else longest)
 
     def _sync_group(self) -> tuple[Request, ...]:

@@ -163,10 +163,21 @@ def test_join_group_may_take_as_long_as_the_slowest_member(
     max_poll_interval: float, request_timeout: float, expected: float
 ) -> None:
     scene = a_member(max_poll_interval=max_poll_interval, request_timeout=request_timeout)
+    scene.is_stable()
+
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.hand_back()
+
+    assert scene.sent(JoinGroupRequest).deadline == scene.now + expected
+
+
+def test_who_has_no_id_yet_is_told_one_at_once_or_asks_again() -> None:
+    """Found by a simulation (seed 1001023): a half-open connection was waited for five minutes."""
+    scene = a_member(max_poll_interval=300.0, request_timeout=30.0)
 
     scene.wants_to_join()
 
-    assert scene.sent(JoinGroupRequest).deadline == scene.now + expected
+    assert scene.sent(JoinGroupRequest).deadline == scene.now + 30.0
 
 
 def test_a_first_join_that_is_not_answered_is_repeated_by_the_same_member() -> None:
