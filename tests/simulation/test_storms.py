@@ -33,6 +33,8 @@ FOUND = {
     1045: "nobody can be expelled from a group that is gone",
     1055: "the same as 385, where all partitions were about to be revoked",
     1156: "an answer that waited while its member slept was taken for news",
+    1_000_765: "the last commit of what was lost meanwhile was made in the next generation",
+    1_001_023: "a first JoinGroup without an id was waited for as long as the slowest member takes",
 }
 
 
