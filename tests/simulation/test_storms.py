@@ -34,6 +34,8 @@ FOUND = {
     1055: "the same as 385, where all partitions were about to be revoked",
     1156: "an answer that waited while its member slept was taken for news",
     1_000_765: "the last commit of what was lost meanwhile was made in the next generation",
+    3_000_431: "a member that was disowned waited five minutes for an answer to its JoinGroup",
+    3_000_613: "a member that was frozen while it handed back gave up as revoked what others had",
     1_001_023: "a first JoinGroup without an id was waited for as long as the slowest member takes",
 }
 
