@@ -258,11 +258,15 @@ class ClassicMembershipManager(RequestManager):
         """One step on the way round, if there is one to take now."""
         if self.state is State.UNJOINED:
             return self._maybe_join()
-        if self.state in HOLDING and self._pulse.is_over(self._now):
-            return False  # what is owned may be another's: the next heartbeat tells
+        if self._is_in_doubt():
+            return False
         moved = self._member.advance(self._now, self._cluster)
         self._tell_failure()
         return moved
+
+    def _is_in_doubt(self) -> bool:
+        """Whether what is owned may be another's by now: the next heartbeat's answer tells."""
+        return self.state in HOLDING and self._pulse.is_over(self._now)
 
     def _maybe_join(self) -> bool:
         if not self._member.wants_to_join() or self._now < self._join_at():
@@ -656,7 +660,9 @@ class ClassicMembershipManager(RequestManager):
 
     def _wake_at(self) -> float:
         member = self._member
-        times = [NEVER, self._farewells.wake_at(), *member.wake_at()]
+        times = [NEVER, self._farewells.wake_at()]
+        if not self._is_in_doubt():
+            times += member.wake_at()
         if member.state is State.UNJOINED and member.wants_to_join():
             times.append(self._join_at())
         if member.in_group:

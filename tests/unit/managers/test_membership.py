@@ -1238,6 +1238,19 @@ def test_what_may_be_anothers_is_not_handed_back_as_ours_before_the_group_is_hea
     assert scene.last_said(RevokePartitions).loss is Loss.LOST
 
 
+def test_who_waits_for_the_groups_word_does_not_spin_when_its_last_commit_is_overdue() -> None:
+    scene = a_member(session_timeout=10.0, request_timeout=5.0).is_stable("a-0")
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.release(a=5)
+    scene.tell(CoordinatorLost(because="gone"))
+
+    scene.now += 60.0
+    scene.tick()
+
+    assert not scene.has_said(RunRevokedCallback)
+    assert scene.wake_at > scene.now
+
+
 def test_an_answer_of_an_earlier_generation_is_ignored() -> None:
     scene = a_stable_cooperative_member("a-0")
     scene.tell(ConfirmSession())
