@@ -71,6 +71,13 @@ __all__ = ["ClassicMembershipManager"]
 #: After an error that the user has to mend, the group is tried again no sooner than this.
 FATAL_RETRY: Final = 1.0
 
+#: States in which partitions are owned, or about to be handed back as ours.
+HOLDING: Final = (State.STABLE, State.PREPARING, State.REVOKING)
+
+#: How long a group may disown us while we wait for it to answer JoinGroup: longer than an answer
+#: that is on its way takes. The connection of that JoinGroup is half-open then.
+DISOWNED_FOR: Final = 3.0
+
 #: What the coordinator has beyond the rebalance timeout to answer JoinGroup (as the Java client).
 JOIN_SLACK: Final = 5.0
 
@@ -128,6 +135,7 @@ class ClassicMembershipManager(RequestManager):
         self._farewells = Farewells(settings)
         self._synced_at = -math.inf
         self._named = ""
+        self._disowned_at = math.inf
         self._returns = False
         self._not_before = -math.inf
         self._failure: Exception | None = None
@@ -251,11 +259,15 @@ class ClassicMembershipManager(RequestManager):
         """One step on the way round, if there is one to take now."""
         if self.state is State.UNJOINED:
             return self._maybe_join()
-        if self.state is State.STABLE and self._pulse.is_over(self._now):
-            return False  # what is owned may be another's: the next heartbeat tells
+        if self._is_in_doubt():
+            return False
         moved = self._member.advance(self._now, self._cluster)
         self._tell_failure()
         return moved
+
+    def _is_in_doubt(self) -> bool:
+        """Whether what is owned may be another's by now: the next heartbeat's answer tells."""
+        return self.state in HOLDING and self._pulse.is_over(self._now)
 
     def _maybe_join(self) -> bool:
         if not self._member.wants_to_join() or self._now < self._join_at():
@@ -302,9 +314,11 @@ class ClassicMembershipManager(RequestManager):
         return (self._call(body, timeout=self.settings.request_timeout),)
 
     def _call(self, body: Any, *, timeout: float) -> Request:
+        # Who was disowned while an earlier one waits goes round that one.
+        to = Destination.COORDINATOR if self._member.has_generation else self._way()[0]
+        self._disowned_at = math.inf
         note = self._member.me.sends(self._calls.sent(), at=self._now)
-        deadline = self._now + timeout
-        return self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note)
+        return self.request(body, to=to, deadline=self._now + timeout, context=note)
 
     def _assignor_failed(self, error: Exception) -> None:
         group, assignor = self.settings.group_id, self._member.assignor
@@ -456,12 +470,19 @@ class ClassicMembershipManager(RequestManager):
         self.log.warning("heartbeat.failed", because=group_errors.name(error), state=self.state)
         if error in COORDINATOR_GONE:
             self._suspect(received.node, group_errors.name(error))
-        elif self.state is State.JOINING and self._calls.in_flight:
-            pass  # the answer to JoinGroup is on its way and says more
+        elif self._is_answer_on_its_way(error):
+            pass  # that of JoinGroup, which says more
         elif error in (UnknownMemberIdError, IllegalGenerationError):
             self._fenced(error)
         elif not is_retriable(error):
             self._refused(error)
+
+    def _is_answer_on_its_way(self, error: type[Exception]) -> bool:
+        if self.state is not State.JOINING or not self._calls.in_flight:
+            return False
+        if error in (UnknownMemberIdError, IllegalGenerationError):
+            self._disowned_at = min(self._disowned_at, self._now)
+        return self._now < self._disowned_at + DISOWNED_FOR
 
     def _extend_session(self, sent: Sent) -> None:
         until = self._pulse.extend(sent.at)
@@ -640,7 +661,9 @@ class ClassicMembershipManager(RequestManager):
 
     def _wake_at(self) -> float:
         member = self._member
-        times = [NEVER, self._farewells.wake_at(), *member.wake_at()]
+        times = [NEVER, self._farewells.wake_at()]
+        if not self._is_in_doubt():
+            times += member.wake_at()
         if member.state is State.UNJOINED and member.wants_to_join():
             times.append(self._join_at())
         if member.in_group:

@@ -196,15 +196,17 @@ class Brokers:
     def _elections(self, *, unclean: bool = False) -> Iterator[None]:
         """Say which logs are shorter afterwards: the new leader did not have all of it."""
         before = {
-            one: (one.log.end_offset, one.log.high_watermark) for one in self._partitions_of_users()
+            one: (one.log.end_offset, one.log.high_watermark, one.log.latest_epoch)
+            for one in self._partitions_of_users()
         }
         yield
-        for one, (end, replicated) in before.items():
-            if one.log.end_offset < end:
-                self._cut_off(one, replicated, unclean=unclean)
+        for one, (end, replicated, epoch) in before.items():
+            # Where the next leader began: markers may have been written again since.
+            _, kept = one.log.end_offset_for_epoch(epoch)
+            if 0 <= kept < end:
+                self._cut_off(one, kept, replicated, unclean=unclean)
 
-    def _cut_off(self, partition: Partition, replicated: int, *, unclean: bool) -> None:
-        end = partition.log.end_offset
+    def _cut_off(self, partition: Partition, end: int, replicated: int, *, unclean: bool) -> None:
         place = partition.topic, partition.index
         self._history.note(
             "log.truncated",

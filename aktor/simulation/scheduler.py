@@ -2,8 +2,8 @@
 
 What can run is a `Turn`: the dispatcher of a consumer, with mail or a tick that is due, or a
 `Task`, an application thread in a greenlet of its own. One of those that can run is drawn and takes
-one turn: a message, or the application's code up to where it waits. When none can, the clock jumps
-to the next moment at which somebody wanted to be woken.
+one turn: a few messages, or the application's code up to where it waits. When none can, the clock
+jumps to the next moment at which somebody wanted to be woken.
 """
 
 from __future__ import annotations

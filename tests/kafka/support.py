@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import queue
 import subprocess
 import sys
 import threading
@@ -385,6 +386,8 @@ class Child:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
 
     def __enter__(self) -> Self:
         return self
@@ -396,12 +399,20 @@ class Child:
         traceback: TracebackType | None,
     ) -> None:
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
 
-    def hear(self) -> Any:
-        """The next thing it says; fails with its error output if it ends without a word."""
+    def _read(self) -> None:
         assert self.process.stdout is not None
-        line = self.process.stdout.readline()
+        while line := self.process.stdout.readline():
+            self._lines.put(line)
+        self._lines.put("")
+
+    def hear(self, within: float = 2 * SOON_S) -> Any:
+        """The next thing it says; fails if it says nothing, with its error output if it ended."""
+        try:
+            line = self._lines.get(timeout=within)
+        except queue.Empty:
+            raise AssertionError(f"the child said nothing for {within:g} s") from None
         if not line:
             assert self.process.stderr is not None
             raise AssertionError(f"the child ended: {self.process.stderr.read()[-3000:]}")
@@ -409,8 +420,9 @@ class Child:
 
     def end(self, within: float = SOON_S) -> tuple[int, str]:
         """Wait for its end; the exit code, and what it wrote as errors."""
-        _, errors = self.process.communicate(timeout=within)
-        return self.process.returncode, errors
+        assert self.process.stderr is not None
+        self.process.wait(within)
+        return self.process.returncode, self.process.stderr.read()
 
 
 def flip_a_byte(kafka: Cluster, topic: str, value: bytes) -> None:

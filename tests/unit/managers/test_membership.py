@@ -62,6 +62,7 @@ from aktor.managers.classic_states import State
 from aktor.managers.membership import ClassicMembershipManager
 from aktor.settings import Settings
 from tests.unit.managers.builders_membership import (
+    COORDINATOR,
     COORDINATOR_LOADING,
     COORDINATOR_NOT_AVAILABLE,
     FENCED_INSTANCE_ID,
@@ -1208,6 +1209,47 @@ def test_a_heartbeat_of_the_old_generation_does_not_fence_a_member_that_joins() 
 
     assert scene.manager.state is State.SYNCING
     assert not scene.has_said(RevokePartitions)
+
+
+def test_who_is_disowned_while_join_group_is_not_answered_begins_anew_round_it() -> None:
+    """Found by a simulation (seed 3000431): its connection was half-open, for five minutes."""
+    scene = a_stable_cooperative_member("a-0")
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.sent(JoinGroupRequest)
+
+    while scene.manager.state is State.JOINING:
+        scene.beats(UNKNOWN_MEMBER_ID)
+    scene.hand_back()
+    scene.after(1.0)
+
+    assert scene.sent(JoinGroupRequest).to == COORDINATOR.node_id
+
+
+def test_what_may_be_anothers_is_not_handed_back_as_ours_before_the_group_is_heard() -> None:
+    """Found by a simulation (seed 3000613): the member was frozen while it handed back."""
+    scene = a_member(session_timeout=10.0, enable_auto_commit=False).is_stable("a-0")
+    scene.beats(REBALANCE_IN_PROGRESS)
+
+    scene.now += 60.0
+    scene.release(a=5)
+    kept = not scene.has_said(RunRevokedCallback)
+    scene.answer(scene.sent(HeartbeatRequest), beaten(UNKNOWN_MEMBER_ID))
+
+    assert kept
+    assert scene.last_said(RevokePartitions).loss is Loss.LOST
+
+
+def test_who_waits_for_the_groups_word_does_not_spin_when_its_last_commit_is_overdue() -> None:
+    scene = a_member(session_timeout=10.0, request_timeout=5.0).is_stable("a-0")
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.release(a=5)
+    scene.tell(CoordinatorLost(because="gone"))
+
+    scene.now += 60.0
+    scene.tick()
+
+    assert not scene.has_said(RunRevokedCallback)
+    assert scene.wake_at > scene.now
 
 
 def test_an_answer_of_an_earlier_generation_is_ignored() -> None:
