@@ -120,6 +120,8 @@ class ConsumerMembershipManager(RequestManager):
         self._forbidden = False
         #: The refusal of a static member whose name is taken: perhaps by itself.
         self._taken: Exception | None = None
+        #: The group may have a member of this id: we, or who was here before us, asked to join.
+        self._may_be_known = incarnation > 1
         #: Whether the coordinator has ever answered a heartbeat as one that knows them.
         self.is_spoken = False
 
@@ -163,7 +165,7 @@ class ConsumerMembershipManager(RequestManager):
     def on_leave_group(self, message: LeaveGroup) -> None:
         """The application has let go of everything; tell the group."""
         member = self._member
-        was_member, self._late = member.is_member or self.state is State.JOINING, False
+        was_member, self._late = member.in_group and self._may_be_known, False
         self._stop_heartbeats()
         member.leave()
         if self._farewell is None and was_member and not self._stays(message.operation):
@@ -252,7 +254,7 @@ class ConsumerMembershipManager(RequestManager):
 
     def _advance(self) -> bool:
         member = self._member
-        if self.state is State.UNSUBSCRIBED and member.wants_to_join():
+        if self.state is State.UNSUBSCRIBED and self._farewell is None and member.wants_to_join():
             self._join(Trigger.JOIN, "first join")
             return True
         if self._may_rejoin():
@@ -299,6 +301,7 @@ class ConsumerMembershipManager(RequestManager):
             body = goodbye(self.settings, member.member_id, stays=True)
         else:
             body = self._told.heartbeat(member.report())
+            self._may_be_known = True
         deadline = self._now + self._pulse.patience()
         note = Sent(number=self._pulse.sent(), at=self._now, frees=frees)
         member.told(reports=body.topic_partitions is not None)
@@ -348,6 +351,8 @@ class ConsumerMembershipManager(RequestManager):
         if until is not None:
             self._tell(SessionExtended(until=until))
         self._member.answered(response.member_epoch, target, self._now)
+        if not self._told.is_subscribed(self._member.report()):
+            pulse.hurry()
 
     def _on_refused(self, error: type[Exception], received: ResponseReceived) -> None:
         said = received.response.error_message or ""
@@ -451,6 +456,7 @@ class ConsumerMembershipManager(RequestManager):
             because=farewell.because,
             error=None if error is NoError else errors.name(error),
         )
+        self._may_be_known = False
         self._end_farewell()
 
     def _retry_leaving(self, because: str) -> None:

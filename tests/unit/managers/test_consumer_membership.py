@@ -372,6 +372,18 @@ def test_a_subscription_that_changes_while_joining_is_said_with_the_heartbeat_af
     assert scene.next_beat().body.subscribed_topic_names == ["b"]
 
 
+def test_topics_that_change_while_a_heartbeat_is_in_flight_are_said_with_its_answer() -> None:
+    """And not an interval later."""
+    scene = a_stable_member().is_quiet()
+    beat = scene.next_beat()
+    scene.subscribe("a", "b")
+    assert not scene.has_beaten
+
+    scene.answer(beat, heard())
+
+    assert row(scene.beat()) == (1, -1, ["a", "b"], None, None)
+
+
 def test_the_same_topics_again_are_not_said() -> None:
     scene = a_stable_member().is_quiet()
 
@@ -1487,6 +1499,59 @@ def test_leaving_is_tried_again_within_its_time(failure: str) -> None:
     assert scene.state is State.UNSUBSCRIBED
 
 
+def test_who_never_said_that_it_wants_to_join_need_not_say_goodbye() -> None:
+    """There is no coordinator, and may never be: `close` does not wait for it."""
+    scene = a_member()
+    scene.subscribe("a")
+    scene.poll()
+    assert scene.state is State.JOINING
+
+    scene.leave(ticket=7)
+
+    assert scene.said(Answered).ticket == 7
+    assert scene.state is State.UNSUBSCRIBED
+
+
+def test_who_has_said_goodbye_and_not_joined_again_need_not_say_it_twice() -> None:
+    scene = a_stable_member()
+    scene.leave(ticket=1)
+    scene.answer(scene.beat(), heard(-1))
+    scene.tell(LOST)
+    scene.subscribe("a")
+    scene.poll()
+    scene.forget()
+
+    scene.leave(ticket=7)
+
+    assert scene.said(Answered).ticket == 7
+
+
+@pytest.mark.parametrize("known", ["asked", "late", "restarted"])
+def test_whom_the_group_may_count_on_says_goodbye_though_no_answer_came(known: str) -> None:
+    scene = a_member(incarnation=2 if known == "restarted" else 1)
+    if known == "late":
+        scene.is_stable()
+        scene.tell(LOST)
+        scene.after(300.0)
+        assert scene.state is State.PREPARE_LEAVING
+        scene.hand_back()
+        scene.poll()
+    elif known == "asked":
+        scene.wants_to_join("a")
+        scene.tell(LOST)
+        scene.forget()
+    else:
+        scene.subscribe("a")
+        scene.poll()
+    assert scene.state is State.JOINING
+
+    scene.leave(ticket=7)
+    assert not scene.has_said(Answered)
+    scene.find_coordinator()
+
+    assert row(scene.beat())[0] == -1
+
+
 def test_leaving_without_a_coordinator_waits_for_one() -> None:
     scene = a_member_in(State.PREPARE_LEAVING)
 
@@ -1702,6 +1767,23 @@ def test_a_stale_member_that_leaves_waits_for_the_goodbye_on_its_way() -> None:
     assert scene.said(Answered).ticket == 7
     assert scene.state is State.UNSUBSCRIBED
     assert not scene.has_beaten
+
+
+def test_who_comes_back_while_that_goodbye_is_on_its_way_waits_for_its_end() -> None:
+    """Sent again after the new beginning, it would end that: others get what we are given."""
+    scene = a_member_in(State.STALE)
+    goodbye = scene.beat()
+    scene.leave(ticket=7)
+
+    scene.wants_to_join("a")
+    assert scene.state is State.UNSUBSCRIBED
+    scene.fail(goodbye)
+    again = scene.next_beat()
+    assert row(again)[0] == -1
+    scene.answer(again, heard(-1))
+
+    assert scene.said(Answered).ticket == 7
+    assert row(scene.beat())[0] == 0
 
 
 def test_the_poll_timer_does_not_run_for_a_member_that_is_out() -> None:
