@@ -46,7 +46,7 @@ from aktor.events.metadata import Broker, Cluster, ClusterChanged, TopicsNamed
 from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.managers import consumer_errors as errors
-from aktor.managers.consumer_errors import COORDINATOR_GONE, NOT_THIS_MEMBER
+from aktor.managers.consumer_errors import COORDINATOR_GONE, NOT_SPOKEN, NOT_THIS_MEMBER
 from aktor.managers.consumer_heartbeats import Sent, Told, assignment_of, goodbye
 from aktor.managers.consumer_member import ConsumerMember
 from aktor.managers.consumer_states import State, Trigger
@@ -124,6 +124,8 @@ class ConsumerMembershipManager(RequestManager):
         self._may_be_known = incarnation > 1
         #: Whether the coordinator has ever answered a heartbeat as one that knows them.
         self.is_spoken = False
+        #: Whether another protocol is tried if they do not.
+        self.may_give_way = False
 
     @property
     def state(self) -> State:
@@ -482,7 +484,8 @@ class ConsumerMembershipManager(RequestManager):
 
     def _fail(self, error: Exception) -> None:
         """The user has to do something: lose everything, tell, and do no more."""
-        self.log.error("group.failed", state=self.state, because=error)
+        if not self.may_give_way or self.is_spoken or not isinstance(error, NOT_SPOKEN):
+            self.log.error("group.failed", state=self.state, because=error)
         self._failure = error
         self._stop_heartbeats()
         self._member.depart(Trigger.FAIL, f"after {type(error).__name__}")
