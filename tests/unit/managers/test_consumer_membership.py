@@ -1112,13 +1112,16 @@ def test_a_fenced_member_releases_everything_and_joins_again_without_a_poll(code
     assert row(scene.beat())[0] == 0
 
 
-def test_partitions_stop_being_delivered_before_their_lost_callback_runs() -> None:
+@pytest.mark.parametrize(
+    "state", [State.FENCED, State.FATAL, State.STALE], ids=lambda one: one.name
+)
+def test_partitions_stop_being_delivered_before_their_lost_callback_runs(state: State) -> None:
     """Scenario 69, KAFKA-20321."""
-    scene = a_stable_member()
+    scene = a_member_in(state)
 
-    scene.is_refused(FENCED_MEMBER_EPOCH)
+    step = scene.said(RevokePartitions)
 
-    assert scene.has_said(RevokePartitions)
+    assert (step.partitions, step.loss) == (partitions("a-0 a-1"), Loss.LOST)
     assert not scene.has_said(RunRevokedCallback)
 
 
