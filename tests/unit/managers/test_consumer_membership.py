@@ -1093,6 +1093,34 @@ def test_a_failed_lost_callback_does_not_keep_the_member_out() -> None:
     assert scene.state is State.JOINING
 
 
+def test_a_member_whose_pattern_matches_nothing_any_more_stays_and_owns_nothing() -> None:
+    """A pattern that we evaluate ourselves; its topics are gone."""
+    scene = a_stable_member("a-0").is_quiet()
+
+    scene.subscribe()
+    scene.poll()
+    assert row(scene.is_told("", epoch=2))[2] == []
+    scene.hand_back()
+    scene.apply()
+
+    assert tells(scene.next_beat()) == frozenset()
+    assert scene.state is State.STABLE
+
+
+def test_who_is_thrown_out_then_comes_back_with_the_next_topic_that_matches() -> None:
+    scene = a_stable_member("a-0")
+    scene.subscribe()
+    scene.is_refused(FENCED_MEMBER_EPOCH)
+    scene.hand_back()
+    scene.poll()
+    assert scene.state is State.FENCED
+    assert not scene.has_beaten
+
+    scene.subscribe("a")
+
+    assert row(scene.beat())[:3] == (0, 300_000, ["a"])
+
+
 # -- thrown out
 
 
