@@ -147,7 +147,7 @@ def test_a_member_is_in_the_group_after_close_only_if_that_is_wanted(
     assert len(world.cluster.group("g").members) == remain
 
 
-class Slow(ConsumerRebalanceListener):  # type: ignore[misc]
+class Slow(ConsumerRebalanceListener):
     """Takes a second to let go of partitions."""
 
     def __init__(self, world: World) -> None:
