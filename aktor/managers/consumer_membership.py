@@ -63,6 +63,9 @@ __all__ = ["ConsumerMembershipManager"]
 BEATS_PER_SESSION: Final = 9
 SESSION_MAX: Final = 45.0
 
+#: Nobody has to be told that we leave.
+THROWN_OUT: Final = (State.FENCED, State.FATAL)
+
 #: Kafka's default, until the first answer says what it is.
 FIRST_INTERVAL: Final = 5.0
 
@@ -167,10 +170,11 @@ class ConsumerMembershipManager(RequestManager):
     def on_leave_group(self, message: LeaveGroup) -> None:
         """The application has let go of everything; tell the group."""
         member = self._member
-        was_member, self._late = member.in_group and self._may_be_known, False
+        tells = self._may_be_known and self._has_to_leave(message.operation)
+        self._late = False
         self._stop_heartbeats()
         member.leave()
-        if self._farewell is None and was_member and not self._stays(message.operation):
+        if tells:
             self._bid_farewell(message.because, message.deadline, message.operation)
         if self._farewell is not None:  # perhaps since we polled late
             self._farewell.deadline = message.deadline
@@ -183,10 +187,16 @@ class ConsumerMembershipManager(RequestManager):
         if out or (self._farewell is None and self.state is State.PREPARE_LEAVING):
             member.move(Trigger.LEFT, "the group does not count on this member any more")
 
-    def _stays(self, operation: Operation) -> bool:
-        """Whether nothing is said at all: a dynamic member that is to remain."""
+    def _has_to_leave(self, operation: Operation) -> bool:
+        """Whether the group has to be told, and was not, or only that a static member comes back.
+
+        A dynamic member that is to remain says nothing.
+        """
         static = self.settings.group_instance_id is not None
-        return operation is Operation.REMAIN_IN_GROUP and not static
+        if static and operation is Operation.LEAVE_GROUP and self.state not in THROWN_OUT:
+            return self._farewell is None or self._farewell.stays
+        stays = operation is Operation.REMAIN_IN_GROUP and not static
+        return self._farewell is None and self._member.in_group and not stays
 
     def on_confirm_session(self, message: ConfirmSession) -> None:
         """The application may have slept through its session: ask the group now."""
@@ -410,9 +420,12 @@ class ConsumerMembershipManager(RequestManager):
         self._member.depart(Trigger.DEPART, because)
 
     def _bid_farewell(self, because: str, deadline: float, operation: Operation) -> None:
+        before = self._farewell
         self._farewell = new_farewell(self.settings, self._member.member_id, because, deadline)
         static = self.settings.group_instance_id is not None
         self._farewell.stays = static and operation is not Operation.LEAVE_GROUP
+        if before is not None:
+            self._farewell.tickets = before.tickets
 
     def _goodbye(self) -> tuple[Request, ...]:
         farewell = self._farewell
@@ -458,7 +471,7 @@ class ConsumerMembershipManager(RequestManager):
             because=farewell.because,
             error=None if error is NoError else errors.name(error),
         )
-        self._may_be_known = False
+        self._may_be_known = farewell.stays
         self._end_farewell()
 
     def _retry_leaving(self, because: str) -> None:

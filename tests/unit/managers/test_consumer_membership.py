@@ -1817,6 +1817,43 @@ def test_who_comes_back_while_that_goodbye_is_on_its_way_waits_for_its_end() -> 
     assert row(scene.beat())[0] == 0
 
 
+@pytest.mark.parametrize("told", ["in flight", "answered"])
+def test_a_late_static_member_that_is_to_leave_for_good_does(told: str) -> None:
+    """It has told the group only that it will be back."""
+    scene = a_static_member().is_stable()
+    misses_its_poll(scene)
+    goodbye = scene.beat()
+    assert goodbye.body.member_epoch == -2
+    if told == "answered":
+        scene.answer(goodbye, heard(-2))
+
+    scene.leave(ticket=7, operation=Operation.LEAVE_GROUP)
+
+    last = scene.beat()
+    assert last.body.member_epoch == -1
+    assert not scene.has_said(Answered)
+    scene.answer(last, heard(-1))
+    assert scene.said(Answered).ticket == 7
+    assert scene.state is State.UNSUBSCRIBED
+
+
+@pytest.mark.parametrize("static", [True, False])
+@pytest.mark.parametrize("operation", [Operation.DEFAULT, Operation.REMAIN_IN_GROUP])
+def test_a_late_member_that_closes_otherwise_has_said_its_goodbye(
+    static: bool, operation: Operation
+) -> None:
+    """There is nothing left for it to remain in."""
+    scene = (a_static_member() if static else a_member()).is_stable()
+    misses_its_poll(scene)
+    scene.answer(scene.beat(), heard(-1))
+
+    scene.leave(ticket=7, operation=operation)
+
+    assert scene.said(Answered).ticket == 7
+    assert scene.state is State.UNSUBSCRIBED
+    assert not scene.has_beaten
+
+
 def test_the_poll_timer_does_not_run_for_a_member_that_is_out() -> None:
     scene = a_member_in(State.FENCED)
     waits = scene.wake_at
