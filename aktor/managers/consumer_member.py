@@ -334,7 +334,8 @@ class ConsumerMember:
             if unnamed:
                 self.log.info("rebalance.unresolved", topics=len(unnamed))
             self._tell(NameTopics(topic_ids=unnamed))
-        self._track(frozenset(named.values()))
+        # Without its metadata a topic that was created anew would be taken for the old one again.
+        self._track(frozenset(self._names[topic] for topic in named.keys() | doubtful))
         return named
 
     def _track(self, names: frozenset[str]) -> None:

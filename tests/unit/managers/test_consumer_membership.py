@@ -6,7 +6,9 @@ Scenarios are those of the Java client's `ConsumerMembershipManagerTest` and
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import uuid
 from typing import Any
 
 import pytest
@@ -45,7 +47,7 @@ from aktor.events.membership import (
     SessionExtended,
     SubscriptionChanged,
 )
-from aktor.events.metadata import Broker, NameTopics, TrackTopics
+from aktor.events.metadata import Broker, ClusterChanged, NameTopics, TrackTopics
 from aktor.events.network import Destination
 from aktor.managers.consumer_states import IN_GROUP, State
 from tests.unit.managers.builders_consumer import (
@@ -59,6 +61,7 @@ from tests.unit.managers.builders_consumer import (
     UNSUPPORTED_ASSIGNOR,
     UNSUPPORTED_VERSION,
     ConsumerScene,
+    a_cluster_with_ids,
     heard,
     refused,
     row,
@@ -1001,6 +1004,26 @@ def test_a_deleted_topic_is_kept_as_long_as_the_target_has_it() -> None:
 
     assert not scene.has_said(NameTopics)
     assert scene.said(AssignPartitions).assigned == partitions("a-0 a-1 b-0")
+
+
+def test_a_topic_that_was_created_anew_is_looked_at_until_the_target_has_the_new_one() -> None:
+    """If it were not, its metadata would go, and the old partitions be taken on and lost for ever."""
+    scene = a_member()
+    scene.find_coordinator()
+    scene.subscribe_to("a.*")
+    scene.poll()
+    scene.is_told("a-0")
+    scene.apply()
+    scene.is_told()
+    scene.forget()
+
+    anew = a_cluster_with_ids(a=3)
+    info = dataclasses.replace(anew.topics["a"], topic_id=uuid.UUID(int=77))
+    scene.tell(ClusterChanged(cluster=dataclasses.replace(anew, topics={"a": info})))
+    assert scene.hand_back().loss is Loss.LOST
+
+    assert scene.state is State.RECONCILING
+    assert not any("a" not in one.topics for one in scene.messages if isinstance(one, TrackTopics))
 
 
 def test_who_leaves_waits_for_no_names() -> None:
