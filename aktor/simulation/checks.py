@@ -637,6 +637,8 @@ def who_closes_tells_the_group(history: History) -> list[str]:
                 owes.discard(who)
             case "member.leave_failed":
                 owes.discard(who)  # it tried as long as it could
+            case "clock.jumped" | "member.frozen":
+                owes.discard(who)  # the time it had for that may be over at once
             case "consumer.closing" if who in members & reachable:
                 owes.add(who)
             case "request.sent" if event["api"] == "LeaveGroup":

@@ -470,6 +470,10 @@ FORGIVEN: list[tuple[Check, Story]] = [
     (checks.who_closes_tells_the_group, [KNOWN, *OWNED, CLOSING, leaves("x"), CLOSED]),
     (checks.who_closes_tells_the_group, [*OWNED, CLOSING, CLOSED]),
     (
+        checks.who_closes_tells_the_group,
+        [KNOWN, *OWNED, CLOSING, ("x", "clock.jumped", {"seconds": 600.0}), CLOSED],
+    ),
+    (
         checks.nothing_is_assigned_after_unsubscribing,
         [UNSUBSCRIBED, synced("x", 1), assigned("x")],
     ),
