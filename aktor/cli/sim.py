@@ -36,13 +36,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     many = commands.add_parser("run", help="many seeds; exit code 1 if one of them fails")
     many.add_argument(
-        "--seeds", type=_count, default=100, metavar="N", help="how many (100); 0: until stopped"
+        "--seeds",
+        type=_number_from(0),
+        default=100,
+        metavar="N",
+        help="how many (100); 0: until stopped",
     )
     many.add_argument(
         "--first", type=int, metavar="SEED", help="the first (0; until stopped: drawn by the time)"
     )
     many.add_argument(
-        "--jobs", type=_jobs, default=1, metavar="N", help="how many at the same time (1)"
+        "--jobs", type=_number_from(1), default=1, metavar="N", help="how many at the same time (1)"
     )
     many.add_argument("--until-failure", action="store_true", help="stop at the first that fails")
     one = commands.add_parser("replay", help="one seed, with its whole history")
@@ -62,17 +66,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{number} is less than 0")
-    return number
+def _number_from(least: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} on")
+        return int(text)
 
-
-def _jobs(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is less than 1")
     return number
 
 

@@ -133,9 +133,9 @@ class SimulatedNet:
     def connect(
         self, key: str, host: str, port: int, timeout: float, *, canonical: bool = False
     ) -> None:
-        """Broker n is the host "b<n>"."""
+        """As `kafka.net` would; see `_broker` for the names of hosts."""
         network = self._network
-        connection = _Connection(key, int(host.removeprefix("b")), next(network.numbers))
+        connection = _Connection(key, self._broker(host), next(network.numbers))
         self._connections[key] = connection
         link = (self._member, connection.node)
         scheduler = network.scheduler
@@ -143,6 +143,13 @@ class SimulatedNet:
             network.latency(), lambda: network.carry(link, lambda: self._reached(connection))
         )
         scheduler.after(timeout, lambda: self._give_up(connection, timeout))
+
+    def _broker(self, host: str) -> int:
+        """Broker n is the host "b<n>". Any other name stands for all of them, as of a load
+        balancer: so code with addresses of its own runs as it is."""
+        brokers = self._network.brokers
+        named = {node.host: number for number, node in brokers.model.nodes.items()}
+        return named.get(host) or min(brokers.running or named.values())
 
     def _reached(self, connection: _Connection) -> None:
         brokers = self._network.brokers
