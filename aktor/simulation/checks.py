@@ -293,14 +293,13 @@ def no_gap_no_step_back_no_duplicate_inside_an_ownership(history: History) -> li
             era = log.era_of(event, run)
             before = range(eras.get((event["member"], where), 0), era)
             eras[event["member"], where] = era
-            if expected is not None:
-                expected = log.passed_over(expected, before, reader.isolation)
             if expected is not None and first < expected:
                 complaints.append(
                     f"{_when(event)} was given {where}:{first} again, after {expected - 1}"
                 )
             elif expected is not None and any(
-                log.readable(offset, era, reader.isolation) for offset in range(expected, first)
+                log.readable(offset, era, reader.isolation)
+                for offset in range(log.passed_over(expected, before, reader.isolation), first)
             ):
                 complaints.append(
                     f"{_when(event)} was given {where}:{first}, which skips from {expected}"
