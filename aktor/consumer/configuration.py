@@ -214,6 +214,7 @@ def parse(
     """
     log = open_trace() if trace is None else trace
     _refuse_unknown(configs)
+    configs = _leave_to_brokers(configs)
     config = {
         name: check(name, configs.get(name, DEFAULT_CONFIG[name]))
         for name, (_default, check) in _SETTINGS.items()
@@ -226,8 +227,7 @@ def parse(
     _check_group(config, supplied, log)
     _check_protocol(config, supplied, log)
     security.check_together(config, supplied, log)
-    settings = _settings(config)
-    return _shown(config), settings
+    return _shown(config), _settings(config)
 
 
 # -- names
@@ -365,19 +365,25 @@ _BROKERS_DECIDE: Final = {
 }
 
 
-def _check_protocol(config: dict[str, Any], supplied: frozenset[str], log: Trace) -> None:
-    """As the Java client: a setting that would do nothing is refused if it was given.
+def _leave_to_brokers(configs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """As the Java client: what would do nothing in a KIP-848 group is refused if it was given.
 
-    Defaults may be given: `KafkaConsumer(**consumer.config)` gives them all.
+    None is how `consumer.config` shows it, so `KafkaConsumer(**consumer.config)` may give that.
     """
+    protocol = checks.group_protocol("group_protocol", configs.get("group_protocol", "classic"))
+    if protocol != "consumer":
+        return configs
+    for name, instead in _BROKERS_DECIDE.items():
+        if configs.get(name) is not None:
+            raise ConfigurationError(
+                f"{name} cannot be set with group_protocol 'consumer', where the brokers decide it:"
+                f" leave it out, and see {instead}"
+            )
+    return {name: value for name, value in configs.items() if name not in _BROKERS_DECIDE}
+
+
+def _check_protocol(config: dict[str, Any], supplied: frozenset[str], log: Trace) -> None:
     protocol = config["group_protocol"]
-    if protocol == "consumer":
-        for name, instead in _BROKERS_DECIDE.items():
-            if name in supplied and config[name] != DEFAULT_CONFIG[name]:
-                raise ConfigurationError(
-                    f"{name} cannot be set with group_protocol 'consumer', where the brokers"
-                    f" decide it: leave it out, and see {instead}"
-                )
     if protocol == "classic" and config["group_remote_assignor"] is not None:
         raise ConfigurationError(
             "group_remote_assignor is for group_protocol 'consumer' or 'auto'; with 'classic'"
@@ -469,7 +475,8 @@ def _settings(config: dict[str, Any]) -> Settings:
 
 
 def _shown(config: dict[str, Any]) -> dict[str, Any]:
+    hidden = _BROKERS_DECIDE if config["group_protocol"] == "consumer" else ()
     return {
-        name: Masked(value) if isinstance(value, Secret) else value
+        name: Masked(value) if isinstance(value, Secret) else None if name in hidden else value
         for name, value in config.items()
     }

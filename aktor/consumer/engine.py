@@ -518,14 +518,19 @@ class Engine:
     def leave(
         self, deadline: float, *, because: str, operation: Operation = Operation.DEFAULT
     ) -> BaseException | None:
-        """Give all partitions back, leave the group if in one; returns a listener's error."""
+        """Give all partitions back, leave the group if in one; returns a listener's error.
+
+        The listener's time is its own: what it takes, `deadline` is later.
+        """
         self._finish_commits(deadline)
         error = None
         if self.in_group:
             self._forget_steps()
             loss = Loss.REVOKED if self._is_member() else Loss.LOST
             owned = frozenset(self.delivery.partitions)
+            began = self.clock()
             error = self._in_callback(lambda: self.rebalancing.give_up(owned, loss))
+            deadline += self.clock() - began
             self._leave_group(deadline, because, operation)
             # What the group said while the listener ran or until it heard (KAFKA-20428).
             self._forget_steps()

@@ -6,7 +6,7 @@ import base64
 import uuid
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aktor.actors.kafka_net import KafkaNet
 from aktor.actors.manager import RequestManager
@@ -16,7 +16,7 @@ from aktor.actors.supervision import Child
 from aktor.actors.supervisor import Supervisor
 from aktor.consumer.port import ApplicationPort
 from aktor.events.routes import ROUTES
-from aktor.managers.auto_membership import AutoMembershipManager
+from aktor.managers.auto_membership import AutoMembershipManager, Choice
 from aktor.managers.commits import CommitManager
 from aktor.managers.consumer_membership import ConsumerMembershipManager
 from aktor.managers.coordinator import CoordinatorManager
@@ -119,11 +119,13 @@ class ActorSystem:
         self.dispatcher.on_stopped = self._supervisor.stop_children  # type: ignore[method-assign]
 
     def _maker(self, kind: type[RequestManager]) -> Callable[[int], CooperativeActor]:
-        more: dict[str, str] = {}
+        more: dict[str, Any] = {}
         if kind is ClassicMembershipManager:
             kind = MEMBERSHIPS[self.settings.group_protocol]
             if kind is not ClassicMembershipManager:
-                more = {"member_id": self._member_id}
+                more["member_id"] = self._member_id
+            if kind is AutoMembershipManager:
+                more["choice"] = Choice()
 
         def make(incarnation: int) -> CooperativeActor:
             return kind.launch(

@@ -7,6 +7,7 @@ in a consumer's life.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from kafka.errors import UnsupportedVersionError
@@ -26,7 +27,14 @@ from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
 from aktor.settings import Settings
 from aktor.trace import Trace
 
-__all__ = ["AutoMembershipManager"]
+__all__ = ["AutoMembershipManager", "Choice"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Choice:
+    """What was found to be spoken, "consumer" or "classic": a restarted manager stays with it."""
+
+    protocol: str = ""
 
 
 class AutoMembershipManager(RequestManager):
@@ -47,17 +55,28 @@ class AutoMembershipManager(RequestManager):
         settings: Settings,
         *,
         member_id: str = "aktor",
+        choice: Choice | None = None,
         incarnation: int = 1,
         dispatcher: Dispatcher | None = None,
         trace: Trace | None = None,
     ) -> None:
         super().__init__(settings, incarnation=incarnation, dispatcher=dispatcher, trace=trace)
         self._trace = trace
+        self._choice = choice or Choice()
         self._first = ConsumerMembershipManager(
             settings, member_id=member_id, incarnation=incarnation, trace=trace
         )
+        self._first.may_give_way = True
+        self._first.is_spoken = self._choice.protocol == "consumer"
         self._chosen: ConsumerMembershipManager | ClassicMembershipManager = self._first
+        if self._choice.protocol == "classic":
+            self._chosen = self._make_classic()
         self._heard: dict[type, object] = {}
+
+    def _make_classic(self) -> ClassicMembershipManager:
+        return ClassicMembershipManager(
+            self.settings, incarnation=self.incarnation, trace=self._trace
+        )
 
     @classmethod
     def understands(cls) -> frozenset[type]:
@@ -87,6 +106,8 @@ class AutoMembershipManager(RequestManager):
 
     def _judge(self, said: list[object]) -> list[object]:
         """Whether the first manager is of use here; if not, the classic one says what it says."""
+        if self._first.is_spoken:
+            self._choice.protocol = "consumer"
         if self._chosen is not self._first or self._first.is_spoken:
             return said
         refused = [one for one in said if isinstance(one, GroupFailed)]
@@ -95,9 +116,8 @@ class AutoMembershipManager(RequestManager):
         if has_regex or not any(isinstance(one.error, NOT_SPOKEN) for one in refused):
             return said
         self.log.info("protocol.chosen", protocol="classic", because=refused[0].error)
-        self._chosen = ClassicMembershipManager(
-            self.settings, incarnation=self.incarnation, trace=self._trace
-        )
+        self._choice.protocol = "classic"
+        self._chosen = self._make_classic()
         kept = [one for one in said if not isinstance(one, GroupFailed | MemberChanged)]
         for kind in self.REPLAYED:
             if kind in self._heard:

@@ -78,6 +78,11 @@ class Told:
         told = self._told
         return told is not None and (told.owned, told.target) == (report.owned, report.target)
 
+    def is_subscribed(self, report: Report) -> bool:
+        """Whether the coordinator was told this subscription."""
+        told = self._told
+        return told is not None and (told.topics, told.regex) == (report.topics, report.regex)
+
     def heartbeat(self, report: Report) -> Any:
         """The heartbeat that brings the coordinator up to date."""
         settings, told = self._settings, self._told

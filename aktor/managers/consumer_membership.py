@@ -46,7 +46,7 @@ from aktor.events.metadata import Broker, Cluster, ClusterChanged, TopicsNamed
 from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.managers import consumer_errors as errors
-from aktor.managers.consumer_errors import COORDINATOR_GONE, NOT_THIS_MEMBER
+from aktor.managers.consumer_errors import COORDINATOR_GONE, NOT_SPOKEN, NOT_THIS_MEMBER
 from aktor.managers.consumer_heartbeats import Sent, Told, assignment_of, goodbye
 from aktor.managers.consumer_member import ConsumerMember
 from aktor.managers.consumer_states import State, Trigger
@@ -62,6 +62,9 @@ __all__ = ["ConsumerMembershipManager"]
 #: unless an operator lowers the minimum it is never less than 45 s.
 BEATS_PER_SESSION: Final = 9
 SESSION_MAX: Final = 45.0
+
+#: Nobody has to be told that we leave.
+THROWN_OUT: Final = (State.FENCED, State.FATAL)
 
 #: Kafka's default, until the first answer says what it is.
 FIRST_INTERVAL: Final = 5.0
@@ -120,8 +123,12 @@ class ConsumerMembershipManager(RequestManager):
         self._forbidden = False
         #: The refusal of a static member whose name is taken: perhaps by itself.
         self._taken: Exception | None = None
+        #: The group may have a member of this id: we, or who was here before us, asked to join.
+        self._may_be_known = incarnation > 1
         #: Whether the coordinator has ever answered a heartbeat as one that knows them.
         self.is_spoken = False
+        #: Whether another protocol is tried if they do not.
+        self.may_give_way = False
 
     @property
     def state(self) -> State:
@@ -163,10 +170,11 @@ class ConsumerMembershipManager(RequestManager):
     def on_leave_group(self, message: LeaveGroup) -> None:
         """The application has let go of everything; tell the group."""
         member = self._member
-        was_member, self._late = member.is_member or self.state is State.JOINING, False
+        tells = self._may_be_known and self._has_to_leave(message.operation)
+        self._late = False
         self._stop_heartbeats()
         member.leave()
-        if self._farewell is None and was_member and not self._stays(message.operation):
+        if tells:
             self._bid_farewell(message.because, message.deadline, message.operation)
         if self._farewell is not None:  # perhaps since we polled late
             self._farewell.deadline = message.deadline
@@ -179,10 +187,16 @@ class ConsumerMembershipManager(RequestManager):
         if out or (self._farewell is None and self.state is State.PREPARE_LEAVING):
             member.move(Trigger.LEFT, "the group does not count on this member any more")
 
-    def _stays(self, operation: Operation) -> bool:
-        """Whether nothing is said at all: a dynamic member that is to remain."""
+    def _has_to_leave(self, operation: Operation) -> bool:
+        """Whether the group has to be told, and was not, or only that a static member comes back.
+
+        A dynamic member that is to remain says nothing.
+        """
         static = self.settings.group_instance_id is not None
-        return operation is Operation.REMAIN_IN_GROUP and not static
+        if static and operation is Operation.LEAVE_GROUP and self.state not in THROWN_OUT:
+            return self._farewell is None or self._farewell.stays
+        stays = operation is Operation.REMAIN_IN_GROUP and not static
+        return self._farewell is None and self._member.in_group and not stays
 
     def on_confirm_session(self, message: ConfirmSession) -> None:
         """The application may have slept through its session: ask the group now."""
@@ -252,7 +266,7 @@ class ConsumerMembershipManager(RequestManager):
 
     def _advance(self) -> bool:
         member = self._member
-        if self.state is State.UNSUBSCRIBED and member.wants_to_join():
+        if self.state is State.UNSUBSCRIBED and self._farewell is None and member.wants_to_join():
             self._join(Trigger.JOIN, "first join")
             return True
         if self._may_rejoin():
@@ -299,6 +313,7 @@ class ConsumerMembershipManager(RequestManager):
             body = goodbye(self.settings, member.member_id, stays=True)
         else:
             body = self._told.heartbeat(member.report())
+            self._may_be_known = True
         deadline = self._now + self._pulse.patience()
         note = Sent(number=self._pulse.sent(), at=self._now, frees=frees)
         member.told(reports=body.topic_partitions is not None)
@@ -348,6 +363,8 @@ class ConsumerMembershipManager(RequestManager):
         if until is not None:
             self._tell(SessionExtended(until=until))
         self._member.answered(response.member_epoch, target, self._now)
+        if not self._told.is_subscribed(self._member.report()):
+            pulse.hurry()
 
     def _on_refused(self, error: type[Exception], received: ResponseReceived) -> None:
         said = received.response.error_message or ""
@@ -403,9 +420,12 @@ class ConsumerMembershipManager(RequestManager):
         self._member.depart(Trigger.DEPART, because)
 
     def _bid_farewell(self, because: str, deadline: float, operation: Operation) -> None:
+        before = self._farewell
         self._farewell = new_farewell(self.settings, self._member.member_id, because, deadline)
         static = self.settings.group_instance_id is not None
         self._farewell.stays = static and operation is not Operation.LEAVE_GROUP
+        if before is not None:
+            self._farewell.tickets = before.tickets
 
     def _goodbye(self) -> tuple[Request, ...]:
         farewell = self._farewell
@@ -451,6 +471,7 @@ class ConsumerMembershipManager(RequestManager):
             because=farewell.because,
             error=None if error is NoError else errors.name(error),
         )
+        self._may_be_known = farewell.stays
         self._end_farewell()
 
     def _retry_leaving(self, because: str) -> None:
@@ -476,7 +497,8 @@ class ConsumerMembershipManager(RequestManager):
 
     def _fail(self, error: Exception) -> None:
         """The user has to do something: lose everything, tell, and do no more."""
-        self.log.error("group.failed", state=self.state, because=error)
+        if not self.may_give_way or self.is_spoken or not isinstance(error, NOT_SPOKEN):
+            self.log.error("group.failed", state=self.state, because=error)
         self._failure = error
         self._stop_heartbeats()
         self._member.depart(Trigger.FAIL, f"after {type(error).__name__}")

@@ -26,7 +26,8 @@ COORDINATOR_GONE: Final = (NotCoordinatorError, CoordinatorNotAvailableError)
 REMEDIES: Final[Mapping[type[Exception], str]] = {
     GroupAuthorizationFailedError: "grant this principal READ on the group",
     InconsistentGroupProtocolError: "offer an assignor in partition_assignment_strategy that all"
-    " members of the group have in common",
+    " members of the group have in common; or set group_protocol to 'consumer', if the"
+    " group speaks it and may not be converted (the brokers' group.consumer.migration.policy)",
     InvalidSessionTimeoutError: "choose session_timeout_ms between the brokers'"
     " group.min.session.timeout.ms and group.max.session.timeout.ms",
     InvalidGroupIdError: "choose another group_id",

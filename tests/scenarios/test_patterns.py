@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from kafka import ConsumerRebalanceListener
 from kafka.errors import IllegalStateError
 from kafka.structs import TopicPartition
 
@@ -144,6 +145,33 @@ def test_a_member_is_in_the_group_after_close_only_if_that_is_wanted(
     consumer.close(group_membership_operation=operation)
 
     assert len(world.cluster.group("g").members) == remain
+
+
+class Slow(ConsumerRebalanceListener):
+    """Takes a second to let go of partitions."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        """Nothing to do."""
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        """Something that takes its time."""
+        self.world.sleep(1.0)
+
+
+def test_a_listener_that_takes_longer_than_close_may_does_not_keep_the_member_in_the_group(
+    world: World,
+) -> None:
+    """Its time is its own, and the group hears of the end all the same."""
+    consumer = world.consumer(group_id="g", auto_offset_reset="earliest")
+    consumer.subscribe(["payments"], listener=Slow(world))
+    read(world, consumer, 10)
+
+    consumer.close(timeout_ms=500)
+
+    assert not world.cluster.group("g").members
 
 
 def test_an_operation_that_there_is_not_is_refused_and_the_consumer_stays_open(

@@ -10,6 +10,7 @@ from kafka.errors import UnsupportedVersionError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor import SubscriptionPattern
+from aktor.events.lifecycle import Tick
 from tests.scenarios.reading import T0, a_member, offsets, read
 from tests.scenarios.world import World, seeds
 
@@ -58,6 +59,19 @@ def test_auto_asks_once_in_a_consumers_life(world: World) -> None:
     read(world, consumer, 20)
 
     assert (asked, world.cluster.asked["ConsumerGroupHeartbeat"]) == (1, 1)
+
+
+def test_auto_asks_once_though_the_actor_that_asked_fell_over(world: World) -> None:
+    consumer = a_member(world, group_protocol="auto")
+    read(world, consumer, 20)
+    happened = world.site(consumer).crash("membership", Tick)
+
+    world.cluster.fill("orders", 10)
+    read(world, consumer, 20)
+
+    assert happened
+    assert consumer.status().group_protocol == "classic"
+    assert world.cluster.asked["ConsumerGroupHeartbeat"] == 1
 
 
 def test_the_consumer_protocol_is_an_error_that_says_what_to_set(world: World) -> None:

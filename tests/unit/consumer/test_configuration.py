@@ -351,6 +351,20 @@ def test_what_the_brokers_decide_is_refused_with_the_consumer_protocol(name: str
     assert instead in text
 
 
+@pytest.mark.parametrize("name", BROKERS_DECIDE)
+def test_it_is_refused_also_if_it_is_the_default(name: str) -> None:
+    """Whoever writes it down means it to have an effect."""
+    text = refusal(group_id="g", group_protocol="consumer", **{name: DEFAULT_CONFIG[name]})
+
+    assert text.startswith(f"{name} cannot be set with group_protocol 'consumer'")
+
+
+@pytest.mark.parametrize("name", BROKERS_DECIDE)
+def test_what_the_brokers_decide_is_none_in_the_config(name: str) -> None:
+    assert config(group_id="g", group_protocol="Consumer")[name] is None
+    assert name in refusal(group_id="g", group_protocol="auto", **{name: None})
+
+
 @pytest.mark.parametrize("protocol", ["classic", "auto"])
 @pytest.mark.parametrize("name", BROKERS_DECIDE)
 def test_it_is_taken_where_the_classic_protocol_may_be_spoken(name: str, protocol: str) -> None:
@@ -360,7 +374,7 @@ def test_it_is_taken_where_the_classic_protocol_may_be_spoken(name: str, protoco
 
 
 def test_what_took_effect_may_be_given_again_with_any_protocol() -> None:
-    """Nobody set what the brokers decide; `consumer.config` has it all the same."""
+    """What the brokers decide is None in `consumer.config`, which may be given, too."""
     for protocol in ("classic", "consumer", "auto"):
         first = config(group_id="g", group_protocol=protocol)
         assert config(**first) == first

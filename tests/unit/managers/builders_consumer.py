@@ -12,7 +12,7 @@ from kafka.structs import TopicPartition
 from aktor.events.membership import LeaveGroup, Operation, SubscriptionChanged
 from aktor.events.metadata import Cluster, ClusterChanged, TopicsNamed
 from aktor.events.network import Request
-from aktor.managers.auto_membership import AutoMembershipManager
+from aktor.managers.auto_membership import AutoMembershipManager, Choice
 from aktor.managers.consumer_membership import ConsumerMembershipManager
 from aktor.managers.consumer_states import State
 from aktor.protocol.consumer_group import (
@@ -215,8 +215,16 @@ class ConsumerScene(Scene):
 class AutoScene(ConsumerScene):
     """A member that has yet to find out which protocol its group speaks."""
 
+    def __init__(self, *, choice: Choice | None = None, **settings: Any) -> None:
+        self.choice = choice or Choice()
+        super().__init__(**settings)
+
     def make_manager(self, settings: Settings, incarnation: int, trace: Trace) -> Any:
         """The manager under test."""
         return AutoMembershipManager(
-            settings, member_id=self.member_id, incarnation=incarnation, trace=trace
+            settings,
+            member_id=self.member_id,
+            choice=self.choice,
+            incarnation=incarnation,
+            trace=trace,
         )

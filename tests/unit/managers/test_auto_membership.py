@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka.errors import UnsupportedVersionError
+from kafka.errors import GroupIdNotFoundError, UnsupportedVersionError
 from kafka.protocol.consumer import JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 
 from aktor.actors.manager import RequestManager
@@ -96,6 +96,16 @@ def test_where_it_is_not_spoken_the_member_joins_with_the_classic_protocol_at_on
 
 
 @pytest.mark.parametrize("how", HOW)
+def test_to_find_that_out_is_no_error_in_the_log(how: str) -> None:
+    scene = a_member()
+    scene.wants_to_join("a")
+
+    refuse(scene, how)
+
+    assert not [one for one in scene.events if one["level"] == "error"]
+
+
+@pytest.mark.parametrize("how", HOW)
 def test_the_member_then_comes_by_its_partitions_without_another_poll(how: str) -> None:
     scene = a_member()
     scene.wants_to_join("a")
@@ -160,6 +170,41 @@ def test_the_classic_protocol_is_kept_through_leaving_and_joining_again() -> Non
 
     assert scene.has_sent(JoinGroupRequest)
     assert not scene.has_beaten
+
+
+def test_a_restarted_manager_stays_with_the_classic_protocol() -> None:
+    before = a_classic_member()
+
+    after = a_member(choice=before.choice, incarnation=2)
+    after.wants_to_join("a")
+
+    assert after.has_sent(JoinGroupRequest)
+    assert not after.has_sent(HEARTBEAT)
+    assert after.last_said(MemberChanged).protocol == "classic"
+
+
+def test_a_restarted_manager_stays_with_the_consumer_protocol() -> None:
+    before = a_member()
+    before.wants_to_join("a")
+    before.is_told("a-0")
+
+    after = a_member(choice=before.choice, incarnation=2)
+    after.wants_to_join("a")
+    after.is_refused(GROUP_ID_NOT_FOUND)
+
+    assert isinstance(after.said(GroupFailed).error, GroupIdNotFoundError)
+    assert not after.has_sent(JoinGroupRequest)
+
+
+def test_a_restarted_manager_asks_if_nothing_was_chosen_yet() -> None:
+    before = a_member()
+    before.wants_to_join("a")
+
+    after = a_member(choice=before.choice, incarnation=2)
+    after.wants_to_join("a")
+
+    refuse(after, "switched off")
+    assert after.has_sent(JoinGroupRequest)
 
 
 def test_what_the_classic_manager_has_to_know_it_is_told() -> None:

@@ -372,6 +372,18 @@ def test_a_subscription_that_changes_while_joining_is_said_with_the_heartbeat_af
     assert scene.next_beat().body.subscribed_topic_names == ["b"]
 
 
+def test_topics_that_change_while_a_heartbeat_is_in_flight_are_said_with_its_answer() -> None:
+    """And not an interval later."""
+    scene = a_stable_member().is_quiet()
+    beat = scene.next_beat()
+    scene.subscribe("a", "b")
+    assert not scene.has_beaten
+
+    scene.answer(beat, heard())
+
+    assert row(scene.beat()) == (1, -1, ["a", "b"], None, None)
+
+
 def test_the_same_topics_again_are_not_said() -> None:
     scene = a_stable_member().is_quiet()
 
@@ -1081,6 +1093,34 @@ def test_a_failed_lost_callback_does_not_keep_the_member_out() -> None:
     assert scene.state is State.JOINING
 
 
+def test_a_member_whose_pattern_matches_nothing_any_more_stays_and_owns_nothing() -> None:
+    """A pattern that we evaluate ourselves; its topics are gone."""
+    scene = a_stable_member("a-0").is_quiet()
+
+    scene.subscribe()
+    scene.poll()
+    assert row(scene.is_told("", epoch=2))[2] == []
+    scene.hand_back()
+    scene.apply()
+
+    assert tells(scene.next_beat()) == frozenset()
+    assert scene.state is State.STABLE
+
+
+def test_who_is_thrown_out_then_comes_back_with_the_next_topic_that_matches() -> None:
+    scene = a_stable_member("a-0")
+    scene.subscribe()
+    scene.is_refused(FENCED_MEMBER_EPOCH)
+    scene.hand_back()
+    scene.poll()
+    assert scene.state is State.FENCED
+    assert not scene.has_beaten
+
+    scene.subscribe("a")
+
+    assert row(scene.beat())[:3] == (0, 300_000, ["a"])
+
+
 # -- thrown out
 
 
@@ -1100,13 +1140,16 @@ def test_a_fenced_member_releases_everything_and_joins_again_without_a_poll(code
     assert row(scene.beat())[0] == 0
 
 
-def test_partitions_stop_being_delivered_before_their_lost_callback_runs() -> None:
+@pytest.mark.parametrize(
+    "state", [State.FENCED, State.FATAL, State.STALE], ids=lambda one: one.name
+)
+def test_partitions_stop_being_delivered_before_their_lost_callback_runs(state: State) -> None:
     """Scenario 69, KAFKA-20321."""
-    scene = a_stable_member()
+    scene = a_member_in(state)
 
-    scene.is_refused(FENCED_MEMBER_EPOCH)
+    step = scene.said(RevokePartitions)
 
-    assert scene.has_said(RevokePartitions)
+    assert (step.partitions, step.loss) == (partitions("a-0 a-1"), Loss.LOST)
     assert not scene.has_said(RunRevokedCallback)
 
 
@@ -1487,6 +1530,59 @@ def test_leaving_is_tried_again_within_its_time(failure: str) -> None:
     assert scene.state is State.UNSUBSCRIBED
 
 
+def test_who_never_said_that_it_wants_to_join_need_not_say_goodbye() -> None:
+    """There is no coordinator, and may never be: `close` does not wait for it."""
+    scene = a_member()
+    scene.subscribe("a")
+    scene.poll()
+    assert scene.state is State.JOINING
+
+    scene.leave(ticket=7)
+
+    assert scene.said(Answered).ticket == 7
+    assert scene.state is State.UNSUBSCRIBED
+
+
+def test_who_has_said_goodbye_and_not_joined_again_need_not_say_it_twice() -> None:
+    scene = a_stable_member()
+    scene.leave(ticket=1)
+    scene.answer(scene.beat(), heard(-1))
+    scene.tell(LOST)
+    scene.subscribe("a")
+    scene.poll()
+    scene.forget()
+
+    scene.leave(ticket=7)
+
+    assert scene.said(Answered).ticket == 7
+
+
+@pytest.mark.parametrize("known", ["asked", "late", "restarted"])
+def test_whom_the_group_may_count_on_says_goodbye_though_no_answer_came(known: str) -> None:
+    scene = a_member(incarnation=2 if known == "restarted" else 1)
+    if known == "late":
+        scene.is_stable()
+        scene.tell(LOST)
+        scene.after(300.0)
+        assert scene.state is State.PREPARE_LEAVING
+        scene.hand_back()
+        scene.poll()
+    elif known == "asked":
+        scene.wants_to_join("a")
+        scene.tell(LOST)
+        scene.forget()
+    else:
+        scene.subscribe("a")
+        scene.poll()
+    assert scene.state is State.JOINING
+
+    scene.leave(ticket=7)
+    assert not scene.has_said(Answered)
+    scene.find_coordinator()
+
+    assert row(scene.beat())[0] == -1
+
+
 def test_leaving_without_a_coordinator_waits_for_one() -> None:
     scene = a_member_in(State.PREPARE_LEAVING)
 
@@ -1698,6 +1794,60 @@ def test_a_stale_member_that_leaves_waits_for_the_goodbye_on_its_way() -> None:
     scene.leave(ticket=7)
     assert not scene.has_said(Answered)
     scene.answer(goodbye, heard(-1))
+
+    assert scene.said(Answered).ticket == 7
+    assert scene.state is State.UNSUBSCRIBED
+    assert not scene.has_beaten
+
+
+def test_who_comes_back_while_that_goodbye_is_on_its_way_waits_for_its_end() -> None:
+    """Sent again after the new beginning, it would end that: others get what we are given."""
+    scene = a_member_in(State.STALE)
+    goodbye = scene.beat()
+    scene.leave(ticket=7)
+
+    scene.wants_to_join("a")
+    assert scene.state is State.UNSUBSCRIBED
+    scene.fail(goodbye)
+    again = scene.next_beat()
+    assert row(again)[0] == -1
+    scene.answer(again, heard(-1))
+
+    assert scene.said(Answered).ticket == 7
+    assert row(scene.beat())[0] == 0
+
+
+@pytest.mark.parametrize("told", ["in flight", "answered"])
+def test_a_late_static_member_that_is_to_leave_for_good_does(told: str) -> None:
+    """It has told the group only that it will be back."""
+    scene = a_static_member().is_stable()
+    misses_its_poll(scene)
+    goodbye = scene.beat()
+    assert goodbye.body.member_epoch == -2
+    if told == "answered":
+        scene.answer(goodbye, heard(-2))
+
+    scene.leave(ticket=7, operation=Operation.LEAVE_GROUP)
+
+    last = scene.beat()
+    assert last.body.member_epoch == -1
+    assert not scene.has_said(Answered)
+    scene.answer(last, heard(-1))
+    assert scene.said(Answered).ticket == 7
+    assert scene.state is State.UNSUBSCRIBED
+
+
+@pytest.mark.parametrize("static", [True, False])
+@pytest.mark.parametrize("operation", [Operation.DEFAULT, Operation.REMAIN_IN_GROUP])
+def test_a_late_member_that_closes_otherwise_has_said_its_goodbye(
+    static: bool, operation: Operation
+) -> None:
+    """There is nothing left for it to remain in."""
+    scene = (a_static_member() if static else a_member()).is_stable()
+    misses_its_poll(scene)
+    scene.answer(scene.beat(), heard(-1))
+
+    scene.leave(ticket=7, operation=operation)
 
     assert scene.said(Answered).ticket == 7
     assert scene.state is State.UNSUBSCRIBED

@@ -933,6 +933,7 @@ def test_a_coordinator_lost_while_the_member_syncs_is_joined_again_when_found() 
 
 FATAL = [
     (GROUP_AUTHORIZATION_FAILED, GroupAuthorizationFailedError, "grant"),
+    (INCONSISTENT_GROUP_PROTOCOL, InconsistentGroupProtocolError, "group_protocol to 'consumer'"),
     (INCONSISTENT_GROUP_PROTOCOL, InconsistentGroupProtocolError, "partition_assignment_strategy"),
     (INVALID_SESSION_TIMEOUT, InvalidSessionTimeoutError, "session_timeout_ms"),
     (INVALID_GROUP_ID, InvalidGroupIdError, "group_id"),
