@@ -52,6 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "shrink", help="the fewest faults, members and records with which a seed still fails"
     )
     less.add_argument("seed", type=int, metavar="SEED")
+    for its in (many, one, less):
+        its.add_argument(
+            "--protocol",
+            choices=["classic", "consumer", "auto", "migration", "mix"],
+            default="mix",
+            help="what the group speaks; mix (the default): each seed its own",
+        )
     crashes = commands.add_parser(
         "crashes", help="let each actor fall over each message; print what became of it"
     )
@@ -88,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _crash(arguments.seed, arguments.actor, arguments.write)
     if arguments.command == "run":
         return _run_many(arguments)
-    outcome = storm.run_storm(arguments.seed)
+    outcome = storm.run_storm(arguments.seed, protocol=arguments.protocol)
     if arguments.command == "replay":
         return _replay(outcome, arguments.history)
     return _shrink(storm, outcome)
@@ -102,16 +109,19 @@ class _Result:
     """What is told of one seed, also from another process."""
 
     seed: int
+    protocol: str
     virtual: float
     failure: str | None
 
 
-def _run_one(seed: int) -> _Result:
+def _run_one(seed: int, protocol: str) -> _Result:
     from aktor.simulation.storm import run_storm
 
-    outcome = run_storm(seed)
+    outcome = run_storm(seed, protocol=protocol)
     failure = None if outcome.error is None else _first_lines(outcome)
-    return _Result(seed=seed, virtual=outcome.virtual, failure=failure)
+    return _Result(
+        seed=seed, protocol=outcome.protocol, virtual=outcome.virtual, failure=failure
+    )
 
 
 def _run_many(arguments: argparse.Namespace) -> int:
@@ -123,7 +133,8 @@ def _run_many(arguments: argparse.Namespace) -> int:
     if not endless:
         seeds = range(first, first + arguments.seeds)
     summary = _Summary(None if endless else arguments.seeds)
-    with _interrupted() as stopped, contextlib.closing(_results(seeds, arguments.jobs)) as results:
+    came = _results(seeds, arguments.protocol, arguments.jobs)
+    with _interrupted() as stopped, contextlib.closing(came) as results:
         if endless:
             print(f"from seed {first} on, until stopped by Ctrl-C", flush=True)
         for result in results:
@@ -134,21 +145,23 @@ def _run_many(arguments: argparse.Namespace) -> int:
     return 1 if summary.failed else 0
 
 
-def _results(seeds: Iterable[int], jobs: int) -> Generator[_Result, None, None]:
+def _results(seeds: Iterable[int], protocol: str, jobs: int) -> Generator[_Result, None, None]:
     """Of each seed, in order; closing it ends what is under way."""
     if jobs == 1:
         for seed in seeds:
-            yield _run_one(seed)
+            yield _run_one(seed, protocol)
         return
     # Processes of their own, and not forks: a simulation may have left a thread behind.
     pool = multiprocessing.get_context("spawn").Pool(jobs, _leave_interrupts_to_the_parent)
     try:
-        under_way = [pool.apply_async(_run_one, (seed,)) for seed in _some(seeds, 2 * jobs)]
+        under_way = [
+            pool.apply_async(_run_one, (seed, protocol)) for seed in _some(seeds, 2 * jobs)
+        ]
         rest = iter(seeds) if not isinstance(seeds, range) else iter(seeds[2 * jobs :])
         while under_way:
             yield under_way.pop(0).get()
             for seed in _some(rest, 1):
-                under_way.append(pool.apply_async(_run_one, (seed,)))
+                under_way.append(pool.apply_async(_run_one, (seed, protocol)))
     finally:
         pool.terminate()
         pool.join()
@@ -197,6 +210,7 @@ class _Summary:
             self.failed.append(result)
             self._clear()
             print(f"seed {result.seed} fails: {result.failure}", flush=True)
+            print(f"  again: aktor sim replay {_again(result)}", flush=True)
         if sys.stderr.isatty() and time.monotonic() - self._told_at > _PROGRESS_S:
             self._told_at = time.monotonic()
             told = f"\r{self._done}{self._of} seeds, {len(self.failed)} failed, {self._speed()}"
@@ -211,8 +225,8 @@ class _Summary:
             f" {self._virtual / 3600:.1f} virtual hours in {took:.0f} s ({self._speed()})"
         )
         if self.failed:
-            seeds = " ".join(str(one.seed) for one in self.failed)
-            print(f"failed: {seeds} (aktor sim replay SEED, aktor sim shrink SEED)")
+            seeds = ", ".join(_again(one) for one in self.failed)
+            print(f"failed: {seeds} (aktor sim replay ..., aktor sim shrink ...)")
 
     def _speed(self) -> str:
         took = max(time.monotonic() - self._began, 1e-3)
@@ -224,6 +238,11 @@ class _Summary:
     def _clear(self) -> None:
         if sys.stderr.isatty():
             print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def _again(result: _Result) -> str:
+    """The arguments that make this storm again."""
+    return f"{result.seed} --protocol {result.protocol}"
 
 
 # -- one seed
@@ -310,7 +329,8 @@ def _shrink(storm: Any, outcome: Outcome) -> int:
     print(f"it still fails with {_extent(least)}:")
     for fault in least.faults:
         print(f"  at {fault.at:.3f} s {fault.kind} for {fault.seconds:g} s (number {fault.number})")
-    print(f"again: aktor.simulation.storm.run_storm({outcome.seed}, size={least.size!r})")
+    arguments = f"{outcome.seed}, protocol={outcome.protocol!r}, size={least.size!r}"
+    print(f"again: aktor.simulation.storm.run_storm({arguments})")
     _explain(least)
     return 1
 
