@@ -35,6 +35,9 @@ LAG: Final = 2.0
 
 PORT: Final = 9092
 
+#: Where the journal's groups have their generation.
+_GENERATION: Final = {"classic-group": "generation", "consumer-group": "group_epoch"}
+
 #: What the brokers are told unless a simulation says otherwise.
 SETTINGS: Final = ClusterSettings(
     offsets_topic_partitions=4,
@@ -460,13 +463,20 @@ def _is_of(member: GroupMember, name: str) -> bool:
 
 
 class _Commits:
-    """A journal that notes committed offsets in the history, and keeps the latest."""
+    """A journal that notes committed offsets in the history, and keeps the latest; and when a group
+    is replaced by one that counts its generations from the beginning."""
 
     def __init__(self, history: History) -> None:
         self._history = history
         self.latest: dict[tuple[str | int, ...], int] = {}
+        self._generations: dict[tuple[str | int, ...], int] = {}
 
     def put(self, kind: str, key: tuple[str | int, ...], value: Any | None) -> None:
+        if kind in _GENERATION and value is not None:
+            generation = value[_GENERATION[kind]]
+            if generation < self._generations.get(key, 0):
+                self._history.note("group.begun", group=key[0])
+            self._generations[key] = generation
         if kind != "offset":
             return
         if value is None:

@@ -11,7 +11,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
-from kafka.errors import FencedInstanceIdError, KafkaError, UnreleasedInstanceIdError
+from kafka.errors import (
+    FencedInstanceIdError,
+    GroupIdNotFoundError,
+    KafkaError,
+    UnreleasedInstanceIdError,
+)
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
@@ -27,8 +32,13 @@ __all__ = ["KINDS", "Reader"]
 #: How often the loop does something besides, per poll.
 HABIT_SHARE: Final = 0.04
 
-#: What a static member is told after which only a new consumer helps.
-NAME_IS_TAKEN: Final = (FencedInstanceIdError, UnreleasedInstanceIdError)
+#: A static member's name is taken by who was here before, until its session is over; or a group
+#: became a classic one when its only member that spoke the consumer protocol was expelled.
+ONLY_A_NEW_ONE_HELPS: Final = (
+    FencedInstanceIdError,
+    GroupIdNotFoundError,
+    UnreleasedInstanceIdError,
+)
 
 #: For how many polls partitions stay paused.
 PAUSED_FOR: Final = 10
@@ -117,8 +127,7 @@ class _Loop:
                 # This consumer is beyond help: a service would start anew.
                 consumer.close()
                 consumer = self._begin()
-            except NAME_IS_TAKEN as error:
-                # By who was here before, until its session is over.
+            except ONLY_A_NEW_ONE_HELPS as error:
                 self._hear(error)
                 consumer.close()
                 self._simulation.sleep(1.0)
