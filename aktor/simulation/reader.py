@@ -15,6 +15,7 @@ from kafka.errors import (
     FencedInstanceIdError,
     GroupIdNotFoundError,
     KafkaError,
+    UnknownError,
     UnreleasedInstanceIdError,
 )
 from kafka.structs import OffsetAndMetadata, TopicPartition
@@ -32,11 +33,13 @@ __all__ = ["KINDS", "Reader"]
 #: How often the loop does something besides, per poll.
 HABIT_SHARE: Final = 0.04
 
-#: A static member's name is taken by who was here before, until its session is over; or a group
-#: became a classic one when its only member that spoke the consumer protocol was expelled.
+#: A static member's name is taken by who was here before, until its session is over. A group became
+#: a classic one when its only member that spoke the consumer protocol was expelled. And Kafka
+#: trips over who wants to upgrade a group whose first members are still joining.
 ONLY_A_NEW_ONE_HELPS: Final = (
     FencedInstanceIdError,
     GroupIdNotFoundError,
+    UnknownError,
     UnreleasedInstanceIdError,
 )
 
