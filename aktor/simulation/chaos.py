@@ -289,6 +289,12 @@ def _session_expired(sim: Simulation, draw: random.Random) -> End:
     return _nothing
 
 
+def _member_fenced(sim: Simulation, draw: random.Random) -> End:
+    if sim.groups:
+        sim.brokers.fence_somebody(draw.choice(sim.groups), draw)
+    return _nothing
+
+
 def _topic_grown(sim: Simulation, draw: random.Random) -> End:
     topic = draw.choice(sim.topics)
     if 0 < topic.partitions < 8:
@@ -370,6 +376,7 @@ KINDS: Final[Mapping[str, Callable[[Simulation, random.Random], End]]] = {
     "answers_lost": _answers_lost,
     "coordinator_silent": _coordinator_silent,
     "frozen_while_handing_back": _frozen_while_handing_back,
+    "member_fenced": _member_fenced,
     "member_frozen": _member_frozen,
     "member_suspended": _member_suspended,
     "clock_jump": _clock_jump,
@@ -417,6 +424,7 @@ CONSUMER_WEIGHTS: Final[Mapping[str, float]] = {
     "answers_lost": 3,
     "coordinator_silent": 1,
     "frozen_while_handing_back": 2,
+    "member_fenced": 2,
 }
 
 

@@ -400,6 +400,15 @@ class Brokers:
         if members:
             self._expire(group, draw.choice(members))
 
+    def fence_somebody(self, group: str, draw: random.Random) -> None:
+        """The coordinator goes by another epoch than a member: it takes it out, and says so."""
+        members = self._members(group)
+        if members:
+            some = draw.choice(members)
+            self._history.note("session.expired", group=group, client_id=some.client_id)
+            self.model.groups.fence_member(group, some.member_id, self._scheduler.now)
+            self._look_ahead()
+
     def expire(self, group: str, name: str) -> None:
         """The coordinator has not heard of the consumer of the member of this name for too long."""
         for one in self._members(group):
