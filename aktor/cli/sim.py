@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aktor.cli.main import CommandLineError
 
 if TYPE_CHECKING:
+    from aktor.simulation.crashes import Point
     from aktor.simulation.storm import Outcome
 
 __all__ = ["add_arguments", "run"]
@@ -65,7 +66,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     crashes.add_argument("--seed", type=int, default=0, metavar="SEED", help="default: 0")
     crashes.add_argument("--actor", metavar="NAME", help="only this one, as in status()")
     crashes.add_argument(
-        "--write", type=Path, metavar="FILE", help="put the table between the markers in this file"
+        "--protocol", choices=["classic", "consumer"], help="only this one (default: both)"
+    )
+    crashes.add_argument(
+        "--write",
+        type=Path,
+        metavar="FILE",
+        help="put the tables between the markers in this file",
     )
 
 
@@ -92,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise
         raise CommandLineError("needs greenlet: pip install 'aktor[simulation]'") from None
     if arguments.command == "crashes":
-        return _crash(arguments.seed, arguments.actor, arguments.write)
+        return _crash(arguments.seed, arguments.actor, arguments.protocol, arguments.write)
     if arguments.command == "run":
         return _run_many(arguments)
     outcome = storm.run_storm(arguments.seed, protocol=arguments.protocol)
@@ -248,44 +255,60 @@ def _again(result: _Result) -> str:
 # -- one seed
 
 
-def _crash(seed: int, actor: str | None, path: Path | None) -> int:
+def _crash(seed: int, actor: str | None, protocol: str | None, path: Path | None) -> int:
     from aktor.simulation import crash_table
-    from aktor.simulation.crashes import ACTORS, POINTS, Point
+    from aktor.simulation.crashes import ACTORS
 
     if actor not in (None, *ACTORS):
         raise CommandLineError(f"there is no actor {actor!r}; there are {', '.join(ACTORS)}")
     if actor is not None and path is not None:
         raise CommandLineError("--write needs the whole table: leave out --actor")
+    protocols = list(crash_table.PROTOCOLS) if protocol is None else [protocol]
     if path is not None:
-        # Now, rather than after half a minute: can it be written, and are the markers there?
-        _put(path, lambda document: crash_table.replaced(document, crash_table.shown(document)))
-    points = [point for point in POINTS if actor in (None, point.actor)]
+        # Now, rather than after a minute: can it be written, and are the markers there?
+        for one in protocols:
+            _put(path, one, lambda document, one=one: crash_table.shown(document, one))  # type: ignore[misc]
+    bad = 0
+    for one in protocols:
+        table, failed = _drills(one, actor, seed)
+        bad += failed
+        if path is None:
+            print(f"{one}:\n\n{table}\n")
+        else:
+            _put(path, one, lambda _, table=table: table)  # type: ignore[misc]
+    return 1 if bad else 0
+
+
+def _drills(protocol: str, actor: str | None, seed: int) -> tuple[str, int]:
+    """The table of this protocol (and actor), and how many drills went wrong."""
+    from aktor.simulation import crash_table
+
+    points = [one for one in crash_table.PROTOCOLS[protocol][0] if actor in (None, one.actor)]
     cells: dict[Point, list[str]] = {}
     bad = 0
     for done, point in enumerate(points):
         if sys.stderr.isatty():
-            print(f"\r\033[K{done} of {len(points)} points: {point}", end="", file=sys.stderr)
+            told = f"{protocol}, {done} of {len(points)} points: {point}"
+            print(f"\r\033[K{told}", end="", file=sys.stderr)
         cells[point] = []
         for column in crash_table.COLUMNS:
-            text, good = column.cell(point, seed)
+            text, good = column.cell(point, protocol, seed)
             cells[point].append(text)
             if not good:
                 bad += 1
-                print(f"{point}, {column.title}: {text}", file=sys.stderr)
+                print(f"{protocol}, {point}, {column.title}: {text}", file=sys.stderr)
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
-    table = crash_table.table(cells)
-    if path is None:
-        print(table)
-    else:
-        _put(path, lambda document: crash_table.replaced(document, table))
-    return 1 if bad else 0
+    return crash_table.table(cells), bad
 
 
-def _put(path: Path, change: Callable[[str], str]) -> None:
-    """Change a document."""
+def _put(path: Path, protocol: str, make: Callable[[str], str]) -> None:
+    """Put the table of this protocol into a document."""
+    from aktor.simulation.crash_table import replaced
+
     try:
-        path.write_text(change(path.read_text()))
+        document = path.read_text()
+        path.write_text(replaced(document, protocol, make(document)))
     except OSError as error:
         raise CommandLineError(f"cannot read or write {path}: {error.strerror}") from None
     except ValueError as error:

@@ -184,6 +184,8 @@ class Drill:
         #: turns.
         self._subscribed = 0
         self._is_subscribed = False
+        #: How many topics have appeared that nobody writes to.
+        self._topics = 0
         self._crashes: Crashes | None = None
         self._times = 0
         self._armed_in = Phase.READING
@@ -315,7 +317,8 @@ class Drill:
         listener = _Listener(self._owned)
         by_pattern = self._speaks_consumer and self._subscribed % 2 == 0
         if by_pattern:
-            consumer.subscribe(pattern=SubscriptionPattern(str(self.topic)), listener=listener)
+            pattern = SubscriptionPattern(f"{self.topic}.*")
+            consumer.subscribe(pattern=pattern, listener=listener)
         else:
             consumer.subscribe([str(self.topic)], listener=listener)
         self._subscribed += 1
@@ -409,6 +412,8 @@ class Drill:
         while not self._consumer.assignment():
             self._poll(0.1)
         self._ask_everything()
+        if self._speaks_consumer:
+            self._let_a_topic_appear()
         self._let_carol_come_and_go()
         self._fail_brokers()
         self._lose_connections()
@@ -439,6 +444,12 @@ class Drill:
             lambda: self._poll(0.3),
         ):
             self._attempt(call)
+
+    def _let_a_topic_appear(self) -> None:
+        """It matches the pattern, and its partitions are assigned before anybody knows its name."""
+        self._topics += 1
+        self.sim.brokers.create_topic(f"{self.topic}.{self._topics}", 1)
+        self._poll(0.6)
 
     def _let_carol_come_and_go(self) -> None:
         carol = self.sim.member(self._read_on)
