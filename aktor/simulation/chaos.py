@@ -185,7 +185,7 @@ def _frozen_while_handing_back(sim: Simulation, draw: random.Random) -> End:
     def stop() -> None:
         if not member.running:
             return
-        member.freeze()
+        member.freeze(hands_back=True)
         node = sim.brokers.coordinator(group)
         if node != NO_LEADER:
             cut.append(node)
