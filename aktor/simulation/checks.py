@@ -97,6 +97,11 @@ class _Replay:
                     reader.expelled = reader.joins_anew = False
             case "rebalance.triggered":
                 reader.joins_anew = True
+            case "group.begun":
+                # It was empty, and counts from the beginning.
+                self.latest[event["group"]] = 0
+                for other in self.readers.values():
+                    other.generation = -1
             case "topic.removed":
                 for other in self.readers.values():
                     for one, theirs in other.owned.items():
@@ -323,6 +328,8 @@ def only_owners_are_given_records(history: History) -> list[str]:
                 mine = reader.generation, event["member"]
                 if mine[0] >= owner.get(key, mine)[0]:
                     owner[key] = mine
+        elif name == "group.begun":
+            owner = {key: mine for key, mine in owner.items() if key[0] != event["group"]}
         elif name == "records.delivered":
             one = event["partition"]
             if one not in reader.owned:
