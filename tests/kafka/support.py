@@ -52,6 +52,12 @@ def quick(kafka: Cluster, *names: str, **settings: Any) -> KafkaConsumer:
     return KafkaConsumer(*names, **hurried(QUICK, own))
 
 
+def ready(kafka: Cluster, topic: str, group: str) -> None:
+    """Wait until the group's coordinator is at work: other clients may not be patient with it."""
+    with quick(kafka, group_id=group) as consumer:
+        assert consumer.committed(TopicPartition(topic, 0)) is None
+
+
 def hurried(usual: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """The usual settings and these; in the consumer protocol the session is the brokers' matter."""
     together = {**usual, **settings}

@@ -7,7 +7,7 @@ run with this protocol, too.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -20,6 +20,9 @@ from kafka.errors import (
 
 from aktor import KafkaConsumer, SubscriptionPattern
 from aktor.errors import InvalidRegularExpressionError
+from tests.clients.java import JavaTools
+from tests.clients.members import aktor_member, confluent_member, together_then_alone
+from tests.clients.support import PARTITIONS, At
 from tests.embedded import Cluster, EmbeddedCluster
 from tests.kafka.support import (
     SOON_S,
@@ -33,6 +36,7 @@ from tests.kafka.support import (
     raised_within,
     read,
     read_for,
+    ready,
     traced,
     values,
     wait_until,
@@ -40,7 +44,7 @@ from tests.kafka.support import (
 from tests.kafka.test_group import produced_everywhere
 from tests.real_kafka import KafkaCluster, topics
 
-NEW = {"group_protocol": "consumer"}
+NEW: Mapping[str, Any] = {"group_protocol": "consumer"}
 ASSIGNORS = pytest.mark.parametrize("assignor", ["uniform", "range"])
 
 #: Kafka looks every 10 s for new topics that match a pattern.
@@ -303,6 +307,27 @@ def test_a_pattern_of_python_takes_on_topics_that_match_later(
             topics.produce(kafka.bootstrap_servers, f"{family}-{name}", [name])
 
         assert values(read(consumer, 1)) == [b"three"]
+
+
+# -- other clients
+
+
+@pytest.mark.real("on the embedded one it is in tests/clients/test_mixed_groups.py")
+def test_members_of_java_and_c_and_ours_share_a_group_and_read_each_record_once(
+    kafka: Cluster, topic: str, group: str
+) -> None:
+    where = At(bootstrap_servers=",".join(kafka.bootstrap_servers))
+    topics.create_topic(kafka.bootstrap_servers, topic, partitions=len(PARTITIONS))
+    ready(kafka, topic, group)
+
+    together_then_alone(
+        where,
+        topic,
+        group,
+        aktor_member(where, topic, group, **NEW),
+        confluent_member(where, [topic], group, **NEW),
+        JavaTools(where.bootstrap_servers).consume(topic, group, **NEW),
+    )
 
 
 # -- thrown out
