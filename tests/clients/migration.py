@@ -191,8 +191,8 @@ class Aktor(Member):
         for place, records in self._consumer.poll(50).items():
             for record in records:
                 self.owners.process(self.name, place.partition, record.value)
-            with contextlib.suppress(*self._too_late):
-                self._consumer.commit()
+        with contextlib.suppress(*self._too_late):
+            self._consumer.commit()
 
     def _close(self) -> None:
         self._consumer.close()
