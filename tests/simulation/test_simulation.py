@@ -275,7 +275,7 @@ def test_the_command_says_what_fails_and_shrinks_it(
     told = capsys.readouterr().out
     assert "seed 1 fails with 4 faults, 3 members" in told
     assert "it still fails with 1 faults, 1 members" in told
-    assert "run_storm(1, size=Size(" in told
+    assert "run_storm(1, protocol='classic', size=Size(" in told
 
 
 def test_code_with_addresses_of_its_own_runs_as_it_is() -> None:
@@ -296,5 +296,3 @@ def test_code_with_addresses_of_its_own_runs_as_it_is() -> None:
         sim.run(until=lambda: len(seen) == 20, at_most=30)
 
     assert sorted(seen) == sorted(topic.values)
-
-    assert "run_storm(1, protocol='classic', size=Size(" in told
