@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aktor.cli.main import CommandLineError
 
 if TYPE_CHECKING:
+    from aktor.simulation.crashes import Point
     from aktor.simulation.storm import Outcome
 
 __all__ = ["add_arguments", "run"]
@@ -36,13 +37,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     many = commands.add_parser("run", help="many seeds; exit code 1 if one of them fails")
     many.add_argument(
-        "--seeds", type=_count, default=100, metavar="N", help="how many (100); 0: until stopped"
+        "--seeds",
+        type=_number_from(0),
+        default=100,
+        metavar="N",
+        help="how many (100); 0: until stopped",
     )
     many.add_argument(
         "--first", type=int, metavar="SEED", help="the first (0; until stopped: drawn by the time)"
     )
     many.add_argument(
-        "--jobs", type=_jobs, default=1, metavar="N", help="how many at the same time (1)"
+        "--jobs", type=_number_from(1), default=1, metavar="N", help="how many at the same time (1)"
     )
     many.add_argument("--until-failure", action="store_true", help="stop at the first that fails")
     one = commands.add_parser("replay", help="one seed, with its whole history")
@@ -52,27 +57,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "shrink", help="the fewest faults, members and records with which a seed still fails"
     )
     less.add_argument("seed", type=int, metavar="SEED")
+    for its in (many, one, less):
+        its.add_argument(
+            "--protocol",
+            choices=["classic", "consumer", "auto", "migration", "mix"],
+            default="mix",
+            help="what the group speaks; mix (the default): each seed its own",
+        )
     crashes = commands.add_parser(
         "crashes", help="let each actor fall over each message; print what became of it"
     )
     crashes.add_argument("--seed", type=int, default=0, metavar="SEED", help="default: 0")
     crashes.add_argument("--actor", metavar="NAME", help="only this one, as in status()")
     crashes.add_argument(
-        "--write", type=Path, metavar="FILE", help="put the table between the markers in this file"
+        "--protocol", choices=["classic", "consumer"], help="only this one (default: both)"
+    )
+    crashes.add_argument(
+        "--write",
+        type=Path,
+        metavar="FILE",
+        help="put the tables between the markers in this file",
     )
 
 
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{number} is less than 0")
-    return number
+def _number_from(least: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} on")
+        return int(text)
 
-
-def _jobs(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is less than 1")
     return number
 
 
@@ -85,10 +98,10 @@ def run(arguments: argparse.Namespace) -> int:
             raise
         raise CommandLineError("needs greenlet: pip install 'aktor[simulation]'") from None
     if arguments.command == "crashes":
-        return _crash(arguments.seed, arguments.actor, arguments.write)
+        return _crash(arguments.seed, arguments.actor, arguments.protocol, arguments.write)
     if arguments.command == "run":
         return _run_many(arguments)
-    outcome = storm.run_storm(arguments.seed)
+    outcome = storm.run_storm(arguments.seed, protocol=arguments.protocol)
     if arguments.command == "replay":
         return _replay(outcome, arguments.history)
     return _shrink(storm, outcome)
@@ -102,16 +115,17 @@ class _Result:
     """What is told of one seed, also from another process."""
 
     seed: int
+    protocol: str
     virtual: float
     failure: str | None
 
 
-def _run_one(seed: int) -> _Result:
+def _run_one(seed: int, protocol: str) -> _Result:
     from aktor.simulation.storm import run_storm
 
-    outcome = run_storm(seed)
+    outcome = run_storm(seed, protocol=protocol)
     failure = None if outcome.error is None else _first_lines(outcome)
-    return _Result(seed=seed, virtual=outcome.virtual, failure=failure)
+    return _Result(seed=seed, protocol=outcome.protocol, virtual=outcome.virtual, failure=failure)
 
 
 def _run_many(arguments: argparse.Namespace) -> int:
@@ -123,7 +137,8 @@ def _run_many(arguments: argparse.Namespace) -> int:
     if not endless:
         seeds = range(first, first + arguments.seeds)
     summary = _Summary(None if endless else arguments.seeds)
-    with _interrupted() as stopped, contextlib.closing(_results(seeds, arguments.jobs)) as results:
+    came = _results(seeds, arguments.protocol, arguments.jobs)
+    with _interrupted() as stopped, contextlib.closing(came) as results:
         if endless:
             print(f"from seed {first} on, until stopped by Ctrl-C", flush=True)
         for result in results:
@@ -134,21 +149,23 @@ def _run_many(arguments: argparse.Namespace) -> int:
     return 1 if summary.failed else 0
 
 
-def _results(seeds: Iterable[int], jobs: int) -> Generator[_Result, None, None]:
+def _results(seeds: Iterable[int], protocol: str, jobs: int) -> Generator[_Result, None, None]:
     """Of each seed, in order; closing it ends what is under way."""
     if jobs == 1:
         for seed in seeds:
-            yield _run_one(seed)
+            yield _run_one(seed, protocol)
         return
     # Processes of their own, and not forks: a simulation may have left a thread behind.
     pool = multiprocessing.get_context("spawn").Pool(jobs, _leave_interrupts_to_the_parent)
     try:
-        under_way = [pool.apply_async(_run_one, (seed,)) for seed in _some(seeds, 2 * jobs)]
+        under_way = [
+            pool.apply_async(_run_one, (seed, protocol)) for seed in _some(seeds, 2 * jobs)
+        ]
         rest = iter(seeds) if not isinstance(seeds, range) else iter(seeds[2 * jobs :])
         while under_way:
             yield under_way.pop(0).get()
             for seed in _some(rest, 1):
-                under_way.append(pool.apply_async(_run_one, (seed,)))
+                under_way.append(pool.apply_async(_run_one, (seed, protocol)))
     finally:
         pool.terminate()
         pool.join()
@@ -197,6 +214,7 @@ class _Summary:
             self.failed.append(result)
             self._clear()
             print(f"seed {result.seed} fails: {result.failure}", flush=True)
+            print(f"  again: aktor sim replay {_again(result)}", flush=True)
         if sys.stderr.isatty() and time.monotonic() - self._told_at > _PROGRESS_S:
             self._told_at = time.monotonic()
             told = f"\r{self._done}{self._of} seeds, {len(self.failed)} failed, {self._speed()}"
@@ -211,8 +229,8 @@ class _Summary:
             f" {self._virtual / 3600:.1f} virtual hours in {took:.0f} s ({self._speed()})"
         )
         if self.failed:
-            seeds = " ".join(str(one.seed) for one in self.failed)
-            print(f"failed: {seeds} (aktor sim replay SEED, aktor sim shrink SEED)")
+            seeds = ", ".join(_again(one) for one in self.failed)
+            print(f"failed: {seeds} (aktor sim replay ..., aktor sim shrink ...)")
 
     def _speed(self) -> str:
         took = max(time.monotonic() - self._began, 1e-3)
@@ -226,47 +244,68 @@ class _Summary:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
+def _again(result: _Result) -> str:
+    """The arguments that make this storm again."""
+    return f"{result.seed} --protocol {result.protocol}"
+
+
 # -- one seed
 
 
-def _crash(seed: int, actor: str | None, path: Path | None) -> int:
+def _crash(seed: int, actor: str | None, protocol: str | None, path: Path | None) -> int:
     from aktor.simulation import crash_table
-    from aktor.simulation.crashes import ACTORS, POINTS, Point
+    from aktor.simulation.crashes import ACTORS
 
     if actor not in (None, *ACTORS):
         raise CommandLineError(f"there is no actor {actor!r}; there are {', '.join(ACTORS)}")
     if actor is not None and path is not None:
         raise CommandLineError("--write needs the whole table: leave out --actor")
+    protocols = list(crash_table.PROTOCOLS) if protocol is None else [protocol]
     if path is not None:
-        # Now, rather than after half a minute: can it be written, and are the markers there?
-        _put(path, lambda document: crash_table.replaced(document, crash_table.shown(document)))
-    points = [point for point in POINTS if actor in (None, point.actor)]
+        # Now, rather than after a minute: can it be written, and are the markers there?
+        for one in protocols:
+            _put(path, one, lambda document, one=one: crash_table.shown(document, one))  # type: ignore[misc]
+    bad = 0
+    for one in protocols:
+        table, failed = _drills(one, actor, seed)
+        bad += failed
+        if path is None:
+            print(f"{one}:\n\n{table}\n")
+        else:
+            _put(path, one, lambda _, table=table: table)  # type: ignore[misc]
+    return 1 if bad else 0
+
+
+def _drills(protocol: str, actor: str | None, seed: int) -> tuple[str, int]:
+    """The table of this protocol (and actor), and how many drills went wrong."""
+    from aktor.simulation import crash_table
+
+    points = [one for one in crash_table.PROTOCOLS[protocol][0] if actor in (None, one.actor)]
     cells: dict[Point, list[str]] = {}
     bad = 0
     for done, point in enumerate(points):
         if sys.stderr.isatty():
-            print(f"\r\033[K{done} of {len(points)} points: {point}", end="", file=sys.stderr)
+            told = f"{protocol}, {done} of {len(points)} points: {point}"
+            print(f"\r\033[K{told}", end="", file=sys.stderr)
         cells[point] = []
         for column in crash_table.COLUMNS:
-            text, good = column.cell(point, seed)
+            text, good = column.cell(point, protocol, seed)
             cells[point].append(text)
             if not good:
                 bad += 1
-                print(f"{point}, {column.title}: {text}", file=sys.stderr)
+                print(f"{protocol}, {point}, {column.title}: {text}", file=sys.stderr)
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
-    table = crash_table.table(cells)
-    if path is None:
-        print(table)
-    else:
-        _put(path, lambda document: crash_table.replaced(document, table))
-    return 1 if bad else 0
+    return crash_table.table(cells), bad
 
 
-def _put(path: Path, change: Callable[[str], str]) -> None:
-    """Change a document."""
+def _put(path: Path, protocol: str, make: Callable[[str], str]) -> None:
+    """Put the table of this protocol into a document."""
+    from aktor.simulation.crash_table import replaced
+
     try:
-        path.write_text(change(path.read_text()))
+        document = path.read_text()
+        path.write_text(replaced(document, protocol, make(document)))
     except OSError as error:
         raise CommandLineError(f"cannot read or write {path}: {error.strerror}") from None
     except ValueError as error:
@@ -310,7 +349,8 @@ def _shrink(storm: Any, outcome: Outcome) -> int:
     print(f"it still fails with {_extent(least)}:")
     for fault in least.faults:
         print(f"  at {fault.at:.3f} s {fault.kind} for {fault.seconds:g} s (number {fault.number})")
-    print(f"again: aktor.simulation.storm.run_storm({outcome.seed}, size={least.size!r})")
+    arguments = f"{outcome.seed}, protocol={outcome.protocol!r}, size={least.size!r}"
+    print(f"again: aktor.simulation.storm.run_storm({arguments})")
     _explain(least)
     return 1
 

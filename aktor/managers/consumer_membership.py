@@ -225,9 +225,12 @@ class ConsumerMembershipManager(RequestManager):
         self._abandon_requests()
 
     def on_coordinator_refused(self, message: CoordinatorRefused) -> None:
-        """We may not use the group; the user has to know if that is what we are about to do."""
+        """We may not use the group; the user has to know if that is what we are about to do.
+
+        As in the Java client the member stays what it is: a coordinator may be found later.
+        """
         if self._member.in_group:
-            self._fail(message.error)
+            self._tell(GroupFailed(error=message.error))
         elif self._farewell is not None:
             self._end_farewell()
 

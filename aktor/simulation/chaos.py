@@ -8,19 +8,30 @@ possible.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from aktor.actors.runtime import CooperativeActor
 from aktor.broker.codes import Code
+from aktor.broker.partition import NO_LEADER
+from aktor.events.membership import PartitionsReleased
+from aktor.simulation.cluster import SESSION
 from aktor.simulation.crashes import Crash
 from aktor.simulation.member import Member
 
 if TYPE_CHECKING:
     from aktor.simulation.simulation import Simulation
 
-__all__ = ["KINDS", "REFUSALS", "WEIGHTS", "Chaos", "Fault"]
+__all__ = [
+    "CONSUMER_REFUSALS",
+    "CONSUMER_WEIGHTS",
+    "KINDS",
+    "REFUSALS",
+    "WEIGHTS",
+    "Chaos",
+    "Fault",
+]
 
 End = Callable[[], object]
 
@@ -29,6 +40,9 @@ _OF_COORDINATORS: Final = (
     Code.COORDINATOR_NOT_AVAILABLE,
     Code.NOT_COORDINATOR,
 )
+#: Requests of which it matters whether they were handled before they failed.
+_OF_MEMBERS: Final = ("ConsumerGroupHeartbeat", "ConsumerGroupHeartbeat", "OffsetCommit")
+
 _OF_LEADERS: Final = (
     Code.KAFKA_STORAGE_ERROR,
     Code.NOT_LEADER_OR_FOLLOWER,
@@ -46,6 +60,13 @@ REFUSALS: Final[Mapping[str, tuple[Code, ...]]] = {
     "OffsetCommit": _OF_COORDINATORS,
     "OffsetFetch": (*_OF_COORDINATORS, Code.UNSTABLE_OFFSET_COMMIT),
     "SyncGroup": _OF_COORDINATORS,
+}
+
+#: The same where members speak the consumer protocol (KIP-848), or may come to speak it. Of two
+#: tables, so that storms of the classic protocol remain those that they were.
+CONSUMER_REFUSALS: Final[Mapping[str, tuple[Code, ...]]] = {
+    **REFUSALS,
+    "ConsumerGroupHeartbeat": _OF_COORDINATORS,
 }
 
 
@@ -128,9 +149,65 @@ def _slow_network(sim: Simulation, draw: random.Random) -> End:
 
 
 def _requests_refused(sim: Simulation, draw: random.Random) -> End:
-    api = draw.choice(sorted(REFUSALS))
-    sim.network.refusals[api] = draw.choices(REFUSALS[api], k=draw.randint(1, 3))
+    refusals = sim.faults.refusals
+    api = draw.choice(sorted(refusals))
+    sim.network.refusals[api] = draw.choices(refusals[api], k=draw.randint(1, 3))
     return lambda: sim.network.refusals.pop(api, None)
+
+
+def _answers_lost(sim: Simulation, draw: random.Random) -> End:
+    """Requests are handled, and nobody hears of it."""
+    # What a group's member asks is what it may do twice, or not know to be done.
+    api = draw.choice([*sorted(sim.faults.refusals), *_OF_MEMBERS])
+    sim.network.losses[api] = draw.randint(1, 3)
+    return lambda: sim.network.losses.pop(api, None)
+
+
+def _coordinator_silent(sim: Simulation, draw: random.Random) -> End:
+    """The broker that coordinates a group stands still, not for so long that it is given up."""
+    node = sim.brokers.coordinator(draw.choice(sim.groups)) if sim.groups else NO_LEADER
+    if node == NO_LEADER:
+        return _nothing
+    sim.network.silence(node)
+    sim.scheduler.after(SESSION - 1.0, lambda: sim.network.speak(node))
+    return lambda: sim.network.speak(node)
+
+
+def _frozen_while_handing_back(sim: Simulation, draw: random.Random) -> End:
+    """A member is stopped just when it has let go of partitions, until the others have them; and
+    when it goes on, nobody tells it."""
+    member = _some_member(sim, draw)
+    if member is None or not sim.groups:
+        return _nothing
+    group, wakes_after = draw.choice(sim.groups), draw.choice([0.5, 5.0, 10.0])
+    cut: list[int] = []
+
+    def stop() -> None:
+        if not member.running:
+            return
+        member.freeze(hands_back=True)
+        node = sim.brokers.coordinator(group)
+        if node != NO_LEADER:
+            cut.append(node)
+            sim.network.cut_link(member.name, node)
+        sim.brokers.expire(group, member.name)
+        sim.scheduler.after(wakes_after, member.thaw)
+
+    def before(actor: CooperativeActor, message: object) -> None:
+        if isinstance(message, PartitionsReleased):
+            member.before_each = None
+            sim.scheduler.after(0.0, stop)
+
+    def end() -> None:
+        if member.before_each is before:
+            member.before_each = None
+        member.thaw()
+        for node in cut:
+            sim.network.mend_link(member.name, node)
+
+    member.before_each = before
+    sim.brokers.expire_somebody(group, draw, but=member.name)  # so that there is a rebalance
+    return end
 
 
 def _member_frozen(sim: Simulation, draw: random.Random) -> End:
@@ -212,6 +289,12 @@ def _session_expired(sim: Simulation, draw: random.Random) -> End:
     return _nothing
 
 
+def _member_fenced(sim: Simulation, draw: random.Random) -> End:
+    if sim.groups:
+        sim.brokers.fence_somebody(draw.choice(sim.groups), draw)
+    return _nothing
+
+
 def _topic_grown(sim: Simulation, draw: random.Random) -> End:
     topic = draw.choice(sim.topics)
     if 0 < topic.partitions < 8:
@@ -290,6 +373,10 @@ KINDS: Final[Mapping[str, Callable[[Simulation, random.Random], End]]] = {
     "loss": _loss,
     "slow_network": _slow_network,
     "requests_refused": _requests_refused,
+    "answers_lost": _answers_lost,
+    "coordinator_silent": _coordinator_silent,
+    "frozen_while_handing_back": _frozen_while_handing_back,
+    "member_fenced": _member_fenced,
     "member_frozen": _member_frozen,
     "member_suspended": _member_suspended,
     "clock_jump": _clock_jump,
@@ -331,12 +418,23 @@ WEIGHTS: Final[Mapping[str, float]] = {
     "seek": 2,
 }
 
+#: The same where members speak the consumer protocol, or may come to speak it.
+CONSUMER_WEIGHTS: Final[Mapping[str, float]] = {
+    **WEIGHTS,
+    "answers_lost": 3,
+    "coordinator_silent": 1,
+    "frozen_while_handing_back": 2,
+    "member_fenced": 2,
+}
+
 
 class Chaos:
     """Owns the faults of a simulation: which there will be, and which are under way."""
 
     def __init__(self, simulation: Simulation, without: Collection[int]) -> None:
         self.faults: list[Fault] = []
+        #: What brokers may say, by API: see `REFUSALS`.
+        self.refusals: Mapping[str, Sequence[Code]] = REFUSALS
         self._simulation = simulation
         self._without = without
         self._under_way: dict[int, End] = {}

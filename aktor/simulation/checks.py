@@ -97,6 +97,11 @@ class _Replay:
                     reader.expelled = reader.joins_anew = False
             case "rebalance.triggered":
                 reader.joins_anew = True
+            case "group.begun":
+                # It was empty, and counts from the beginning.
+                self.latest[event["group"]] = 0
+                for other in self.readers.values():
+                    other.generation = -1
             case "topic.removed":
                 for other in self.readers.values():
                     for one, theirs in other.owned.items():
@@ -166,8 +171,9 @@ class _Log:
     furthest: int = 0
     #: Offsets of records whose transaction is open, by producer.
     open: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
-    #: (Era, offset) of records whose transaction was aborted.
+    #: (Era, offset) of records whose transaction was aborted, and of markers.
     aborted: set[tuple[int, int]] = field(default_factory=set)
+    markers: set[tuple[int, int]] = field(default_factory=set)
 
     def begin_era(self, time: int, start: int) -> None:
         self.eras.append(time)
@@ -195,6 +201,14 @@ class _Log:
         if found is None or found[0] > era:
             return False
         return isolation != _COMMITTED or (found[0], offset) not in self.aborted
+
+    def passed_over(self, offset: int, eras: range, isolation: str) -> int:
+        """Where a reader at `offset` may have come to in these eras without having been given a
+        record."""
+        hidden = [self.markers, *([self.aborted] if isolation == _COMMITTED else [])]
+        while any((era, offset) in one for era in eras for one in hidden):
+            offset += 1
+        return offset
 
 
 _COMMITTED: Final = "read_committed"
@@ -230,6 +244,7 @@ class _Logs:
             case "transaction.ended":
                 log = self.logs[event["partition"]]
                 log.end = max(log.end, event["marker"] + 1)
+                log.markers.add((len(log.eras) - 1, event["marker"]))
                 offsets = log.open.pop(event["producer"], [])
                 if not event["commit"]:
                     log.aborted.update((log.records[one][0], one) for one in offsets)
@@ -268,6 +283,7 @@ def no_gap_no_step_back_no_duplicate_inside_an_ownership(history: History) -> li
     """
     complaints = []
     logs = _Logs()
+    eras: dict[tuple[str, str], int] = {}
     for event, reader in _Replay(history):
         logs.apply(event)
         if event["event"] != "records.delivered":
@@ -280,12 +296,15 @@ def no_gap_no_step_back_no_duplicate_inside_an_ownership(history: History) -> li
         expected = mine.next
         for run, (first, last) in enumerate(event["offsets"]):
             era = log.era_of(event, run)
+            before = range(eras.get((event["member"], where), 0), era)
+            eras[event["member"], where] = era
             if expected is not None and first < expected:
                 complaints.append(
                     f"{_when(event)} was given {where}:{first} again, after {expected - 1}"
                 )
             elif expected is not None and any(
-                log.readable(offset, era, reader.isolation) for offset in range(expected, first)
+                log.readable(offset, era, reader.isolation)
+                for offset in range(log.passed_over(expected, before, reader.isolation), first)
             ):
                 complaints.append(
                     f"{_when(event)} was given {where}:{first}, which skips from {expected}"
@@ -309,6 +328,8 @@ def only_owners_are_given_records(history: History) -> list[str]:
                 mine = reader.generation, event["member"]
                 if mine[0] >= owner.get(key, mine)[0]:
                     owner[key] = mine
+        elif name == "group.begun":
+            owner = {key: mine for key, mine in owner.items() if key[0] != event["group"]}
         elif name == "records.delivered":
             one = event["partition"]
             if one not in reader.owned:
@@ -634,6 +655,8 @@ def who_closes_tells_the_group(history: History) -> list[str]:
                 owes.discard(who)
             case "member.leave_failed":
                 owes.discard(who)  # it tried as long as it could
+            case "clock.jumped" | "member.frozen":
+                owes.discard(who)  # the time it had for that may be over at once
             case "consumer.closing" if who in members & reachable:
                 owes.add(who)
             case "request.sent" if event["api"] == "LeaveGroup":

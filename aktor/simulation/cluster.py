@@ -16,6 +16,7 @@ from aktor.broker.call import Call
 from aktor.broker.cluster import Cluster, Node
 from aktor.broker.codes import Code, Refused
 from aktor.broker.faults import FailWith, Fault, Faults, error_response
+from aktor.broker.groups.coordinator import GroupMember
 from aktor.broker.groups.settings import GroupSettings
 from aktor.broker.log.records import build_batch
 from aktor.broker.partition import NO_LEADER, Partition
@@ -24,7 +25,7 @@ from aktor.broker.topics import GROUP_OFFSETS, INTERNAL_TOPICS, Topic
 from aktor.simulation.history import History
 from aktor.simulation.scheduler import Scheduler
 
-__all__ = ["Brokers"]
+__all__ = ["SETTINGS", "Brokers"]
 
 #: Kafka's `broker.session.timeout.ms`: how long a crashed broker is still believed to be there.
 SESSION: Final = 9.0
@@ -33,6 +34,18 @@ SESSION: Final = 9.0
 LAG: Final = 2.0
 
 PORT: Final = 9092
+
+#: Where the journal's groups have their generation.
+_GENERATION: Final = {"classic-group": "generation", "consumer-group": "group_epoch"}
+
+#: What the brokers are told unless a simulation says otherwise.
+SETTINGS: Final = ClusterSettings(
+    offsets_topic_partitions=4,
+    transactions_topic_partitions=2,
+    retention_check=3600.0,
+    replica_lag_max=LAG,
+    groups=GroupSettings(initial_rebalance_delay=0.1),
+)
 
 
 class Brokers:
@@ -53,14 +66,7 @@ class Brokers:
         self.model = Cluster(
             [Node(node_id=n, host=f"b{n}", port=PORT) for n in range(1, count + 1)],
             now=scheduler.now,
-            settings=settings
-            or ClusterSettings(
-                offsets_topic_partitions=4,
-                transactions_topic_partitions=2,
-                retention_check=3600.0,
-                replica_lag_max=LAG,
-                groups=GroupSettings(initial_rebalance_delay=0.1),
-            ),
+            settings=settings or SETTINGS,
             rng=random.Random(f"{seed} brokers"),
             journal=self._commits,
         )
@@ -388,17 +394,37 @@ class Brokers:
             return  # nobody else is in sync
         self._look_ahead()
 
-    def expire_somebody(self, group: str, draw: random.Random) -> None:
-        """The coordinator has not heard of a member for too long."""
-        try:
-            members = self.model.groups.members(group)
-        except Refused:
-            return  # nobody has joined it yet, or it went with its last member and offset
+    def expire_somebody(self, group: str, draw: random.Random, *, but: str = "") -> None:
+        """The coordinator has not heard of a member for too long; not of the one named `but`."""
+        members = [one for one in self._members(group) if not _is_of(one, but)]
         if members:
-            some = draw.choice(sorted(members, key=lambda one: one.member_id))
+            self._expire(group, draw.choice(members))
+
+    def fence_somebody(self, group: str, draw: random.Random) -> None:
+        """The coordinator goes by another epoch than a member: it takes it out, and says so."""
+        members = self._members(group)
+        if members:
+            some = draw.choice(members)
             self._history.note("session.expired", group=group, client_id=some.client_id)
-            self.model.groups.expire_session(group, some.member_id, self._scheduler.now)
+            self.model.groups.fence_member(group, some.member_id, self._scheduler.now)
             self._look_ahead()
+
+    def expire(self, group: str, name: str) -> None:
+        """The coordinator has not heard of the consumer of the member of this name for too long."""
+        for one in self._members(group):
+            if _is_of(one, name):
+                self._expire(group, one)
+
+    def _members(self, group: str) -> list[GroupMember]:
+        try:
+            return sorted(self.model.groups.members(group), key=lambda one: one.member_id)
+        except Refused:
+            return []  # nobody has joined it yet, or it went with its last member and offset
+
+    def _expire(self, group: str, one: GroupMember) -> None:
+        self._history.note("session.expired", group=group, client_id=one.client_id)
+        self.model.groups.expire_session(group, one.member_id, self._scheduler.now)
+        self._look_ahead()
 
     def members(self, group: str) -> set[str]:
         """The ids of the group's members, as its coordinator knows them."""
@@ -440,14 +466,26 @@ class Brokers:
         return 0 if found is None else int(found.log.high_watermark)
 
 
+def _is_of(member: GroupMember, name: str) -> bool:
+    """Whether it is a consumer of the simulation's member of this name."""
+    return str(member.client_id).partition("/")[0] == name
+
+
 class _Commits:
-    """A journal that notes committed offsets in the history, and keeps the latest."""
+    """A journal that notes committed offsets in the history, and keeps the latest; and when a group
+    is replaced by one that counts its generations from the beginning."""
 
     def __init__(self, history: History) -> None:
         self._history = history
         self.latest: dict[tuple[str | int, ...], int] = {}
+        self._generations: dict[tuple[str | int, ...], int] = {}
 
     def put(self, kind: str, key: tuple[str | int, ...], value: Any | None) -> None:
+        if kind in _GENERATION and value is not None:
+            generation = value[_GENERATION[kind]]
+            if generation < self._generations.get(key, 0):
+                self._history.note("group.begun", group=key[0])
+            self._generations[key] = generation
         if kind != "offset":
             return
         if value is None:

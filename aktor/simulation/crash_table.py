@@ -1,22 +1,39 @@
-"""The table of crash drills: every point at which an actor can fall over, and what became of it.
+"""The tables of crash drills: every point at which an actor can fall over, and what became of it.
 
-It stands in docs/simulation.md between two markers; `aktor sim crashes --write docs/simulation.md`
-puts the present one there.
+There is one for each group protocol. They stand in docs/simulation.md between markers; `aktor sim
+crashes --write docs/simulation.md` puts the present ones there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from aktor.simulation.crashes import Point
-from aktor.simulation.drill import UNREACHED, Outcome, Phase, drill
+from aktor.simulation.crashes import CONSUMER_POINTS, POINTS, Point
+from aktor.simulation.drill import CONSUMER_UNREACHED, UNREACHED, Outcome, Phase, drill
 from aktor.simulation.errors import SimulationError
 
-__all__ = ["COLUMNS", "Column", "in_document", "replaced", "row", "shown", "table"]
+__all__ = [
+    "COLUMNS",
+    "PROTOCOLS",
+    "Column",
+    "in_document",
+    "replaced",
+    "row",
+    "shown",
+    "table",
+]
 
-BEGIN: Final = "<!-- crashes -->"
-END: Final = "<!-- /crashes -->"
+#: By protocol: the points that there are, and of which none is reached, and why.
+PROTOCOLS: Final[Mapping[str, tuple[tuple[Point, ...], Mapping[Point, str]]]] = {
+    "classic": (POINTS, UNREACHED),
+    "consumer": (CONSUMER_POINTS, CONSUMER_UNREACHED),
+}
+
+
+def _markers(protocol: str) -> tuple[str, str]:
+    return f"<!-- crashes: {protocol} -->", f"<!-- /crashes: {protocol} -->"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +44,13 @@ class Column:
     times: int
     phase: Phase
 
-    def cell(self, point: Point, seed: int = 0) -> tuple[str, bool]:
+    def cell(self, point: Point, protocol: str, seed: int = 0) -> tuple[str, bool]:
         """What became of it, in words, and whether that is good."""
-        if point in UNREACHED:
-            return f"not reached: {UNREACHED[point]}", True
+        _, unreached = PROTOCOLS[protocol]
+        if point in unreached:
+            return f"not reached: {unreached[point]}", True
         try:
-            outcome = drill(point, self.times, phase=self.phase, seed=seed)
+            outcome = drill(point, self.times, phase=self.phase, seed=seed, group_protocol=protocol)
         except SimulationError as error:
             return f"{type(error).__name__}: {error}".partition("\n")[0], False
         return str(outcome), self.holds(outcome)
@@ -53,7 +71,7 @@ COLUMNS: Final = (
 
 def row(point: Point, cells: list[str]) -> str:
     """A line of the table; what is not reached in a phase is a dash."""
-    if point in UNREACHED:
+    if cells[0].startswith("not reached: "):
         cells = [cells[0], "", "", ""]
     words = ("–" if cell == "not reached" else cell for cell in cells)
     return f"| {point.actor} | {point.message.__name__} | {' | '.join(words)} |"
@@ -71,24 +89,26 @@ def table(cells: dict[Point, list[str]]) -> str:
     )
 
 
-def replaced(document: str, new: str) -> str:
+def replaced(document: str, protocol: str, new: str) -> str:
     """The document with this table between its markers.
 
     Raises ValueError if it has no markers.
     """
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    first, last = _markers(protocol)
+    before, begin, rest = document.partition(first)
+    _, end, after = rest.partition(last)
     if not begin or not end:
-        raise ValueError(f"there is no {BEGIN} ... {END}")
-    return f"{before}{BEGIN}\n{new}\n{END}{after}"
+        raise ValueError(f"there is no {first} ... {last}")
+    return f"{before}{first}\n{new}\n{last}{after}"
 
 
-def shown(document: str) -> str:
+def shown(document: str, protocol: str) -> str:
     """The table that the document has between its markers."""
-    return document.partition(BEGIN)[2].partition(END)[0].strip()
+    first, last = _markers(protocol)
+    return document.partition(first)[2].partition(last)[0].strip()
 
 
-def in_document(document: str) -> list[list[str]]:
+def in_document(document: str, protocol: str) -> list[list[str]]:
     """Its cells, by rows, without the two lines at the top."""
-    lines = shown(document).splitlines()[2:]
+    lines = shown(document, protocol).splitlines()[2:]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]

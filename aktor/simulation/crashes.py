@@ -12,9 +12,10 @@ from typing import Any, Final, NamedTuple
 
 from aktor.actors.network import NetworkActor
 from aktor.actors.runtime import CooperativeActor
-from aktor.consumer.system import MANAGERS
+from aktor.consumer.system import MANAGERS, MEMBERSHIPS
+from aktor.managers.membership import ClassicMembershipManager
 
-__all__ = ["ACTORS", "POINTS", "Crash", "Crashes", "Point"]
+__all__ = ["ACTORS", "CONSUMER_POINTS", "POINTS", "Crash", "Crashes", "Point"]
 
 
 class Crash(RuntimeError):
@@ -36,12 +37,20 @@ _KINDS: Final[tuple[Any, ...]] = (NetworkActor, *MANAGERS)
 #: The names of all actors that the supervisor restarts, in start order.
 ACTORS: Final[tuple[str, ...]] = tuple(kind.name for kind in _KINDS)
 
-#: Every point at which an actor can fall over.
-POINTS: Final[tuple[Point, ...]] = tuple(
-    Point(kind.name, message)
-    for kind in _KINDS
-    for message in sorted(kind.understands(), key=lambda one: one.__name__)
-)
+
+def _points(protocol: str) -> tuple[Point, ...]:
+    """Those of consumers with this `group_protocol`."""
+    kinds = (MEMBERSHIPS[protocol] if kind is ClassicMembershipManager else kind for kind in _KINDS)
+    return tuple(
+        Point(kind.name, message)
+        for kind in kinds
+        for message in sorted(kind.understands(), key=lambda one: one.__name__)
+    )
+
+
+#: Every point at which an actor can fall over; and those where the consumer protocol is spoken.
+POINTS: Final[tuple[Point, ...]] = _points("classic")
+CONSUMER_POINTS: Final[tuple[Point, ...]] = _points("consumer")
 
 
 class Crashes:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final
@@ -27,22 +27,29 @@ from kafka.structs import TopicPartition
 from aktor.actors.runtime import CooperativeActor
 from aktor.broker.codes import Code
 from aktor.consumer.facade import KafkaConsumer
+from aktor.consumer.pattern import SubscriptionPattern
 from aktor.errors import ActorCrashedError
 from aktor.events.lifecycle import ActorsRestarted, Tick
 from aktor.events.metadata import LeadersMoved, NameTopics
 from aktor.events.network import SendRequests
+from aktor.simulation.cluster import SETTINGS as CLUSTER
 from aktor.simulation.crashes import Crash, Crashes, Point
 from aktor.simulation.errors import SimulationError
 from aktor.simulation.member import Member
 from aktor.simulation.simulation import Simulation
 
-__all__ = ["UNREACHED", "Drill", "Outcome", "Phase", "drill"]
+__all__ = ["BROKERS", "CONSUMER_UNREACHED", "UNREACHED", "Drill", "Outcome", "Phase", "drill"]
 
 #: Points that no drill can reach, with the reason.
 UNREACHED: Final[dict[Point, str]] = {
     Point("fetch", ActorsRestarted): "it is always among the restarted, so it never hears of it",
     Point("metadata", LeadersMoved): "brokers name new leaders from Fetch v16 on; ours is v12",
     Point("metadata", NameTopics): "only a member of a KIP-848 group asks for names",
+}
+
+#: The same where the consumer protocol is spoken.
+CONSUMER_UNREACHED: Final[dict[Point, str]] = {
+    point: why for point, why in UNREACHED.items() if point.message is not NameTopics
 }
 
 PARTITIONS: Final = 6
@@ -63,6 +70,20 @@ SETTINGS: Final[dict[str, Any]] = {
     "metadata_max_age_ms": 2000,
     "max_poll_records": 50,
 }
+
+#: The same of members that speak the consumer protocol, and what their brokers decide in turn.
+CONSUMER_SETTINGS: Final[dict[str, Any]] = {
+    **{
+        name: value
+        for name, value in SETTINGS.items()
+        if name not in ("heartbeat_interval_ms", "session_timeout_ms")
+    },
+    "group_protocol": "consumer",
+}
+BROKERS: Final = replace(
+    CLUSTER,
+    groups=replace(CLUSTER.groups, consumer_heartbeat_interval=0.2, consumer_session_timeout=1.8),
+)
 
 #: Seconds within which all must be well again, or taken over by the others.
 RECOVERED_WITHIN: Final = 5.0
@@ -130,11 +151,11 @@ def drill(
     """Let it happen.
 
     late: the actor falls over when it has handled the message, not before.
-    settings: of all three consumers.
+    settings: of all three consumers; `group_protocol="consumer"` may be among them.
 
     Raises SimulationError if the group does not recover, or breaks a promise.
     """
-    with Simulation(seed) as sim:
+    with Simulation(seed, settings=BROKERS) as sim:
         played = Drill(sim, settings)
         if point is not None:
             played.arm(point, times, phase=phase, late=late)
@@ -155,7 +176,14 @@ class Drill:
         self.phase = Phase.JOINING
         #: The points that alice's actors came by.
         self.seen: dict[Phase, set[Point]] = {one: set() for one in Phase}
-        self._settings = {**SETTINGS, **settings}
+        self._speaks_consumer = settings.get("group_protocol") == "consumer"
+        self._settings = {**(CONSUMER_SETTINGS if self._speaks_consumer else SETTINGS), **settings}
+        #: How often alice has subscribed: with the consumer protocol by a pattern and by names, in
+        #: turns.
+        self._subscribed = 0
+        self._is_subscribed = False
+        #: How many topics have appeared that nobody writes to.
+        self._topics = 0
         self._crashes: Crashes | None = None
         self._times = 0
         self._armed_in = Phase.READING
@@ -281,8 +309,22 @@ class Drill:
         return consumer
 
     def _subscribe(self, consumer: KafkaConsumer) -> None:
-        owned = self._owned if self.sim.me is self.alice else set()
-        consumer.subscribe([str(self.topic)], listener=_Listener(owned))
+        if self.sim.me is not self.alice:
+            consumer.subscribe([str(self.topic)], listener=_Listener(set()))
+            return
+        listener = _Listener(self._owned)
+        by_pattern = self._speaks_consumer and self._subscribed % 2 == 0
+        if by_pattern:
+            pattern = SubscriptionPattern(f"{self.topic}.*")
+            consumer.subscribe(pattern=pattern, listener=listener)
+        else:
+            consumer.subscribe([str(self.topic)], listener=listener)
+        self._subscribed += 1
+        self._is_subscribed = True
+
+    def _unsubscribe(self) -> None:
+        self._is_subscribed = False
+        self._consumer.unsubscribe()
 
     def _read_on(self) -> None:
         """Bob and carol: the ordinary loop."""
@@ -324,7 +366,7 @@ class Drill:
         consumer = self._consumer
         while self.sim.me not in self._leaving:
             try:
-                if not consumer.subscription():
+                if not self._is_subscribed:
                     self._subscribe(consumer)
                 consumer.resume(*consumer.paused())
                 if self._took(consumer.poll(timeout_ms=100)):
@@ -368,12 +410,14 @@ class Drill:
         while not self._consumer.assignment():
             self._poll(0.1)
         self._ask_everything()
+        if self._speaks_consumer:
+            self._let_a_topic_appear()
         self._let_carol_come_and_go()
         self._fail_brokers()
         self._lose_connections()
         self._stand_still()
         self._refuse()
-        self._attempt(self._consumer.unsubscribe)
+        self._attempt(self._unsubscribe)
         self._attempt(lambda: self._subscribe(self._consumer))
 
     def _mine(self) -> list[TopicPartition]:
@@ -398,6 +442,12 @@ class Drill:
             lambda: self._poll(0.3),
         ):
             self._attempt(call)
+
+    def _let_a_topic_appear(self) -> None:
+        """It matches the pattern, and its partitions are assigned before anybody knows its name."""
+        self._topics += 1
+        self.sim.brokers.create_topic(f"{self.topic}.{self._topics}", 1)
+        self._poll(0.6)
 
     def _let_carol_come_and_go(self) -> None:
         carol = self.sim.member(self._read_on)

@@ -116,10 +116,11 @@ class Member(Host):
             for site in self.sites:
                 self.simulation.scheduler.can_run(site)
 
-    def freeze(self) -> None:
-        """Its process stands still (swapped out, or its virtual machine is paused)."""
+    def freeze(self, **noted: Any) -> None:
+        """Its process stands still (swapped out, or its virtual machine is paused). `noted` is said
+        of it in the history."""
         if not self.gone:
-            self.simulation.history.note("member.frozen", self.name)
+            self.simulation.history.note("member.frozen", self.name, **noted)
             self._frozen_at = self.simulation.now
             self.task.freeze()
             for site in self.sites:

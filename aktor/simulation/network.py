@@ -30,6 +30,7 @@ from aktor.broker.codes import Code
 from aktor.broker.faults import error_response
 from aktor.broker.wire import APIS, read_request, write_response
 from aktor.simulation.cluster import Brokers
+from aktor.simulation.history import History
 from aktor.simulation.scheduler import Scheduler
 
 __all__ = ["Network", "SimulatedNet"]
@@ -49,9 +50,10 @@ VERSIONS: Final = BrokerVersionData(
 class Network:
     """Owns the state of all links, and what is under way."""
 
-    def __init__(self, scheduler: Scheduler, brokers: Brokers, seed: int) -> None:
+    def __init__(self, scheduler: Scheduler, brokers: Brokers, history: History, seed: int) -> None:
         self.scheduler = scheduler
         self.brokers = brokers
+        self.history = history
         self.random = random.Random(f"{seed} network")
         self.numbers = itertools.count(1)
         #: Pairs (member, broker) that cannot reach each other.
@@ -62,6 +64,10 @@ class Network:
         self.slower = 0.0
         #: What the next requests of an API are answered, by the API's name.
         self.refusals: dict[str, list[Code]] = {}
+        #: How many of the next answers to an API are lost, with the connection, by its name.
+        self.losses: dict[str, int] = {}
+        #: What waits at brokers that do nothing at the moment.
+        self._silent: dict[int, list[Callable[[], object]]] = {}
         #: What was held back on a link arrives then; nothing sent later may overtake it.
         self._not_before: dict[tuple[str, int], float] = {}
         self._held: list[tuple[tuple[str, int], Callable[[], object]]] = []
@@ -81,13 +87,39 @@ class Network:
         """All links are well; what was held back goes on."""
         self.cut.clear()
         self.refusals.clear()
+        self.losses.clear()
         self.loss = self.slower = 0.0
+        for node in list(self._silent):
+            self.speak(node)
         self._release(lambda link: True)
 
     def mend_link(self, member: str, node: int) -> None:
         """This link is well."""
         self.cut.discard((member, node))
         self._release(lambda link: link == (member, node))
+
+    def silence(self, node: int) -> None:
+        """From now on this broker looks at no request and sends no answer; connections stay."""
+        self._silent.setdefault(node, [])
+
+    def speak(self, node: int) -> None:
+        """It goes on with what has come meanwhile."""
+        for act in self._silent.pop(node, []):
+            act()
+
+    def at_broker(self, node: int, act: Callable[[], object]) -> None:
+        """Call `act` now, or when the broker does something again."""
+        if node in self._silent:
+            self._silent[node].append(act)
+        else:
+            act()
+
+    def loses(self, api: str) -> bool:
+        """Whether this answer is one of those that are lost."""
+        left = self.losses.get(api, 0)
+        if left:
+            self.losses[api] = left - 1
+        return left > 0
 
     def _release(self, well: Callable[[tuple[str, int]], bool]) -> None:
         """Let go what was held back on these links, in the order it was sent."""
@@ -133,9 +165,9 @@ class SimulatedNet:
     def connect(
         self, key: str, host: str, port: int, timeout: float, *, canonical: bool = False
     ) -> None:
-        """Broker n is the host "b<n>"."""
+        """As `kafka.net` would; see `_broker` for the names of hosts."""
         network = self._network
-        connection = _Connection(key, int(host.removeprefix("b")), next(network.numbers))
+        connection = _Connection(key, self._broker(host), next(network.numbers))
         self._connections[key] = connection
         link = (self._member, connection.node)
         scheduler = network.scheduler
@@ -143,6 +175,13 @@ class SimulatedNet:
             network.latency(), lambda: network.carry(link, lambda: self._reached(connection))
         )
         scheduler.after(timeout, lambda: self._give_up(connection, timeout))
+
+    def _broker(self, host: str) -> int:
+        """Broker n is the host "b<n>". Any other name stands for all of them, as of a load
+        balancer: so code with addresses of its own runs as it is."""
+        brokers = self._network.brokers
+        named = {node.host: number for number, node in brokers.model.nodes.items()}
+        return named.get(host) or min(brokers.running or named.values())
 
     def _reached(self, connection: _Connection) -> None:
         brokers = self._network.brokers
@@ -184,7 +223,11 @@ class SimulatedNet:
             return
         due.request_id = request_id
         connection.due.append(due)
-        self._in_order(connection, lambda: self._arrived(connection, frame))
+        at_broker = self._network.at_broker
+        self._in_order(
+            connection,
+            lambda: at_broker(connection.node, lambda: self._arrived(connection, frame)),
+        )
 
     @property
     def connected(self) -> bool:
@@ -292,6 +335,11 @@ class SimulatedNet:
         network = self._network
 
         def answer(response: Any) -> None:
+            if network.loses(incoming.api.name):
+                # It stays busy: what came behind is lost as well.
+                network.history.note("answer.lost", self._member, api=incoming.api.name)
+                self._later(connection, lambda: self._reset(connection, "reset the connection"))
+                return
             connection.busy = False
             if connection.life != network.brokers.life(connection.node):
                 return  # that process is gone
@@ -316,7 +364,10 @@ class SimulatedNet:
         network.brokers.receive(
             Call(
                 incoming.request,
-                answer=answer if code is None else lambda said: answer(_one_unstable(said)),
+                answer=lambda said: network.at_broker(
+                    connection.node,
+                    lambda: answer(said if code is None else _one_unstable(said)),
+                ),
                 version=incoming.version,
                 now=network.scheduler.now,
                 node=connection.node,

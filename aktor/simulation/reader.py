@@ -11,10 +11,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
-from kafka.errors import KafkaError
+from kafka.errors import (
+    FencedInstanceIdError,
+    GroupIdNotFoundError,
+    KafkaError,
+    UnknownError,
+    UnreleasedInstanceIdError,
+)
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
+from aktor.consumer.pattern import SubscriptionPattern
 from aktor.errors import ActorCrashedError, UserCallbackError
 from aktor.simulation.member import Member
 
@@ -25,6 +32,16 @@ __all__ = ["KINDS", "Reader"]
 
 #: How often the loop does something besides, per poll.
 HABIT_SHARE: Final = 0.04
+
+#: A static member's name is taken by who was here before, until its session is over. A group became
+#: a classic one when its only member that spoke the consumer protocol was expelled. And Kafka
+#: trips over who wants to upgrade a group whose first members are still joining.
+ONLY_A_NEW_ONE_HELPS: Final = (
+    FencedInstanceIdError,
+    GroupIdNotFoundError,
+    UnknownError,
+    UnreleasedInstanceIdError,
+)
 
 #: For how many polls partitions stay paused.
 PAUSED_FOR: Final = 10
@@ -41,30 +58,36 @@ class Reader:
         self,
         simulation: Simulation,
         group: str,
-        topics: Sequence[str],
+        topics: Sequence[str] | SubscriptionPattern,
         configs: dict[str, Any],
         *,
         kind: str = "quiet",
+        each: Callable[[dict[str, Any], int], dict[str, Any]] = lambda configs, _: configs,
     ) -> None:
         self._simulation = simulation
         self._group = group
-        self._topics = [str(one) for one in topics]
+        self._topics = topics
         self._configs = configs
         self._kind = kind
+        self._each = each
         self._elsewhere: dict[Any, int] = {}
 
-    def run(self) -> None:
-        """Until the end of the simulation."""
-        _Loop(self._simulation, self._topics, self._config, self._kind, self._elsewhere).run()
+    def run(self, number: int = 0) -> None:
+        """The code of the member with this number, until the end of the simulation."""
 
-    def _config(self) -> dict[str, Any]:
+        def config() -> dict[str, Any]:
+            return self._config(number)
+
+        _Loop(self._simulation, self._topics, config, self._kind, self._elsewhere).run()
+
+    def _config(self, number: int) -> dict[str, Any]:
         return {
             "bootstrap_servers": self._simulation.bootstrap_servers,
             "group_id": self._group,
             "auto_offset_reset": "earliest",
             "auto_commit_interval_ms": 1000,
             "metadata_max_age_ms": 10_000,
-            **self._configs,
+            **self._each(self._configs, number),
         }
 
 
@@ -74,7 +97,7 @@ class _Loop:
     def __init__(
         self,
         simulation: Simulation,
-        topics: list[str],
+        topics: Sequence[str] | SubscriptionPattern,
         config: Callable[[], dict[str, Any]],
         kind: str,
         elsewhere: dict[Any, int],
@@ -107,6 +130,11 @@ class _Loop:
                 # This consumer is beyond help: a service would start anew.
                 consumer.close()
                 consumer = self._begin()
+            except ONLY_A_NEW_ONE_HELPS as error:
+                self._hear(error)
+                consumer.close()
+                self._simulation.sleep(1.0)
+                consumer = self._begin()
             except KafkaError as error:
                 self._hear(error)
                 self._simulation.sleep(0.1)
@@ -130,7 +158,11 @@ class _Loop:
         return consumer
 
     def _subscribe(self, consumer: KafkaConsumer) -> None:
-        consumer.subscribe(self._topics, listener=_LISTENERS[self._kind](self, consumer))
+        listener = _LISTENERS[self._kind](self, consumer)
+        if isinstance(self._topics, SubscriptionPattern):
+            consumer.subscribe(pattern=self._topics, listener=listener)
+        else:
+            consumer.subscribe([str(one) for one in self._topics], listener=listener)
 
     def _poll(self, consumer: KafkaConsumer) -> None:
         self._write_elsewhere()

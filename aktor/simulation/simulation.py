@@ -17,8 +17,10 @@ import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Self
 
+from aktor.broker.codes import Code
 from aktor.broker.settings import ClusterSettings
-from aktor.simulation.chaos import WEIGHTS, Chaos
+from aktor.consumer.pattern import SubscriptionPattern
+from aktor.simulation.chaos import REFUSALS, WEIGHTS, Chaos
 from aktor.simulation.checks import broken_promises, every_record_is_finished
 from aktor.simulation.cluster import Brokers
 from aktor.simulation.commit import commit
@@ -107,7 +109,7 @@ class Simulation:
             history=self.history,
             settings=settings,
         )
-        self.network = Network(self.scheduler, self.brokers, seed)
+        self.network = Network(self.scheduler, self.brokers, self.history, seed)
         self.members: list[Member] = []
         self.topics: list[Topic] = []
         self.groups: list[str] = []
@@ -169,19 +171,21 @@ class Simulation:
         self,
         *,
         group: str,
-        topics: Sequence[str],
+        topics: Sequence[str] | SubscriptionPattern,
         count: int = 1,
         kind: str = "quiet",
+        each: Callable[[dict[str, Any], int], dict[str, Any]] = lambda configs, _: configs,
         **configs: Any,
     ) -> list[Member]:
         """So many members of a group that poll, finish what they got, and poll again.
 
-        `kind` is one of `reader.KINDS`: what their rebalance listener does.
+        `kind` is one of `reader.KINDS`: what their rebalance listener does. `each` is asked for the
+        settings of every consumer, with those of all and the number of its member from 0 on.
         """
         if group not in self.groups:
             self.groups.append(group)
-        reader = Reader(self, group, topics, configs, kind=kind)
-        return [self.member(reader.run) for _ in range(count)]
+        reader = Reader(self, group, topics, configs, kind=kind, each=each)
+        return [self.member(reader.run, number) for number in range(count)]
 
     def replace(self, gone: Member) -> Member:
         """A new process in the place of one that is gone."""
@@ -195,12 +199,15 @@ class Simulation:
         *,
         for_: float = 60.0,
         weights: Mapping[str, float] = WEIGHTS,
+        refusals: Mapping[str, Sequence[Code]] = REFUSALS,
         **more: float,
     ) -> Self:
         """From now on, for so many seconds, `rate` faults a second, of kinds drawn by `weights`.
 
-        `more` changes the weights: `chaos(broker_crash=10, seek=0)`.
+        `more` changes the weights: `chaos(broker_crash=10, seek=0)`. `refusals` are what
+        "requests_refused" draws from.
         """
+        self.faults.refusals = refusals
         self.faults.draw(rate, for_, {**weights, **more})
         return self
 

@@ -7,19 +7,27 @@ must be read.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-from aktor.simulation.chaos import REFUSALS, WEIGHTS, Fault
+from aktor.consumer.pattern import SubscriptionPattern
+from aktor.simulation.chaos import (
+    CONSUMER_REFUSALS,
+    CONSUMER_WEIGHTS,
+    REFUSALS,
+    WEIGHTS,
+    Fault,
+)
 from aktor.simulation.errors import CheckFailedError
+from aktor.simulation.protocol import CHOICES, MIX, draw_protocol
 from aktor.simulation.reader import KINDS
 from aktor.simulation.simulation import Simulation, Topic
 
-__all__ = ["FAULTY", "Outcome", "Size", "run_storm", "shrink"]
+__all__ = ["CHOICES", "FAULTY", "MIX", "Outcome", "Size", "run_storm", "shrink"]
 
 #: Virtual seconds with faults, and how long the group may take afterwards.
 FAULTY: Final = 60.0
@@ -57,13 +65,20 @@ class Size:
 class Outcome:
     """What became of one seed: `error` is None if all promises were kept.
 
-    `faults` are those that there were, `members` how many there were at first.
+    `protocol` is what the group spoke, `faults` are those that there were, `members` how many there
+    were at first.
     """
 
     def __init__(
-        self, simulation: Simulation, error: Exception | None, size: Size, members: int
+        self,
+        simulation: Simulation,
+        error: Exception | None,
+        size: Size,
+        members: int,
+        protocol: str,
     ) -> None:
         self.seed = simulation.seed
+        self.protocol = protocol
         self.error = error
         self.virtual = simulation.now
         self.history = simulation.history
@@ -88,13 +103,18 @@ class Outcome:
 def run_storm(
     seed: int,
     *,
+    protocol: str = MIX,
     without: Collection[int] = (),
-    weights: Mapping[str, float] = WEIGHTS,
     size: Size | None = None,
 ) -> Outcome:
-    """One storm. `without` leaves out faults by their numbers, `size` members and records too."""
+    """One storm. `protocol` is one of `CHOICES`, what the group speaks; `without` leaves out faults
+    by their numbers, `size` members and records too."""
     size = size or Size(without=frozenset(without))
-    with Simulation(seed, without=size.without) as sim:
+    spoken = draw_protocol(seed, protocol)
+    weights, refusals = WEIGHTS, REFUSALS
+    if not spoken.is_classic:
+        weights, refusals = CONSUMER_WEIGHTS, CONSUMER_REFUSALS
+    with Simulation(seed, settings=spoken.cluster, without=size.without) as sim:
         # Not the simulation's own, of which every record written takes some.
         draw = random.Random(f"{seed} storm")
         orders = sim.topic(
@@ -102,7 +122,14 @@ def run_storm(
         )
         members = min(size.members, draw.randint(2, 4))
         kind = draw.choice(KINDS)
-        sim.consumers(group="g", topics=[orders], count=members, kind=kind, **_settings(draw))
+        sim.consumers(
+            group="g",
+            topics=SubscriptionPattern("ord.*") if spoken.has_regex else [orders],
+            count=members,
+            kind=kind,
+            each=lambda configs, number: spoken.configs(configs, number, sim.now),
+            **_settings(draw),
+        )
         rate = draw.choice([0.1, 0.4, 1.0])
         transactions = draw.random() < 0.4
         timeout = draw.choice([2.0, 8.0])
@@ -112,7 +139,7 @@ def run_storm(
                 sim.transactions(orders, FAULTY, timeout=timeout)
             # A marker that is lost leaves its transaction open for ever, in Kafka as well.
             weights = {**weights, "unclean_election": 0.0}
-        sim.chaos(rate=rate, for_=FAULTY, weights=weights)
+        sim.chaos(rate=rate, for_=FAULTY, weights=weights, refusals=refusals)
         error: Exception | None = None
         try:
             sim.run(for_=FAULTY)
@@ -124,7 +151,7 @@ def run_storm(
             sim.check()
         except Exception as found:  # also a bug of the simulation itself, which has a seed as well
             error = found
-        return Outcome(sim, error, size, members)
+        return Outcome(sim, error, size, members, spoken.name)
 
 
 def _recover(sim: Simulation) -> None:
@@ -139,7 +166,7 @@ def _shake(sim: Simulation, topic: Topic, draw: random.Random) -> None:
         sim.brokers.grow_topic(topic, topic.partitions + 1)
     for group in sim.groups:
         sim.brokers.expire_somebody(group, draw)
-    for api, codes in sorted(REFUSALS.items()):
+    for api, codes in sorted(sim.faults.refusals.items()):
         sim.network.refusals[api] = [draw.choice(codes)]
     topic.write(20)
 
@@ -166,7 +193,7 @@ def shrink(outcome: Outcome, told: Callable[[Outcome, int], None] = lambda *_: N
     def still_fails(size: Size) -> bool:
         nonlocal best, tries
         tries += 1
-        tried = run_storm(outcome.seed, size=size)
+        tried = run_storm(outcome.seed, protocol=outcome.protocol, size=size)
         fails = tried.fails_like(outcome)
         if fails:
             best = tried

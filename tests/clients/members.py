@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import chain
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, ConsumerGroupState
+from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer
 
-from aktor.broker.embedded import EmbeddedKafka
-from tests.clients.support import PARTITIONS, SOON_S, Record, produce, wait_until
+import aktor
+from tests.clients.support import (
+    PARTITIONS,
+    SOON_S,
+    Reachable,
+    Record,
+    numbered,
+    produce,
+    wait_until,
+)
 
 #: The value of a record that is there for nothing but to end a wait.
 WAKE = "wake up"
@@ -115,10 +125,61 @@ def all_read(members: Sequence[Reader], values: Iterable[str]) -> None:
     assert found() == wanted
 
 
+def shared(kafka: Reachable, group: str, members: Sequence[Reader]) -> list[list[int]]:
+    """Wait until the group is stable and each partition has one owner among so many members; the
+    partitions of each."""
+    admin: Any = AdminClient(confluent_settings(kafka))
+    owned: list[list[int]] = []
+
+    def settled() -> bool:
+        for member in members:
+            member.check()
+        described = admin.describe_consumer_groups([group])[group].result(SOON_S)
+        owned[:] = [
+            sorted(place.partition for place in one.assignment.topic_partitions)
+            for one in described.members
+        ]
+        return (
+            described.state == ConsumerGroupState.STABLE
+            and len(owned) == len(members)
+            and all(owned)
+            and sorted(chain(*owned)) == list(PARTITIONS)
+        )
+
+    wait_until(settled, f"{list(PARTITIONS)} shared by {len(members)} members: {owned}", 60)
+    return owned
+
+
+def read_by_their_owners(members: Sequence[Reader], owned: list[list[int]], kind: str) -> None:
+    """The records of this kind were read by those who own their partitions."""
+    read = [
+        sorted({one.partition for one in member.records if one.value.startswith(kind)})
+        for member in members
+    ]
+    assert sorted(read) == sorted(owned)
+
+
+def together_then_alone(kafka: Reachable, topic: str, group: str, stays: Any, *others: Any) -> None:
+    """All of them share the group and read what is theirs; when the others have left, the one that
+    stays has it all. Each record comes once. Members are context managers."""
+    with ExitStack() as stack:
+        stack.enter_context(stays)
+        with ExitStack() as for_a_time:
+            everybody = [stays, *(for_a_time.enter_context(one) for one in others)]
+            owned = shared(kafka, group, everybody)
+            written = produce(kafka, topic, numbered("together", 60))
+            all_read(everybody, written)
+            read_by_their_owners(everybody, owned, "together")
+
+        shared(kafka, group, [stays])
+        written += produce(kafka, topic, numbered("alone", 20))
+        all_read(everybody, written)
+
+
 # -- kafka-python
 
 
-def kafka_python_consumer(kafka: EmbeddedKafka, *topics: str, **settings: Any) -> KafkaConsumer:
+def kafka_python_consumer(kafka: Reachable, *topics: str, **settings: Any) -> KafkaConsumer:
     """kafka-python's consumer, impatient, which commits when it is told."""
     return KafkaConsumer(
         *topics,
@@ -135,7 +196,7 @@ def kafka_python_consumer(kafka: EmbeddedKafka, *topics: str, **settings: Any) -
 
 
 def kafka_python_member(
-    kafka: EmbeddedKafka, topic: str, group: str, listener: Any = None, **settings: Any
+    kafka: Reachable, topic: str, group: str, listener: Any = None, **settings: Any
 ) -> Member:
     """kafka-python's consumer as a member."""
     one = kafka_python_consumer(kafka, group_id=group, enable_auto_commit=True, **settings)
@@ -159,13 +220,51 @@ def kafka_python_member(
     )
 
 
+# -- aktor
+
+
+def aktor_consumer(kafka: Reachable, *topics: str, **settings: Any) -> aktor.KafkaConsumer:
+    """Ours, impatient, which commits when it is told."""
+    # A member of a KIP-848 group is told by the broker.
+    told = settings.get("group_protocol") == "consumer"
+    timeouts = {} if told else {"heartbeat_interval_ms": 200, "session_timeout_ms": 20_000}
+    return aktor.KafkaConsumer(
+        *topics,
+        **{
+            "bootstrap_servers": kafka.bootstrap_servers,
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": False,
+            "fetch_max_wait_ms": 50,
+            **timeouts,
+            **settings,
+        },
+    )
+
+
+def aktor_member(kafka: Reachable, topic: str, group: str, **settings: Any) -> Member:
+    """Ours as a member, which commits as it reads."""
+    one = aktor_consumer(kafka, topic, group_id=group, enable_auto_commit=True, **settings)
+    owned: list[int] = []
+
+    def poll() -> list[Record]:
+        polled = one.poll(50)
+        owned[:] = [place.partition for place in one.assignment()]
+        return [
+            Record(it.partition, it.offset, it.value.decode())
+            for records in polled.values()
+            for it in records
+        ]
+
+    return Member(poll, owned=lambda: tuple(owned), close=one.close)
+
+
 # -- confluent-kafka
 
 #: A member of a KIP-848 group is told its session timeout by the broker.
 _TIMEOUTS = {"heartbeat.interval.ms": 200, "session.timeout.ms": 20_000}
 
 
-def confluent_settings(kafka: EmbeddedKafka, **more: Any) -> dict[str, Any]:
+def confluent_settings(kafka: Reachable, **more: Any) -> dict[str, Any]:
     """What all clients of confluent-kafka are told; `more` has underscores for dots."""
     return {
         "bootstrap.servers": kafka.bootstrap_servers,
@@ -175,7 +274,7 @@ def confluent_settings(kafka: EmbeddedKafka, **more: Any) -> dict[str, Any]:
     }
 
 
-def confluent_consumer(kafka: EmbeddedKafka, group: str, **more: Any) -> Any:
+def confluent_consumer(kafka: Reachable, group: str, **more: Any) -> Any:
     """confluent-kafka's consumer, impatient."""
     classic = {} if more.get("group_protocol") == "consumer" else _TIMEOUTS
     return Consumer(
@@ -198,7 +297,7 @@ def confluent_poll(one: Any) -> list[Record]:
 
 
 def confluent_member(
-    kafka: EmbeddedKafka,
+    kafka: Reachable,
     topics: Sequence[str],
     group: str,
     *,

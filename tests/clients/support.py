@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 from kafka import KafkaProducer
-
-from aktor.broker.embedded import EmbeddedKafka
 
 #: How long anything that should happen at once may take on a busy machine.
 SOON_S = 30.0
 
 #: All topics of these tests have these, unless they say otherwise.
 PARTITIONS = range(4)
+
+
+class Reachable(Protocol):
+    """A cluster as its clients see it."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Its addresses, with commas between them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class At:
+    """A cluster of which only the addresses are known."""
+
+    bootstrap_servers: str
 
 
 class Record(NamedTuple):
@@ -33,7 +47,7 @@ def wait_until(happened: Callable[[], Any], what: str, within: float = SOON_S) -
         time.sleep(0.01)
 
 
-def produce(kafka: EmbeddedKafka, topic: str, values: Iterable[str], **settings: Any) -> list[str]:
+def produce(kafka: Reachable, topic: str, values: Iterable[str], **settings: Any) -> list[str]:
     """Write values, in turn to each of the topic's four partitions; the values."""
     written = list(values)
     with KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, **settings) as producer:

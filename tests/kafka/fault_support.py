@@ -27,7 +27,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 from confluent_kafka import (
     OFFSET_END,
@@ -42,7 +42,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 
 from aktor import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from tests.embedded import Cluster
-from tests.kafka.support import ROOT, wait_until
+from tests.kafka.support import ROOT, hurried, wait_until
 from tests.real_kafka import topics
 
 PARTITIONS: Final = 12
@@ -72,6 +72,9 @@ WRITER: Final[Mapping[str, Any]] = {
     "topic.metadata.refresh.interval.ms": 1000,
     "reconnect.backoff.max.ms": 200,
 }
+
+#: How a group rebalances: by the classic protocol (eager or cooperative), or by that of KIP-848.
+Manner = Literal["eager", "cooperative", "consumer"]
 
 Report = dict[str, Any]
 Say = Callable[..., None]
@@ -115,9 +118,9 @@ class GroupMember:
         self.say = say
         self._control = control
         own = dict(settings)
-        topic, cooperative = own.pop("topic"), own.pop("cooperative")
+        topic = own.pop("topic")
         self._commits = not own["enable_auto_commit"]
-        if cooperative:
+        if own.pop("manner") == "cooperative":
             own["partition_assignment_strategy"] = [CooperativeStickyAssignor]
         self.consumer = KafkaConsumer(**own)
         self.consumer.subscribe([topic], listener=Listener(self))
@@ -669,14 +672,17 @@ class Stage:
         topic: str,
         group: str,
         *,
-        cooperative: bool = False,
+        manner: Manner = "eager",
         **settings: Any,
     ) -> None:
         self.kafka, self.topic, self.group = kafka, topic, group
         self.ensemble = Ensemble()
         self.members: dict[str, Any] = {}
-        self._cooperative = cooperative
-        self._settings = {**SETTINGS, "bootstrap_servers": kafka.bootstrap_servers, **settings}
+        self._manner = manner
+        if manner == "consumer":
+            settings["group_protocol"] = "consumer"
+        own = {"bootstrap_servers": kafka.bootstrap_servers, **settings}
+        self._settings = hurried(SETTINGS, own)
         self._writer = Writer(kafka.bootstrap_servers, topic)
         self._witness: Witness | None = None
         self._events = passing_on_events(self._hear_event)
@@ -711,7 +717,7 @@ class Stage:
                 "topic": self.topic,
                 "group_id": self.group,
                 "client_id": name,
-                "cooperative": self._cooperative,
+                "manner": self._manner,
                 **settings,
             }
             kind = ProcessMember if process else ThreadMember

@@ -40,15 +40,31 @@ QUICK: Mapping[str, Any] = {
     "allow_auto_create_topics": False,
 }
 
-#: The same for kafka-python's consumer, which refuses nothing of it.
+#: What the brokers decide for members of the consumer protocol (KIP-848).
+BROKERS_OWN = frozenset({"session_timeout_ms", "heartbeat_interval_ms"})
+
 Event = dict[str, Any]
 
 
 def quick(kafka: Cluster, *names: str, **settings: Any) -> KafkaConsumer:
     """A consumer of these topics on this cluster, with the settings in `QUICK` unless told."""
-    return KafkaConsumer(
-        *names, **{"bootstrap_servers": kafka.bootstrap_servers, **QUICK, **settings}
-    )
+    own = {"bootstrap_servers": kafka.bootstrap_servers, **settings}
+    return KafkaConsumer(*names, **hurried(QUICK, own))
+
+
+def ready(kafka: Cluster, topic: str, group: str) -> None:
+    """Wait until the group's coordinator is at work: other clients may not be patient with it."""
+    with quick(kafka, group_id=group) as consumer:
+        assert consumer.committed(TopicPartition(topic, 0)) is None
+
+
+def hurried(usual: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The usual settings and these; in the consumer protocol the session is the brokers' matter."""
+    together = {**usual, **settings}
+    if together.get("group_protocol") == "consumer":
+        for name in BROKERS_OWN - settings.keys():
+            together.pop(name, None)
+    return together
 
 
 def wait_until(happened: Callable[[], Any], what: str, within: float = SOON_S) -> None:
@@ -283,7 +299,7 @@ class Group:
         self.members: dict[str, Member] = {}
         self.seen: list[Seen] = []
         self.overlaps: list[str] = []
-        self._settings = {**QUICK, "bootstrap_servers": kafka.bootstrap_servers, **settings}
+        self._settings = {"bootstrap_servers": kafka.bootstrap_servers, **settings}
         self._owners: dict[int, str] = {}
         self._lock = threading.Lock()
 
@@ -307,7 +323,8 @@ class Group:
 
     def join(self, name: str, make: Callable[..., Any] = KafkaConsumer, **settings: Any) -> Member:
         """Start a member; it takes part when its rebalance is over (see `settled`)."""
-        member = Member(self, name, make, {**self._settings, "group_id": self.group_id, **settings})
+        own = {**self._settings, "group_id": self.group_id, **settings}
+        member = Member(self, name, make, hurried(QUICK, own))
         self.members[name] = member
         member.start()
         return member

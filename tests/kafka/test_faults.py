@@ -15,12 +15,13 @@ import pytest
 from kafka.errors import KafkaTimeoutError
 
 from tests.embedded import Cluster
-from tests.kafka.fault_support import PARTITIONS, Stage, Verdict
+from tests.kafka.fault_support import PARTITIONS, Manner, Stage, Verdict
 from tests.kafka.support import poll_until, quick
 
 MEMBERS = ("a", "b", "c")
 OFFSETS_TOPIC = "__consumer_offsets"
 OFFSETS_PARTITIONS = 4
+PROTOCOLS = pytest.mark.parametrize("manner", ["eager", "consumer"])
 ROLES = pytest.mark.parametrize("role", ["bystander", "coordinator"])
 
 #: From the death of a broker until its partitions flow again: 3 s until the controller notices, up
@@ -98,10 +99,11 @@ def test_a_rolling_bounce_of_all_brokers_is_hardly_noticed(
         assert verdict.resume < RESUME_AFTER_SHUTDOWN_S
 
 
+@PROTOCOLS
 def test_commits_are_retried_until_the_new_coordinator_has_them_when_it_moves(
-    kafka3: Cluster, topic: str, group: str
+    kafka3: Cluster, topic: str, group: str, manner: Manner
 ) -> None:
-    with Stage(kafka3, topic, group) as stage:
+    with Stage(kafka3, topic, group, manner=manner) as stage:
         settled_and_loaded(stage)
 
         before = stage.coordinator()

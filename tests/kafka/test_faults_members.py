@@ -9,13 +9,14 @@ import pytest
 
 from aktor import TopicPartition
 from tests.embedded import Cluster
-from tests.kafka.fault_support import SESSION_S, Stage, Verdict
+from tests.kafka.fault_support import SESSION_S, Manner, Stage, Verdict
 from tests.kafka.support import quick
 
 pytestmark = pytest.mark.once("brokers are well here; members and their sessions take the time")
 
 MEMBERS = ("a", "b", "c")
-BOTH_MANNERS = pytest.mark.parametrize("cooperative", [False, True], ids=["eager", "cooperative"])
+ALL_MANNERS = pytest.mark.parametrize("manner", ["eager", "cooperative", "consumer"])
+PROTOCOLS = pytest.mark.parametrize("manner", ["eager", "consumer"])
 
 #: What a rebalance takes on a busy machine, heartbeats that announce it included.
 REBALANCE_S = 2.0
@@ -36,11 +37,11 @@ def longest_waits(verdict: Verdict, partitions: set[int]) -> tuple[float, float]
     return max(inside), max(outside)
 
 
-@BOTH_MANNERS
+@ALL_MANNERS
 def test_a_killed_members_partitions_wait_for_its_session_and_those_of_others_do_not(
-    kafka3: Cluster, topic: str, group: str, cooperative: bool
+    kafka3: Cluster, topic: str, group: str, manner: Manner
 ) -> None:
-    with Stage(kafka3, topic, group, cooperative=cooperative) as stage:
+    with Stage(kafka3, topic, group, manner=manner) as stage:
         settled_and_loaded(stage, a_is_a_process=True)
         orphans = stage.shares()["a"]
 
@@ -54,11 +55,15 @@ def test_a_killed_members_partitions_wait_for_its_session_and_those_of_others_do
         assert of_others < REBALANCE_S
 
 
-@pytest.mark.parametrize("ahead", [False, True], ids=["that commits", "with records fetched ahead"])
+@pytest.mark.parametrize(
+    ("manner", "ahead"),
+    [("eager", False), ("eager", True), ("consumer", True)],
+    ids=["that commits", "with records fetched ahead", "of the consumer protocol"],
+)
 def test_a_member_that_was_frozen_past_its_session_hands_out_nothing_that_is_not_its_own(
-    kafka3: Cluster, topic: str, group: str, ahead: bool
+    kafka3: Cluster, topic: str, group: str, manner: Manner, ahead: bool
 ) -> None:
-    with Stage(kafka3, topic, group) as stage:
+    with Stage(kafka3, topic, group, manner=manner) as stage:
         if ahead:  # it can't keep up, and never asks the group for anything
             settings = {"max_poll_records": 2, "enable_auto_commit": True}
         else:
@@ -89,10 +94,11 @@ def test_a_member_that_was_frozen_past_its_session_hands_out_nothing_that_is_not
         } >= owned
 
 
+@PROTOCOLS
 def test_a_member_that_takes_too_long_over_a_batch_leaves_at_once_and_comes_back(
-    kafka3: Cluster, topic: str, group: str
+    kafka3: Cluster, topic: str, group: str, manner: Manner
 ) -> None:
-    with Stage(kafka3, topic, group, max_poll_interval_ms=3000) as stage:
+    with Stage(kafka3, topic, group, manner=manner, max_poll_interval_ms=3000) as stage:
         settled_and_loaded(stage)
         owned = stage.shares()["a"]
 
@@ -112,11 +118,11 @@ def test_a_member_that_takes_too_long_over_a_batch_leaves_at_once_and_comes_back
         assert of_others < REBALANCE_S
 
 
-@BOTH_MANNERS
+@ALL_MANNERS
 def test_a_commit_in_the_revoked_callback_succeeds_and_nothing_is_repeated(
-    kafka3: Cluster, topic: str, group: str, cooperative: bool
+    kafka3: Cluster, topic: str, group: str, manner: Manner
 ) -> None:
-    with Stage(kafka3, topic, group, cooperative=cooperative) as stage:
+    with Stage(kafka3, topic, group, manner=manner) as stage:
         settled_and_loaded(stage)
 
         stage.join("d")
@@ -133,16 +139,16 @@ def test_a_commit_in_the_revoked_callback_succeeds_and_nothing_is_repeated(
         assert verdict.repeated == 0
 
 
-@BOTH_MANNERS
+@ALL_MANNERS
 def test_members_that_join_and_leave_at_random_lose_and_repeat_nothing(
-    kafka3: Cluster, topic: str, group: str, cooperative: bool
+    kafka3: Cluster, topic: str, group: str, manner: Manner
 ) -> None:
-    chance = random.Random(f"joins and leaves {cooperative}")
-    with Stage(kafka3, topic, group, cooperative=cooperative) as stage:
+    chance = random.Random(f"joins and leaves {manner}")
+    with Stage(kafka3, topic, group, manner=manner) as stage:
         settled_and_loaded(stage)
         present, names = list(MEMBERS), (f"m{number}" for number in range(100))
 
-        until = time.monotonic() + 15
+        until = time.monotonic() + 10
         while time.monotonic() < until:
             if len(present) > 1 and (len(present) == 4 or chance.random() < 0.5):
                 stage.leave(present.pop(chance.randrange(len(present))))

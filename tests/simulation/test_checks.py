@@ -385,6 +385,24 @@ def test_what_was_lost_need_not_be_read_and_who_went_further_may_go_on_from_ther
     assert checks.broken_promises(history(*story)) == []
 
 
+@pytest.mark.parametrize("first", [4, 5])
+def test_who_may_have_passed_a_marker_when_its_topic_is_created_anew_goes_on_there_or_after_it(
+    first: int,
+) -> None:
+    anew = ("", "topic.removed", {"topic": "a"}), ("", "topic.created", {"topic": "a", "time": 100})
+    values = {"partition": "a-0", "offsets": [[first, 9]], "times": [100]}
+    given_anew = ("x", "records.delivered", values)
+    story = [
+        *(in_transaction(0, 3), ended(commit=True, marker=4)),
+        *(committed_only("x"), resolved("x", 0), given("x", 0, 3), *anew, written(0, 9)),
+    ]
+    check = checks.no_gap_no_step_back_no_duplicate_inside_an_ownership
+
+    assert check(history(*story, given_anew)) == []
+    without_marker = check(history(*story[:1], *story[2:], given_anew))
+    assert ["skips from 4" in one for one in without_marker] == [True] * (first - 4)
+
+
 def test_who_slept_may_not_know_that_it_was_expelled() -> None:
     asleep = ("x", "member.frozen", {}), ("x", "member.thawed", {"asleep": True})
     story = [*OWNED, synced("y", 2), assigned("y"), *asleep, given("x", 5, 5)]
@@ -452,6 +470,10 @@ FORGIVEN: list[tuple[Check, Story]] = [
     ),
     (checks.who_closes_tells_the_group, [KNOWN, *OWNED, CLOSING, leaves("x"), CLOSED]),
     (checks.who_closes_tells_the_group, [*OWNED, CLOSING, CLOSED]),
+    (
+        checks.who_closes_tells_the_group,
+        [KNOWN, *OWNED, CLOSING, ("x", "clock.jumped", {"seconds": 600.0}), CLOSED],
+    ),
     (
         checks.nothing_is_assigned_after_unsubscribing,
         [UNSUBSCRIBED, synced("x", 1), assigned("x")],

@@ -20,9 +20,9 @@ from aktor.cli.main import main
 from aktor.errors import ActorCrashedError
 from aktor.events.lifecycle import Tick
 from aktor.simulation import Simulation
-from aktor.simulation.crash_table import COLUMNS, Column, in_document, replaced
-from aktor.simulation.crashes import ACTORS, POINTS, Crash, Crashes, Point
-from aktor.simulation.drill import CLOSE_MS, RECOVERED_WITHIN, UNREACHED, Drill, Outcome
+from aktor.simulation.crash_table import COLUMNS, PROTOCOLS, Column, in_document, replaced
+from aktor.simulation.crashes import ACTORS, Crash, Crashes, Point
+from aktor.simulation.drill import BROKERS, CLOSE_MS, RECOVERED_WITHIN, Drill, Outcome
 from aktor.simulation.drill import drill as played
 from tests.scenarios.world import seeds
 
@@ -32,20 +32,40 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "simulation.md"
 BUDGET = 5
 WITHIN = 60.0
 
-REACHED = [point for point in POINTS if point not in UNREACHED]
+REACHED = [
+    pytest.param(protocol, point, id=f"{protocol}, {point}")
+    for protocol, (points, unreached) in PROTOCOLS.items()
+    for point in points
+    if point not in unreached
+]
+
+#: What is said of a point that no script reaches.
+UNREACHED = {
+    "classic": {
+        "fetch on ActorsRestarted",
+        "metadata on LeadersMoved",
+        "metadata on NameTopics",
+    },
+    "consumer": {"fetch on ActorsRestarted", "metadata on LeadersMoved"},
+}
 
 
 @functools.cache
-def drill(point: Point, column: Column, seed: int) -> Outcome:
-    """Other seeds also crash late, or in a cooperative group: as many as AKTOR_SEEDS says."""
-    cooperative = {"partition_assignment_strategy": [CooperativeStickyAssignor]}
+def drill(protocol: str, point: Point, column: Column, seed: int) -> Outcome:
+    """Other seeds also crash late, or in a group that is cooperative, or goes by another assignor
+    of the brokers: as many as AKTOR_SEEDS says."""
+    settings: dict[str, object] = {"group_protocol": protocol}
+    if seed & 2 and protocol == "classic":
+        settings["partition_assignment_strategy"] = (CooperativeStickyAssignor,)
+    elif seed & 2:
+        settings["group_remote_assignor"] = "range"
     return played(
         point,
         column.times,
         phase=column.phase,
         seed=seed,
         late=bool(seed & 1),
-        **(cooperative if seed & 2 else {}),
+        **settings,
     )
 
 
@@ -53,28 +73,26 @@ def column(title: str) -> Column:
     return next(one for one in COLUMNS if one.title == title)
 
 
-def test_the_script_reaches_every_point_but_those_that_are_listed() -> None:
-    with Simulation(seed=0) as sim:
-        quiet = Drill(sim)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_script_reaches_every_point_but_those_that_are_listed(protocol: str) -> None:
+    points, unreached = PROTOCOLS[protocol]
+    with Simulation(seed=0, settings=BROKERS) as sim:
+        quiet = Drill(sim, {"group_protocol": protocol})
         quiet.run()
 
     seen = set().union(*quiet.seen.values())
-    others_fell = {point for point in POINTS if point.message.__name__ == "ActorsRestarted"}
-    assert set(POINTS) - seen - others_fell == UNREACHED.keys() - others_fell
-    assert {str(point) for point in UNREACHED} == {
-        "fetch on ActorsRestarted",
-        "metadata on LeadersMoved",
-        "metadata on NameTopics",
-    }
+    others_fell = {point for point in points if point.message.__name__ == "ActorsRestarted"}
+    assert set(points) - seen - others_fell == unreached.keys() - others_fell
+    assert {str(point) for point in unreached} == UNREACHED[protocol]
 
 
 @pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize("times", ["once", "twice"])
-@pytest.mark.parametrize("point", REACHED, ids=str)
+@pytest.mark.parametrize(("protocol", "point"), REACHED)
 def test_all_is_well_again_within_five_seconds_after_a_crash_of(
-    point: Point, times: str, seed: int
+    protocol: str, point: Point, times: str, seed: int
 ) -> None:
-    outcome = drill(point, column(times), seed)
+    outcome = drill(protocol, point, column(times), seed)
 
     assert outcome.happened == column(times).times, "nothing was tested"
     assert outcome.escalation is None
@@ -85,25 +103,31 @@ def test_all_is_well_again_within_five_seconds_after_a_crash_of(
 
 @pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize("phase", ["while joining", "while closing"])
-@pytest.mark.parametrize("point", REACHED, ids=str)
-def test_the_group_goes_on_if_a_member_has_a_crash(point: Point, phase: str, seed: int) -> None:
-    outcome = drill(point, column(phase), seed)
+@pytest.mark.parametrize(("protocol", "point"), REACHED)
+def test_the_group_goes_on_if_a_member_has_a_crash(
+    protocol: str, point: Point, phase: str, seed: int
+) -> None:
+    outcome = drill(protocol, point, column(phase), seed)
 
     assert outcome.good, outcome
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("actor", ACTORS)
-def test_as_many_crashes_as_the_budget_allows_are_mended(actor: str) -> None:
-    outcome = played(Point(actor, Tick), BUDGET)
+def test_as_many_crashes_as_the_budget_allows_are_mended(actor: str, protocol: str) -> None:
+    outcome = played(Point(actor, Tick), BUDGET, group_protocol=protocol)
 
     assert outcome.happened == BUDGET
     assert outcome.escalation is None
     assert outcome.good
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("actor", ACTORS)
-def test_one_crash_more_ends_the_consumer_by_name_and_others_take_over(actor: str) -> None:
-    outcome = played(Point(actor, Tick), 1000)
+def test_one_crash_more_ends_the_consumer_by_name_and_others_take_over(
+    actor: str, protocol: str
+) -> None:
+    outcome = played(Point(actor, Tick), 1000, group_protocol=protocol)
     error = outcome.escalation
 
     assert outcome.happened == BUDGET + 1
@@ -134,19 +158,21 @@ def test_crashes_that_are_long_past_do_not_count(actor: str) -> None:
         assert list(sim.history.named("actor.escalated")) == []
 
 
-def test_the_documents_table_has_the_present_points_and_outcomes() -> None:
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_documents_tables_have_the_present_points_and_outcomes(protocol: str) -> None:
     """Made by `aktor sim crashes --write docs/simulation.md`."""
-    shown = in_document(DOCUMENT.read_text())
+    points, unreached = PROTOCOLS[protocol]
+    shown = in_document(DOCUMENT.read_text(), protocol)
 
     assert [(row[0], row[1]) for row in shown] == [
-        (point.actor, point.message.__name__) for point in POINTS
+        (point.actor, point.message.__name__) for point in points
     ]
-    for point, row in zip(POINTS, shown, strict=True):
-        if point in UNREACHED:
-            assert row[2] == f"not reached: {UNREACHED[point]}"
+    for point, row in zip(points, shown, strict=True):
+        if point in unreached:
+            assert row[2] == f"not reached: {unreached[point]}"
             continue
         for one, cell in zip(COLUMNS, row[2:], strict=True):
-            kind, seconds = in_words(str(drill(point, one, 0)))
+            kind, seconds = in_words(str(drill(protocol, point, one, 0)))
             shown_kind, shown_seconds = in_words(cell)
             assert shown_kind == kind, f"{point}, {one.title}"
             assert math.isclose(shown_seconds, seconds, abs_tol=1.0), f"{point}, {one.title}"
@@ -163,13 +189,17 @@ def in_words(cell: str) -> tuple[str, float]:
 def test_the_command_prints_rows(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sim", "crashes", "--actor", "coordinator"]) == 0
 
-    assert "| coordinator | SuspectCoordinator | recovered after" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert told.count("| coordinator | SuspectCoordinator | recovered after") == len(PROTOCOLS)
 
 
-def test_the_table_replaces_what_is_between_the_markers() -> None:
-    document = "# Doc\n<!-- crashes -->\nold\n<!-- /crashes -->\nthe end\n"
+def test_a_table_replaces_what_is_between_its_markers() -> None:
+    document = (
+        "# Doc\n<!-- crashes: classic -->\nold\n<!-- /crashes: classic -->\n"
+        "<!-- crashes: consumer -->\nkept\n<!-- /crashes: consumer -->\nthe end\n"
+    )
 
-    assert replaced(document, "new") == document.replace("old", "new")
+    assert replaced(document, "classic", "new") == document.replace("old", "new")
 
 
 @pytest.mark.parametrize(
@@ -177,7 +207,7 @@ def test_the_table_replaces_what_is_between_the_markers() -> None:
     [
         (["--actor", "nobody"], "there is no actor 'nobody'"),
         (["--actor", "fetch", "--write", "{file}"], "leave out --actor"),
-        (["--write", "{file}"], "there is no <!-- crashes -->"),
+        (["--write", "{file}"], "there is no <!-- crashes: classic -->"),
         (["--write", "{file}.not-there"], "cannot read"),
     ],
 )

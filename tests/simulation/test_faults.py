@@ -10,7 +10,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from aktor.actors.wire import RequestAnswered
 from aktor.simulation import Simulation
-from aktor.simulation.chaos import KINDS, WEIGHTS
+from aktor.simulation.chaos import CONSUMER_WEIGHTS, KINDS, WEIGHTS
 from aktor.simulation.network import SimulatedNet
 from aktor.simulation.simulation import Topic
 
@@ -34,14 +34,16 @@ def offsets_given(sim: Simulation, partition: str) -> set[int]:
 
 
 def test_every_kind_of_fault_is_drawn() -> None:
-    assert KINDS.keys() == WEIGHTS.keys()
-    assert all(weight > 0 for weight in WEIGHTS.values())
+    assert KINDS.keys() == CONSUMER_WEIGHTS.keys()
+    assert CONSUMER_WEIGHTS.items() >= WEIGHTS.items()
+    assert all(weight > 0 for weight in CONSUMER_WEIGHTS.values())
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_one_fault_alone_is_survived(kind: str) -> None:
+def test_one_fault_alone_is_survived(kind: str, protocol: str) -> None:
     with Simulation(seed=3) as sim:
-        orders = reading(sim, count=2)
+        orders = reading(sim, count=2, group_protocol=protocol)
         sim.trickle(orders, per_second=5.0, seconds=20.0)
         sim.chaos(rate=0.2, for_=20.0, weights={kind: 1.0}).run(for_=20.0)
 
@@ -208,6 +210,52 @@ def test_of_a_group_that_is_not_there_nobody_is_expelled() -> None:
         sim.brokers.expire_somebody("nobodys", random.Random(1))
 
         assert not list(sim.history.named("session.expired"))
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_an_answer_that_is_lost_is_that_of_a_request_that_was_handled(protocol: str) -> None:
+    with Simulation(seed=1) as sim:
+        orders = reading(sim, group_protocol=protocol)
+        sim.network.losses["OffsetCommit"] = 1
+        orders.write(20)
+
+        sim.run(until=lambda: orders.lag("g") == 0, at_most=60.0)
+
+        (lost,) = sim.history.named("answer.lost")
+        committed = [one["at"] for one in sim.history.named("offset.committed")]
+        assert max(one for one in committed if one <= lost["at"]) == lost["at"]
+        sim.progress().check()
+
+
+def test_a_silent_broker_handles_later_what_it_was_asked() -> None:
+    with Simulation(seed=1) as sim:
+        orders = reading(sim, group_protocol="consumer", request_timeout_ms=20_000)
+        node = sim.brokers.coordinator("g")
+        sim.network.silence(node)
+        asked = sim.now
+        orders.write(20)
+
+        sim.run(for_=4.0)
+        silence = [one for one in sim.history.named("request.answered") if one["at"] > asked + 0.1]
+        sim.network.speak(node)
+        sim.progress().check()
+
+        assert silence
+        assert all(one["node"] != node for one in silence)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_who_is_frozen_while_it_hands_back_gives_nothing_out_that_others_have(
+    protocol: str,
+) -> None:
+    with Simulation(seed=2) as sim:
+        orders = reading(sim, count=2, group_protocol=protocol)
+        sim.trickle(orders, per_second=10.0, seconds=30.0)
+        sim.chaos(rate=0.3, for_=30.0, weights={"frozen_while_handing_back": 1.0}).run(for_=30.0)
+
+        sim.heal().progress().check()
+
+        assert any(one.get("hands_back") for one in sim.history.named("member.frozen"))
 
 
 def test_what_is_held_back_by_a_cut_link_arrives_before_what_is_sent_later() -> None:

@@ -264,13 +264,35 @@ def test_the_command_says_what_fails_and_shrinks_it(
         return [f"{event['crashed']} did" for event in history.named("actor.crashed")]
 
     monkeypatch.setattr(checks, "CHECKS", (nobody_crashes,))
-    assert main(["sim", "run", "--first", "1", "--seeds", "1"]) == 1
+    classic = ["--protocol", "classic"]
+    assert main(["sim", "run", "--first", "1", "--seeds", "1", *classic]) == 1
     told = capsys.readouterr().out
     assert "seed 1 fails: CheckFailedError" in told
-    assert "failed: 1 (aktor sim replay SEED" in told
+    assert "again: aktor sim replay 1 --protocol classic\n" in told
+    assert "failed: 1 --protocol classic (aktor sim replay ..." in told
 
-    assert main(["sim", "shrink", "1"]) == 1
+    assert main(["sim", "shrink", "1", *classic]) == 1
     told = capsys.readouterr().out
     assert "seed 1 fails with 4 faults, 3 members" in told
     assert "it still fails with 1 faults, 1 members" in told
-    assert "run_storm(1, size=Size(" in told
+    assert "run_storm(1, protocol='classic', size=Size(" in told
+
+
+def test_code_with_addresses_of_its_own_runs_as_it_is() -> None:
+    seen: list[bytes] = []
+
+    def loop() -> None:
+        with KafkaConsumer(
+            "orders", bootstrap_servers="kafka.example:9092", auto_offset_reset="earliest"
+        ) as consumer:
+            while len(seen) < 20:
+                for records in consumer.poll(500).values():
+                    seen.extend(record.value for record in records)
+
+    with Simulation(seed=1, brokers=3) as sim:
+        topic = sim.topic("orders", partitions=2, records=20)
+        sim.brokers.crash(1)
+        sim.member(loop)
+        sim.run(until=lambda: len(seen) == 20, at_most=30)
+
+    assert sorted(seen) == sorted(topic.values)

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import weakref
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,13 @@ from aktor.cli.main import main
 from aktor.simulation import CheckFailedError, Simulation, checks
 from aktor.simulation.commit import commit
 from aktor.simulation.history import History
+from aktor.simulation.protocol import draw_protocol
 from aktor.simulation.storm import run_storm, shrink
 
 ROOT = Path(__file__).parents[2]
 
-#: Seeds that found something, with what it was. A change of what is drawn gives all seeds another
-#: meaning: what they found has tests of its own as well.
+#: Seeds of classic storms that found something, with what it was. A change of what is drawn gives
+#: all seeds another meaning: what they found has tests of its own as well.
 FOUND = {
     339: "the check blamed a member for a revocation during which it had been expelled",
     385: "what was to be revoked was told as revoked though the member had left by then",
@@ -55,11 +57,99 @@ def test_every_promise_is_kept_in_three_hundred_storms(capfd: Any, first: int) -
     assert f"{TOGETHER} seeds, 0 failed" in said
 
 
-@pytest.mark.parametrize("seed", sorted(one for one in FOUND if one >= STORMS))
+@pytest.mark.parametrize("seed", FOUND)
 def test_seeds_that_found_something_once_keep_every_promise(seed: int) -> None:
-    error = run_storm(seed).error
+    error = run_storm(seed, protocol="classic").error
 
     assert error is None, error
+
+
+def test_half_of_the_mix_is_classic_and_the_rest_speaks_the_consumer_protocol_in_all_ways() -> None:
+    drawn = [draw_protocol(seed) for seed in range(STORMS)]
+
+    names = Counter(one.name for one in drawn)
+    assert names.keys() == {"classic", "consumer", "auto", "migration"}
+    assert abs(names["classic"] - STORMS / 2) < STORMS / 10
+    assert min(names.values()) >= STORMS / 20
+    modern = [one for one in drawn if one.name in ("consumer", "auto")]
+    assert {one.remote_assignor for one in modern} == {None, "uniform", "range"}
+    assert {one.is_static for one in modern} == {one.has_regex for one in modern} == {False, True}
+    assert {one.upgrades for one in drawn if one.name == "migration"} == {False, True}
+
+
+@pytest.mark.parametrize("seed", [2, 6])
+def test_a_storm_of_the_mix_is_the_one_that_its_protocol_gives(seed: int) -> None:
+    mixed = run_storm(seed)
+
+    again = run_storm(seed, protocol=mixed.protocol)
+
+    assert again.protocol == draw_protocol(seed).name
+    assert again.history.text() == mixed.history.text()
+
+
+def test_members_of_consumer_groups_meet_what_this_protocol_is_for() -> None:
+    met: Counter[str] = Counter()
+    for seed in MODERN:
+        outcome = run_storm(seed, protocol="consumer")
+        assert outcome.error is None, outcome.error
+        met += _met(outcome.history)
+
+    assert min(met[one] for one in MET) >= 1, met
+
+
+#: Seeds of storms in which all of this happens.
+MODERN = range(8)
+MET = (
+    "heartbeat refused: FENCED_MEMBER_EPOCH",
+    "heartbeat refused: UNKNOWN_MEMBER_ID",
+    "heartbeat refused: NOT_COORDINATOR",
+    "heartbeat refused: COORDINATOR_LOAD_IN_PROGRESS",
+    "the answer to a heartbeat was lost",
+    "another coordinator",
+    "another target while reconciling",
+    "a coordinator was silent",
+    "frozen while it handed back",
+    "a member was fenced",
+    "a member polled too late",
+)
+
+
+def _met(history: History) -> Counter[str]:
+    """What its members went through."""
+    met: Counter[str] = Counter()
+    states: dict[str, str] = {}
+    coordinators: dict[str, int] = {}
+    for event in history.events:
+        member = event["member"]
+        match event["event"]:
+            case "membership.moved":
+                states[member] = str(event["after"])
+                met["a member was fenced"] += states[member] == "fenced"
+            case "rebalance.target" if states.get(member) == "reconciling":
+                met["another target while reconciling"] += 1
+            case "answer.lost" if event["api"] == "ConsumerGroupHeartbeat":
+                met["the answer to a heartbeat was lost"] += 1
+            case "heartbeat.failed":
+                met[f"heartbeat refused: {str(event['because']).partition(':')[0]}"] += 1
+            case "coordinator.found":
+                before = coordinators.get(member, event["node"])
+                met["another coordinator"] += before != event["node"]
+                coordinators[member] = event["node"]
+            case "poll.late":
+                met["a member polled too late"] += 1
+            case "fault.began" if event["kind"] == "coordinator_silent":
+                met["a coordinator was silent"] += 1
+            case "member.frozen" if event.get("hands_back"):
+                met["frozen while it handed back"] += 1
+    return met
+
+
+def test_a_migrating_group_is_of_both_kinds_and_keeps_every_promise() -> None:
+    outcome = run_storm(1, protocol="migration")
+
+    assert outcome.error is None, outcome.error
+    asked = {one["api"] for one in outcome.history.named("request.sent")}
+    assert {"JoinGroup", "ConsumerGroupHeartbeat"} <= asked
 
 
 def test_the_same_seed_is_the_same_history_in_another_process() -> None:
@@ -90,7 +180,7 @@ def test_a_failing_storm_is_shrunk_to_the_fault_that_matters(
         return [f"{event['crashed']} did" for event in history.named("actor.crashed")]
 
     monkeypatch.setattr(checks, "CHECKS", (nobody_crashes,))
-    failing = run_storm(1)
+    failing = run_storm(1, protocol="classic")
     assert isinstance(failing.error, CheckFailedError)
     assert failing.error.checks == {"nobody_crashes"}
     assert (len(failing.faults), failing.members) == (4, 3)
@@ -102,7 +192,8 @@ def test_a_failing_storm_is_shrunk_to_the_fault_that_matters(
     assert least.members == 1
     assert least.records < failing.records / 5
     assert told == list(range(1, len(told) + 1))
-    assert run_storm(1, size=least.size).history.text() == least.history.text()
+    assert least.protocol == "classic"
+    assert run_storm(1, protocol="classic", size=least.size).history.text() == least.history.text()
 
 
 def test_a_failure_says_which_aktor_it_was() -> None:

@@ -1464,16 +1464,17 @@ def test_who_subscribes_again_after_a_failure_is_told_the_reason_again() -> None
     assert scene.state is State.FATAL
 
 
-def test_a_group_that_may_not_be_used_is_a_failure_before_any_coordinator_is_found() -> None:
-    scene = a_member()
-    scene.subscribe("a")
-    scene.poll()
-    error = InvalidGroupIdError("no")
+def test_that_no_coordinator_may_be_asked_for_is_told_and_the_member_stays_what_it_is() -> None:
+    scene = a_member_in(State.STABLE)
+    scene.tell(LOST)
+    error = GroupAuthorizationFailedError("no")
 
     scene.tell(CoordinatorRefused(error=error))
 
     assert scene.said(GroupFailed).error is error
-    assert scene.state is State.FATAL
+    assert scene.state is State.STABLE
+    scene.find_coordinator()
+    assert scene.beat()
 
 
 # -- leaving

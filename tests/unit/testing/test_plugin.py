@@ -151,7 +151,17 @@ def test_the_marker_is_listed(pytester: pytest.Pytester) -> None:
 )
 def test_the_example_of_a_tested_loop_passes(example: str, count: int) -> None:
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *PLUGIN, f"examples/{example}"],
+        # Our own settings have one of pytest-timeout.
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            *PLUGIN,
+            "-p",
+            "pytest_timeout",
+            f"examples/{example}",
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,
