@@ -1007,7 +1007,7 @@ def test_a_deleted_topic_is_kept_as_long_as_the_target_has_it() -> None:
 
 
 def test_a_topic_that_was_created_anew_is_looked_at_until_the_target_has_the_new_one() -> None:
-    """If it were not, its metadata would go, and the old partitions be taken on and lost for ever."""
+    """If it were not, the old partitions would be taken on and lost without end."""
     scene = a_member()
     scene.find_coordinator()
     scene.subscribe_to("a.*")
