@@ -309,6 +309,27 @@ def test_a_pattern_of_python_takes_on_topics_that_match_later(
         assert values(read(consumer, 1)) == [b"three"]
 
 
+def test_a_topic_that_is_deleted_and_made_again_is_another_one_and_read_from_its_beginning(
+    kafka: Cluster, topic: str, group: str
+) -> None:
+    topics.create_topic(kafka.bootstrap_servers, topic)
+    topics.produce(kafka.bootstrap_servers, topic, numbered(5))
+    notes = Notes()
+
+    with quick(kafka, group_id=group, **NEW) as consumer:
+        consumer.subscribe([topic], listener=notes)
+        read(consumer, 5)
+        consumer.commit()
+        topics.delete_topic(kafka.bootstrap_servers, topic)
+        poll_until(consumer, lambda: not consumer.assignment(), "the old topic is revoked")
+        topics.create_topic(kafka.bootstrap_servers, topic, partitions=2)
+        topics.produce(kafka.bootstrap_servers, topic, numbered(3, start=5))
+
+        assert sorted(values(read(consumer, 3))) == numbered(3, start=5)
+        told = [(what, share) for what, share in notes.told if share]
+        assert told[-2:] == [("revoked", frozenset({0})), ("assigned", frozenset({0, 1}))]
+
+
 # -- other clients
 
 
