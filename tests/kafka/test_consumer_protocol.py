@@ -18,7 +18,9 @@ from kafka.errors import (
     UnsupportedVersionError,
 )
 
-from aktor import KafkaConsumer, SubscriptionPattern
+from aktor import KafkaConsumer, SubscriptionPattern, TopicPartition
+from aktor.broker.codes import Code
+from aktor.broker.faults import FailWith, Fault
 from aktor.errors import InvalidRegularExpressionError
 from tests.clients.java import JavaTools
 from tests.clients.members import aktor_member, confluent_member, together_then_alone
@@ -171,6 +173,27 @@ def test_a_commit_during_the_rebalances_of_others_succeeds_whatever_its_epoch(
         assert consumer.group_metadata().generation_id >= epoch + 4
         for one in consumer.assignment():
             assert consumer.committed(one) == consumer.position(one)
+
+
+@pytest.mark.embedded("Kafka 4.3 calls few commits stale, and a real one can't be told to")
+def test_a_commit_or_look_up_of_a_stale_epoch_is_tried_again_and_the_application_sees_nothing(
+    kafka: EmbeddedCluster, topic: str, group: str
+) -> None:
+    topics.create_topic(kafka.bootstrap_servers, topic)
+    topics.produce(kafka.bootstrap_servers, topic, numbered(5))
+    stale = FailWith(Code.STALE_MEMBER_EPOCH)
+    outcomes: list[Exception | None] = []
+
+    with quick(kafka, topic, group_id=group, **NEW) as consumer:
+        read(consumer, 5)
+        for api in ("OffsetCommit", "OffsetFetch"):
+            kafka.kafka.inject(Fault(action=stale, api=api, group=group, times=2))
+        consumer.commit_async(callback=lambda _, error: outcomes.append(error))
+        consumer.commit()
+
+        assert consumer.committed(TopicPartition(topic, 0)) == 5
+        assert outcomes == [None]
+        assert kafka.kafka.faults() == {}
 
 
 # -- static members
