@@ -18,7 +18,9 @@ from kafka.errors import (
     UnsupportedVersionError,
 )
 
-from aktor import KafkaConsumer, SubscriptionPattern
+from aktor import KafkaConsumer, SubscriptionPattern, TopicPartition
+from aktor.broker.codes import Code
+from aktor.broker.faults import FailWith, Fault
 from aktor.errors import InvalidRegularExpressionError
 from tests.clients.java import JavaTools
 from tests.clients.members import aktor_member, confluent_member, together_then_alone
@@ -173,6 +175,27 @@ def test_a_commit_during_the_rebalances_of_others_succeeds_whatever_its_epoch(
             assert consumer.committed(one) == consumer.position(one)
 
 
+@pytest.mark.embedded("Kafka 4.3 calls few commits stale, and a real one can't be told to")
+def test_a_commit_or_look_up_of_a_stale_epoch_is_tried_again_and_the_application_sees_nothing(
+    kafka: EmbeddedCluster, topic: str, group: str
+) -> None:
+    topics.create_topic(kafka.bootstrap_servers, topic)
+    topics.produce(kafka.bootstrap_servers, topic, numbered(5))
+    stale = FailWith(Code.STALE_MEMBER_EPOCH)
+    outcomes: list[Exception | None] = []
+
+    with quick(kafka, topic, group_id=group, **NEW) as consumer:
+        read(consumer, 5)
+        for api in ("OffsetCommit", "OffsetFetch"):
+            kafka.kafka.inject(Fault(action=stale, api=api, group=group, times=2))
+        consumer.commit_async(callback=lambda _, error: outcomes.append(error))
+        consumer.commit()
+
+        assert consumer.committed(TopicPartition(topic, 0)) == 5
+        assert outcomes == [None]
+        assert kafka.kafka.faults() == {}
+
+
 # -- static members
 
 
@@ -307,6 +330,27 @@ def test_a_pattern_of_python_takes_on_topics_that_match_later(
             topics.produce(kafka.bootstrap_servers, f"{family}-{name}", [name])
 
         assert values(read(consumer, 1)) == [b"three"]
+
+
+def test_a_topic_that_is_deleted_and_made_again_is_another_one_and_read_from_its_beginning(
+    kafka: Cluster, topic: str, group: str
+) -> None:
+    topics.create_topic(kafka.bootstrap_servers, topic)
+    topics.produce(kafka.bootstrap_servers, topic, numbered(5))
+    notes = Notes()
+
+    with quick(kafka, group_id=group, **NEW) as consumer:
+        consumer.subscribe([topic], listener=notes)
+        read(consumer, 5)
+        consumer.commit()
+        topics.delete_topic(kafka.bootstrap_servers, topic)
+        poll_until(consumer, lambda: not consumer.assignment(), "the old topic is revoked")
+        topics.create_topic(kafka.bootstrap_servers, topic, partitions=2)
+        topics.produce(kafka.bootstrap_servers, topic, numbered(3, start=5))
+
+        assert sorted(values(read(consumer, 3))) == numbered(3, start=5)
+        told = [(what, share) for what, share in notes.told if share]
+        assert told[-2:] == [("revoked", frozenset({0})), ("assigned", frozenset({0, 1}))]
 
 
 # -- other clients
