@@ -126,9 +126,7 @@ def _run_one(seed: int, protocol: str) -> _Result:
 
     outcome = run_storm(seed, protocol=protocol)
     failure = None if outcome.error is None else _first_lines(outcome)
-    return _Result(
-        seed=seed, protocol=outcome.protocol, virtual=outcome.virtual, failure=failure
-    )
+    return _Result(seed=seed, protocol=outcome.protocol, virtual=outcome.virtual, failure=failure)
 
 
 def _run_many(arguments: argparse.Namespace) -> int:

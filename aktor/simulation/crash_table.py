@@ -50,9 +50,7 @@ class Column:
         if point in unreached:
             return f"not reached: {unreached[point]}", True
         try:
-            outcome = drill(
-                point, self.times, phase=self.phase, seed=seed, group_protocol=protocol
-            )
+            outcome = drill(point, self.times, phase=self.phase, seed=seed, group_protocol=protocol)
         except SimulationError as error:
             return f"{type(error).__name__}: {error}".partition("\n")[0], False
         return str(outcome), self.holds(outcome)

@@ -40,9 +40,7 @@ ACTORS: Final[tuple[str, ...]] = tuple(kind.name for kind in _KINDS)
 
 def _points(protocol: str) -> tuple[Point, ...]:
     """Those of consumers with this `group_protocol`."""
-    kinds = (
-        MEMBERSHIPS[protocol] if kind is ClassicMembershipManager else kind for kind in _KINDS
-    )
+    kinds = (MEMBERSHIPS[protocol] if kind is ClassicMembershipManager else kind for kind in _KINDS)
     return tuple(
         Point(kind.name, message)
         for kind in kinds

@@ -82,9 +82,7 @@ CONSUMER_SETTINGS: Final[dict[str, Any]] = {
 }
 BROKERS: Final = replace(
     CLUSTER,
-    groups=replace(
-        CLUSTER.groups, consumer_heartbeat_interval=0.2, consumer_session_timeout=1.8
-    ),
+    groups=replace(CLUSTER.groups, consumer_heartbeat_interval=0.2, consumer_session_timeout=1.8),
 )
 
 #: Seconds within which all must be well again, or taken over by the others.

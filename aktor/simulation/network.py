@@ -50,9 +50,7 @@ VERSIONS: Final = BrokerVersionData(
 class Network:
     """Owns the state of all links, and what is under way."""
 
-    def __init__(
-        self, scheduler: Scheduler, brokers: Brokers, history: History, seed: int
-    ) -> None:
+    def __init__(self, scheduler: Scheduler, brokers: Brokers, history: History, seed: int) -> None:
         self.scheduler = scheduler
         self.brokers = brokers
         self.history = history

@@ -32,7 +32,11 @@ CHOICES: Final = (*_ODDS, MIX)
 _BEATS: Final = ((0.5, 4.5), (1.0, 9.0), (5.0, 45.0))
 
 #: Settings that the brokers decide on.
-_OF_CLASSIC: Final = ("partition_assignment_strategy", "session_timeout_ms", "heartbeat_interval_ms")
+_OF_CLASSIC: Final = (
+    "partition_assignment_strategy",
+    "session_timeout_ms",
+    "heartbeat_interval_ms",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +73,7 @@ class Protocol:
         is_restarted = now >= self.begins + number * self.takes
         return "consumer" if is_restarted is self.upgrades else "classic"
 
-    def configs(
-        self, settings: Mapping[str, Any], number: int, now: float
-    ) -> dict[str, Any]:
+    def configs(self, settings: Mapping[str, Any], number: int, now: float) -> dict[str, Any]:
         """These settings of a classic member, for one that speaks what this one does."""
         spoken = self.spoken(number, now)
         made = dict(settings)
