@@ -66,6 +66,9 @@ SESSION_MAX: Final = 45.0
 #: Nobody has to be told that we leave.
 THROWN_OUT: Final = (State.FENCED, State.FATAL)
 
+#: States of who has been told an epoch, and partitions.
+HOLDING: Final = (State.RECONCILING, State.ACKNOWLEDGING, State.STABLE)
+
 #: Kafka's default, until the first answer says what it is.
 FIRST_INTERVAL: Final = 5.0
 
@@ -276,6 +279,8 @@ class ConsumerMembershipManager(RequestManager):
             self._farewell = None
             self._join(Trigger.REJOIN, "the application polls again")
             return True
+        if self._is_in_doubt():
+            return False
         before, gave_back = self.state, member.gives_back
         moved = member.advance(self._now, self._cluster)
         if self.state is State.JOINING and before is not State.JOINING:
@@ -283,6 +288,10 @@ class ConsumerMembershipManager(RequestManager):
         if gave_back and not member.gives_back:
             self._tell_failure()
         return moved
+
+    def _is_in_doubt(self) -> bool:
+        """Whether what is owned may be another's by now: the next heartbeat's answer tells."""
+        return self.state in HOLDING and self._pulse.is_over(self._now)
 
     def _may_rejoin(self) -> bool:
         """Whether a member that was late is through with it: nothing owned, nothing in flight.
@@ -568,7 +577,9 @@ class ConsumerMembershipManager(RequestManager):
 
     def _wake_at(self) -> float:
         member, farewell = self._member, self._farewell
-        times = [NEVER, *member.wake_at()]
+        times = [NEVER]
+        if not self._is_in_doubt():
+            times += member.wake_at()
         if member.in_group:
             times.append(self._last_poll + self.settings.max_poll_interval)
         if farewell is not None:

@@ -40,8 +40,8 @@ _OF_COORDINATORS: Final = (
     Code.COORDINATOR_NOT_AVAILABLE,
     Code.NOT_COORDINATOR,
 )
-#: Requests of which it matters whether they were handled before they failed.
-_OF_MEMBERS: Final = ("ConsumerGroupHeartbeat", "ConsumerGroupHeartbeat", "OffsetCommit")
+#: Requests of which it matters most whether they were handled before they failed.
+_OF_MEMBERS: Final = (*("ConsumerGroupHeartbeat",) * 8, *("OffsetCommit",) * 3)
 
 _OF_LEADERS: Final = (
     Code.KAFKA_STORAGE_ERROR,
@@ -62,10 +62,14 @@ REFUSALS: Final[Mapping[str, tuple[Code, ...]]] = {
     "SyncGroup": _OF_COORDINATORS,
 }
 
-#: The same where members speak the consumer protocol (KIP-848), or may come to speak it. Of two
-#: tables, so that storms of the classic protocol remain those that they were.
+#: The same where the members speak the consumer protocol (KIP-848). Two tables, so that storms of
+#: the classic protocol remain those that they were.
 CONSUMER_REFUSALS: Final[Mapping[str, tuple[Code, ...]]] = {
-    **REFUSALS,
+    **{
+        api: codes
+        for api, codes in REFUSALS.items()
+        if api not in ("Heartbeat", "JoinGroup", "LeaveGroup", "SyncGroup")
+    },
     "ConsumerGroupHeartbeat": _OF_COORDINATORS,
 }
 
@@ -157,7 +161,6 @@ def _requests_refused(sim: Simulation, draw: random.Random) -> End:
 
 def _answers_lost(sim: Simulation, draw: random.Random) -> End:
     """Requests are handled, and nobody hears of it."""
-    # What a group's member asks is what it may do twice, or not know to be done.
     api = draw.choice([*sorted(sim.faults.refusals), *_OF_MEMBERS])
     sim.network.losses[api] = draw.randint(1, 3)
     return lambda: sim.network.losses.pop(api, None)
@@ -174,40 +177,38 @@ def _coordinator_silent(sim: Simulation, draw: random.Random) -> End:
 
 
 def _frozen_while_handing_back(sim: Simulation, draw: random.Random) -> End:
-    """A member is stopped just when it has let go of partitions, until the others have them; and
-    when it goes on, nobody tells it."""
-    member = _some_member(sim, draw)
-    if member is None or not sim.groups:
+    """The next member that lets go of partitions is stopped at that very moment, until others have
+    them; and when it goes on, its coordinator does not answer. It may be long after."""
+    if not sim.groups:
         return _nothing
-    group, wakes_after = draw.choice(sim.groups), draw.choice([0.5, 5.0, 10.0])
-    cut: list[int] = []
+    group = draw.choice(sim.groups)
+    stands, unheard = draw.choice([0.5, 5.0, 10.0]), draw.choice([0.0, 2.0, 5.0])
+    watched = [one for one in sim.members if one.running and one.before_each is None]
 
-    def stop() -> None:
-        if not member.running:
+    def stop(member: Member) -> None:
+        if not member.running or not sim.faults.raging:
             return
         member.freeze(hands_back=True)
+        sim.scheduler.after(stands, member.thaw)
         node = sim.brokers.coordinator(group)
         if node != NO_LEADER:
-            cut.append(node)
             sim.network.cut_link(member.name, node)
+            sim.scheduler.after(stands + unheard, lambda: sim.network.mend_link(member.name, node))
         sim.brokers.expire(group, member.name)
-        sim.scheduler.after(wakes_after, member.thaw)
 
-    def before(actor: CooperativeActor, message: object) -> None:
-        if isinstance(message, PartitionsReleased):
-            member.before_each = None
-            sim.scheduler.after(0.0, stop)
+    def watch(member: Member) -> None:
+        def before(actor: CooperativeActor, message: object) -> None:
+            if isinstance(message, PartitionsReleased) and message.positions:
+                for one in watched:
+                    one.before_each = None
+                sim.scheduler.after(0.0, lambda: stop(member))
 
-    def end() -> None:
-        if member.before_each is before:
-            member.before_each = None
-        member.thaw()
-        for node in cut:
-            sim.network.mend_link(member.name, node)
+        member.before_each = before
 
-    member.before_each = before
-    sim.brokers.expire_somebody(group, draw, but=member.name)  # so that there is a rebalance
-    return end
+    for one in watched:
+        watch(one)
+    sim.brokers.expire_somebody(group, draw)  # who comes back to have a part again
+    return _nothing
 
 
 def _member_frozen(sim: Simulation, draw: random.Random) -> End:

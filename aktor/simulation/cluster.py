@@ -394,9 +394,9 @@ class Brokers:
             return  # nobody else is in sync
         self._look_ahead()
 
-    def expire_somebody(self, group: str, draw: random.Random, *, but: str = "") -> None:
-        """The coordinator has not heard of a member for too long; not of the one named `but`."""
-        members = [one for one in self._members(group) if not _is_of(one, but)]
+    def expire_somebody(self, group: str, draw: random.Random) -> None:
+        """The coordinator has not heard of a member for too long."""
+        members = self._members(group)
         if members:
             self._expire(group, draw.choice(members))
 

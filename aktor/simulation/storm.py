@@ -7,13 +7,14 @@ must be read.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
+from aktor.broker.codes import Code
 from aktor.consumer.pattern import SubscriptionPattern
 from aktor.simulation.chaos import (
     CONSUMER_REFUSALS,
@@ -111,9 +112,11 @@ def run_storm(
     by their numbers, `size` members and records too."""
     size = size or Size(without=frozenset(without))
     spoken = draw_protocol(seed, protocol)
-    weights, refusals = WEIGHTS, REFUSALS
+    weights: Mapping[str, float] = WEIGHTS if spoken.is_classic else CONSUMER_WEIGHTS
+    refusals: Mapping[str, Sequence[Code]] = REFUSALS
     if not spoken.is_classic:
-        weights, refusals = CONSUMER_WEIGHTS, CONSUMER_REFUSALS
+        both = spoken.name == "migration"
+        refusals = {**REFUSALS, **CONSUMER_REFUSALS} if both else CONSUMER_REFUSALS
     with Simulation(seed, settings=spoken.cluster, without=size.without) as sim:
         # Not the simulation's own, of which every record written takes some.
         draw = random.Random(f"{seed} storm")

@@ -94,10 +94,13 @@ def mutated(mutation: Mutation) -> Iterator[Path]:
         yield Path(folder)
 
 
-def storms(folder: Path, first: int, last: int) -> Iterator[dict[str, object]]:
+def storms(
+    folder: Path, first: int, last: int, protocol: str = "classic"
+) -> Iterator[dict[str, object]]:
     """What `tests.mutations.seeds` says of these seeds, with the `aktor` in this folder."""
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-P", str(FOLDER / "seeds.py"), str(first), str(last)]
+    seeds = [str(first), str(last), protocol]
+    command = [sys.executable, "-P", str(FOLDER / "seeds.py"), *seeds]
     with subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -112,8 +115,9 @@ def storms(folder: Path, first: int, last: int) -> Iterator[dict[str, object]]:
 class Search:
     """Looks for seeds that find mutations; a seed counts only if it passes without the mutation."""
 
-    def __init__(self, seeds: int) -> None:
+    def __init__(self, seeds: int, protocol: str) -> None:
         self._seeds = seeds
+        self._protocol = protocol
         self._sound: dict[int, bool] = {}
         self._lock = threading.Lock()
 
@@ -123,7 +127,7 @@ class Search:
         with mutated(mutation) as folder:
             while first < self._seeds:
                 came = first
-                for said in storms(folder, first, self._seeds - 1):
+                for said in storms(folder, first, self._seeds - 1, self._protocol):
                     came = int(str(said["seed"])) + 1
                     if said["found"] and self._is_sound(came - 1):
                         return Verdict(
@@ -142,7 +146,7 @@ class Search:
         """Whether the code as it is passes."""
         with self._lock:
             if seed not in self._sound:
-                said = list(storms(ROOT, seed, seed))
+                said = list(storms(ROOT, seed, seed, self._protocol))
                 self._sound[seed] = len(said) == 1 and not said[0]["found"] and not said[0]["by"]
             return self._sound[seed]
 
@@ -181,7 +185,7 @@ def main() -> int:
         for one in mutations()
         if not arguments.only or any(word in one.path.stem for word in arguments.only)
     ]
-    search, verdicts = Search(arguments.seeds), []
+    search, verdicts = Search(arguments.seeds, arguments.protocol), []
     try:
         with ThreadPoolExecutor(arguments.jobs) as pool:
             for one in pool.map(search.verdict, chosen):
@@ -207,5 +211,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("only", nargs="*", help="parts of names of patches (all)")
     parser.add_argument("--seeds", type=int, default=500, help="seeds to try on each (500)")
     parser.add_argument("--jobs", type=int, default=1, help="mutations at a time (1)")
+    parser.add_argument(
+        "--protocol",
+        default="classic",
+        help="what the storms' groups speak: classic (the bugs are of its code, and of what all"
+        " share), consumer, auto, migration or mix",
+    )
     parser.add_argument("--write", action="store_true", help="put the table into the documents")
     return parser.parse_args()

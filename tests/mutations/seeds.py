@@ -18,19 +18,19 @@ from aktor.simulation.storm import run_storm
 PATIENCE = 300
 
 
-def main(first: int, last: int) -> None:
+def main(first: int, last: int, protocol: str) -> None:
     """Seeds `first` to `last`, which is the last one only if nothing is found before."""
     for seed in range(first, last + 1):
         signal.alarm(PATIENCE)
-        found, by = _outcome(seed)
+        found, by = _outcome(seed, protocol)
         print(json.dumps({"seed": seed, "found": found, "by": by}), flush=True)
         if found:
             return
 
 
-def _outcome(seed: int) -> tuple[bool, str]:
+def _outcome(seed: int, protocol: str) -> tuple[bool, str]:
     try:
-        error = run_storm(seed).error
+        error = run_storm(seed, protocol=protocol).error
     except BaseException:
         return False, traceback.format_exc(limit=-3)
     if isinstance(error, CheckFailedError):
@@ -41,4 +41,4 @@ def _outcome(seed: int) -> tuple[bool, str]:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

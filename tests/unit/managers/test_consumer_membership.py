@@ -633,6 +633,46 @@ def test_a_session_is_never_taken_to_be_longer_than_kafkas_default() -> None:
     assert scene.said(SessionExtended).until == scene.now + 45.0
 
 
+def test_a_member_whose_session_may_be_over_hears_from_the_group_before_it_hands_back() -> None:
+    scene = a_stable_member(enable_auto_commit=False)
+    scene.is_told("a-0", 2)
+    scene.now += 45.5
+    scene.poll()
+
+    scene.release()
+    assert not scene.has_said(RunRevokedCallback)
+    scene.is_told(epoch=2)
+
+    assert scene.said(RunRevokedCallback).loss is Loss.REVOKED
+
+
+def test_a_member_that_was_expelled_while_it_handed_back_has_lost_its_partitions() -> None:
+    scene = a_stable_member(enable_auto_commit=False)
+    scene.is_told("a-0", 2)
+    scene.now += 45.5
+    scene.poll()
+
+    scene.release()
+    scene.forget()
+    scene.is_refused(UNKNOWN_MEMBER_ID)
+
+    assert not scene.has_said(RunRevokedCallback)
+    assert scene.said(RevokePartitions).loss is Loss.LOST
+
+
+def test_who_waits_for_the_groups_word_does_not_spin_when_its_last_commit_is_overdue() -> None:
+    scene = a_stable_member(request_timeout=5.0)
+    scene.is_told("a-0", 2)
+    scene.release(a=5)
+    scene.tell(LOST)
+
+    scene.now += 60.0
+    scene.tick()
+
+    assert not scene.has_said(RunRevokedCallback)
+    assert scene.wake_at > scene.now
+
+
 def test_a_refused_heartbeat_does_not_extend_the_session() -> None:
     scene = a_stable_member()
 
