@@ -7,22 +7,26 @@ heartbeat interval. So all is measured with two of them.
 
 from __future__ import annotations
 
+import logging
 import math
 import shutil
+import threading
 import time
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
 from typing import Any, Final
 
+import aktor
 from benchmarks import child
 from benchmarks.clients import import_client, installed, open_client
-from benchmarks.handover import PARTITIONS, Gaps, member, one_round, produce
+from benchmarks.handover import PARTITIONS, POLL_S, Gaps, member, one_round, produce
 from benchmarks.site import Site, new_name
 from benchmarks.tables import Table, at_most, spread
 from tests.real_kafka import KafkaCluster, topics
 
-ROUNDS: Final = 5
+ROUNDS: Final = 3
 FIRST_ROUNDS: Final = 10
 WARM_UP: Final = 2
 FIRST_TARGET_MS: Final = 110.0
@@ -121,6 +125,8 @@ def tables(site: Site) -> list[Table]:
             if not made:
                 made.append(_first_records(place, cases, site))
             made.append(_hand_overs(place, cases, interval, site))
+            if len(made) == 2:
+                made.append(_ours(place, site))
         finally:
             place.cluster.stop()
     return made
@@ -224,3 +230,123 @@ def _row(case: Case, gaps: list[Gaps]) -> list[str]:
         longest = max(median(columns[1]), median(columns[3]))
         met = at_most(round(longest), STAY_TARGET_MS, " ms") if not math.isnan(longest) else ""
     return [str(case), *(spread(one, 0) for one in columns), met]
+
+
+# -- how much of a gap is ours
+
+
+class _Events(logging.Handler):
+    """When our consumers did what."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: list[tuple[float, Mapping[str, Any]]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Note it."""
+        self.events.append((time.monotonic(), record.__dict__.get("aktor", {})))
+
+    def first(self, since: float, consumer: str, name: str, **fields: Any) -> float:
+        """When this consumer did so first, from then on."""
+        return next(
+            at
+            for at, event in list(self.events)
+            if at >= since
+            and (event["event"], event.get("consumer")) == (name, consumer)
+            and fields.items() <= event.items()
+        )
+
+
+def _ours(place: Place, site: Site) -> Table:
+    """Two members in this process: from what the coordinator says to what follows from it."""
+    events, logger = _Events(), logging.getLogger("aktor")
+    level = logger.level
+    logger.addHandler(events)
+    logger.setLevel(logging.DEBUG)
+    producer = child.Child(produce, bootstrap=place.bootstrap, topic=place.topic)
+    producer.wait_until_ready()
+    try:
+        rounds = [_our_round(place, events) for _ in range(1 if site.quick else ROUNDS)]
+    finally:
+        logger.removeHandler(events)
+        logger.setLevel(level)
+        producer.result()
+    parts = ["joins: let go", "joins: take on", "leaves: let go", "leaves: take on"]
+    return Table(
+        title="protocols: what of a gap is ours, ms, in the consumer protocol, median (least-most)",
+        columns=parts,
+        rows=[[spread(values, 1) for values in zip(*rounds, strict=True)]],
+        notes=[
+            "Let go: from the answer that takes partitions away, or from `close`, to the heartbeat",
+            "that says they are free. Take on: from the answer that assigns them to their first",
+            "record. The rest of a gap is the broker's, and waiting for the next heartbeat.",
+        ],
+    )
+
+
+def _our_round(place: Place, events: _Events) -> list[float]:
+    group, heartbeat = new_name("group"), {"api": "ConsumerGroupHeartbeat"}
+    first, second = (_Member(place, group, name) for name in ("first", "second"))
+    first.start()
+    first.wait_until_it_has(PARTITIONS)
+    joins = time.monotonic()
+    second.start()
+    second.wait_until_it_has(PARTITIONS // 2)
+    told = events.first(joins, "first", "rebalance.target")
+    done = events.first(told, "first", "rebalance.completed")
+    freed = events.first(done, "first", "request.sent", **heartbeat)
+    given = events.first(joins, "second", "rebalance.target", partitions=PARTITIONS // 2)
+    taken = second.reads_since(given)
+    leaves = time.monotonic()
+    moved = set(second.reads)
+    second.stop()
+    said = events.first(leaves, "second", "request.sent", **heartbeat)
+    first.wait_until_it_has(PARTITIONS)
+    given_back = events.first(leaves, "first", "rebalance.target", partitions=PARTITIONS)
+    taken_back = first.reads_since(given_back, moved)
+    first.stop()
+    times = (freed - told, taken - given, said - second.closes, taken_back - given_back)
+    return [one * 1000 for one in times]
+
+
+class _Member(threading.Thread):
+    """One of our consumers, and when it had records of which partition."""
+
+    def __init__(self, place: Place, group: str, name: str) -> None:
+        super().__init__(daemon=True)
+        self.reads: dict[int, list[float]] = {}
+        self.closes = math.nan
+        self._ending = threading.Event()
+        self._consumer = aktor.KafkaConsumer(
+            place.topic,
+            bootstrap_servers=place.bootstrap,
+            group_id=group,
+            client_id=name,
+            group_protocol="consumer",
+        )
+
+    def run(self) -> None:
+        """Until it is stopped."""
+        while not self._ending.is_set():
+            batches = self._consumer.poll(int(POLL_S * 1000))
+            now = time.monotonic()
+            for partition in batches:
+                self.reads.setdefault(partition.partition, []).append(now)
+        self.closes = time.monotonic()
+        self._consumer.close()
+
+    def wait_until_it_has(self, count: int) -> None:
+        """Until it had records of so many partitions since now."""
+        since = time.monotonic()
+        while sum(one[-1] > since for one in list(self.reads.values())) < count:
+            assert time.monotonic() - since < PATIENCE_S, "no records"
+            time.sleep(0.01)
+
+    def reads_since(self, since: float, of: Collection[int] = range(PARTITIONS)) -> float:
+        """When it had the first records of these, from then on."""
+        return min(at for one in of for at in self.reads.get(one, ()) if at > since)
+
+    def stop(self) -> None:
+        """Close it."""
+        self._ending.set()
+        self.join(PATIENCE_S)
