@@ -19,7 +19,6 @@ TIMEOUT_S = 120
 
 
 STORY = ("--seconds", "4", "--rate", "500")
-PROTOCOLS = pytest.mark.parametrize("protocol", ["--cooperative", "--eager"])
 
 
 def the_demo(*arguments: str, **environment: str) -> subprocess.Popen[str]:
@@ -60,11 +59,9 @@ def assert_all_is_well(demo: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.real("the next test has an embedded one")
-@PROTOCOLS
-def test_a_group_loses_nothing_when_a_member_is_killed_and_comes_back(
-    kafka: Cluster, protocol: str
-) -> None:
-    demo = the_demo("--bootstrap", ",".join(kafka.bootstrap_servers), *STORY, protocol)
+def test_a_group_loses_nothing_when_a_member_is_killed_and_comes_back(kafka: Cluster) -> None:
+    servers = ",".join(kafka.bootstrap_servers)
+    demo = the_demo("--bootstrap", servers, *STORY, "--cooperative")
 
     assert_all_is_well(demo)
     assert not [p.topic for p in kafka.view(1).partitions if "aktor-demo" in p.topic]
@@ -72,7 +69,7 @@ def test_a_group_loses_nothing_when_a_member_is_killed_and_comes_back(
 
 @pytest.mark.embedded("the demo starts it itself")
 def test_the_demo_brings_a_kafka_along_and_needs_no_java() -> None:
-    demo = the_demo(*STORY, PATH="/nowhere", JAVA_HOME="")
+    demo = the_demo(*STORY, "--eager", PATH="/nowhere", JAVA_HOME="")
 
     assert_all_is_well(demo)
 

@@ -34,7 +34,7 @@ PATIENT_MS = 10_000
 
 def iterating_until_the_timeout(make: Any, common: dict[str, Any], topic: str) -> Any:
     """The first example of every tutorial."""
-    consumer = make(topic, consumer_timeout_ms=2500, **common)
+    consumer = make(topic, consumer_timeout_ms=1500, **common)
     seen = collections.defaultdict(list)
     for message in consumer:
         seen[message.partition].append((message.offset, message.key, message.value))
@@ -46,7 +46,7 @@ def iterating_and_committing_every_tenth(make: Any, common: dict[str, Any], topi
     """Commits inside a for loop, then a second consumer that goes on there."""
     seen: list[list[tuple[int, int]]] = []
     for limit in (20, 100):
-        consumer = make(topic, consumer_timeout_ms=2500, **common)
+        consumer = make(topic, consumer_timeout_ms=1500, **common)
         seen.append([])
         for count, message in enumerate(consumer, 1):
             seen[-1].append((message.partition, message.offset))
@@ -148,7 +148,7 @@ def deserializing(make: Any, common: dict[str, Any], topic: str) -> Any:
     """A function as deserializer, as most programs still have it."""
     consumer = make(
         topic,
-        consumer_timeout_ms=2500,
+        consumer_timeout_ms=1500,
         value_deserializer=lambda data: json.dumps(data.decode()),
         key_deserializer=lambda data: data and data.decode().upper(),
         **common,

@@ -67,6 +67,7 @@ def offsets_partition(group: str) -> int:
     return abs(signed) % OFFSETS_PARTITIONS
 
 
+@pytest.mark.once("it takes ten seconds; brokers that go are met on both elsewhere")
 @ROLES
 def test_a_broker_that_is_killed_and_restarted_costs_seconds_and_no_record_and_no_rebalance(
     kafka3: Cluster, topic: str, group: str, role: str
@@ -204,6 +205,7 @@ def test_committed_keeps_its_deadline_while_the_coordinator_is_frozen(
         assert closed_at - looked_up_at < 1.5
 
 
+@pytest.mark.once("it takes ten seconds; brokers that go are met on both elsewhere")
 def test_while_all_brokers_are_down_polls_end_in_time_and_afterwards_everything_is_delivered(
     kafka3: Cluster, topic: str, group: str, unique: Callable[[str], str]
 ) -> None:

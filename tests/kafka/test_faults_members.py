@@ -37,7 +37,7 @@ def longest_waits(verdict: Verdict, partitions: set[int]) -> tuple[float, float]
     return max(inside), max(outside)
 
 
-@ALL_MANNERS
+@PROTOCOLS
 def test_a_killed_members_partitions_wait_for_its_session_and_those_of_others_do_not(
     kafka3: Cluster, topic: str, group: str, manner: Manner
 ) -> None:
@@ -139,7 +139,7 @@ def test_a_commit_in_the_revoked_callback_succeeds_and_nothing_is_repeated(
         assert verdict.repeated == 0
 
 
-@ALL_MANNERS
+@PROTOCOLS
 def test_members_that_join_and_leave_at_random_lose_and_repeat_nothing(
     kafka3: Cluster, topic: str, group: str, manner: Manner
 ) -> None:
