@@ -709,7 +709,7 @@ class KafkaConsumer:
             ValueError: there is no such operation.
             UserCallbackError: the listener raised; the consumer is closed all the same.
         """
-        operation = Operation(str(group_membership_operation).lower())
+        operation = Operation.named(group_membership_operation)
         if self._guard.closed or self._guard.forked:
             return
         self._guard.enter()

@@ -22,6 +22,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -116,6 +117,17 @@ class Operation(enum.Enum):
 
     REMAIN_IN_GROUP = "remain_in_group"
     """The member's place is kept until its session ends."""
+
+    @classmethod
+    def named(cls, name: object) -> Self:
+        """The one of this name, in whichever case. Raises ValueError with all there are."""
+        try:
+            return cls(str(name).lower())
+        except ValueError:
+            names = ", ".join(repr(one.value) for one in cls)
+            raise ValueError(
+                f"group_membership_operation is {name!r}, but must be one of {names}"
+            ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -160,6 +160,12 @@ def test_a_pattern_that_was_given_up_finds_nothing_any_more(how: str) -> None:
 # -- what becomes of the membership
 
 
+def test_an_operation_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    with pytest.raises(ValueError, match="'stay', but must be one of 'default', 'leave_group', 'r"):
+        Operation.named("stay")
+    assert Operation.named("LEAVE_GROUP") is Operation.LEAVE_GROUP
+
+
 @pytest.mark.parametrize("operation", Operation)
 def test_the_group_is_told_what_becomes_of_the_membership(operation: Operation) -> None:
     site = a_member()
