@@ -442,10 +442,14 @@ class ConsumerMember:
             because=because,
         )
         self.because = because
+        step = self._hand_back
         self._forget()
         self.rebalance += 1
         if self.owned:
             self._start_handing_back(self.owned, Loss.LOST, because)
+        elif step is not None and step.stage is Stage.CALLING:
+            # Its callback may have yet to begin: it must not commit as the member that joins anew.
+            self._hand_back = step
         self.move(trigger, because)
 
     def _forget(self) -> None:

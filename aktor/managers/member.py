@@ -356,11 +356,16 @@ class Member:
             partitions=self.owned,
             because=because,
         )
+        step = self._hand_back
         self._forget(member_id=member_id)
         self.rejoin = because
         if self.owned:
             self.rebalance += 1
             self._start_handing_back(self.owned, Loss.LOST, because)
+            self.move(Trigger.LOSE, because)
+        elif step is not None and step.stage is Stage.CALLING:
+            # Its callback may have yet to begin: it must not commit as the member that joins anew.
+            self._hand_back = step
             self.move(Trigger.LOSE, because)
         else:
             self.move(Trigger.FORGET, because)

@@ -933,6 +933,23 @@ def test_after_fencing_in_the_revoked_callback_only_what_is_left_is_lost() -> No
     assert scene.said(RevokePartitions).partitions == partitions("a-0")
 
 
+def test_a_member_fenced_in_its_revoked_callback_joins_when_that_has_ended() -> None:
+    """It may have yet to begin, and would commit as the new member."""
+    scene = a_stable_member("a-0 a-1")
+    scene.is_told("")
+    scene.release(a=7)
+    scene.tell(RevocationCommitted(rebalance=scene.said(CommitBeforeRevocation).rebalance))
+    callback = scene.said(RunRevokedCallback)
+
+    scene.is_refused(FENCED_MEMBER_EPOCH)
+    scene.after(1.0)
+    assert (scene.state, scene.has_beaten) == (State.FENCED, False)
+    scene.tell(CallbackFinished(rebalance=callback.rebalance))
+
+    assert scene.state is State.JOINING
+    assert not scene.has_said(RevokePartitions)
+
+
 def test_leaving_amid_a_reconciliation_ends_it_and_the_member_may_join_again() -> None:
     """Scenario 48."""
     scene = a_stable_member()

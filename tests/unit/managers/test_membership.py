@@ -1337,13 +1337,17 @@ def test_a_fenced_member_may_be_given_the_same_partitions_again() -> None:
     assert scene.last_said(MemberChanged).member_id == "m2"
 
 
-def test_a_member_fenced_in_its_revoked_callback_joins_without_a_second_callback() -> None:
+def test_a_member_fenced_in_its_revoked_callback_joins_when_it_has_ended_without_another() -> None:
+    """Simulation, seed 9002338: the callback had yet to begin, and committed as the new member."""
     scene = a_member().is_stable()
     scene.beats(REBALANCE_IN_PROGRESS)
     scene.release()
     callback = scene.said(RunRevokedCallback)
 
     scene.beats(UNKNOWN_MEMBER_ID)
+    scene.after(1.0)
+    assert not scene.has_sent(JoinGroupRequest)
+    assert scene.last_said(MemberChanged).generation == -1
     scene.tell(CallbackFinished(rebalance=callback.rebalance))
 
     assert not scene.has_said(RevokePartitions)
