@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+
 from aktor.broker.groups.settings import GroupSettings
 from aktor.broker.settings import ClusterSettings
 from aktor.simulation.cluster import SETTINGS as CLUSTER
@@ -77,6 +79,11 @@ class Protocol:
         """These settings of a classic member, for one that speaks what this one does."""
         spoken = self.spoken(number, now)
         made = dict(settings)
+        if self.name == "migration":
+            # Kafka drops the assignments of a classic group that rebalances again before its leader
+            # has assigned, and converts the group by what is left: what cooperative members still
+            # own meanwhile, others get as well.
+            made["partition_assignment_strategy"] = [RangePartitionAssignor]
         if spoken == "classic":
             return made
         for name in _OF_CLASSIC:
