@@ -106,6 +106,11 @@ class _Replay:
                 for other in self.readers.values():
                     for one, theirs in other.owned.items():
                         theirs.outdated |= one.rpartition("-")[0] == event["topic"]
+            case "group.converted":
+                # Kafka goes by what its members were to own, not by what they own: until they have
+                # joined, others may be given it.
+                for other in self.readers.values():
+                    other.expelled, other.joins_anew = True, False
             case "session.expired":
                 self._expelled(event["client_id"])
             case "member.thawed" if event.get("asleep"):

@@ -473,12 +473,13 @@ def _is_of(member: GroupMember, name: str) -> bool:
 
 class _Commits:
     """A journal that notes committed offsets in the history, and keeps the latest; and when a group
-    is replaced by one that counts its generations from the beginning."""
+    is replaced by one that counts its generations from the beginning, or becomes a classic one."""
 
     def __init__(self, history: History) -> None:
         self._history = history
         self.latest: dict[tuple[str | int, ...], int] = {}
         self._generations: dict[tuple[str | int, ...], int] = {}
+        self._kinds: dict[tuple[str | int, ...], str] = {}
 
     def put(self, kind: str, key: tuple[str | int, ...], value: Any | None) -> None:
         if kind in _GENERATION and value is not None:
@@ -486,6 +487,9 @@ class _Commits:
             if generation < self._generations.get(key, 0):
                 self._history.note("group.begun", group=key[0])
             self._generations[key] = generation
+            if (self._kinds.get(key), kind) == ("consumer-group", "classic-group"):
+                self._history.note("group.converted", group=key[0])
+            self._kinds[key] = kind
         if kind != "offset":
             return
         if value is None:

@@ -124,6 +124,8 @@ KNOWN = ("x", "coordinator.found", {"node": 1})
 CLOSING, CLOSED = ("x", "consumer.closing", {}), ("x", "consumer.closed", {})
 FROZEN, THAWED = ("x", "member.frozen", {}), ("x", "member.thawed", {})
 
+CONVERTED = ("", "group.converted", {})
+
 ALL = ("", "progress.demanded", {})
 
 #: Two members, one after the other, as it should be.
@@ -467,6 +469,14 @@ FORGIVEN: list[tuple[Check, Story]] = [
     (
         checks.calls_end_in_time,
         [FROZEN, *A_LONG_TIME, THAWED, late("x", 31.0, 0.2)],
+    ),
+    (
+        checks.only_owners_are_given_records,
+        [*OWNED, CONVERTED, synced("y", 2), assigned("y"), given("x", 5, 5)],
+    ),
+    (
+        checks.partitions_are_handed_over_in_order,
+        [*OWNED, CONVERTED, synced("y", 2), assigned("y"), going("x", "revoked"), released("x")],
     ),
     (checks.who_closes_tells_the_group, [KNOWN, *OWNED, CLOSING, leaves("x"), CLOSED]),
     (checks.who_closes_tells_the_group, [*OWNED, CLOSING, CLOSED]),

@@ -152,6 +152,20 @@ def test_a_migrating_group_is_of_both_kinds_and_keeps_every_promise() -> None:
     assert {"JoinGroup", "ConsumerGroupHeartbeat"} <= asked
 
 
+#: The same of groups that go from one protocol to the other.
+MIGRATING = {
+    9_002_000: "Kafka converts a group by what its members were to own, not by what they own",
+    9_002_338: "a callback that ran after the member had joined anew committed as the new member",
+}
+
+
+@pytest.mark.parametrize("seed", MIGRATING)
+def test_seeds_of_migrating_groups_that_found_something_keep_every_promise(seed: int) -> None:
+    error = run_storm(seed, protocol="migration").error
+
+    assert error is None, error
+
+
 def test_the_same_seed_is_the_same_history_in_another_process() -> None:
     program = "from aktor.simulation.storm import run_storm; print(run_storm(5).history.text())"
     texts = {
