@@ -262,6 +262,7 @@ def sixty(kafka: Cluster) -> str:
     return name
 
 
+@pytest.mark.once("two libraries, one after the other, take half a minute")
 @pytest.mark.filterwarnings("ignore:.*does not implement kafka.serializer.Deserializer")
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_a_program_observes_the_same_with_either_library(
