@@ -81,8 +81,9 @@ class ConsumerMember:
         self._reconciled: tuple[Assignment, int] | None = None
         self._wanted = NOTHING
         self._added = NOTHING
-        #: Applied, but the assigned callback has yet to succeed.
+        #: Applied, but the assigned callback has yet to succeed: the application has it already.
         self._pending = NOTHING
+        self._taking: Assignment = {}
         self._revoked = 0
         self._hand_back: HandBack | None = None
         self._is_assigning = False
@@ -110,14 +111,13 @@ class ConsumerMember:
 
     def report(self) -> Report:
         """What the coordinator must know of us."""
-        taking = self._reconciled[0] if self._reconciled and self._is_assigning else {}
         return Report(
             member_id=self.member_id,
             epoch=self.epoch,
             topics=self.topics,
             regex=self.regex,
             owned=self.acknowledged,
-            taking=taking,
+            taking=self._taking,
             target=self._reached,
         )
 
@@ -360,6 +360,8 @@ class ConsumerMember:
         self._added = self._pending = added
         self._is_assigning = True
         self.owned = self._wanted
+        assert self._reconciled is not None, "there is something to take on"
+        self._taking, _ = self._reconciled
         self._applied = None
         self._tell(
             AssignPartitions(
@@ -385,6 +387,7 @@ class ConsumerMember:
             self._after_poll = True
             return True
         self._pending, self._first = NOTHING, False
+        self._taking = {}
         self.acknowledged, self._reached = reached
         self.move(Trigger.ACKNOWLEDGE, "the application has the assignment")
         return True
@@ -466,6 +469,7 @@ class ConsumerMember:
         self._is_unanswered = False
         self._first = True
         self._pending = NOTHING
+        self._taking = {}
         if self._unnamed:
             self._unnamed = frozenset()
             self._tell(NameTopics(topic_ids=self._unnamed))

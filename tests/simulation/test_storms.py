@@ -152,16 +152,19 @@ def test_a_migrating_group_is_of_both_kinds_and_keeps_every_promise() -> None:
     assert {"JoinGroup", "ConsumerGroupHeartbeat"} <= asked
 
 
-#: The same of groups that go from one protocol to the other.
-MIGRATING = {
-    9_002_000: "Kafka converts a group by what its members were to own, not by what they own",
-    9_002_338: "a callback that ran after the member had joined anew committed as the new member",
+#: The same in other protocols than the classic one.
+FOUND_SINCE = {
+    ("consumer", 12_000_670): "what its assigned callback had refused was not claimed",
+    ("migration", 9_002_000): "Kafka converts a group by what its members were to own",
+    ("migration", 9_002_338): "a callback that ran after the member had joined anew committed",
 }
 
 
-@pytest.mark.parametrize("seed", MIGRATING)
-def test_seeds_of_migrating_groups_that_found_something_keep_every_promise(seed: int) -> None:
-    error = run_storm(seed, protocol="migration").error
+@pytest.mark.parametrize(("protocol", "seed"), FOUND_SINCE)
+def test_seeds_of_other_protocols_that_found_something_keep_every_promise(
+    protocol: str, seed: int
+) -> None:
+    error = run_storm(seed, protocol=protocol).error
 
     assert error is None, error
 

@@ -1138,6 +1138,18 @@ def test_a_failed_callback_of_nothing_is_run_again_too() -> None:
     assert scene.state is State.STABLE
 
 
+def test_what_the_callback_refused_is_claimed_as_long_as_the_application_has_it() -> None:
+    """Simulation, seed 12000670: the coordinator gave to others what a full report left out."""
+    scene = a_stable_member("a-0")
+    scene.is_told("a-0 a-1")
+    scene.apply(error=ValueError("mine"))
+
+    scene.fail(scene.next_beat())
+    scene.find_coordinator()
+    scene.after(5.0)
+    assert tells(scene.beat()) == partitions("a-0 a-1")
+
+
 def test_what_the_callback_refused_is_revoked_if_the_group_takes_it_back() -> None:
     scene = a_stable_member("a-0")
     scene.is_told("a-0 a-1")

@@ -152,7 +152,7 @@ class Living:
             self.held = step.assigned
             self.confirmed = self.confirmed if error else step.assigned
             self.withheld = step.added if error else frozenset()
-            self.taking = frozenset()
+            self.taking = step.assigned if error else frozenset()
             answer = CallbackFinished(rebalance=step.rebalance, error=error)
         self.scene.tell(answer)
 
@@ -287,7 +287,7 @@ class Life:
     def holders(self) -> list[tuple[str, frozenset[TopicPartition]]]:
         """Members that the coordinator counts on, and what their applications read."""
         known = self.world.group.members
-        ours = [(one.id, one.read) for one in self.members if one.id in known]
+        ours = [(one.id, one.held) for one in self.members if one.id in known]
         return [*ours, ("other", owned_by(self.other))] if "other" in known else ours
 
     def calm_down(self, *, until: State) -> None:
