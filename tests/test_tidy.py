@@ -18,6 +18,7 @@ import aktor
 from aktor.events.metadata import TopicsNamed
 from aktor.events.routes import BY_NAME, ROUTES
 from aktor.managers import classic_states, consumer_states
+from aktor.managers.state_table import mermaid
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "aktor"
@@ -159,7 +160,7 @@ def test_every_trace_event_stands_in_the_trace_document() -> None:
 
 @pytest.mark.parametrize("states", [classic_states, consumer_states])
 def test_the_diagram_of_the_members_states_is_the_table(states: Any) -> None:
-    printed = f"```mermaid\n{states.mermaid().strip()}\n```"
+    printed = f"```mermaid\n{mermaid(states.TRANSITIONS).strip()}\n```"
     assert printed in (ROOT / "docs" / "architecture.md").read_text()
 
 

@@ -134,6 +134,10 @@ class Link:
             return 0
         return max_in_flight - self.load
 
+    def owes_since(self, moment: float) -> bool:
+        """Whether something that was sent before `moment` has not been answered."""
+        return any(one.sent_at < moment for one in self.in_flight.values())
+
     def take_unsent(self, of: Any = None) -> list[Waiting]:
         """Empty the queue; with `of`, a set of senders, of their requests only."""
         taken = [one for one in self.unsent if of is None or one.request.sender in of]

@@ -65,6 +65,10 @@ BOOTSTRAP_REPEAT: Final = 2.0
 #: How much longer a late answer is waited for while its bytes keep arriving; then looked at again.
 ARRIVING_PATIENCE: Final = 1.0
 
+#: Who has owed an answer for longer is not asked what anybody may answer, if there is another: it
+#: may be frozen. A Fetch waits half a second for data.
+SLOW: Final = 1.0
+
 #: A broker that refused our credentials is asked again no sooner.
 REFUSED_PAUSE: Final = 1.0
 
@@ -482,7 +486,10 @@ class NetworkActor(CooperativeActor):
                 return
             # A broker that failed us on another connection may be frozen: this one tells no better.
             shunned = {one.node for one in self._links() if one.backoff.failures}
-            best = min(ready, key=lambda one: (one.node in shunned, one.load))
+            best = min(
+                ready,
+                key=lambda one: (one.node in shunned, one.owes_since(now - SLOW), one.load),
+            )
             best.unsent.append(self._anywhere.popleft())
 
     def _open_a_way(self, now: float) -> None:

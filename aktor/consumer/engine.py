@@ -25,7 +25,7 @@ from aktor.actors.runtime import Bell
 from aktor.consumer.delivery import Delivery, Partition, ReaderMaker
 from aktor.consumer.port import ApplicationPort
 from aktor.consumer.rebalancing import Rebalancing, Step
-from aktor.errors import WakeupError
+from aktor.errors import ActorRestartedError, WakeupError
 from aktor.events.commits import AutoCommitFinished, CommitOffsets
 from aktor.events.coordinator import CoordinatorRefused
 from aktor.events.fetching import PausePartitions
@@ -63,8 +63,8 @@ Publish = Callable[..., None]
 POLL_REPEAT: Final = 0.25
 CONFIRM_REPEAT: Final = 0.2
 
-#: The share of the time for leaving that commits under way may take.
-COMMIT_SHARE: Final = 0.75
+#: The part of the time for leaving the group that is kept for telling it, whatever commits take.
+LEAVE_SHARE: Final = 0.25
 
 #: How soon a position is looked up again after an error that may pass, in seconds.
 POSITION_RETRY: Final = 1.0
@@ -141,11 +141,12 @@ class Engine:
         *,
         deadline: float,
         what: str,
+        interruptible: bool = True,
     ) -> Any:
         """Ask `actor` and wait for the answer.
 
-        Raises the answer's error, `KafkaTimeoutError` at the deadline, `WakeupError`, or the
-        connection's error if there is one.
+        Raises the answer's error, `KafkaTimeoutError` at the deadline, and unless it must not be
+        interrupted `WakeupError`, or the connection's error if there is one: else they are kept.
         """
         self._check_alive()
         self.restore_if_restarted()
@@ -153,7 +154,10 @@ class Engine:
         try:
             self.say(question(ticket))
             while not reply.done:
-                self._raise_interruptions()
+                if interruptible:
+                    self._raise_interruptions()
+                else:
+                    self._check_alive()
                 now = self.clock()
                 if now >= deadline:
                     raise KafkaTimeoutError(f"{what} was not done in time")
@@ -380,8 +384,11 @@ class Engine:
             raise error
 
     def _is_lost_by_now(self) -> bool:
-        """Whether the membership has ended since it asked for this: the user was long away."""
-        if self.port.member.generation < 0:
+        """Whether the membership has, or may have, ended since it asked for this.
+
+        The user was long away, or the process stood still for longer than its session.
+        """
+        if not self._is_member():
             return True  # as in Kafka's ConsumerCoordinator.onJoinPrepare
         return any(
             isinstance(one, RevokePartitions | RunRevokedCallback) and one.loss is Loss.LOST
@@ -409,9 +416,10 @@ class Engine:
 
     def restore_if_restarted(self) -> None:
         """Tell restarted actors what they must know, before anything else is asked of them."""
-        for event in [one for one in self._gather() if isinstance(one, ActorsRestarted)]:
-            self._events.remove(event)
-            self._restore(event)
+        # One at a time: a lost callback may ask for something, too, and come here.
+        while restarts := [one for one in self._gather() if isinstance(one, ActorsRestarted)]:
+            self._events.remove(restarts[0])
+            self._restore(restarts[0])
 
     def _restore(self, restarted: ActorsRestarted) -> None:
         error = None
@@ -515,14 +523,25 @@ class Engine:
         self.tell_paused()
         self._urgent = True
 
+    def commits_until(self, deadline: float) -> float:
+        """How long commits may take of a consumer that leaves until then."""
+        return deadline - (deadline - self.clock()) * LEAVE_SHARE
+
     def leave(
-        self, deadline: float, *, because: str, operation: Operation = Operation.DEFAULT
+        self,
+        deadline: float,
+        *,
+        because: str,
+        operation: Operation = Operation.DEFAULT,
+        commits_until: float | None = None,
     ) -> BaseException | None:
         """Give all partitions back, leave the group if in one; returns a listener's error.
 
         The listener's time is its own: what it takes, `deadline` is later.
         """
-        self._finish_commits(deadline)
+        if commits_until is None:
+            commits_until = self.commits_until(deadline)
+        self._finish_commits(commits_until)
         error = None
         if self.in_group:
             self._forget_steps()
@@ -555,12 +574,8 @@ class Engine:
         in_session = self.clock() <= self.port.session_until
         return self.port.member.generation >= 0 and in_session and not self.expelled
 
-    def _finish_commits(self, deadline: float) -> None:
-        """Wait for the commits under way: who has left the group can commit no more.
-
-        A part of the time is kept for leaving.
-        """
-        until = self.clock() + (deadline - self.clock()) * COMMIT_SHARE
+    def _finish_commits(self, until: float) -> None:
+        """Wait for the commits under way: who has left the group can commit no more."""
         while self.port.waits_for("commits") and self.port.failure is None:
             now = self.clock()
             if now >= until:
@@ -572,17 +587,26 @@ class Engine:
         self._events = deque(one for one in self._gather() if not isinstance(one, Step))
 
     def _leave_group(self, deadline: float, because: str, operation: Operation) -> None:
-        try:
-            self.ask(
-                "membership",
-                lambda ticket: LeaveGroup(
-                    ticket=ticket, deadline=deadline, because=because, operation=operation
-                ),
-                deadline=deadline,
-                what="leaving the group",
-            )
-        except Exception as error:
-            self.log.warning("member.leave_failed", error=error)
+        member_id = self.port.last_member_id
+        while True:
+            try:
+                self.ask(
+                    "membership",
+                    lambda ticket: LeaveGroup(
+                        ticket=ticket, deadline=deadline, because=because, operation=operation
+                    ),
+                    deadline=deadline,
+                    what="leaving the group",
+                    # Who goes on must not be given a step of the membership that it has left.
+                    interruptible=self.closing,
+                )
+            except ActorRestartedError:
+                # Nobody knows whether the group was told: the new one leaves for the old one.
+                self.port.last_member_id = member_id
+                continue
+            except Exception as error:
+                self.log.warning("member.leave_failed", error=error)
+            break
         self.say(SubscriptionChanged(topics=frozenset()))
 
     def unsubscribe(self, deadline: float) -> None:

@@ -50,9 +50,6 @@ __all__ = ["KafkaConsumer"]
 #: How long `status` and `metrics` wait for the background thread, in seconds.
 STATUS_WAIT: Final = 1.0
 
-#: The part of the close budget kept for leaving the group, whatever the last commit takes.
-LEAVE_SHARE: Final = 0.25
-
 #: How long `unsubscribe` waits for its last commit, in seconds.
 LAST_COMMIT_WAIT: Final = 5.0
 
@@ -437,10 +434,12 @@ class KafkaConsumer:
         """
         chosen = self._offsets_to_commit(offsets)
         future = Future()
+        # Not the consumer itself: one that nobody has any more would live on until the answer.
+        completions = self._engine.completions
 
         def settle(_value: Any, error: BaseException | None) -> None:
             if callback is not None:
-                self._engine.completions.append(lambda: callback(chosen, error))
+                completions.append(lambda: callback(chosen, error))
             if error is None:
                 future.success(None)
             else:
@@ -650,8 +649,8 @@ class KafkaConsumer:
 
     def _group_protocol(self) -> str:
         """What is spoken in the group; "auto" as long as that is not decided."""
-        setting, member = self._settings.group_protocol, self._port.member
-        return member.protocol if setting == "auto" and member.generation >= 0 else setting
+        setting = self._settings.group_protocol
+        return (self._port.spoken or setting) if setting == "auto" else setting
 
     def _state(self, actors: tuple[ActorStatus, ...]) -> str:
         if self._guard.closed:
@@ -716,22 +715,24 @@ class KafkaConsumer:
         try:
             self._forbid_in_callback("close")
             timeout = self._settings.request_timeout if timeout_ms is None else timeout_ms / 1000
-            self._close(self._clock() + timeout, timeout, autocommit, operation)
+            self._close(self._clock() + timeout, autocommit, operation)
         finally:
             self._guard.__exit__()
 
-    def _close(
-        self, deadline: float, timeout: float, autocommit: bool, operation: Operation
-    ) -> None:
+    def _close(self, deadline: float, autocommit: bool, operation: Operation) -> None:
         self._iterating.stow()
         engine, error = self._engine, None
         engine.closing = True
         try:
             if self._port.failure is None:
+                commits_until = engine.commits_until(deadline)
                 if autocommit and self._settings.enable_auto_commit:
-                    self._commit_last(deadline - timeout * LEAVE_SHARE, at="close")
+                    self._commit_last(commits_until, at="close")
                 error = engine.leave(
-                    deadline, because="the consumer was closed", operation=operation
+                    deadline,
+                    because="the consumer was closed",
+                    operation=operation,
+                    commits_until=commits_until,
                 )
                 engine.run_completions()
             else:
@@ -760,6 +761,7 @@ class KafkaConsumer:
                 ),
                 deadline=deadline,
                 what="the last commit",
+                interruptible=self._engine.closing,
             )
         except Exception as error:
             # Nothing is lost: the group goes on from the last commit and repeats some records.

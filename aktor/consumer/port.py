@@ -58,6 +58,8 @@ class ApplicationPort:
         self.member = NOT_A_MEMBER
         #: Under which a restarted membership joins again, instead of leaving a dead member behind.
         self.last_member_id = ""
+        #: The protocol in which we were a member of the group; "" if we never were.
+        self.spoken = ""
         self.session_until = -math.inf
         self.failure: BaseException | None = None
         self.connection_error: Exception | None = None
@@ -124,8 +126,11 @@ class ApplicationPort:
 
     def _on_member(self, member: MemberChanged) -> None:
         self.member = member
-        if member.member_id or member.state is MemberState.UNJOINED:
-            self.last_member_id = member.member_id
+        if member.generation >= 0:
+            self.spoken = member.protocol
+        known = member.member_id or member.joins_as
+        if known or member.state is MemberState.UNJOINED:
+            self.last_member_id = known
 
     def _on_session(self, extended: SessionExtended) -> None:
         self.session_until = extended.until

@@ -89,7 +89,8 @@ class Rebalancing:
         self._publish(AssignmentChanged(partitions=self._delivery.as_assigned(), by_group=True))
         error = self._call("on_partitions_assigned", set(step.added))
         withheld = step.added if error is not None and step.must_succeed else frozenset()
-        for one in step.assigned - withheld:
+        # All may be lost by now: whatever the callback asks for finds out about a restart.
+        for one in (step.assigned - withheld) & self._delivery.partitions.keys():
             self._delivery.partitions[one].delivering = True
         return error
 

@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -155,7 +155,10 @@ class MemberState(enum.Enum):
 class MemberChanged:
     """membership ▶ commits, application: who we are in the group now.
 
-    `generation` is -1 and `member_id` "" outside of a group.
+    `generation` is -1 and `member_id` "" outside of a group. `topic_ids` are those of the topics
+    that a KIP-848 group has given us, by name: metadata may know a later topic of that name.
+    `joins_as` is the id under which a classic member asks to join, if it has one already: the
+    group may have a member of this id before we hear of it.
     """
 
     member_id: str
@@ -163,6 +166,8 @@ class MemberChanged:
     state: MemberState
     protocol: str = "classic"
     assignor: str | None = None
+    topic_ids: Mapping[str, Any] = field(default_factory=dict)
+    joins_as: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +182,7 @@ class ConfirmSession:
     """application | commits ▶ membership: we may not be a member any more; heartbeat at once.
 
     The application asks when the session may be over, the commit manager when the group has
-    refused a commit of this member.
+    refused a commit or a look-up of this member.
     """
 
 

@@ -20,7 +20,7 @@ from aktor.events.membership import GroupFailed, MemberChanged, SubscriptionChan
 from aktor.events.metadata import ClusterChanged
 from aktor.events.network import RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
-from aktor.managers.consumer_errors import NOT_SPOKEN
+from aktor.managers.consumer_errors import NOT_SPOKEN, no_patterns
 from aktor.managers.consumer_membership import ConsumerMembershipManager
 from aktor.managers.membership import ClassicMembershipManager
 from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
@@ -130,8 +130,7 @@ def _refuse_regex(subscription: SubscriptionChanged) -> list[object]:
     if not subscription.regex:
         return []
     error = UnsupportedVersionError(
-        f"the SubscriptionPattern {subscription.regex!r} takes brokers that evaluate it, and this"
-        " group speaks the classic protocol; give a pattern of Python's re as a str instead"
+        f"this group speaks the classic protocol; {no_patterns(subscription.regex)}"
     )
     return [GroupFailed(error=error)]
 

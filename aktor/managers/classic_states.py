@@ -1,6 +1,6 @@
 """The states of a member of a classic consumer group, and the one table of how they follow.
 
-`mermaid()` draws the table.
+`state_table.mermaid` draws the table.
 """
 
 from __future__ import annotations
@@ -9,15 +9,7 @@ import enum
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = [
-    "IN_GROUP",
-    "TRANSITIONS",
-    "IllegalTransitionError",
-    "State",
-    "Trigger",
-    "mermaid",
-    "move",
-]
+__all__ = ["IN_GROUP", "TRANSITIONS", "State", "Trigger"]
 
 
 class State(enum.Enum):
@@ -92,10 +84,6 @@ class Trigger(enum.Enum):
     """The group was told, or could not be told in time."""
 
 
-class IllegalTransitionError(RuntimeError):
-    """A trigger came in a state that does not know it: a bug in the membership manager."""
-
-
 _S: Final = State
 _T: Final = Trigger
 _OUT: Final = {_T.LOSE: _S.LOSING, _T.FORGET: _S.UNJOINED, _T.LEAVE: _S.LEAVING}
@@ -116,18 +104,3 @@ TRANSITIONS: Final[Mapping[State, Mapping[Trigger, State]]] = {
 
 #: States in which the group counts on this member: its poll timer runs, and heartbeats are sent.
 IN_GROUP: Final = frozenset(State) - {State.UNJOINED, State.LOSING, State.LEAVING}
-
-
-def move(before: State, trigger: Trigger) -> State:
-    """The state that follows; raises `IllegalTransitionError` if the table has none."""
-    try:
-        return TRANSITIONS[before][trigger]
-    except KeyError:
-        raise IllegalTransitionError(f"{trigger.name} while {before.name}") from None
-
-
-def mermaid() -> str:
-    """The table as a Mermaid state diagram."""
-    edges = [(a, t, b) for a, row in TRANSITIONS.items() for t, b in row.items()]
-    lines = [f"    {a.name} --> {b.name}: {t.value}" for a, t, b in edges]
-    return "\n".join(["stateDiagram-v2", "    [*] --> UNJOINED", *lines])

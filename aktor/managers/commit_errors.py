@@ -146,6 +146,14 @@ class CommitErrors:
             " last commit.",
         )
 
+    def created_anew(self, partitions: Iterable[TopicPartition]) -> Exception:
+        """The positions are of a topic that is no more; another has its name."""
+        return _error(
+            CommitFailedError,
+            f"{_not_committed(partitions)} in {self._group}: their topic was deleted, and created"
+            " anew under its name. The next polls give these partitions up and read the new one.",
+        )
+
     def being_given_away(self, partitions: Iterable[TopicPartition]) -> Exception:
         """The last commit before a revocation went past, and may have been stored."""
         return _error(

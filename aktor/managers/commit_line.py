@@ -79,6 +79,11 @@ class Commit:
         return Failed(ticket=self.number, error=error)
 
     @property
+    def is_of_ours(self) -> bool:
+        """Whether all that it is to store was ours when it was asked for."""
+        return self.kind is Kind.AUTO or self.remaining.keys() <= self.owned.keys()
+
+    @property
     def alone(self) -> bool:
         """Whether it shares no request: its outcome is its own, or its offsets are."""
         return self.kind is Kind.AUTO or self.retry
@@ -134,6 +139,10 @@ class CommitLine:
             for one in self.revocations
             if commit.kind is not Kind.REVOCATION or one.serial < commit.serial
         )
+
+    def after(self, commit: Commit) -> list[Commit]:
+        """What stands in line behind this one."""
+        return [one for one in self.standing if one.serial > commit.serial]
 
     def passed(self, revocation: Commit) -> list[Commit]:
         """What a revocation went past: nothing of it may be stored after the revocation."""

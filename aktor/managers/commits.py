@@ -16,8 +16,10 @@ from kafka.errors import (
     KafkaConnectionError,
     KafkaTimeoutError,
     NoError,
+    RebalanceInProgressError,
     StaleMemberEpochError,
     UnknownError,
+    UnknownTopicIdError,
     for_code,
 )
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
@@ -40,7 +42,7 @@ from aktor.events.coordinator import (
 )
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import ConfirmSession, MemberChanged, MemberState
-from aktor.events.metadata import Broker, ClusterChanged
+from aktor.events.metadata import Broker, ClusterChanged, RefreshMetadata
 from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.events.positions import AssignmentChanged
@@ -56,7 +58,7 @@ from aktor.managers.commit_errors import (
 )
 from aktor.managers.commit_line import Commit, CommitLine, Kind
 from aktor.managers.commit_requests import Offsets, TopicIds, offset_commit, offset_commit_codes
-from aktor.managers.consumed import Consumed
+from aktor.managers.consumed import UNHEARD, Consumed
 from aktor.managers.look_ups import Asked, Asker, LookUps
 
 __all__ = ["CommitManager"]
@@ -75,6 +77,9 @@ LINE_MAX: Final = 10_000
 #: A commit that nobody said to retry is sent so often at most if the member's epoch was stale: that
 #: is ordinary traffic in a KIP-848 group and not the application's concern.
 STALE_ATTEMPTS: Final = 10
+
+#: Codes by which a commit comes too late for its generation, or its epoch.
+OVERTAKEN: Final = (IllegalGenerationError, RebalanceInProgressError, StaleMemberEpochError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +124,7 @@ class CommitManager(RequestManager):
         super().__init__(*args, **kwargs)
         self._coordinator: Broker | None = None
         self._member = MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED)
-        self._topic_ids: TopicIds = {}
+        self._known_ids: TopicIds = {}
         #: Whether the group hands out our partitions, as opposed to `assign`.
         self._managed = False
         self._attempt = min(self.settings.request_timeout, ATTEMPT)
@@ -208,7 +213,7 @@ class CommitManager(RequestManager):
         """Go past the line: these partitions are given away when this has ended."""
         if self.settings.group_id is None or not asked.offsets:
             return [RevocationCommitted(rebalance=asked.rebalance)]
-        owned = self._consumed.owned
+        self._consumed.released(asked.offsets)
         self._line.add(
             Commit(
                 kind=Kind.REVOCATION,
@@ -216,7 +221,8 @@ class CommitManager(RequestManager):
                 offsets=asked.offsets,
                 deadline=asked.deadline,
                 retry=True,
-                owned={one: owned[one] for one in asked.offsets if one in owned},
+                # What we have not heard of, being restarted, may be another's when we do.
+                owned={one: self._consumed.owned.get(one, UNHEARD) for one in asked.offsets},
                 backoff=self._new_backoff(),
             )
         )
@@ -258,6 +264,8 @@ class CommitManager(RequestManager):
         if not self._consumed.owned:
             self._clock.stop()
         self._consumed.assign(changed.partitions)
+        for commit in self._line.revocations:
+            commit.owned = self._consumed.heard_of(commit.owned)
         self._managed = changed.by_group
 
     def on_member_changed(self, member: MemberChanged) -> None:
@@ -265,14 +273,21 @@ class CommitManager(RequestManager):
         if member.member_id != self._member.member_id:
             self.log = self._look_ups.log = self.log.bind(member=member.member_id)
         self._member = self._look_ups.member = member
+        self._look_ups.topic_ids = self._topic_ids
 
     def on_cluster_changed(self, changed: ClusterChanged) -> None:
         """Name topics by their ids where they are known."""
-        self._topic_ids = self._look_ups.topic_ids = {
+        self._known_ids = {
             name: info.topic_id
             for name, info in changed.cluster.topics.items()
             if info.topic_id is not None
         }
+        self._look_ups.topic_ids = self._topic_ids
+
+    @property
+    def _topic_ids(self) -> TopicIds:
+        # Positions are of the topic that we were given, not of one that was created anew since.
+        return {**self._known_ids, **self._member.topic_ids}
 
     def on_coordinator_found(self, found: CoordinatorFound) -> None:
         """What waits may go."""
@@ -328,7 +343,7 @@ class CommitManager(RequestManager):
             if not commit.due(now) or (batch and commit.alone):
                 break
             if commit.kind is Kind.AUTO:
-                commit.fill(self._consumed.to_commit(everything=commit.refresh))
+                commit.fill(self._to_commit_automatically(commit))
                 if not commit.offsets:
                     self._line.remove(commit)
                     continue
@@ -339,6 +354,15 @@ class CommitManager(RequestManager):
                 if commit.alone:
                     break
         return batch
+
+    def _to_commit_automatically(self, commit: Commit) -> Offsets:
+        """The positions as they are now, but for what was asked for since and comes after it.
+
+        That would go back behind them; the next automatic commit goes on from there.
+        """
+        later = {one for other in self._line.after(commit) for one in other.remaining}
+        moved = self._consumed.to_commit(everything=commit.refresh)
+        return {one: position for one, position in moved.items() if one not in later}
 
     def _may_go(self, commit: Commit, said: list[object]) -> bool:
         """Whether it may be sent as things are now; if not it ends here."""
@@ -359,7 +383,17 @@ class CommitManager(RequestManager):
             return self._errors.given_away(taken)
         if self._member.generation < 0:
             return self._errors.no_member(commit.remaining, self._member.state)
+        if commit.kind is Kind.ASKED and commit.attempts and (gone := self._created_anew(commit)):
+            return self._errors.created_anew(gone)  # the others' offsets are stored
         return None
+
+    def _created_anew(self, commit: Commit) -> set[TopicPartition]:
+        given, known = self._member.topic_ids, self._known_ids
+        return {
+            one
+            for one in commit.remaining
+            if one.topic in given.keys() & known.keys() and given[one.topic] != known[one.topic]
+        }
 
     def _send(self, commits: list[Commit], node: int, now: float) -> Request:
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -416,6 +450,8 @@ class CommitManager(RequestManager):
         )
         if decides in NOT_OUR_COORDINATOR:
             said += self._suspect(sent.node, f"{decides.message} on OffsetCommit")
+        if decides is UnknownTopicIdError:
+            said.append(RefreshMetadata(because=f"{decides.message} on OffsetCommit"))
         stale = decides is StaleMemberEpochError
         if stale or (decides in NOT_THIS_MEMBER and commit.kind is not Kind.REVOCATION):
             # The heartbeat would find out too, but only when its interval is over.
@@ -476,15 +512,21 @@ class CommitManager(RequestManager):
         return []
 
     def _is_retried(self, commit: Commit, sent: _Sent, error: Exception) -> bool:
+        if isinstance(error.__cause__, OVERTAKEN) and not commit.is_of_ours:
+            return False  # another member may have read on, and committed, by the next generation
         if isinstance(error.__cause__, StaleMemberEpochError):
             patient = commit.retry or commit.attempts < STALE_ATTEMPTS
             return patient and self._member.generation >= 0
         if not commit.retry:
             return False
-        if isinstance(error.__cause__, IllegalGenerationError):
-            # We are a member of a newer generation by now; whether we own the partitions still is
-            # looked at before it is sent.
-            return 0 <= self._member.generation != sent.generation
+        if isinstance(error.__cause__, IllegalGenerationError | RebalanceInProgressError):
+            # We are a member of a newer generation by now, or will be: on the way to us the answer
+            # may overtake the news. Whether we own the partitions is looked at before it is sent.
+            # A last commit before a revocation comes before the member rejoins.
+            is_newer = self._member.generation != sent.generation
+            rejoins = self._member.state is MemberState.REBALANCING
+            may_follow = is_newer or (rejoins and commit.kind is not Kind.REVOCATION)
+            return self._member.generation >= 0 and may_follow
         if commit.kind is Kind.REVOCATION and isinstance(error, UNKNOWN_TOPIC):
             return False
         return is_retriable(error)

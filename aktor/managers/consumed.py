@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.managers.commit_requests import Offsets
 
-__all__ = ["Consumed"]
+__all__ = ["UNHEARD", "Consumed"]
+
+#: The ownership of a partition that the group has given us before we heard of anything.
+UNHEARD: Final = -1
 
 
 class Consumed:
@@ -39,6 +43,13 @@ class Consumed:
         """The application has consumed up to these."""
         self._positions.update({k: v for k, v in positions.items() if k in self.owned})
 
+    def released(self, positions: Offsets) -> None:
+        """The application has let go at these: an automatic commit must not go back behind them.
+
+        The Poll that says so comes later, perhaps not before a callback has ended.
+        """
+        self._positions.update({k: v for k, v in positions.items() if k in self._positions})
+
     def stored(self, offsets: Offsets) -> None:
         """The broker has stored these."""
         self.commits_stored += 1
@@ -66,6 +77,16 @@ class Consumed:
     def ownership(self, partition: TopicPartition) -> int:
         """The number of the present ownership; 0 if the partition is not ours."""
         return self.owned.get(partition, 0)
+
+    def heard_of(self, ownerships: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The same, with the present ownership of what was `UNHEARD` of and turns out to be ours.
+
+        The application says what it has before it gives anything away.
+        """
+        return {
+            one: self.owned.get(one, UNHEARD) if ownership == UNHEARD else ownership
+            for one, ownership in ownerships.items()
+        }
 
     def changed_hands(self, partition: TopicPartition, ownership: int) -> bool:
         """Whether the partition is not ours any more, or ours anew (0: it was not ours then)."""

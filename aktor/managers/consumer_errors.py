@@ -21,7 +21,8 @@ from kafka.errors import (
 )
 
 from aktor.errors import InvalidRegularExpressionError
-from aktor.managers.group_errors import COORDINATOR_GONE, is_retriable, name
+from aktor.events.metadata import Broker
+from aktor.managers.group_errors import COORDINATOR_GONE, is_retriable, name, named
 from aktor.settings import Settings
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "is_retriable",
     "kind",
     "name",
+    "no_patterns",
     "refusal",
 ]
 
@@ -50,7 +52,8 @@ REMEDIES: Final[Mapping[type[Exception], str]] = {
     " give each its own, or close that one first",
     UnsupportedAssignorError: "choose one of the brokers' assignors for group_remote_assignor, or"
     " leave it out",
-    InvalidRegularExpressionError: "mend the pattern: brokers use the syntax of RE2",
+    InvalidRegularExpressionError: "mend the pattern (brokers use the syntax of RE2), and subscribe"
+    " to it with a new consumer",
     UnsupportedVersionError: "the cluster does not have the consumer group protocol of KIP-848"
     " (Kafka 4.0 and newer, with the feature group.version 1); set group_protocol to 'classic' or"
     " 'auto'",
@@ -68,17 +71,37 @@ def kind(code: int) -> type[Exception]:
     return found
 
 
-def refusal(error: type[Exception], said: str, *, settings: Settings, member: str) -> Exception:
-    """The error with what a reader needs: which group, which member, what to do.
+def refusal(
+    error: type[Exception],
+    said: str,
+    *,
+    settings: Settings,
+    coordinator: Broker | None,
+    member: str,
+    regex: str = "",
+) -> Exception:
+    """The error with what a reader needs: which group, broker and member, what to do.
 
-    `said` is the coordinator's own explanation, "" if it gave none.
+    `said` is the coordinator's own explanation, "" if it gave none; `regex` is the pattern that
+    brokers were to evaluate.
     """
     remedy = REMEDIES.get(error, "see the broker's log")
+    if regex and error is UnsupportedVersionError:
+        remedy = no_patterns(regex)
     explained = f" ({said})" if said else ""
     who = settings.group_instance_id or member
     text = (
-        f"{name(error)}: the coordinator refused group {settings.group_id!r}"
+        f"{name(error)}: {named(coordinator)} refused group {settings.group_id!r}"
         f" (member: {who}){explained}; {remedy}"
     )
     made: Exception = error(text) if issubclass(error, KafkaError) else KafkaError(text)
     return made
+
+
+def no_patterns(regex: str) -> str:
+    """What to do where nobody can evaluate it."""
+    return (
+        f"the SubscriptionPattern {regex!r} takes brokers that evaluate it (Kafka 4.0 and newer,"
+        " with the feature group.version 1) and the consumer group protocol; give a pattern of"
+        " Python's re as a str instead"
+    )

@@ -3,41 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any
 
 from kafka.structs import TopicPartition
 
-from aktor.events.commits import RevocationCommitted
-from aktor.events.membership import (
-    AssignPartitions,
-    CallbackFinished,
-    Loss,
-    MemberChanged,
-    MemberState,
-    PartitionsReleased,
-    RunRevokedCallback,
-)
+from aktor.events.membership import Loss, MemberChanged, MemberState
 from aktor.events.metadata import Cluster, NameTopics, RefreshMetadata, TrackTopics
 from aktor.managers.consumer_heartbeats import Assignment, Report
-from aktor.managers.consumer_states import IN_GROUP, State, Trigger, move
-from aktor.managers.hand_back import HandBack, Stage
+from aktor.managers.consumer_states import IN_GROUP, TRANSITIONS, State, Trigger
+from aktor.managers.group_member import NOTHING, GroupMember
+from aktor.managers.hand_back import HandBack
 from aktor.settings import Settings
 from aktor.trace import Trace
 
 __all__ = ["ConsumerMember"]
 
-Answer: TypeAlias = PartitionsReleased | RevocationCommitted | CallbackFinished
 
-#: More reconciliations than one incarnation will see.
-REBALANCES_PER_LIFE: Final = 1_000_000
+class ConsumerMember(GroupMember[State, Trigger]):
+    """Owns besides our epoch and target, and the reconciliation under way.
 
-NOTHING: Final[frozenset[TopicPartition]] = frozenset()
-
-
-class ConsumerMember:
-    """Owns the state, our epoch, target and partitions, and the reconciliation under way.
-
-    The state is assigned in `move` alone. `tell` takes what is to be said; `log` is the manager's.
     Three things are told apart: the `target` is what the coordinator wants us to own; `owned` is
     what the application has (or is being given); `acknowledged` is what we say that we own, which
     grows and shrinks only when both callbacks have returned.
@@ -52,23 +36,12 @@ class ConsumerMember:
         tell: Callable[[object], None],
         log: Trace,
     ) -> None:
-        self.log = log
-        self._settings = settings
-        self._tell = tell
-        self._said: MemberChanged | None = None
-        self.state = State.UNSUBSCRIBED
-        # what the application wants
-        self.topics: frozenset[str] = frozenset()
+        super().__init__(settings, TRANSITIONS, incarnation=incarnation, tell=tell, log=log)
         self.regex = ""
-        self.may_join = False
         # who we are in the group
         self.member_id = member_id
         self.epoch = 0
-        self.owned = NOTHING
         self.acknowledged: Assignment = {}
-        # Answers to an earlier incarnation's steps must not be taken for answers to ours.
-        self.rebalance = (incarnation - 1) * REBALANCES_PER_LIFE
-        self.because = ""
         # the reconciliation under way
         self._target: Assignment = {}
         self._targets = 0
@@ -77,17 +50,16 @@ class ConsumerMember:
         self._unnamed: frozenset[Any] = frozenset()
         self._doubtful: frozenset[Any] = frozenset()
         self._tracked: frozenset[str] = frozenset()
-        self._began = 0.0
+        #: The ids of the topics that the application has partitions of, by name.
+        self._ids: dict[str, Any] = {}
+        #: Topics that are no more, whose partitions the application is giving up.
+        self._losing: frozenset[Any] = frozenset()
         self._reconciled: tuple[Assignment, int] | None = None
         self._wanted = NOTHING
-        self._added = NOTHING
         #: Applied, but the assigned callback has yet to succeed: the application has it already.
         self._pending = NOTHING
         self._taking: Assignment = {}
-        self._revoked = 0
-        self._hand_back: HandBack | None = None
-        self._is_assigning = False
-        self._applied: CallbackFinished | None = None
+        self._takes_on = False
         self._after_poll = False
         #: It was said what is owned, and not answered since the target was heard of.
         self._is_unanswered = False
@@ -100,14 +72,18 @@ class ConsumerMember:
         return self.state in IN_GROUP
 
     @property
-    def is_member(self) -> bool:
+    def has_generation(self) -> bool:
         """Whether the coordinator has given us an epoch that nothing has ended."""
         return self.epoch > 0
 
     @property
-    def gives_back(self) -> bool:
-        """Whether the application is still at giving partitions up."""
-        return self._hand_back is not None
+    def generation(self) -> int:
+        """The epoch; 0 if there is none."""
+        return self.epoch
+
+    @property
+    def _is_assigning(self) -> bool:
+        return self._takes_on
 
     def report(self) -> Report:
         """What the coordinator must know of us."""
@@ -121,7 +97,7 @@ class ConsumerMember:
             target=self._reached,
         )
 
-    # -- what the application wants and answers
+    # -- what the application wants
 
     def subscribe(self, topics: frozenset[str], regex: str) -> None:
         """Other topics; the next heartbeat says so, or the next poll makes us join."""
@@ -138,49 +114,19 @@ class ConsumerMember:
         self.may_join = True
         self._after_poll = False
 
-    def heard(self, answer: Answer) -> bool:
-        """Note that the application or the commits did a step; False (traced) if it is over."""
-        current = answer.rebalance == self.rebalance
-        if isinstance(answer, CallbackFinished) and current and self._is_assigning:
-            self._applied = answer
-            return True
-        if self._hand_back is not None and self._hand_back.heard(answer):
-            return True
-        self.log.info(
-            "step.dropped",
-            message=type(answer).__name__,
-            of_rebalance=answer.rebalance,
-            rebalance=self.rebalance,
-            because="the rebalance went on without it",
-        )
-        return False
-
-    def commits_restarted(self) -> None:
-        """The last commit will not be answered: go on without it."""
-        step = self._hand_back
-        if step is not None and step.stage is Stage.COMMITTING:
-            self.log.warning("commit.abandoned", because="the commits actor was restarted")
-            step.heard(RevocationCommitted(rebalance=step.rebalance))
-
     # -- what the coordinator says
 
     def join(self, trigger: Trigger, because: str) -> None:
         """Begin, or begin again, with epoch 0 and nothing."""
-        self.log.info(
-            "rebalance.triggered",
-            rebalance=self.rebalance,
-            because=because,
-            member=self.member_id,
-            generation=self.epoch,
-            owned=len(self.owned),
-        )
         self.because = because
+        self._trace_triggered(self.member_id)
         self._first = True
         self.move(trigger, because)
 
     def answered(self, epoch: int, target: Assignment | None, now: float) -> None:
         """A heartbeat was answered: our epoch, and the target if it is another."""
         self._is_unanswered = False
+        self._doubtful = frozenset()  # if it still is, metadata has to be asked for again
         if epoch != self.epoch:
             self.log.debug("member.epoch", was=self.epoch, now=epoch, member=self.member_id)
             self.epoch = epoch
@@ -218,16 +164,7 @@ class ConsumerMember:
 
     def _settle(self) -> None:
         self.move(Trigger.SETTLE, "the target is owned")
-        self.log.info(
-            "rebalance.completed",
-            rebalance=self.rebalance,
-            because=self.because,
-            ms=round((self._now - self._began) * 1000, 3),
-            generation=self.epoch,
-            owned=len(self.owned),
-            added=self._added,
-            revoked=self._revoked,
-        )
+        self._trace_completed(self._now)
 
     # -- the way round
 
@@ -261,13 +198,13 @@ class ConsumerMember:
             for topic in gone
             for number in self.acknowledged[topic]
         )
-        self.acknowledged = {
-            topic: numbers for topic, numbers in self.acknowledged.items() if topic not in gone
-        }
         self.rebalance += 1
+        self._losing = frozenset(gone)
         if lost & self.owned:
             because = "their topic was deleted and created anew"
             self._start_handing_back(lost & self.owned, Loss.LOST, because)
+        else:
+            self._forget_lost()
 
     def _reconcile(self, cluster: Cluster) -> bool:
         if self._applied is not None:
@@ -293,24 +230,22 @@ class ConsumerMember:
         self._reconciled = (reachable, self._targets)
         self._wanted = wanted
         self.rebalance += 1
-        self.log.info(
-            "rebalance.triggered",
-            rebalance=self.rebalance,
-            because=self.because,
-            member=self.member_id,
-            generation=self.epoch,
-            owned=len(self.owned),
-        )
+        self._trace_triggered(self.member_id)
         going = self.owned - wanted
         if going:
             self._start_handing_back(going, Loss.REVOKED, "the group gives them to another member")
         return True
 
     def _nothing_to_do(self) -> bool:
-        if self._unnamed or self._doubtful:
-            return False  # the metadata manager will say what they are
+        waits = bool(self._unnamed or self._doubtful)  # the metadata manager will say what they are
+        if waits and self._reached == self._targets:
+            return False
         self._reached = self._targets
-        self._settle()
+        if waits:
+            # Once for each target: what it takes back of a topic without a name is free then.
+            self.move(Trigger.ACKNOWLEDGE, "nothing more of the target can be had yet")
+        else:
+            self._settle()
         return True
 
     def _resolve(self, cluster: Cluster) -> dict[Any, str]:
@@ -358,20 +293,12 @@ class ConsumerMember:
         if added and self._is_unanswered:
             return False
         self._added = self._pending = added
-        self._is_assigning = True
+        self._takes_on = True
         self.owned = self._wanted
         assert self._reconciled is not None, "there is something to take on"
         self._taking, _ = self._reconciled
-        self._applied = None
-        self._tell(
-            AssignPartitions(
-                rebalance=self.rebalance,
-                assigned=self.owned,
-                added=self._added,
-                generation=self.epoch,
-                must_succeed=True,
-            )
-        )
+        self._ids |= {self._names[topic]: topic for topic in self._taking}
+        self._start_assigning(must_succeed=True)
         return True
 
     def _finish(self) -> bool:
@@ -379,9 +306,9 @@ class ConsumerMember:
         assert self._reconciled is not None, "nothing was applied"
         assert self._applied is not None, "it was not applied"
         reached, self._reconciled = self._reconciled, None
-        self._is_assigning = False
-        failed, self._applied = self._applied.error is not None, None
-        if failed:
+        self._takes_on = False
+        succeeded, self._applied = self._applied, None
+        if not succeeded:
             # As in the Java client: not acknowledged, nothing of it is delivered, and with the next
             # poll the callback is run again.
             self._after_poll = True
@@ -389,41 +316,30 @@ class ConsumerMember:
         self._pending, self._first = NOTHING, False
         self._taking = {}
         self.acknowledged, self._reached = reached
+        self._forget_ids()
         self.move(Trigger.ACKNOWLEDGE, "the application has the assignment")
         return True
 
-    # -- handing back
+    def _handed_back(self, step: HandBack) -> None:
+        super()._handed_back(step)
+        self._forget_lost()
 
-    def _start_handing_back(
-        self, partitions: frozenset[TopicPartition], loss: Loss, because: str
-    ) -> None:
-        self._hand_back = HandBack(
-            self._settings, rebalance=self.rebalance, partitions=partitions, loss=loss
-        )
-        self._tell(self._hand_back.begin(because))
+    def _forget_lost(self) -> None:
+        """Not before the application has let go: what is not claimed may be given to others."""
+        self.acknowledged = {
+            topic: numbers
+            for topic, numbers in self.acknowledged.items()
+            if topic not in self._losing
+        }
+        self._losing = frozenset()
+        self._forget_ids()
 
-    def _hand_back_further(self, now: float) -> bool:
-        """The next of: released, committed, callback run; then what waited for it."""
-        step = self._hand_back
-        assert step is not None, "nothing is handed back"
-        if step.stage is Stage.FINISHED:
-            self._hand_back = None
-            self._revoked += len(step.partitions)
-            return True
-        before, said = step.stage, step.say(now)
-        if said is None:
-            return False
-        if before is Stage.COMMITTING:
-            self.log.warning("commit.abandoned", because="it did not end in time")
-        if isinstance(said, RunRevokedCallback):
-            # Whatever happens meanwhile, the application drops them when its callback returns.
-            self.owned -= step.partitions
-        self._tell(said)
-        return True
-
-    def wake_at(self) -> Iterable[float]:
-        """When a step that takes too long is given up."""
-        return [] if self._hand_back is None else [self._hand_back.wake_at()]
+    def _forget_ids(self) -> None:
+        """Of topics that the application has nothing of; not before it has given them up."""
+        held = self.acknowledged.keys() | self._taking.keys()
+        self._ids = {name: topic for name, topic in self._ids.items() if topic in held}
+        needed = held | self._target.keys()
+        self._names = {topic: name for topic, name in self._names.items() if topic in needed}
 
     # -- the end
 
@@ -433,26 +349,24 @@ class ConsumerMember:
         self.may_join = False
         self.owned = NOTHING
         self.rebalance += 1
+        self._hand_back = None
         self._forget()
+        self._forget_ids()
 
     def depart(self, trigger: Trigger, because: str) -> None:
-        """The membership is over: what is still owned is lost."""
-        self.log.warning(
-            "member.lost",
-            member=self.member_id,
-            generation=self.epoch,
-            partitions=self.owned,
-            because=because,
-        )
+        """The membership, if there was one, is over: what is still owned is lost."""
+        if self.epoch or self.owned:
+            self.log.warning(
+                "member.lost",
+                member=self.member_id,
+                generation=self.epoch,
+                partitions=self.owned,
+                because=because,
+            )
         self.because = because
-        step = self._hand_back
         self._forget()
-        self.rebalance += 1
-        if self.owned:
-            self._start_handing_back(self.owned, Loss.LOST, because)
-        elif step is not None and step.stage is Stage.CALLING:
-            # Its callback may have yet to begin: it must not commit as the member that joins anew.
-            self._hand_back = step
+        if not self._lose_everything(because):
+            self._forget_ids()
         self.move(trigger, because)
 
     def _forget(self) -> None:
@@ -461,34 +375,21 @@ class ConsumerMember:
         self.acknowledged = {}
         self._target = {}
         self._reached = self._targets
-        self._hand_back = None
         self._reconciled = None
-        self._is_assigning = False
+        self._takes_on = False
         self._applied = None
         self._after_poll = False
         self._is_unanswered = False
         self._first = True
         self._pending = NOTHING
         self._taking = {}
+        self._losing = frozenset()
         if self._unnamed:
             self._unnamed = frozenset()
             self._tell(NameTopics(topic_ids=self._unnamed))
         self._track(frozenset())
 
     # -- where we are
-
-    def move(self, trigger: Trigger, because: str) -> None:
-        """The only place where `state` is assigned."""
-        before = self.state
-        self.state = move(before, trigger)
-        self.log.info(
-            "membership.moved",
-            before=before,
-            after=self.state,
-            trigger=trigger,
-            because=because,
-            rebalance=self.rebalance,
-        )
 
     def news(self) -> Iterable[MemberChanged]:
         """Who we are, if that changed since it was said last."""
@@ -497,13 +398,14 @@ class ConsumerMember:
             state = MemberState.STABLE
         elif self.in_group or self.state is State.FENCED:
             state = MemberState.REBALANCING
-        member = self.is_member
+        member = self.has_generation
         news = MemberChanged(
             member_id=self.member_id if member else "",
             generation=self.epoch if member else -1,
             state=state,
             protocol="consumer",
             assignor=self._settings.group_remote_assignor if member else None,
+            topic_ids=dict(self._ids),
         )
         if news == self._said:
             return ()

@@ -8,8 +8,7 @@ manager.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
 from kafka.errors import (
@@ -20,29 +19,13 @@ from kafka.errors import (
     UnsupportedVersionError,
 )
 
-from aktor.actors.manager import NEVER, PollResult, RequestManager
+from aktor.actors.manager import NEVER, PollResult
 from aktor.actors.runtime import Dispatcher
-from aktor.errors import AuthenticationError
 from aktor.events.answers import Answered
-from aktor.events.commits import RevocationCommitted
-from aktor.events.coordinator import (
-    CoordinatorFound,
-    CoordinatorLost,
-    CoordinatorRefused,
-    SuspectCoordinator,
-)
+from aktor.events.coordinator import CoordinatorFound, CoordinatorLost, CoordinatorRefused
 from aktor.events.lifecycle import ActorsRestarted
-from aktor.events.membership import (
-    CallbackFinished,
-    ConfirmSession,
-    GroupFailed,
-    LeaveGroup,
-    Operation,
-    PartitionsReleased,
-    SessionExtended,
-    SubscriptionChanged,
-)
-from aktor.events.metadata import Broker, Cluster, ClusterChanged, TopicsNamed
+from aktor.events.membership import GroupFailed, LeaveGroup, Operation, SubscriptionChanged
+from aktor.events.metadata import TopicsNamed
 from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.managers import consumer_errors as errors
@@ -50,8 +33,8 @@ from aktor.managers.consumer_errors import COORDINATOR_GONE, NOT_SPOKEN, NOT_THI
 from aktor.managers.consumer_heartbeats import Sent, Told, assignment_of, goodbye
 from aktor.managers.consumer_member import ConsumerMember
 from aktor.managers.consumer_states import State, Trigger
-from aktor.managers.farewell import Farewell, new_farewell
-from aktor.managers.heartbeat import Pulse
+from aktor.managers.farewell import ATTEMPT, Farewell, new_farewell
+from aktor.managers.group_membership import GroupMembershipManager
 from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
 from aktor.settings import Settings
 from aktor.trace import Trace
@@ -66,37 +49,22 @@ SESSION_MAX: Final = 45.0
 #: Nobody has to be told that we leave.
 THROWN_OUT: Final = (State.FENCED, State.FATAL)
 
-#: States of who has been told an epoch, and partitions.
-HOLDING: Final = (State.RECONCILING, State.ACKNOWLEDGING, State.STABLE)
-
 #: Kafka's default, until the first answer says what it is.
 FIRST_INTERVAL: Final = 5.0
 
 
-class ConsumerMembershipManager(RequestManager):
-    """Owns the member (`state` is where it is), its heartbeats, its session and the poll timer.
+class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
+    """Owns the member (`state` is where it is), its heartbeats and its farewell.
 
-    `member_id` is made by the client and kept for the consumer's life (KIP-1082). What is to be
-    said collects in an outbox that `handle` and `poll` empty.
+    `member_id` is made by the client and kept for the consumer's life (KIP-1082).
     """
 
-    name = "membership"
-    HANDLERS: ClassVar[dict[type, str]] = {
-        SubscriptionChanged: "on_subscription_changed",
-        Poll: "on_poll",
-        PartitionsReleased: "on_step",
-        RevocationCommitted: "on_step",
-        CallbackFinished: "on_step",
-        LeaveGroup: "on_leave_group",
-        ConfirmSession: "on_confirm_session",
-        ClusterChanged: "on_cluster_changed",
+    HANDLERS: ClassVar[Mapping[type, str]] = {
+        **GroupMembershipManager.HANDLERS,
         TopicsNamed: "on_topics_named",
-        CoordinatorFound: "on_coordinator_found",
-        CoordinatorLost: "on_coordinator_lost",
-        CoordinatorRefused: "on_coordinator_refused",
-        ActorsRestarted: "on_actors_restarted",
     }
-    RESPONSES: ClassVar[dict[type, str]] = {ConsumerGroupHeartbeatRequest: "on_heartbeat_answer"}
+    RESPONSES: ClassVar[Mapping[type, str]] = {ConsumerGroupHeartbeatRequest: "on_heartbeat_answer"}
+    HOLDING = (State.RECONCILING, State.ACKNOWLEDGING, State.STABLE)
 
     def __init__(
         self,
@@ -108,26 +76,21 @@ class ConsumerMembershipManager(RequestManager):
         trace: Trace | None = None,
     ) -> None:
         super().__init__(settings, incarnation=incarnation, dispatcher=dispatcher, trace=trace)
-        self.log = self.log.bind(group=settings.group_id, member=member_id)
-        self._outbox: list[object] = []
+        self.log = self.log.bind(member=member_id)
         self._member = ConsumerMember(
             settings, member_id=member_id, incarnation=incarnation, tell=self._tell, log=self.log
         )
         self._told = Told(settings)
-        self._pulse = Pulse(settings)
         self._pulse.interval, self._pulse.session = FIRST_INTERVAL, SESSION_MAX
-        self._now = -math.inf
-        self._cluster = Cluster()
-        self._coordinator: Broker | None = None
-        self._last_poll = math.inf
         self._farewell: Farewell | None = None
         self._late = False
-        self._failure: Exception | None = None
         self._forbidden = False
         #: The refusal of a static member whose name is taken: perhaps by itself.
         self._taken: Exception | None = None
         #: The group may have a member of this id: we, or who was here before us, asked to join.
         self._may_be_known = incarnation > 1
+        #: It is who was here before us, and we have not asked yet.
+        self._is_left_over = incarnation > 1
         #: Whether the coordinator has ever answered a heartbeat as one that knows them.
         self.is_spoken = False
         #: Whether another protocol is tried if they do not.
@@ -138,20 +101,12 @@ class ConsumerMembershipManager(RequestManager):
         """Where the member is on its way round."""
         return self._member.state
 
-    def handle(self, message: object) -> list[object]:
-        """Handle one message; returns what is to be said, who we are now first."""
-        return [*super().handle(message), *self._take_outbox()]
-
-    def _take_outbox(self) -> tuple[object, ...]:
-        told, self._outbox = self._outbox, []
-        return (*self._member.news(), *told)
-
     # -- the application's side
 
     def on_subscription_changed(self, message: SubscriptionChanged) -> None:
         """Other topics; the next heartbeat says so, and the next Poll makes us join."""
         self._member.subscribe(message.topics, message.regex)
-        if self._member.is_member:
+        if self._member.has_generation:
             self._pulse.hurry()
         if self.state is State.FATAL and (message.topics or message.regex):
             self._tell_failure()  # it is of no use to wait for partitions
@@ -162,19 +117,11 @@ class ConsumerMembershipManager(RequestManager):
         self._last_poll = message.now
         self._member.polled()
 
-    def on_step(self, message: PartitionsReleased | RevocationCommitted | CallbackFinished) -> None:
-        """A step of the rebalance is done; what a listener raised the application raises."""
-        error = message.error if isinstance(message, CallbackFinished) else None
-        if self._member.heard(message) and error is not None:
-            self.log.warning(
-                "listener.failed", rebalance=message.rebalance, state=self.state, because=error
-            )
-
     def on_leave_group(self, message: LeaveGroup) -> None:
         """The application has let go of everything; tell the group."""
         member = self._member
         tells = self._may_be_known and self._has_to_leave(message.operation)
-        self._late = False
+        self._late = self._is_left_over = False
         self._stop_heartbeats()
         member.leave()
         if tells:
@@ -199,18 +146,10 @@ class ConsumerMembershipManager(RequestManager):
         if static and operation is Operation.LEAVE_GROUP and self.state not in THROWN_OUT:
             return self._farewell is None or self._farewell.stays
         stays = operation is Operation.REMAIN_IN_GROUP and not static
-        return self._farewell is None and self._member.in_group and not stays
-
-    def on_confirm_session(self, message: ConfirmSession) -> None:
-        """The application may have slept through its session: ask the group now."""
-        if self._member.is_member:
-            self._pulse.hurry()
+        is_in = self._member.in_group or self._is_left_over
+        return self._farewell is None and is_in and not stays
 
     # -- the others' news
-
-    def on_cluster_changed(self, message: ClusterChanged) -> None:
-        """It may have the topics that we wait for."""
-        self._cluster = message.cluster
 
     def on_topics_named(self, message: TopicsNamed) -> None:
         """These are the topics we wait for."""
@@ -259,7 +198,7 @@ class ConsumerMembershipManager(RequestManager):
     def poll(self, now: float, jitter: float) -> PollResult:
         """Move on as far as possible, then send what is due."""
         self._now = now
-        if self._member.in_group and now >= self._last_poll + self.settings.max_poll_interval:
+        if self._is_late():
             self._leave_late()
         self._advance_far()
         requests = (*self._heartbeat(), *self._goodbye())
@@ -289,10 +228,6 @@ class ConsumerMembershipManager(RequestManager):
             self._tell_failure()
         return moved
 
-    def _is_in_doubt(self) -> bool:
-        """Whether what is owned may be another's by now: the next heartbeat's answer tells."""
-        return self.state in HOLDING and self._pulse.is_over(self._now)
-
     def _may_rejoin(self) -> bool:
         """Whether a member that was late is through with it: nothing owned, nothing in flight.
 
@@ -303,7 +238,7 @@ class ConsumerMembershipManager(RequestManager):
         return late and not waits and not self._member.gives_back and self._member.wants_to_join()
 
     def _join(self, trigger: Trigger, because: str) -> None:
-        self._late = False
+        self._late = self._is_left_over = False
         self._member.join(trigger, because)
         self._begin_heartbeats()
 
@@ -371,9 +306,7 @@ class ConsumerMembershipManager(RequestManager):
         if joining or target is not None:
             # What others have to give up first, or give us next, comes with one of the next.
             pulse.start(self._now, quick=True)
-        until = pulse.extend(sent.at)
-        if until is not None:
-            self._tell(SessionExtended(until=until))
+        self._extend_session(sent.at)
         self._member.answered(response.member_epoch, target, self._now)
         if not self._told.is_subscribed(self._member.report()):
             pulse.hurry()
@@ -399,7 +332,15 @@ class ConsumerMembershipManager(RequestManager):
             self._fail(self._refusal(error, said))
 
     def _refusal(self, error: type[Exception], said: str) -> Exception:
-        return errors.refusal(error, said, settings=self.settings, member=self._member.member_id)
+        member = self._member
+        return errors.refusal(
+            error,
+            said,
+            settings=self.settings,
+            coordinator=self._coordinator,
+            member=member.member_id,
+            regex=member.regex,
+        )
 
     def _free_name(self, refusal: Exception) -> None:
         """Say a static member's goodbye first: the name may be taken by this member itself.
@@ -415,16 +356,7 @@ class ConsumerMembershipManager(RequestManager):
     # -- leaving
 
     def _leave_late(self) -> None:
-        late = self._now - self._last_poll
-        because = f"no poll for {late:.3f} s (max_poll_interval_ms)"
-        self.log.warning(
-            "poll.late",
-            by=round(late - self.settings.max_poll_interval, 3),
-            state=self.state,
-            owned=len(self._member.owned),
-            because=f"{because}: poll more often, take fewer records at a time"
-            " (max_poll_records), or raise max_poll_interval_ms",
-        )
+        because = self._trace_late()
         self._late = True
         self._member.may_join = False
         self._bid_farewell(because, self._now + self.settings.request_timeout, Operation.DEFAULT)
@@ -459,7 +391,7 @@ class ConsumerMembershipManager(RequestManager):
             if self._late:
                 self._member.move(Trigger.EXPIRE, "nobody waits for the answer")
         body = goodbye(self.settings, farewell.member_id, stays=farewell.stays)
-        deadline = min(farewell.deadline, self._now + self._pulse.patience())
+        deadline = min(farewell.deadline, self._now + min(self._pulse.patience(), ATTEMPT))
         return (
             self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=farewell),
         )
@@ -559,21 +491,7 @@ class ConsumerMembershipManager(RequestManager):
         else:
             self._suspect_unless_refused(failed)
 
-    def _suspect_unless_refused(self, failed: RequestFailed) -> None:
-        if failed.node is not None and not isinstance(failed.error, AuthenticationError):
-            self._suspect(failed.node, str(failed.error))
-
-    def _suspect(self, node: int, because: str) -> None:
-        self.log.info("coordinator.suspected", node=node, because=because)
-        self._tell(SuspectCoordinator(node_id=node, because=because))
-
-    # -- small things
-
-    def _tell(self, message: object) -> None:
-        self._outbox.append(message)
-
-    def _dropped(self, request: Request, because: str) -> None:
-        self.log.info("answer.dropped", request=type(request.body).__name__, because=because)
+    # -- when
 
     def _wake_at(self) -> float:
         member, farewell = self._member, self._farewell
@@ -581,7 +499,7 @@ class ConsumerMembershipManager(RequestManager):
         if not self._is_in_doubt():
             times += member.wake_at()
         if member.in_group:
-            times.append(self._last_poll + self.settings.max_poll_interval)
+            times.append(self._late_at)
         if farewell is not None:
             times.append(farewell.deadline)
         if self._coordinator is not None:

@@ -1,6 +1,6 @@
 """The states of a member of a KIP-848 consumer group, and the one table of how they follow.
 
-`mermaid()` draws the table. The names are those of the Java client's `MemberState`.
+`state_table.mermaid` draws the table. The names are those of the Java client's `MemberState`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ import enum
 from collections.abc import Mapping
 from typing import Final
 
-from aktor.managers.classic_states import IllegalTransitionError
-
-__all__ = ["IN_GROUP", "TRANSITIONS", "State", "Trigger", "mermaid", "move"]
+__all__ = ["IN_GROUP", "TRANSITIONS", "State", "Trigger"]
 
 
 class State(enum.Enum):
@@ -118,18 +116,3 @@ TRANSITIONS: Final[Mapping[State, Mapping[Trigger, State]]] = {
 
 #: States in which the coordinator counts on this member: its poll timer runs, and it heartbeats.
 IN_GROUP: Final = frozenset({_S.JOINING, _S.RECONCILING, _S.ACKNOWLEDGING, _S.STABLE})
-
-
-def move(before: State, trigger: Trigger) -> State:
-    """The state that follows; raises `IllegalTransitionError` if the table has none."""
-    try:
-        return TRANSITIONS[before][trigger]
-    except KeyError:
-        raise IllegalTransitionError(f"{trigger.name} while {before.name}") from None
-
-
-def mermaid() -> str:
-    """The table as a Mermaid state diagram."""
-    edges = [(a, t, b) for a, row in TRANSITIONS.items() for t, b in row.items()]
-    lines = [f"    {a.name} --> {b.name}: {t.value}" for a, t, b in edges]
-    return "\n".join(["stateDiagram-v2", "    [*] --> UNSUBSCRIBED", *lines])

@@ -9,8 +9,12 @@ from aktor.actors.manager import NEVER, Backoff
 from aktor.events.membership import Operation
 from aktor.settings import Settings
 
-__all__ = ["Farewell", "Farewells", "new_farewell"]
+__all__ = ["ATTEMPT", "Farewell", "Farewells", "new_farewell"]
 
+#: How long one attempt may take, in seconds, as that of a commit: a coordinator that is silent for
+#: longer is gone or half-open, no heartbeat notices any more, and there must be time
+#: left to find the next one and tell it.
+ATTEMPT: Final = 10.0
 
 REMAIN: Final = Operation.REMAIN_IN_GROUP
 
@@ -114,6 +118,10 @@ class Farewells:
     def of_join(self, number: int) -> list[Farewell]:
         """Those that wait for the answer to this JoinGroup."""
         return [one for one in self._open if one.of_join == number]
+
+    def all(self) -> list[Farewell]:
+        """Those that are open now; they may end meanwhile."""
+        return list(self._open)
 
     def overdue(self, now: float) -> list[Farewell]:
         """Those whose deadline has come."""

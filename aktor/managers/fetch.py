@@ -49,6 +49,10 @@ __all__ = ["FetchManager"]
 #: connection must be noticed soon; after a timeout the patience doubles, up to the request timeout.
 PATIENCE: Final = 5.0
 
+#: An answer that is so late, in seconds, may never come: metadata is asked meanwhile, again and
+#: again, for Kafka may have made another broker the leader since.
+LATE: Final = 1.0
+
 #: While a partition's buffer is full, its leader is not left to wait for data of the others for
 #: longer than this: the application may empty that buffer any moment.
 CROWDED_WAIT: Final = 0.1
@@ -60,13 +64,15 @@ EMPTY_PACE: Final = 0.02
 class _Node:
     """What is between one broker and us: its session, and at most one request in flight."""
 
-    __slots__ = ("asked", "backoff", "rest_until", "session", "turn")
+    __slots__ = ("asked", "backoff", "late_at", "rest_until", "session", "turn")
 
     def __init__(self, session: FetchSession, backoff: Backoff) -> None:
         self.session = session
         self.backoff = backoff
         self.asked: Asked | None = None
         self.rest_until = -math.inf
+        #: When the answer to what it was asked is late.
+        self.late_at = NEVER
         #: When it was asked last, counted in requests: who waited longest comes first.
         self.turn = 0
 
@@ -212,7 +218,7 @@ class FetchManager(RequestManager):
             return PollResult(wake_at=self._wake_at)
         self._changed = False
         plan = self._plan(now)
-        said = tuple(self._want_leaders(plan, now, jitter))
+        said = (*self._want_leaders(plan, now, jitter), *self._doubt_late(plan, now, jitter))
         requests = tuple(self._requests(plan, now))
         self._wake_at = plan.wake_at
         return PollResult(requests=requests, wake_at=plan.wake_at, said=said)
@@ -250,6 +256,16 @@ class FetchManager(RequestManager):
             more = f" and {len(plan.leaderless) - 5} more" if len(plan.leaderless) > 5 else ""
             yield RefreshMetadata(because=f"no leader is known of {names}{more}")
         plan.wake_at = min(plan.wake_at, self._leaderless.retry_at)
+
+    def _doubt_late(self, plan: _Plan, now: float, jitter: float) -> Iterator[RefreshMetadata]:
+        """Ask whether partitions of a broker that owes us an answer have another leader now."""
+        for node_id, node in self._nodes.items():
+            if node.asked is None:
+                continue
+            if now >= node.late_at:
+                node.late_at = now + LATE * (1.0 + 0.2 * jitter)
+                yield RefreshMetadata(because=f"node {node_id} takes long over a fetch")
+            plan.wake_at = min(plan.wake_at, node.late_at)
 
     def _requests(self, plan: _Plan, now: float) -> Iterator[Request]:
         waiting = self._idle_nodes(plan, now)
@@ -304,6 +320,9 @@ class FetchManager(RequestManager):
             wanted=wanted,
         )
         node.asked = asked
+        # What it failed to answer before was late already.
+        node.late_at = now + LATE + (0.0 if failures else wait)
+        plan.wake_at = min(plan.wake_at, node.late_at)
         self._turns += 1
         node.turn = self._turns
         self._room.reserve(asked.reserved)

@@ -18,7 +18,9 @@ from kafka.errors import (
     UnsupportedVersionError,
 )
 
-__all__ = ["COORDINATOR_GONE", "assignor_failed", "is_retriable", "name", "refusal"]
+from aktor.events.metadata import Broker
+
+__all__ = ["COORDINATOR_GONE", "assignor_failed", "is_retriable", "name", "named", "refusal"]
 
 #: Codes by which a broker says that it does not look after the group (any more).
 COORDINATOR_GONE: Final = (NotCoordinatorError, CoordinatorNotAvailableError)
@@ -47,11 +49,21 @@ def is_retriable(error: type[Exception]) -> bool:
     return error in COORDINATOR_GONE or bool(getattr(error, "retriable", False))
 
 
-def refusal(error: type[Exception], *, group: str | None, member: str) -> Exception:
-    """The error with what a reader needs: which group, which member, what to do."""
+def named(coordinator: Broker | None) -> str:
+    """The coordinator as an error names it; None if it has gone meanwhile."""
+    if coordinator is None:
+        return "the coordinator"
+    where = f"{coordinator.host}:{coordinator.port}"
+    return f"the coordinator, broker {coordinator.node_id} at {where},"
+
+
+def refusal(
+    error: type[Exception], *, group: str | None, coordinator: Broker | None, member: str
+) -> Exception:
+    """The error with what a reader needs: which group, broker and member, what to do."""
     remedy = REMEDIES.get(error, "see the broker's log")
     return error(
-        f"{name(error)}: the coordinator refused group {group!r}"
+        f"{name(error)}: {named(coordinator)} refused group {group!r}"
         f" (member: {member or 'not joined yet'}); {remedy}"
     )
 

@@ -13,6 +13,7 @@ from kafka.errors import (
     TopicAuthorizationFailedError,
     UnknownError,
     UnknownMemberIdError,
+    UnknownTopicIdError,
     for_code,
 )
 from kafka.structs import OffsetAndMetadata, TopicPartition
@@ -26,7 +27,8 @@ from aktor.events.commits import (
     StartingOffsetsFailed,
     StartingOffsetsFound,
 )
-from aktor.events.membership import MemberChanged, MemberState
+from aktor.events.membership import ConfirmSession, MemberChanged, MemberState
+from aktor.events.metadata import RefreshMetadata
 from aktor.events.network import Destination, Request
 from aktor.managers.commit_errors import UNKNOWN_TOPIC, CommitErrors, Waited, is_retriable
 from aktor.managers.commit_requests import (
@@ -61,7 +63,8 @@ class LookUp:
 
     `for_positions` are the partitions that the position manager waits for, each with the number of
     its ownership. `as_of` counts the commits that were stored when it was first sent: a question
-    that came after a later commit must not be answered by it.
+    that came after a later commit must not be answered by it. `by_name`: the ids of these topics
+    that we know are not the broker's.
     """
 
     partitions: frozenset[TopicPartition]
@@ -71,6 +74,7 @@ class LookUp:
     askers: list[Asker] = field(default_factory=list)
     for_positions: dict[TopicPartition, int] = field(default_factory=dict)
     as_of: int | None = None
+    by_name: bool = False
     in_flight: bool = False
     last_error: Exception | None = None
 
@@ -183,7 +187,8 @@ class LookUps:
         A look-up leaves the list when it ends, so nobody can join one that is over (KAFKA-20765).
         """
         for look_up in self._under_way:
-            if look_up.partitions == partitions and self._is_fresh(look_up):
+            joinable = not look_up.by_name and self._is_fresh(look_up)
+            if look_up.partitions == partitions and joinable:
                 return look_up
         return None
 
@@ -260,8 +265,9 @@ class LookUps:
         if look_up.as_of is None:
             look_up.as_of = self._consumed.commits_stored
         self.log.debug("offsets.requested", partitions=look_up.wanted, node=node)
+        ids: TopicIds = {} if look_up.by_name else self.topic_ids
         return self._request(
-            offset_fetch(self._settings.group_id, look_up.wanted, self.member, self.topic_ids),
+            offset_fetch(self._settings.group_id, look_up.wanted, self.member, ids),
             to=Destination.COORDINATOR,
             deadline=now + self._attempt,
             context=Asked(look_up=look_up, partitions=look_up.wanted, node=node),
@@ -333,13 +339,30 @@ class LookUps:
                 because=look_up.last_error,
                 wait_ms=round((retry_at - now) * 1000),
             )
-        said = [*self._tell_positions(look_up, outcome), *self._tell_askers(look_up, outcome)]
+        said: list[object] = []
+        if any(isinstance(error, NOT_AS_THIS_MEMBER) for error in outcome.again.values()):
+            # The heartbeat would find out too, but only when its interval is over.
+            said.append(ConfirmSession())
+        if any(isinstance(error, UnknownTopicIdError) for error in outcome.again.values()):
+            said.append(RefreshMetadata(because="UNKNOWN_TOPIC_ID on OffsetFetch"))
+            self._ask_by_name(look_up)
+        said += [*self._tell_positions(look_up, outcome), *self._tell_askers(look_up, outcome)]
         if outcome.refused:
             # The rest goes on for the position manager alone; nobody else can join it.
             look_up.partitions = look_up.wanted
             look_up.found.clear()
         self._drop_unless_needed(look_up)
         return said
+
+    def _ask_by_name(self, look_up: LookUp) -> None:
+        """Users ask for a name, whatever topic has it by now.
+
+        Where a partition starts that the group has given us is looked up by its id alone.
+        """
+        if look_up.askers and not look_up.by_name:
+            again = self._add(look_up.partitions)
+            again.by_name = True
+            again.askers, look_up.askers = look_up.askers, []
 
     def _tell_positions(self, look_up: LookUp, outcome: Outcome) -> list[object]:
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}

@@ -3,42 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any
 
 from kafka.structs import TopicPartition
 
-from aktor.events.commits import RevocationCommitted
-from aktor.events.membership import (
-    AssignPartitions,
-    CallbackFinished,
-    Loss,
-    MemberChanged,
-    MemberState,
-    PartitionsReleased,
-    RunRevokedCallback,
-)
+from aktor.events.membership import Loss, MemberChanged, MemberState
 from aktor.events.metadata import Cluster
 from aktor.managers.assignment import Assignors
-from aktor.managers.classic_states import IN_GROUP, State, Trigger, move
+from aktor.managers.classic_states import IN_GROUP, TRANSITIONS, State, Trigger
+from aktor.managers.group_member import NOTHING, GroupMember
 from aktor.managers.group_requests import Identity
-from aktor.managers.hand_back import HandBack, Stage
+from aktor.managers.hand_back import HandBack
 from aktor.managers.leader import Leader
 from aktor.settings import Settings
 from aktor.trace import Trace
 
 __all__ = ["Member"]
 
-Answer: TypeAlias = PartitionsReleased | RevocationCommitted | CallbackFinished
 
-#: More rebalances than one incarnation will see.
-REBALANCES_PER_LIFE: Final = 1_000_000
-
-
-class Member:
-    """Owns the state, who we are in the group, the partitions, and the rebalance under way.
-
-    The state is assigned in `move` alone. `tell` takes what is to be said; `log` is the manager's.
-    """
+class Member(GroupMember[State, Trigger]):
+    """Owns besides who we are in the group, and the leader's part."""
 
     def __init__(
         self,
@@ -49,32 +33,17 @@ class Member:
         tell: Callable[[object], None],
         log: Trace,
     ) -> None:
-        self.log = log
-        self._settings = settings
+        super().__init__(settings, TRANSITIONS, incarnation=incarnation, tell=tell, log=log)
         self._assignors = assignors
-        self._tell = tell
-        self._said: MemberChanged | None = None
-        self.state = State.UNJOINED
-        # what the application wants
-        self.topics: frozenset[str] = frozenset()
-        self.may_join = False
         # who we are in the group
         self.me = Identity()
         self.assignor: str | None = None
-        self.owned: frozenset[TopicPartition] = frozenset()
         self.leader = Leader(assignors)
         # the rebalance under way
-        # Answers to an earlier incarnation's steps must not be taken for answers to ours.
-        self.rebalance = self._first_rebalance = (incarnation - 1) * REBALANCES_PER_LIFE
-        self.because = ""
+        self._first_rebalance = self.rebalance
         self.rejoin: str | None = None
-        self._began = 0.0
         self._joined_topics: frozenset[str] = frozenset()
-        self._target: frozenset[TopicPartition] = frozenset()
-        self._added: frozenset[TopicPartition] = frozenset()
-        self._revoked = 0
-        self._hand_back: HandBack | None = None
-        self._applied = False
+        self._target = NOTHING
 
     @property
     def in_group(self) -> bool:
@@ -96,7 +65,16 @@ class Member:
         """Whether a JoinGroup has succeeded and nothing has ended it."""
         return self.me.generation >= 0
 
-    # -- what the application wants and answers
+    @property
+    def generation(self) -> int:
+        """That of the last JoinGroup; -1 if there is none."""
+        return self.me.generation
+
+    @property
+    def _is_assigning(self) -> bool:
+        return self.state is State.ASSIGNING
+
+    # -- what the application wants
 
     def subscribe(self, topics: frozenset[str], member_id: str) -> None:
         """Other topics; `member_id` counts before the first rebalance only."""
@@ -109,30 +87,6 @@ class Member:
         """Whether there is something to join for, and a poll has asked for it."""
         return bool(self.topics) and self.may_join
 
-    def heard(self, answer: Answer) -> bool:
-        """Note that the application or the commits did a step; False (traced) if it is over."""
-        current = answer.rebalance == self.rebalance
-        if isinstance(answer, CallbackFinished) and current and self.state is State.ASSIGNING:
-            self._applied = True
-            return True
-        if self._hand_back is not None and self._hand_back.heard(answer):
-            return True
-        self.log.info(
-            "step.dropped",
-            message=type(answer).__name__,
-            of_rebalance=answer.rebalance,
-            rebalance=self.rebalance,
-            because="the rebalance went on without it",
-        )
-        return False
-
-    def commits_restarted(self) -> None:
-        """The last commit will not be answered: go on without it."""
-        step = self._hand_back
-        if step is not None and step.stage is Stage.COMMITTING:
-            self.log.warning("commit.abandoned", because="the commits actor was restarted")
-            step.heard(RevocationCommitted(rebalance=step.rebalance))
-
     # -- the way round
 
     def advance(self, now: float, cluster: Cluster) -> bool:
@@ -140,7 +94,7 @@ class Member:
         match self.state:
             case State.PREPARING | State.REVOKING | State.LOSING:
                 return self._hand_back_further(now)
-            case State.ASSIGNING if self._applied:
+            case State.ASSIGNING if self._applied is not None:
                 self._complete(now)
                 return True
             case State.SYNCING if self.rejoin is not None:
@@ -175,17 +129,10 @@ class Member:
         self.rebalance += 1
         self.because = because
         self.rejoin = None
-        self._applied = False
+        self._applied = None
         self._joined_topics = self.topics
         self.leader.forget_plan()
-        self.log.info(
-            "rebalance.triggered",
-            rebalance=self.rebalance,
-            because=because,
-            member=self.member_id,
-            generation=self.me.generation,
-            owned=len(self.owned),
-        )
+        self._trace_triggered(self.member_id)
         going = self.owned
         if self._assignors.cooperative:
             going = frozenset(one for one in self.owned if one.topic not in self.topics)
@@ -268,74 +215,23 @@ class Member:
     def _assign(self) -> None:
         self._added = self._target - self.owned
         self.owned = self._target
-        self._applied = False
-        self._tell(
-            AssignPartitions(
-                rebalance=self.rebalance,
-                assigned=self.owned,
-                added=self._added,
-                generation=self.me.generation,
-            )
-        )
+        self._start_assigning()
         self.move(Trigger.ASSIGN, "the assignment may be applied")
 
     def _complete(self, now: float) -> None:
-        self._applied = False
+        self._applied = None
         self.move(Trigger.APPLIED, "the application has the assignment")
-        self.log.info(
-            "rebalance.completed",
-            rebalance=self.rebalance,
-            because=self.because,
-            ms=round((now - self._began) * 1000, 3),
-            generation=self.me.generation,
-            owned=len(self.owned),
-            added=self._added,
-            revoked=self._revoked,
-        )
-
-    # -- handing back
-
-    def _start_handing_back(
-        self, partitions: frozenset[TopicPartition], loss: Loss, because: str
-    ) -> None:
-        self._hand_back = HandBack(
-            self._settings, rebalance=self.rebalance, partitions=partitions, loss=loss
-        )
-        self._tell(self._hand_back.begin(because))
-
-    def _hand_back_further(self, now: float) -> bool:
-        """The next of: released, committed, callback run; then the state that waited for it."""
-        step = self._hand_back
-        assert step is not None, f"{self.state} hands partitions back"
-        if step.stage is Stage.FINISHED:
-            self._hand_back = None
-            self._handed_back(step)
-            return True
-        before, said = step.stage, step.say(now)
-        if said is None:
-            return False
-        if before is Stage.COMMITTING:
-            self.log.warning("commit.abandoned", because="it did not end in time")
-        if isinstance(said, RunRevokedCallback):
-            # Whatever happens meanwhile, the application drops them when its callback returns.
-            self.owned -= step.partitions
-        self._tell(said)
-        return True
+        self._trace_completed(now)
 
     def _handed_back(self, step: HandBack) -> None:
+        super()._handed_back(step)
         match self.state:
             case State.PREPARING:
-                self._revoked += len(step.partitions)
                 self.move(Trigger.JOIN, self.because)
             case State.REVOKING:
-                self._revoked += len(step.partitions)
                 self._assign()
             case _:
                 self.move(Trigger.FORGET, "the lost callback returned")
-
-    def wake_at(self) -> Iterable[float]:
-        """When a step that takes too long is given up."""
-        return [] if self._hand_back is None else [self._hand_back.wake_at()]
 
     # -- the end
 
@@ -343,8 +239,9 @@ class Member:
         """The application has let go of everything."""
         self.topics = frozenset()
         self.may_join = False
-        self.owned = frozenset()
+        self.owned = NOTHING
         self.rebalance += 1
+        self._hand_back = None
         self._forget(member_id="")
 
     def depart(self, because: str, *, member_id: str) -> None:
@@ -356,45 +253,22 @@ class Member:
             partitions=self.owned,
             because=because,
         )
-        step = self._hand_back
         self._forget(member_id=member_id)
         self.rejoin = because
-        if self.owned:
-            self.rebalance += 1
-            self._start_handing_back(self.owned, Loss.LOST, because)
-            self.move(Trigger.LOSE, because)
-        elif step is not None and step.stage is Stage.CALLING:
-            # Its callback may have yet to begin: it must not commit as the member that joins anew.
-            self._hand_back = step
-            self.move(Trigger.LOSE, because)
-        else:
-            self.move(Trigger.FORGET, because)
+        gives_up = self._lose_everything(because)
+        self.move(Trigger.LOSE if gives_up else Trigger.FORGET, because)
 
     def _forget(self, *, member_id: str) -> None:
         """No generation any more."""
         self.me = Identity(member_id=member_id)
         self.assignor = None
         self.rejoin = None
-        self._hand_back = None
-        self._applied = False
+        self._applied = None
         self.leader.forget_plan()
         for said in self.leader.follow():
             self._tell(said)
 
     # -- where we are
-
-    def move(self, trigger: Trigger, because: str) -> None:
-        """The only place where `state` is assigned."""
-        before = self.state
-        self.state = move(before, trigger)
-        self.log.info(
-            "membership.moved",
-            before=before,
-            after=self.state,
-            trigger=trigger,
-            because=because,
-            rebalance=self.rebalance,
-        )
 
     def news(self) -> Iterable[MemberChanged]:
         """Who we are, if that changed since it was said last."""
@@ -408,6 +282,7 @@ class Member:
             generation=self.me.generation,
             state=state,
             assignor=self.assignor,
+            joins_as="" if self.has_generation else self.member_id,
         )
         if news == self._said or self._is_new():
             return ()

@@ -31,37 +31,21 @@ from kafka.protocol.consumer import (
     SyncGroupRequest,
 )
 
-from aktor.actors.manager import NEVER, PollResult, RequestManager
+from aktor.actors.manager import NEVER, PollResult
 from aktor.actors.runtime import Dispatcher
-from aktor.errors import AuthenticationError
 from aktor.events.answers import Answered
-from aktor.events.commits import RevocationCommitted
-from aktor.events.coordinator import (
-    CoordinatorFound,
-    CoordinatorLost,
-    CoordinatorRefused,
-    SuspectCoordinator,
-)
+from aktor.events.coordinator import CoordinatorFound, CoordinatorLost, CoordinatorRefused
 from aktor.events.lifecycle import ActorsRestarted
-from aktor.events.membership import (
-    CallbackFinished,
-    ConfirmSession,
-    GroupFailed,
-    LeaveGroup,
-    PartitionsReleased,
-    SessionExtended,
-    SubscriptionChanged,
-)
-from aktor.events.metadata import Broker, Cluster, ClusterChanged
+from aktor.events.membership import GroupFailed, LeaveGroup, SubscriptionChanged
 from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.managers import group_errors, group_requests
 from aktor.managers.assignment import Assignors
 from aktor.managers.classic_states import State, Trigger
-from aktor.managers.farewell import Farewell, Farewells
+from aktor.managers.farewell import ATTEMPT, Farewell, Farewells
 from aktor.managers.group_errors import COORDINATOR_GONE, is_retriable
+from aktor.managers.group_membership import GroupMembershipManager
 from aktor.managers.group_requests import Calls, Sent
-from aktor.managers.heartbeat import Pulse
 from aktor.managers.member import Member
 from aktor.settings import Settings
 from aktor.trace import Trace
@@ -71,9 +55,6 @@ __all__ = ["ClassicMembershipManager"]
 #: After an error that the user has to mend, the group is tried again no sooner than this.
 FATAL_RETRY: Final = 1.0
 
-#: States in which partitions are owned, or about to be handed back as ours.
-HOLDING: Final = (State.STABLE, State.PREPARING, State.REVOKING)
-
 #: How long a group may disown us while we wait for it to answer JoinGroup: longer than an answer
 #: that is on its way takes. The connection of that JoinGroup is half-open then.
 DISOWNED_FOR: Final = 3.0
@@ -82,34 +63,19 @@ DISOWNED_FOR: Final = 3.0
 JOIN_SLACK: Final = 5.0
 
 
-class ClassicMembershipManager(RequestManager):
-    """Owns the member (`state` is where it is), its requests, its session and the poll timer.
+class ClassicMembershipManager(GroupMembershipManager[Member]):
+    """Owns the member (`state` is where it is), its requests and its farewells.
 
-    What is to be said collects in an outbox that `handle` and `poll` empty. Raises
-    `ConfigurationError` when made with assignors that have no protocol in common.
+    Raises `ConfigurationError` when made with assignors that have no protocol in common.
     """
 
-    name = "membership"
-    HANDLERS: ClassVar[Mapping[type, str]] = {
-        SubscriptionChanged: "on_subscription_changed",
-        Poll: "on_poll",
-        PartitionsReleased: "on_step",
-        RevocationCommitted: "on_step",
-        CallbackFinished: "on_step",
-        LeaveGroup: "on_leave_group",
-        ConfirmSession: "on_confirm_session",
-        ClusterChanged: "on_cluster_changed",
-        CoordinatorFound: "on_coordinator_found",
-        CoordinatorLost: "on_coordinator_lost",
-        CoordinatorRefused: "on_coordinator_refused",
-        ActorsRestarted: "on_actors_restarted",
-    }
     RESPONSES: ClassVar[Mapping[type, str]] = {
         JoinGroupRequest: "on_join_answer",
         SyncGroupRequest: "on_sync_answer",
         HeartbeatRequest: "on_heartbeat_answer",
         LeaveGroupRequest: "on_leave_answer",
     }
+    HOLDING = (State.STABLE, State.PREPARING, State.REVOKING)
 
     def __init__(
         self,
@@ -120,38 +86,22 @@ class ClassicMembershipManager(RequestManager):
         trace: Trace | None = None,
     ) -> None:
         super().__init__(settings, incarnation=incarnation, dispatcher=dispatcher, trace=trace)
-        self.log = self.log.bind(group=settings.group_id)
         self.assignors = Assignors(settings.partition_assignment_strategy)
-        self._outbox: list[object] = []
         self._member = Member(
             settings, self.assignors, incarnation=incarnation, tell=self._tell, log=self.log
         )
-        self._now = -math.inf
-        self._cluster = Cluster()
-        self._coordinator: Broker | None = None
-        self._last_poll = math.inf
         self._calls = Calls(settings)
-        self._pulse = Pulse(settings)
         self._farewells = Farewells(settings)
         self._synced_at = -math.inf
         self._named = ""
         self._disowned_at = math.inf
         self._returns = False
         self._not_before = -math.inf
-        self._failure: Exception | None = None
 
     @property
     def state(self) -> State:
         """Where the member is on its way round."""
         return self._member.state
-
-    def handle(self, message: object) -> list[object]:
-        """Handle one message; returns what is to be said, who we are now first."""
-        return [*super().handle(message), *self._take_outbox()]
-
-    def _take_outbox(self) -> tuple[object, ...]:
-        told, self._outbox = self._outbox, []
-        return (*self._member.news(), *told)
 
     # -- the application's side
 
@@ -164,14 +114,6 @@ class ClassicMembershipManager(RequestManager):
         self._now = message.now
         self._last_poll = message.now
         self._member.may_join = True
-
-    def on_step(self, message: PartitionsReleased | RevocationCommitted | CallbackFinished) -> None:
-        """A step of the rebalance is done; what a listener raised the application raises."""
-        error = message.error if isinstance(message, CallbackFinished) else None
-        if self._member.heard(message) and error is not None:
-            self.log.warning(
-                "listener.failed", rebalance=message.rebalance, state=self.state, because=error
-            )
 
     def on_leave_group(self, message: LeaveGroup) -> None:
         """The application has let go of everything; tell the group."""
@@ -198,16 +140,7 @@ class ClassicMembershipManager(RequestManager):
         if self.state is not State.LEAVING:
             self._member.move(Trigger.LEAVE, message.because)
 
-    def on_confirm_session(self, message: ConfirmSession) -> None:
-        """The application may have slept through its session: ask the group now."""
-        if self._member.has_generation:
-            self._pulse.hurry()
-
     # -- the others' news
-
-    def on_cluster_changed(self, message: ClusterChanged) -> None:
-        """A leader looks whether it would assign differently."""
-        self._cluster = message.cluster
 
     def on_coordinator_found(self, message: CoordinatorFound) -> None:
         """Requests may go out."""
@@ -224,6 +157,9 @@ class ClassicMembershipManager(RequestManager):
         """We may not use the group; the user has to know if that is what we are about to do."""
         if self._member.in_group:
             self._fail(message.error)
+            return
+        for farewell in self._farewells.all():
+            self._end(farewell)  # there is nobody to tell
 
     def on_actors_restarted(self, message: ActorsRestarted) -> None:
         """Say again who we are and what we need."""
@@ -248,7 +184,7 @@ class ClassicMembershipManager(RequestManager):
     def poll(self, now: float, jitter: float) -> PollResult:
         """Move on as far as possible, then send what is due."""
         self._now = now
-        if self._member.in_group and now >= self._last_poll + self.settings.max_poll_interval:
+        if self._is_late():
             self._leave_late()
         while self._advance():
             pass
@@ -264,10 +200,6 @@ class ClassicMembershipManager(RequestManager):
         moved = self._member.advance(self._now, self._cluster)
         self._tell_failure()
         return moved
-
-    def _is_in_doubt(self) -> bool:
-        """Whether what is owned may be another's by now: the next heartbeat's answer tells."""
-        return self.state in HOLDING and self._pulse.is_over(self._now)
 
     def _maybe_join(self) -> bool:
         if not self._member.wants_to_join() or self._now < self._join_at():
@@ -350,7 +282,7 @@ class ClassicMembershipManager(RequestManager):
         known = sent.member_id not in ("", self._named)
         self._returns = known and sent.generation < 0
         if not self._returns:
-            self._extend_session(sent)
+            self._extend_session(sent.at)
         self._pulse.start(self._now)
         try:
             member.lead_or_follow(response, self._cluster, self._now)
@@ -397,7 +329,7 @@ class ClassicMembershipManager(RequestManager):
         if self._returns:
             self._pulse.hurry()
         else:
-            self._extend_session(sent)
+            self._extend_session(sent.at)
         self._member.synced(assigned)
 
     def _group_error(self, error: type[Exception], received: ResponseReceived) -> None:
@@ -460,7 +392,7 @@ class ClassicMembershipManager(RequestManager):
         if not sent.is_by(self._member.me):
             self._dropped(received.request, "the generation changed meanwhile")
         elif confirmed:
-            self._extend_session(sent)
+            self._extend_session(sent.at)
             if error is RebalanceInProgressError and sent.at >= self._synced_at:
                 self._member.rebalances()
         else:
@@ -484,24 +416,10 @@ class ClassicMembershipManager(RequestManager):
             self._disowned_at = min(self._disowned_at, self._now)
         return self._now < self._disowned_at + DISOWNED_FOR
 
-    def _extend_session(self, sent: Sent) -> None:
-        until = self._pulse.extend(sent.at)
-        if until is not None:
-            self._tell(SessionExtended(until=until))
-
     # -- leaving
 
     def _leave_late(self) -> None:
-        late = self._now - self._last_poll
-        because = f"no poll for {late:.3f} s (max_poll_interval_ms)"
-        self.log.warning(
-            "poll.late",
-            by=round(late - self.settings.max_poll_interval, 3),
-            state=self.state,
-            owned=len(self._member.owned),
-            because=f"{because}: poll more often, take fewer records at a time"
-            " (max_poll_records), or raise max_poll_interval_ms",
-        )
+        because = self._trace_late()
         self._member.may_join = False
         self._bid_farewell(because)
         self._depart(because, member_id="")
@@ -525,7 +443,7 @@ class ClassicMembershipManager(RequestManager):
     def _leave_group(self, farewell: Farewell) -> Request:
         farewell.in_flight = True
         body = group_requests.leave_group(self.settings, farewell.member_id, farewell.because)
-        deadline = min(farewell.deadline, self._now + self.settings.request_timeout)
+        deadline = min(farewell.deadline, self._now + min(self.settings.request_timeout, ATTEMPT))
         return self.request(body, to=self._way()[0], deadline=deadline, context=farewell)
 
     def on_leave_answer(self, received: ResponseReceived) -> None:
@@ -562,7 +480,8 @@ class ClassicMembershipManager(RequestManager):
 
     def _refused(self, error: type[Exception]) -> None:
         member = self.settings.group_instance_id or self._member.member_id
-        self._fail(group_errors.refusal(error, group=self.settings.group_id, member=member))
+        group, coordinator = self.settings.group_id, self._coordinator
+        self._fail(group_errors.refusal(error, group=group, coordinator=coordinator, member=member))
 
     def _fail(self, error: Exception) -> None:
         """The user has to do something: lose everything, tell, try again after the next poll."""
@@ -643,21 +562,7 @@ class ClassicMembershipManager(RequestManager):
         else:
             self._suspect_unless_refused(failed)
 
-    def _suspect_unless_refused(self, failed: RequestFailed) -> None:
-        if failed.node is not None and not isinstance(failed.error, AuthenticationError):
-            self._suspect(failed.node, str(failed.error))
-
-    def _suspect(self, node: int, because: str) -> None:
-        self.log.info("coordinator.suspected", node=node, because=because)
-        self._tell(SuspectCoordinator(node_id=node, because=because))
-
-    # -- small things
-
-    def _tell(self, message: object) -> None:
-        self._outbox.append(message)
-
-    def _dropped(self, request: Request, because: str) -> None:
-        self.log.info("answer.dropped", request=type(request.body).__name__, because=because)
+    # -- when
 
     def _wake_at(self) -> float:
         member = self._member
@@ -667,7 +572,7 @@ class ClassicMembershipManager(RequestManager):
         if member.state is State.UNJOINED and member.wants_to_join():
             times.append(self._join_at())
         if member.in_group:
-            times.append(self._last_poll + self.settings.max_poll_interval)
+            times.append(self._late_at)
         if self._coordinator is not None:
             times += self._send_times()
         return min(times)

@@ -17,6 +17,7 @@ from kafka.errors import (
 )
 from kafka.structs import OffsetAndMetadata
 
+from aktor.errors import WakeupError
 from tests.scenarios.history import History
 from tests.scenarios.reading import T0, T1, a_member, read
 from tests.scenarios.world import World, seeds
@@ -70,6 +71,18 @@ def test_a_close_after_a_wakeup_commits_as_well(world: World) -> None:
     consumer.close()
 
     assert [world.cluster.committed("g", *one) for one in (T0, T1)] == [40, 40]
+
+
+def test_a_last_commit_that_does_not_succeed_leaves_time_for_leaving(world: World) -> None:
+    consumer = a_member(world, enable_auto_commit=True, auto_commit_interval_ms=1_000_000)
+    read(world, consumer, 80)
+    world.cluster.fail_next("OffsetCommit", CoordinatorLoadInProgressError, times=1_000)
+
+    began = world.now
+    consumer.close(timeout_ms=8_000)
+
+    assert not world.cluster.group("g").members
+    assert world.now - began < 8.0
 
 
 def test_a_close_without_autocommit_commits_nothing(world: World) -> None:
@@ -227,6 +240,18 @@ def test_offsets_committed_before_are_found_by_a_consumer_with_assigned_partitio
 
     assert second.position(T0) == 25
     assert len(read(world, second, 15)) == 15
+
+
+def test_unsubscribing_commits_and_leaves_though_it_is_to_wake_up(world: World) -> None:
+    consumer = a_member(world, auto_commit_interval_ms=60_000)
+    read(world, consumer, 80)
+    consumer.wakeup()
+
+    consumer.unsubscribe()
+
+    assert world.cluster.committed("g", *T0) == 40
+    with pytest.raises(WakeupError):
+        consumer.poll()
 
 
 def test_unsubscribing_commits_and_leaves(world: World) -> None:

@@ -37,6 +37,17 @@ def test_auto_finds_out_that_the_cluster_speaks_the_classic_protocol_and_reads(
     assert len(world.cluster.group("g").members) == 1
 
 
+def test_what_auto_has_chosen_is_told_also_by_who_is_not_in_the_group(world: World) -> None:
+    consumer = a_member(world, group_protocol="auto")
+    read(world, consumer, 20)
+
+    consumer.unsubscribe()
+    assert consumer.status().group_protocol == "classic"
+    consumer.close()
+
+    assert consumer.status().group_protocol == "classic"
+
+
 def test_auto_commits_and_leaves_in_the_classic_protocol(world: World) -> None:
     consumer = a_member(world, group_protocol="auto")
     read(world, consumer, 20)
@@ -90,7 +101,7 @@ def test_a_pattern_for_the_brokers_is_an_error_and_not_an_endless_wait(
     consumer = world.consumer(group_id="g", group_protocol=protocol)
     consumer.subscribe(pattern=SubscriptionPattern("orders.*"))
 
-    with pytest.raises(UnsupportedVersionError):
+    with pytest.raises(UnsupportedVersionError, match="give a pattern of Python's re"):
         consumer.poll(timeout_ms=10_000)
 
 

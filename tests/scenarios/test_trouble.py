@@ -238,10 +238,13 @@ def test_a_consumer_that_stood_still_asks_the_group_before_it_gives_anything_out
     assert [one["event"] for one in since if one["event"] == "session.unconfirmed"]
 
 
-def test_a_consumer_that_nobody_closed_can_be_dropped(world: World) -> None:
+@pytest.mark.parametrize("commits", [False, True])
+def test_a_consumer_that_nobody_closed_can_be_dropped(world: World, commits: bool) -> None:
     consumer = a_member(world)
     read(world, consumer, 80)
     site = world.site(consumer)
+    if commits:  # its answer is still to come
+        consumer.commit_async(callback=lambda offsets, answer: None)
 
     site.consumer = None  # type: ignore[assignment]
     del consumer

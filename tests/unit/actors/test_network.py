@@ -335,6 +335,17 @@ def test_a_request_for_anybody_goes_to_the_connected_node_with_the_fewest_in_fli
     assert bench.net.sends[-1][0] == idle != busy
 
 
+def test_a_request_for_anybody_avoids_a_node_that_owes_an_answer_for_long() -> None:
+    """It may be frozen; who has more to do and answers knows better."""
+    bench = Bench().tell(a_cluster(a=1, b=2)).send(a_request(1)).open().send(a_request(2)).open()
+    frozen, alive = (key for key, _ in bench.net.connects)
+    bench.at(1.1).answer(1).send(a_request(2), a_request(2))
+
+    bench.send(a_request(ANY))
+
+    assert bench.net.sends[-1][0] == alive != frozen
+
+
 def test_a_request_for_anybody_waits_for_a_connection_under_way_rather_than_open_another() -> None:
     bench = Bench().tell(a_cluster(a=1, b=2)).send(a_request(1))
 

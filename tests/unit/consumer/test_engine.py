@@ -1060,6 +1060,58 @@ def test_what_the_group_says_until_it_hears_of_the_leaving_is_not_applied() -> N
     assert site.engine.delivery.partitions == {}
 
 
+@pytest.mark.parametrize(
+    ("interrupt", "raised"),
+    [
+        (lambda site: site.engine.wakeup(), WakeupError),
+        (
+            lambda site: site.hear(BootstrapFailed(error=BootstrapError(attempts={}))),
+            BootstrapError,
+        ),
+    ],
+    ids=["wakeup", "connection error"],
+)
+def test_what_interrupts_waits_until_the_group_has_heard_of_the_leaving(
+    interrupt: Callable[[Site], None], raised: type[Exception]
+) -> None:
+    """Else steps of the membership that was left would be taken; and nobody would hear of it."""
+    site = a_member()
+    interrupt(site)
+    site.on_said = lambda message: (
+        site.hear_at(100.5, an_assignment(B, rebalance=2), Answered(ticket=message.ticket))
+        if isinstance(message, LeaveGroup)
+        else None
+    )
+
+    site.engine.unsubscribe(site.clock.now + 10)
+    site.engine.subscribe(ORDERS, None)
+
+    with pytest.raises(raised):
+        site.poll()
+    assert site.poll(1.0) == {}
+    assert site.engine.delivery.partitions == {}
+
+
+def test_who_leaves_while_the_membership_is_restarted_leaves_under_the_id_it_had() -> None:
+    """Else the group would keep its partitions for it until the session ends."""
+    site = a_member()
+    no_member = MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED)
+    replies = [
+        lambda message: (no_member, a_restart("membership")),
+        lambda message: (Answered(ticket=message.ticket),),
+    ]
+    site.on_said = lambda message: (
+        site.hear(*replies.pop(0)(message)) if isinstance(message, LeaveGroup) else None
+    )
+
+    site.engine.leave(site.clock.now + 10.0, because="the consumer was closed")
+
+    first, again = site.of(LeaveGroup)
+    assert again.deadline == first.deadline == 110.0
+    assert site.of(SubscriptionChanged)[0] == SubscriptionChanged(topics=ORDERS, member_id="m-1")
+    assert site.clock.now == 100.0
+
+
 def test_leaving_waits_for_commits_under_way_and_keeps_time_for_leaving() -> None:
     site = a_member()
     site.engine.commit_async({}, lambda value, error: None)
@@ -1070,6 +1122,17 @@ def test_leaving_waits_for_commits_under_way_and_keeps_time_for_leaving() -> Non
     assert leave.deadline == 110.0
     assert site.bell.waits[-2:] == [pytest.approx(7.5), pytest.approx(2.5)]
     assert site.clock.now == pytest.approx(110.0)
+
+
+def test_the_time_that_is_kept_for_leaving_is_kept_once() -> None:
+    """`close` waits for its last commit first, and has used the time of commits up by then."""
+    site = a_member()
+    site.engine.commit_async({}, lambda value, error: None)
+    deadline = site.clock.now + 2.5
+
+    site.engine.leave(deadline, because="the consumer was closed", commits_until=site.clock.now)
+
+    assert site.bell.waits[-1] == pytest.approx(2.5)
 
 
 # -- after a restart
@@ -1195,6 +1258,18 @@ def test_what_was_to_be_revoked_is_lost_if_the_member_is_in_no_group_any_more() 
     assert listener.lost == [{A}]
 
 
+def test_what_was_to_be_revoked_is_lost_if_the_session_has_run_out_unheard() -> None:
+    """Simulation, seed 15000820: frozen before its callback ran, it gave up what others had."""
+    site = a_member(confirmed_until=145.0)
+    listener = site.engine.rebalancing.listener = _Noting()
+    site.hear(RunRevokedCallback(rebalance=2, partitions=frozenset({A}), loss=Loss.REVOKED))
+    site.clock.now += 50.0
+
+    site.poll()
+
+    assert listener.lost == [{A}]
+
+
 def test_what_the_listener_raises_for_lost_partitions_is_raised_after_all_was_said() -> None:
     site = a_member()
     site.engine.rebalancing.listener = _RaisingListener()
@@ -1205,6 +1280,50 @@ def test_what_the_listener_raises_for_lost_partitions_is_raised_after_all_was_sa
 
     assert site.of(SubscriptionChanged)
     assert site.of(PausePartitions)
+
+
+def test_a_callback_of_taking_on_that_finds_the_membership_restarted_loses_everything() -> None:
+    site = a_member()
+    listener = site.engine.rebalancing.listener = _LookingUp(site, "assigned")
+    site.hear(an_assignment(A, B, rebalance=2))
+
+    site.poll()
+
+    assert listener.heard == ["assigned", "lost"]
+    assert site.engine.delivery.partitions == {}
+    assert site.of(SubscriptionChanged) == [SubscriptionChanged(topics=ORDERS, member_id="m-1")]
+
+
+def test_a_restart_that_a_callback_has_dealt_with_is_over() -> None:
+    site = a_member()
+    site.engine.rebalancing.listener = _LookingUp(site, "lost")
+    site.hear(a_restart("membership"), a_restart("fetch"))
+
+    site.engine.restore_if_restarted()
+
+    assert site.engine.delivery.partitions == {}
+    assert len(site.of(TrackTopics)) == 3
+
+
+class _LookingUp(_NotingListener):
+    """Asks for something in this callback, during which an actor is restarted."""
+
+    def __init__(self, site: Site, callback: str) -> None:
+        super().__init__()
+        self.site, self.callback = site, callback
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        super().on_partitions_assigned(assigned)
+        self.look_up("assigned", a_restart("membership"))
+
+    def on_partitions_lost(self, lost: Any) -> None:
+        super().on_partitions_lost(lost)
+        self.look_up("lost", a_restart("commits"))
+
+    def look_up(self, callback: str, restart: ActorsRestarted) -> None:
+        if callback == self.callback:
+            self.site.hear(restart)
+            self.site.engine.restore_if_restarted()
 
 
 def test_position_says_everything_again_before_it_waits() -> None:

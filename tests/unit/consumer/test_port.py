@@ -325,6 +325,17 @@ def test_a_member_that_is_joining_anew_does_not_make_us_forget_its_last_id() -> 
     assert port.last_member_id == "m-1"
 
 
+def test_the_id_under_which_a_member_asked_to_join_is_remembered_too() -> None:
+    port = a_port()
+
+    port.tell(
+        MemberChanged(member_id="", generation=-1, state=MemberState.REBALANCING, joins_as="m-2")
+    )
+    port.tell(a_restart("membership", "commits"))
+
+    assert port.last_member_id == "m-2"
+
+
 def test_who_is_out_of_the_group_has_no_id_to_come_back_with() -> None:
     port = a_port()
     port.tell(MemberChanged(member_id="m-1", generation=3, state=MemberState.STABLE))

@@ -106,9 +106,10 @@ def member(generation: int, state: MemberState | None = None) -> MemberChanged:
     return MemberChanged(member_id="m", generation=generation, state=state or MemberState.STABLE)
 
 
-def member_848(epoch: int, state: MemberState = MemberState.STABLE) -> MemberChanged:
-    """We are a member of a KIP-848 group with this epoch; -1 is none."""
-    return replace(member(epoch, state), protocol="consumer")
+def member_848(epoch: int, state: MemberState = MemberState.STABLE, **ids: int) -> MemberChanged:
+    """We are a member of a KIP-848 group with this epoch; -1 is none. `ids`: of what it owns."""
+    given = {name: UUID(int=number) for name, number in ids.items()}
+    return replace(member(epoch, state), protocol="consumer", topic_ids=given)
 
 
 def topics(**ids: int | None) -> ClusterChanged:

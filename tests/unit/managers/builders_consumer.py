@@ -142,6 +142,13 @@ class ConsumerScene(Scene):
         """The metadata manager has found out what these are called."""
         self.tell(TopicsNamed(names={IDS[one]: one for one in topics}))
 
+    def create_anew(self, topic: str) -> None:
+        """Metadata has another topic of this name."""
+        cluster = a_cluster_with_ids(a=3, b=1)
+        info = dataclasses.replace(cluster.topics[topic], topic_id=uuid.UUID(int=77))
+        anew = dataclasses.replace(cluster, topics={**cluster.topics, topic: info})
+        self.tell(ClusterChanged(cluster=anew))
+
     def subscribe_to(self, regex: str) -> None:
         """The application subscribes to a pattern that the brokers evaluate."""
         self.tell(SubscriptionChanged(topics=frozenset(), regex=regex))

@@ -96,6 +96,17 @@ def test_where_it_is_not_spoken_the_member_joins_with_the_classic_protocol_at_on
 
 
 @pytest.mark.parametrize("how", HOW)
+def test_who_was_no_member_yet_is_not_said_to_be_lost(how: str) -> None:
+    """Operators are told to raise an alert over `member.lost`."""
+    scene = a_member()
+    scene.wants_to_join("a")
+
+    refuse(scene, how)
+
+    assert not scene.traced("member.lost")
+
+
+@pytest.mark.parametrize("how", HOW)
 def test_to_find_that_out_is_no_error_in_the_log(how: str) -> None:
     scene = a_member()
     scene.wants_to_join("a")
@@ -268,7 +279,7 @@ def test_a_pattern_that_brokers_evaluate_is_not_given_to_the_classic_protocol() 
 
     refuse(scene, "unknown request")
 
-    assert "group_protocol" in str(scene.said(GroupFailed).error)
+    assert "'a.*' takes brokers that evaluate it" in str(scene.said(GroupFailed).error)
     assert not scene.has_sent(JoinGroupRequest)
 
 

@@ -281,9 +281,9 @@ def test_what_no_retry_mends_ends_the_commit_in_words(
     assert tick(manager, 1.0).requests == ()
 
 
-def test_while_the_member_rejoins_a_refused_commit_says_that_polling_helps() -> None:
+def test_while_the_member_rejoins_a_refused_asynchronous_commit_says_that_polling_helps() -> None:
     manager = committing(T0)
-    manager.handle(commit({T0: 10}))
+    manager.handle(commit_async({T0: 10}))
     request = tick(manager, 0.0).request
     manager.handle(member(5, MemberState.REBALANCING))
 
@@ -291,6 +291,36 @@ def test_while_the_member_rejoins_a_refused_commit_says_that_polling_helps() -> 
 
     assert isinstance(error, RebalanceInProgressError)
     assert "poll()" in str(error)
+
+
+@pytest.mark.parametrize("code", [ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS])
+def test_a_commit_that_is_refused_while_its_member_rejoins_waits_for_the_new_generation(
+    code: int,
+) -> None:
+    """Its refusal may be here before the news of the generation that it was too late for."""
+    manager = committing(T0, generation=5)
+    manager.handle(commit({T0: 10}))
+    request = tick(manager, 0.0).request
+    manager.handle(member(5, MemberState.REBALANCING))
+
+    assert answer(manager, request, committed(request, code)) == [ConfirmSession()]
+    manager.handle(member(6, MemberState.REBALANCING))
+
+    assert tick(manager, 1.0).request.body.generation_id_or_member_epoch == 6
+
+
+def test_a_commit_that_waits_for_a_generation_that_never_comes_ends_at_its_deadline() -> None:
+    manager = committing(T0, generation=5)
+    manager.handle(commit({T0: 10}, deadline=3.0))
+    manager.handle(member(5, MemberState.REBALANCING))
+    now = 0.0
+    while (turn := tick(manager, now)).requests:
+        answer(manager, turn.request, committed(turn.request, REBALANCE_IN_PROGRESS), now=now)
+        now += 1.5
+
+    error = error_of(turn.said)
+    assert isinstance(error, KafkaTimeoutError)
+    assert "rebalanc" in str(error).lower()
 
 
 def test_a_commit_follows_its_member_into_the_next_generation() -> None:
@@ -302,6 +332,21 @@ def test_a_commit_follows_its_member_into_the_next_generation() -> None:
     assert answer(manager, request, committed(request, ILLEGAL_GENERATION)) == [ConfirmSession()]
 
     assert tick(manager, 1.0).request.body.generation_id_or_member_epoch == 6
+
+
+@pytest.mark.parametrize("code", [ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS])
+def test_a_commit_of_what_was_given_away_before_does_not_follow_its_member(code: int) -> None:
+    """By the next generation another member may have committed more of it."""
+    manager = committing(T1, generation=5)
+    manager.handle(member(5, MemberState.REBALANCING))
+    manager.handle(commit({T0: 10}))
+    request = tick(manager, 0.0).request
+
+    error = error_of(answer(manager, request, committed(request, code)))
+
+    assert isinstance(error, RebalanceInProgressError)
+    manager.handle(member(6))
+    assert tick(manager, 1.0).requests == ()
 
 
 def test_forbidden_topics_are_named_and_the_others_are_stored() -> None:
@@ -694,6 +739,26 @@ def test_what_is_committed_already_is_not_committed_again() -> None:
 
     assert idle.requests == ()
     assert asked_to_commit(tick(manager, 15.0).request) == {T1: 3}
+
+
+def test_what_was_asked_for_behind_an_automatic_commit_does_not_go_back_behind_it() -> None:
+    """Found by a simulation (seed 326): it stores the positions of when it is sent."""
+    manager = auto(T0, T1)
+    manager.handle(polled(5.0, {T0: 10, T1: 1}))
+    manager.handle(CoordinatorLost(because="it moved"))
+    manager.handle(commit_async({T0: 10}))
+    manager.handle(polled(5.1, {T0: 12, T1: 2}))
+    manager.handle(found(1))
+
+    automatic = tick(manager, 5.2)
+    assert asked_to_commit(automatic.request) == {T1: 2}
+    succeed(manager, automatic)
+    asked = tick(manager, 5.2)
+    assert asked_to_commit(asked.request) == {T0: 10}
+    succeed(manager, asked)
+
+    manager.handle(polled(10.0))
+    assert asked_to_commit(tick(manager, 10.0).request) == {T0: 12}
 
 
 def test_what_the_application_committed_itself_is_not_committed_again() -> None:

@@ -14,8 +14,10 @@ from aktor.events.commits import (
     StartingOffsetsFound,
 )
 from aktor.events.membership import ConfirmSession, MemberState
+from aktor.events.metadata import RefreshMetadata
 from aktor.events.network import Request
 from aktor.managers.commits import STALE_ATTEMPTS, CommitManager
+from aktor.settings import Settings
 from tests.unit.managers.builders_commits import (
     GROUP_ID_NOT_FOUND,
     STALE_MEMBER_EPOCH,
@@ -36,6 +38,7 @@ from tests.unit.managers.builders_commits import (
     committing,
     fetch,
     fetched,
+    found,
     member,
     member_848,
     offsets,
@@ -147,12 +150,103 @@ def test_an_id_that_the_broker_does_not_know_is_asked_for_again() -> None:
     manager.handle(topics(t=1))
     manager.handle(commit({T0: 10}))
     request = tick(manager, 0.0).request
-    assert not answer(manager, request, committed(request, UNKNOWN_TOPIC_ID, version=10))
+    said = answer(manager, request, committed(request, UNKNOWN_TOPIC_ID, version=10))
+    assert [type(one) for one in said] == [RefreshMetadata]
 
     manager.handle(topics(t=9))
 
     again = tick(manager, 1.0).request
     assert [one.topic_id.int for one in again.body.topics] == [9]
+
+
+def test_positions_in_a_topic_that_was_created_anew_are_not_committed_for_the_new_one() -> None:
+    """Simulation, seed 14000587: the new one's partition was somebody else's already."""
+    manager = a_manager(T0, U0)
+    manager.handle(member_848(5, t=1, u=2))
+    manager.handle(topics(t=9, u=2))
+
+    manager.handle(commit({T0: 10, U0: 20}))
+    manager.handle(fetch(T0))
+    first, second = tick(manager, 0.0).requests
+
+    assert [one.topic_id.int for one in first.body.topics] == [1, 2]
+    assert [one.topic_id.int for one in second.body.groups[0].topics] == [1]
+
+
+def test_a_commit_for_a_topic_that_was_created_anew_ends_when_metadata_knows() -> None:
+    """It would be repeated until its deadline: only a poll gives the partitions up."""
+    manager = a_manager(T0, U0)
+    manager.handle(member_848(5, t=1, u=2))
+    manager.handle(topics(t=1, u=2))
+    manager.handle(commit({T0: 10, U0: 20}))
+    request = tick(manager, 0.0).request
+
+    said = answer(manager, request, committed(request, {T0: UNKNOWN_TOPIC_ID}, version=10))
+    assert [type(one) for one in said] == [RefreshMetadata]
+    manager.handle(topics(t=9, u=2))
+    turn = tick(manager, 1.0)
+
+    (failed,) = turn.said
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, CommitFailedError)
+    assert "t-0 were not committed" in str(failed.error)
+    assert "created anew" in str(failed.error)
+    assert not turn.requests
+
+
+def test_a_user_is_told_what_is_committed_for_the_name_when_the_id_is_not_known_any_more() -> None:
+    """Simulation, seed 17000612: after waiting in vain it was told that nothing is."""
+    manager = a_manager(T0)
+    manager.handle(member_848(5, t=1))
+    manager.handle(topics(t=1))
+    manager.handle(fetch(T0))
+    first = tick(manager, 0.0).request
+
+    said = answer(
+        manager, first, fetched({}, codes={T0: UNKNOWN_TOPIC_ID}, version=10, ids={"t": 1})
+    )
+    assert [type(one) for one in said] == [RefreshMetadata]
+    second = tick(manager, 0.0).request
+
+    assert versions(second) == (9, 9)
+    assert answer(manager, second, fetched({T0: 30}, version=9)) == [
+        Answered(ticket=1, value={T0: OffsetAndMetadata(30, "", -1)})
+    ]
+
+
+def test_a_broker_that_knows_no_id_though_names_were_given_is_asked_after_the_backoff() -> None:
+    manager = a_manager(T0)
+    manager.handle(topics(t=1))
+    manager.handle(fetch(T0))
+    unknown = fetched({}, codes={T0: UNKNOWN_TOPIC_ID}, version=9)
+    answer(manager, tick(manager, 0.0).request, unknown)
+
+    answer(manager, tick(manager, 0.0).request, unknown)
+
+    assert tick(manager, 0.0).requests == ()
+    assert len(tick(manager, 1.0).requests) == 1
+
+
+def test_a_partition_that_the_group_has_given_starts_by_its_id_or_not_at_all() -> None:
+    manager = a_manager(T0)
+    manager.handle(member_848(5, t=1))
+    manager.handle(FindStartingOffsets(partitions=frozenset({T0})))
+    first = tick(manager, 0.0).request
+
+    answer(manager, first, fetched({}, codes={T0: UNKNOWN_TOPIC_ID}, version=10, ids={"t": 1}))
+
+    assert [one.topic_id.int for one in tick(manager, 1.0).request.body.groups[0].topics] == [1]
+
+
+def test_a_topic_that_is_not_ours_goes_by_the_id_that_metadata_knows() -> None:
+    manager = a_manager(U0)
+    manager.handle(member_848(5, t=1, u=2))
+    manager.handle(topics(t=9, u=2))
+    manager.handle(member_848(5, u=2))
+
+    manager.handle(fetch(T0))
+
+    assert [one.topic_id.int for one in tick(manager, 0.0).request.body.groups[0].topics] == [9]
 
 
 def test_who_is_no_member_commits_and_looks_up_as_with_any_broker() -> None:
@@ -300,6 +394,52 @@ def test_the_last_commit_before_a_revocation_ends_in_time_and_the_partitions_wer
     assert said == [RevocationCommitted(rebalance=7, expelled=False)]
 
 
+def test_a_restarted_manager_makes_no_last_commit_of_what_was_given_away_meanwhile() -> None:
+    """Nobody waits for it: the membership goes on when it hears of the restart."""
+    manager = CommitManager(Settings(group_id="g"), incarnation=2)
+    manager.handle(before_revocation({T0: 12}))
+    manager.handle(member_848(6))
+    manager.handle(assigned(T1))
+
+    manager.handle(found(1))
+    turn = tick(manager, 0.0)
+
+    assert turn.requests == ()
+    assert turn.said == [RevocationCommitted(rebalance=7)]
+
+
+def test_a_restarted_manager_makes_the_last_commit_of_what_the_application_still_has() -> None:
+    manager = CommitManager(Settings(group_id="g"), incarnation=2)
+    manager.handle(before_revocation({T0: 12}))
+    manager.handle(member_848(6))
+    manager.handle(assigned(T0, T1))
+
+    manager.handle(found(1))
+    request = tick(manager, 0.0).request
+
+    assert asked_to_commit(request) == {T0: 12}
+    is_stale(manager, request)
+    manager.handle(assigned(T1))
+    manager.handle(assigned(T0, T1))
+    assert tick(manager, 1.0).requests == ()
+
+
+def test_an_automatic_commit_that_is_sent_again_does_not_go_back_behind_the_last_commit() -> None:
+    """Though the Poll that says how far was consumed has yet to come: the callback runs."""
+    manager = a_manager(T0, auto_commit_interval=1.0)
+    manager.handle(polled(0.0, {T0: 1}))
+    manager.handle(polled(1.0, {T0: 10}))
+    is_stale(manager, tick(manager, 1.0).request, now=1.0)
+    manager.handle(member_848(6))
+
+    manager.handle(before_revocation({T0: 12}))
+    last = tick(manager, 1.01).request
+    answer(manager, last, committed(last, version=9))
+
+    assert asked_to_commit(last) == {T0: 12}
+    assert tick(manager, 2.0).requests == ()
+
+
 def test_a_commit_of_partitions_that_were_given_away_meanwhile_ends() -> None:
     manager = a_manager(T0, T1)
     manager.handle(commit({T0: 10}))
@@ -312,6 +452,16 @@ def test_a_commit_of_partitions_that_were_given_away_meanwhile_ends() -> None:
     assert not turn.requests
     (failed,) = turn.said
     assert isinstance(failed, Failed)
+    assert isinstance(failed.error, CommitFailedError)
+
+
+def test_a_commit_of_what_was_given_away_before_is_not_sent_with_the_next_epoch() -> None:
+    manager = a_manager(T1)
+    manager.handle(commit({T0: 10}))
+
+    said = is_stale(manager, tick(manager, 0.0).request)
+
+    (failed,) = (one for one in said if isinstance(one, Failed))
     assert isinstance(failed.error, CommitFailedError)
 
 
@@ -357,7 +507,7 @@ def test_a_look_up_with_an_epoch_that_is_over_is_asked_again_and_never_no_offset
     """Another client took it for "nothing committed", and began at the end."""
     manager = a_manager(T0)
     manager.handle(fetch(T0))
-    assert answer(manager, tick(manager, 0.0).request, fetched({}, group_code=code)) == []
+    answer(manager, tick(manager, 0.0).request, fetched({}, group_code=code))
 
     manager.handle(member_848(6))
     again = tick(manager, 0.1).request
@@ -374,12 +524,26 @@ def test_positions_are_not_told_that_nothing_is_committed(code: int) -> None:
     manager.handle(FindStartingOffsets(partitions=frozenset({T0})))
     for now in (0.0, 1.0, 3.0):
         request = tick(manager, now).request
-        assert answer(manager, request, fetched({}, group_code=code), now=now) == []
+        said = answer(manager, request, fetched({}, group_code=code), now=now)
+        assert said == [ConfirmSession()]
 
     again = tick(manager, 10.0).request
 
     said = answer(manager, again, fetched({T0: 7}), now=10.0)
     assert said == [StartingOffsetsFound(offsets={T0: OffsetAndMetadata(7, "", -1)})]
+
+
+@pytest.mark.parametrize("code", OVER)
+def test_a_group_that_refuses_a_look_up_is_asked_at_once_whether_we_are_still_in_it(
+    code: int,
+) -> None:
+    """Else `committed` and new partitions would wait for the next heartbeat's interval."""
+    manager = a_manager(T0)
+    manager.handle(fetch(T0))
+
+    said = answer(manager, tick(manager, 0.0).request, fetched({}, group_code=code))
+
+    assert said == [ConfirmSession()]
 
 
 def test_a_look_up_with_a_stale_epoch_ends_at_its_deadline_with_the_reason() -> None:

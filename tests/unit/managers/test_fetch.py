@@ -132,7 +132,7 @@ def test_while_a_request_is_in_flight_the_manager_is_idle() -> None:
     around.tick()
 
     assert around.tick(0.1) == []
-    assert around.wake_at == math.inf
+    assert around.wake_at == pytest.approx(around.now + 1.4)  # when the answer is late
 
 
 def test_a_restart_of_others_changes_nothing() -> None:
@@ -806,6 +806,45 @@ def test_a_silent_broker_is_given_up_soon_and_then_gets_more_time_for_less() -> 
 
     assert patience == pytest.approx([5.5, 11.0, 22.0, 30.0, 30.0])
     assert sizes == [800, 400, 200, 100, 50]
+
+
+def test_while_an_answer_is_late_metadata_is_asked_whether_the_leader_is_another() -> None:
+    """A frozen broker: Kafka may name another one long before our patience ends."""
+    around = Around.reading({0: 1}, fetch_max_wait=0.5)
+    around.the_request()
+    around.said.clear()
+
+    around.tick(1.4)
+    assert refreshes(around.said) == []
+    around.tick(0.2)
+    around.tick(0.5)
+    assert len(refreshes(around.said)) == 1
+    assert "node 1" in refreshes(around.said)[0].because
+    around.tick(0.7)
+    assert len(refreshes(around.said)) == 2
+
+    around.cluster({0: 2})
+    assert around.the_request().to == 2
+
+
+def test_the_answer_to_a_broker_that_failed_before_is_late_sooner() -> None:
+    """It froze, and Kafka named no other when it was given up: the patience with it is long now."""
+    around = Around.reading({0: 1}, fetch_max_wait=0.5)
+    around.fail(around.the_request(), KafkaTimeoutError("no answer"), after=5.5)
+    around.the_request(1.0)
+    around.said.clear()
+
+    around.tick(around.wake_at - around.now)
+
+    assert around.wake_at - around.now < 1.3
+    assert len(refreshes(around.said)) == 1
+
+
+def test_an_answer_in_time_asks_no_metadata() -> None:
+    around = Around.reading({0: 1}, fetch_max_wait=0.5)
+    for _ in range(10):
+        around.answer(around.the_request(), of(0), after=0.5)
+    assert refreshes(around.said) == []
 
 
 def test_a_request_timeout_below_the_longest_wait_shortens_the_wait() -> None:

@@ -298,6 +298,21 @@ def test_a_restarted_manager_joins_with_the_member_id_the_application_remembers(
     assert scene.sent(JoinGroupRequest).body.member_id == "m"
 
 
+def test_the_application_hears_under_which_id_the_member_joins_before_it_is_sent() -> None:
+    """Restarted while JoinGroup waits it goes on under that id, and leaves nobody behind."""
+    scene = a_member().wants_to_join()
+    request = scene.sent(JoinGroupRequest)
+    scene.forget()
+
+    scene.answer(request, join_refused(MEMBER_ID_REQUIRED, member="m-2"))
+
+    changed = scene.said(MemberChanged)
+    assert (changed.member_id, changed.joins_as) == ("", "m-2")
+    scene.answer(scene.sent(JoinGroupRequest), joined(member="m-2"))
+    changed = scene.said(MemberChanged)
+    assert (changed.member_id, changed.joins_as) == ("m-2", "")
+
+
 def test_an_answer_to_a_step_of_an_earlier_incarnation_is_not_taken_for_ours() -> None:
     before = a_member().is_assigning().said(AssignPartitions)
     scene = a_member(incarnation=2).is_assigning()
@@ -944,7 +959,7 @@ FATAL = [
 
 
 @pytest.mark.parametrize(("code", "kind", "remedy"), FATAL, ids=lambda one: str(one))
-def test_a_join_refused_for_good_is_told_with_the_group_the_member_and_the_remedy(
+def test_a_join_refused_for_good_is_told_with_the_group_the_broker_the_member_and_the_remedy(
     code: int, kind: type, remedy: str
 ) -> None:
     """Scenarios 129 and 130."""
@@ -955,6 +970,7 @@ def test_a_join_refused_for_good_is_told_with_the_group_the_member_and_the_remed
     error = scene.said(GroupFailed).error
     assert type(error) is kind
     assert "'g'" in str(error)
+    assert "broker 1 at kafka-1:9092" in str(error)
     assert "not joined yet" in str(error)
     assert remedy in str(error)
 
@@ -1536,6 +1552,33 @@ def test_leaving_is_answered_at_its_deadline_even_if_the_broker_never_answers() 
     scene.after(5)
 
     assert scene.said(Answered).ticket == 7
+
+
+def test_a_silent_coordinator_leaves_time_to_tell_the_next_one() -> None:
+    scene = a_member().is_stable()
+    scene.tell(a_leave(scene.now + 30.0))
+
+    scene.time_out(scene.sent(LeaveGroupRequest))
+    assert scene.said(SuspectCoordinator).node_id == COORDINATOR.node_id
+    scene.tell(CoordinatorLost(because="silent"))
+    scene.find_coordinator(Broker(node_id=2, host="b2", port=9092))
+    scene.after(1.0)
+
+    scene.left_the_group()
+    assert scene.said(Answered).ticket == 7
+
+
+def test_leaving_ends_when_the_group_may_not_be_used() -> None:
+    scene = a_member().is_stable()
+    scene.tell(CoordinatorLost(because="it moved"))
+    scene.tell(a_leave(scene.now + 30.0))
+    assert not scene.has_said(Answered)
+
+    scene.tell(CoordinatorRefused(error=GroupAuthorizationFailedError("group 'g'")))
+
+    assert scene.said(Answered).ticket == 7
+    assert scene.manager.state is State.UNJOINED
+    assert not scene.has_said(GroupFailed)
 
 
 def test_leaving_no_group_is_answered_at_once() -> None:

@@ -361,7 +361,7 @@ Point = namedtuple("Point", "x y")
         (KeyError(), "KeyError: "),
         (object, "<class 'object'>"),
     ],
-    ids=repr,
+    ids=lambda one: type(one).__name__,
 )
 def test_a_value_is_traced_as_json_has_it(value: Any, traced: Any) -> None:
     assert as_traced(value) == traced

@@ -1,0 +1,231 @@
+"""What a member is in either group protocol: its state, what it owns, and the steps it is at."""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from kafka.structs import TopicPartition
+
+from aktor.events.commits import RevocationCommitted
+from aktor.events.membership import (
+    AssignPartitions,
+    CallbackFinished,
+    Loss,
+    MemberChanged,
+    PartitionsReleased,
+    RunRevokedCallback,
+)
+from aktor.managers import state_table
+from aktor.managers.hand_back import HandBack, Stage
+from aktor.settings import Settings
+from aktor.trace import Trace
+
+__all__ = ["NOTHING", "Answer", "GroupMember"]
+
+Answer: TypeAlias = PartitionsReleased | RevocationCommitted | CallbackFinished
+
+S = TypeVar("S", bound=enum.Enum)
+T = TypeVar("T", bound=enum.Enum)
+
+#: More rebalances than one incarnation will see.
+REBALANCES_PER_LIFE: Final = 1_000_000
+
+NOTHING: Final[frozenset[TopicPartition]] = frozenset()
+
+
+class GroupMember(ABC, Generic[S, T]):
+    """Owns the state, the partitions, and the step that the application is asked to take.
+
+    The state is assigned in `move` alone; it begins with the first of the table `transitions`.
+    `tell` takes what is to be said; `log` is the manager's. Subclasses know the protocol: they say
+    when something is taken on (`_is_assigning`), who we are (`news`), and what follows a hand-back.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        transitions: Mapping[S, Mapping[T, S]],
+        *,
+        incarnation: int,
+        tell: Callable[[object], None],
+        log: Trace,
+    ) -> None:
+        self.log = log
+        self._settings = settings
+        self._tell = tell
+        self._transitions = transitions
+        self._said: MemberChanged | None = None
+        self.state: S = next(iter(transitions))
+        # what the application wants
+        self.topics: frozenset[str] = frozenset()
+        self.may_join = False
+        # what we have, and the rebalance under way
+        self.owned = NOTHING
+        # Answers to an earlier incarnation's steps must not be taken for answers to ours.
+        self.rebalance = (incarnation - 1) * REBALANCES_PER_LIFE
+        self.because = ""
+        self._began = 0.0
+        self._added = NOTHING
+        self._revoked = 0
+        self._hand_back: HandBack | None = None
+        #: Whether the assigned callback succeeded, when it has been run. (Not its error, whose
+        #: traceback holds the consumer.)
+        self._applied: bool | None = None
+
+    @property
+    @abstractmethod
+    def generation(self) -> int:
+        """The generation or epoch that the group has given us."""
+
+    @property
+    @abstractmethod
+    def in_group(self) -> bool:
+        """Whether the group counts on us, or is about to."""
+
+    @property
+    @abstractmethod
+    def has_generation(self) -> bool:
+        """Whether the group has given us a generation or epoch that nothing has ended."""
+
+    @abstractmethod
+    def news(self) -> Iterable[MemberChanged]:
+        """Who we are, if that changed since it was said last."""
+
+    @property
+    def gives_back(self) -> bool:
+        """Whether the application is still at giving partitions up."""
+        return self._hand_back is not None
+
+    @property
+    @abstractmethod
+    def _is_assigning(self) -> bool:
+        """Whether the application is at taking partitions on."""
+
+    # -- what the application answers
+
+    def heard(self, answer: Answer) -> bool:
+        """Note that the application or the commits did a step; False (traced) if it is over."""
+        current = answer.rebalance == self.rebalance
+        if isinstance(answer, CallbackFinished) and current and self._is_assigning:
+            self._applied = answer.error is None
+            return True
+        if self._hand_back is not None and self._hand_back.heard(answer):
+            return True
+        self.log.info(
+            "step.dropped",
+            message=type(answer).__name__,
+            of_rebalance=answer.rebalance,
+            rebalance=self.rebalance,
+            because="the rebalance went on without it",
+        )
+        return False
+
+    def commits_restarted(self) -> None:
+        """The last commit will not be answered: go on without it."""
+        step = self._hand_back
+        if step is not None and step.stage is Stage.COMMITTING:
+            self.log.warning("commit.abandoned", because="the commits actor was restarted")
+            step.heard(RevocationCommitted(rebalance=step.rebalance))
+
+    # -- taking on
+
+    def _start_assigning(self, *, must_succeed: bool = False) -> None:
+        """Have the application take on what is owned, of which `_added` is new."""
+        self._applied = None
+        self._tell(
+            AssignPartitions(
+                rebalance=self.rebalance,
+                assigned=self.owned,
+                added=self._added,
+                generation=self.generation,
+                must_succeed=must_succeed,
+            )
+        )
+
+    # -- handing back
+
+    def _start_handing_back(
+        self, partitions: frozenset[TopicPartition], loss: Loss, because: str
+    ) -> None:
+        self._hand_back = HandBack(
+            self._settings, rebalance=self.rebalance, partitions=partitions, loss=loss
+        )
+        self._tell(self._hand_back.begin(because))
+
+    def _hand_back_further(self, now: float) -> bool:
+        """The next of: released, committed, callback run; then what waited for it."""
+        step = self._hand_back
+        assert step is not None, f"{self.state} hands partitions back"
+        if step.stage is Stage.FINISHED:
+            self._hand_back = None
+            self._handed_back(step)
+            return True
+        before, said = step.stage, step.say(now)
+        if said is None:
+            return False
+        if before is Stage.COMMITTING:
+            self.log.warning("commit.abandoned", because="it did not end in time")
+        if isinstance(said, RunRevokedCallback):
+            # Whatever happens meanwhile, the application drops them when its callback returns.
+            self.owned -= step.partitions
+        self._tell(said)
+        return True
+
+    def _handed_back(self, step: HandBack) -> None:
+        """The application has nothing of `step` any more."""
+        self._revoked += len(step.partitions)
+
+    def _lose_everything(self, because: str) -> bool:
+        """Nothing is ours any more; False if the application has nothing to give up."""
+        step, self._hand_back = self._hand_back, None
+        self.rebalance += 1
+        if self.owned:
+            self._start_handing_back(self.owned, Loss.LOST, because)
+        elif step is not None and step.stage is Stage.CALLING:
+            # Its callback may have yet to begin: it must not commit as the member that joins anew.
+            self._hand_back = step
+        return self.gives_back
+
+    def wake_at(self) -> Iterable[float]:
+        """When a step that takes too long is given up."""
+        return [] if self._hand_back is None else [self._hand_back.wake_at()]
+
+    # -- where we are
+
+    def move(self, trigger: T, because: str) -> None:
+        """The only place where `state` is assigned."""
+        before = self.state
+        self.state = state_table.follow(self._transitions, before, trigger)
+        self.log.info(
+            "membership.moved",
+            before=before,
+            after=self.state,
+            trigger=trigger,
+            because=because,
+            rebalance=self.rebalance,
+        )
+
+    def _trace_triggered(self, member_id: str) -> None:
+        self.log.info(
+            "rebalance.triggered",
+            rebalance=self.rebalance,
+            because=self.because,
+            member=member_id,
+            generation=self.generation,
+            owned=len(self.owned),
+        )
+
+    def _trace_completed(self, now: float) -> None:
+        self.log.info(
+            "rebalance.completed",
+            rebalance=self.rebalance,
+            because=self.because,
+            ms=round((now - self._began) * 1000, 3),
+            generation=self.generation,
+            owned=len(self.owned),
+            added=self._added,
+            revoked=self._revoked,
+        )

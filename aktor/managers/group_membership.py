@@ -1,0 +1,171 @@
+"""What the membership managers of both group protocols have in common: messages in, messages out.
+
+`membership` is the classic one, `consumer_membership` that of KIP-848.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar, Generic, TypeVar
+
+from aktor.actors.manager import RequestManager
+from aktor.actors.runtime import Dispatcher
+from aktor.errors import AuthenticationError
+from aktor.events.commits import RevocationCommitted
+from aktor.events.coordinator import (
+    CoordinatorFound,
+    CoordinatorLost,
+    CoordinatorRefused,
+    SuspectCoordinator,
+)
+from aktor.events.lifecycle import ActorsRestarted
+from aktor.events.membership import (
+    CallbackFinished,
+    ConfirmSession,
+    LeaveGroup,
+    PartitionsReleased,
+    SessionExtended,
+    SubscriptionChanged,
+)
+from aktor.events.metadata import Broker, Cluster, ClusterChanged
+from aktor.events.network import Request, RequestFailed
+from aktor.events.polling import Poll
+from aktor.managers.group_member import GroupMember
+from aktor.managers.heartbeat import Pulse
+from aktor.settings import Settings
+from aktor.trace import Trace
+
+__all__ = ["GroupMembershipManager"]
+
+
+M = TypeVar("M", bound=GroupMember[Any, Any])
+
+
+class GroupMembershipManager(RequestManager, Generic[M]):
+    """Owns the outbox, the coordinator's address, the pulse and the poll timer; `M` is the member.
+
+    What is to be said collects in the outbox, which `handle` and `poll` empty. A subclass makes the
+    member, and says what its requests are and what their answers mean.
+    """
+
+    name = "membership"
+    HANDLERS: ClassVar[Mapping[type, str]] = {
+        SubscriptionChanged: "on_subscription_changed",
+        Poll: "on_poll",
+        PartitionsReleased: "on_step",
+        RevocationCommitted: "on_step",
+        CallbackFinished: "on_step",
+        LeaveGroup: "on_leave_group",
+        ConfirmSession: "on_confirm_session",
+        ClusterChanged: "on_cluster_changed",
+        CoordinatorFound: "on_coordinator_found",
+        CoordinatorLost: "on_coordinator_lost",
+        CoordinatorRefused: "on_coordinator_refused",
+        ActorsRestarted: "on_actors_restarted",
+    }
+
+    #: States in which partitions are ours, or about to be handed back as ours.
+    HOLDING: ClassVar[Collection[object]]
+
+    _member: M
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        incarnation: int,
+        dispatcher: Dispatcher | None,
+        trace: Trace | None,
+    ) -> None:
+        super().__init__(settings, incarnation=incarnation, dispatcher=dispatcher, trace=trace)
+        self.log = self.log.bind(group=settings.group_id)
+        self._outbox: list[object] = []
+        self._now = -math.inf
+        self._cluster = Cluster()
+        self._coordinator: Broker | None = None
+        self._last_poll = math.inf
+        self._pulse = Pulse(settings)
+        self._failure: Exception | None = None
+
+    # -- what is said
+
+    def handle(self, message: object) -> list[object]:
+        """Handle one message; returns what is to be said, who we are now first."""
+        return [*super().handle(message), *self._take_outbox()]
+
+    def _take_outbox(self) -> tuple[object, ...]:
+        told, self._outbox = self._outbox, []
+        return (*self._member.news(), *told)
+
+    def _tell(self, message: object) -> None:
+        self._outbox.append(message)
+
+    # -- what is heard
+
+    def on_step(self, message: PartitionsReleased | RevocationCommitted | CallbackFinished) -> None:
+        """A step of the rebalance is done; what a listener raised the application raises."""
+        error = message.error if isinstance(message, CallbackFinished) else None
+        if self._member.heard(message) and error is not None:
+            self.log.warning(
+                "listener.failed",
+                rebalance=message.rebalance,
+                state=self._member.state,
+                because=error,
+            )
+
+    def on_confirm_session(self, message: ConfirmSession) -> None:
+        """The application may have slept through its session: ask the group now."""
+        if self._member.has_generation:
+            self._pulse.hurry()
+
+    def on_cluster_changed(self, message: ClusterChanged) -> None:
+        """A leader may assign differently; a topic that we wait for may be there."""
+        self._cluster = message.cluster
+
+    # -- the session and the poll timer
+
+    def _extend_session(self, asked_at: float) -> None:
+        """The group confirmed what was asked then."""
+        until = self._pulse.extend(asked_at)
+        if until is not None:
+            self._tell(SessionExtended(until=until))
+
+    def _is_in_doubt(self) -> bool:
+        """Whether what is owned may be another's by now: the next heartbeat's answer tells."""
+        return self._member.state in self.HOLDING and self._pulse.is_over(self._now)
+
+    @property
+    def _late_at(self) -> float:
+        return self._last_poll + self.settings.max_poll_interval
+
+    def _is_late(self) -> bool:
+        """Whether the group counts on an application that does not poll any more."""
+        return self._member.in_group and self._now >= self._late_at
+
+    def _trace_late(self) -> str:
+        """Tell operators what to do about it; returns it in short, for the group."""
+        late = self._now - self._last_poll
+        because = f"no poll for {late:.3f} s (max_poll_interval_ms)"
+        self.log.warning(
+            "poll.late",
+            by=round(late - self.settings.max_poll_interval, 3),
+            state=self._member.state,
+            owned=len(self._member.owned),
+            because=f"{because}: poll more often, take fewer records at a time"
+            " (max_poll_records), or raise max_poll_interval_ms",
+        )
+        return because
+
+    # -- the coordinator's faults
+
+    def _suspect_unless_refused(self, failed: RequestFailed) -> None:
+        if failed.node is not None and not isinstance(failed.error, AuthenticationError):
+            self._suspect(failed.node, str(failed.error))
+
+    def _suspect(self, node: int, because: str) -> None:
+        self.log.info("coordinator.suspected", node=node, because=because)
+        self._tell(SuspectCoordinator(node_id=node, because=because))
+
+    def _dropped(self, request: Request, because: str) -> None:
+        self.log.info("answer.dropped", request=type(request.body).__name__, because=because)

@@ -1,0 +1,32 @@
+"""A state machine that is one table: which trigger leads from which state to which."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import TypeVar
+
+__all__ = ["IllegalTransitionError", "follow", "mermaid"]
+
+S = TypeVar("S", bound=enum.Enum)
+T = TypeVar("T", bound=enum.Enum)
+
+
+class IllegalTransitionError(RuntimeError):
+    """A trigger came in a state that does not know it: a bug in the membership manager."""
+
+
+def follow(table: Mapping[S, Mapping[T, S]], before: S, trigger: T) -> S:
+    """The state that follows; raises `IllegalTransitionError` if the table has none."""
+    try:
+        return table[before][trigger]
+    except KeyError:
+        raise IllegalTransitionError(f"{trigger.name} while {before.name}") from None
+
+
+def mermaid(table: Mapping[S, Mapping[T, S]]) -> str:
+    """The table as a Mermaid state diagram; its first state is where all begins."""
+    first = next(iter(table))
+    edges = [(a, t, b) for a, row in table.items() for t, b in row.items()]
+    lines = [f"    {a.name} --> {b.name}: {t.value}" for a, t, b in edges]
+    return "\n".join(["stateDiagram-v2", f"    [*] --> {first.name}", *lines])
