@@ -101,6 +101,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _crash(arguments.seed, arguments.actor, arguments.protocol, arguments.write)
     if arguments.command == "run":
         return _run_many(arguments)
+    if arguments.command == "replay" and arguments.history is not None:
+        _write(arguments.history, "")  # what cannot be written shows before the run, not after it
     outcome = storm.run_storm(arguments.seed, protocol=arguments.protocol)
     if arguments.command == "replay":
         return _replay(outcome, arguments.history)
@@ -264,7 +266,7 @@ def _crash(seed: int, actor: str | None, protocol: str | None, path: Path | None
     if path is not None:
         # Now, rather than after a minute: can it be written, and are the markers there?
         for one in protocols:
-            _put(path, one, lambda document, one=one: crash_table.shown(document, one))  # type: ignore[misc]
+            _put(path, one)
     bad = 0
     for one in protocols:
         table, failed = _drills(one, actor, seed)
@@ -272,7 +274,7 @@ def _crash(seed: int, actor: str | None, protocol: str | None, path: Path | None
         if path is None:
             print(f"{one}:\n\n{table}\n")
         else:
-            _put(path, one, lambda _, table=table: table)  # type: ignore[misc]
+            _put(path, one, table)
     return 1 if bad else 0
 
 
@@ -299,22 +301,30 @@ def _drills(protocol: str, actor: str | None, seed: int) -> tuple[str, int]:
     return crash_table.table(cells), bad
 
 
-def _put(path: Path, protocol: str, make: Callable[[str], str]) -> None:
-    """Put the table of this protocol into a document."""
-    from aktor.simulation.crash_table import replaced
+def _put(path: Path, protocol: str, table: str | None = None) -> None:
+    """Put the table of this protocol into a document; None: the one that it has."""
+    from aktor.simulation.crash_table import replaced, shown
 
     try:
         document = path.read_text()
-        path.write_text(replaced(document, protocol, make(document)))
+        new = shown(document, protocol) if table is None else table
+        path.write_text(replaced(document, protocol, new))
     except OSError as error:
         raise CommandLineError(f"cannot read or write {path}: {error.strerror}") from None
     except ValueError as error:
         raise CommandLineError(f"{path}: {error}") from None
 
 
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise CommandLineError(f"cannot write {path}: {error.strerror}") from None
+
+
 def _replay(outcome: Outcome, path: Path | None) -> int:
     if path is not None:
-        path.write_text(outcome.history.text())
+        _write(path, outcome.history.text())
         print(f"{len(outcome.history.events)} events are in {path}")
     if outcome.error is None:
         print(f"seed {outcome.seed}: all promises were kept")

@@ -5,6 +5,9 @@ this thread; of sockets and processes Python tells by audit events (PEP 578) bef
 What is left (a lock, a queue, a `sleep` that was imported by name, a loop without end) is found
 when the turn takes too long by the real clock: a watching thread then sends a signal, whose
 handler raises where the code stands.
+
+The code may catch what is raised there, as loops that want to live do. So the member is told as
+well: the run ends with the error all the same.
 """
 
 from __future__ import annotations
@@ -16,11 +19,13 @@ import sysconfig
 import threading
 import time
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, Protocol
+
+from greenlet import GreenletExit
 
 from aktor.simulation.errors import BlockingCallError
 
-__all__ = ["watch"]
+__all__ = ["Watched", "watch"]
 
 #: Audit events, and what to say of them.
 _BLOCKING: Final = {
@@ -29,6 +34,8 @@ _BLOCKING: Final = {
     "socket.getaddrinfo": "a name look-up",
     "subprocess.Popen": "a process",
     "os.fork": "a process",
+    "os.posix_spawn": "a process",
+    "os.system": "a process",
 }
 
 #: Real seconds that one turn of a member may take. They are counted as looks of the watching
@@ -45,10 +52,19 @@ _start: Final = threading.Thread.start
 _installed = False
 
 
+class Watched(Protocol):
+    """A member's code."""
+
+    def fail(self, error: BaseException) -> None:
+        """The run ends with this."""
+
+    def __str__(self) -> str: ...
+
+
 class watch:
     """While the block runs, this thread runs code of this member."""
 
-    def __init__(self, member: object) -> None:
+    def __init__(self, member: Watched) -> None:
         self._member = member
 
     def __enter__(self) -> None:
@@ -95,9 +111,11 @@ def _refuse(what: str) -> None:
     member = getattr(_HOOK, "member", None)
     if member is not None:
         frame = sys._getframe(1)
-        raise BlockingCallError(
+        error = BlockingCallError(
             f"{member} blocks on {what} at {_where(frame)}; it is not simulated"
         )
+        member.fail(error)
+        raise error
 
 
 class _WatchDog:
@@ -106,9 +124,11 @@ class _WatchDog:
     def __init__(self) -> None:
         #: Number of the last turn, and whose it is while it lasts.
         self.turn = 0
-        self.member: object = None
+        self.member: Watched | None = None
         self._thread_of_turns = 0
         self._suspect = 0
+        #: The turn whose code was told, and went on.
+        self._told = 0
 
     def begin(self) -> None:
         """Called by the thread that runs the members."""
@@ -127,7 +147,7 @@ class _WatchDog:
                 seen, times = self.turn, 0
                 continue
             times += 1
-            if times == TOO_LONG:
+            if times % TOO_LONG == 0:
                 self._bark(seen)
 
     def _bark(self, turn: int) -> None:
@@ -140,8 +160,14 @@ class _WatchDog:
         print(f"aktor simulation: {self._complaint(frame)}", file=sys.stderr, flush=True)
 
     def _bite(self, _number: int, frame: FrameType | None) -> None:
-        if self.member is not None and self.turn == self._suspect and not _debugged():
-            raise BlockingCallError(self._complaint(frame))
+        if self.member is None or self.turn != self._suspect or _debugged():
+            return
+        if self._told == self.turn:
+            raise GreenletExit  # no `except Exception` keeps this one
+        self._told = self.turn
+        error = BlockingCallError(self._complaint(frame))
+        self.member.fail(error)
+        raise error
 
     def _complaint(self, frame: FrameType | None) -> str:
         return (

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Final
 from aktor.actors.runtime import CooperativeActor
 from aktor.broker.codes import Code
 from aktor.broker.partition import NO_LEADER
+from aktor.consumer.checks import did_you_mean, nearest
 from aktor.events.membership import PartitionsReleased
 from aktor.simulation.cluster import SESSION
 from aktor.simulation.crashes import Crash
+from aktor.simulation.errors import SimulationError
 from aktor.simulation.member import Member
 
 if TYPE_CHECKING:
@@ -429,6 +431,18 @@ CONSUMER_WEIGHTS: Final[Mapping[str, float]] = {
 }
 
 
+def _check(rate: float, weights: Mapping[str, float]) -> None:
+    if not rate > 0:
+        raise ValueError(f"rate is {rate}, but must be a number of faults a second above 0")
+    for kind, weight in weights.items():
+        if kind not in KINDS:
+            raise ValueError(f"there is no fault {kind!r}{did_you_mean(nearest(kind, KINDS))}")
+        if weight < 0:
+            raise ValueError(f"the weight of {kind} is {weight}, but must not be below 0")
+    if not sum(weights.values()) > 0:
+        raise ValueError("no kind of fault has a weight above 0")
+
+
 class Chaos:
     """Owns the faults of a simulation: which there will be, and which are under way."""
 
@@ -444,6 +458,9 @@ class Chaos:
     def draw(self, rate: float, seconds: float, weights: Mapping[str, float]) -> None:
         """From now on, for so long, `rate` faults a second on average."""
         simulation = self._simulation
+        _check(rate, weights)
+        if not simulation.topics:
+            raise SimulationError("chaos hits what is there: make a topic first")
         draw = random.Random(f"{simulation.seed} chaos {len(self.faults)}")
         kinds, odds = list(weights), list(weights.values())
         at = 0.0

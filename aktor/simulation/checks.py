@@ -71,17 +71,19 @@ class _Reader:
 
 
 class _Replay:
-    """Reads a history and keeps who owns what; the checks look on."""
+    """Reads a history and keeps who owns what, and what there is; the checks look on."""
 
     def __init__(self, history: History) -> None:
         self.history = history
+        self.logs = _Logs()
         self.readers: dict[str, _Reader] = defaultdict(_Reader)
         #: The latest generation of each group.
         self.latest: dict[str | None, int] = defaultdict(int)
 
     def __iter__(self) -> Iterator[tuple[Event, _Reader]]:
-        """Each event, and its reader as it was before it."""
+        """Each event, with the logs as they are after it and its reader as it was before it."""
         for event in self.history.events:
+            self.logs.apply(event)
             reader = self.readers[event["member"]]
             yield event, reader
             self._apply(event, reader)
@@ -143,10 +145,20 @@ class _Replay:
                     # which is out of range.
                     if mine is None:
                         continue
-                    if mine.sought and (event.get("from_offsets") or {}).get(one) != mine.next:
+                    came_to = (event.get("from_offsets") or {}).get(one)
+                    if mine.sought and not self._passes_over(mine.next, came_to, one, reader):
                         continue
                     mine.sought = False
                     mine.move_to(offset)
+
+    def _passes_over(
+        self, start: int | None, end: int | None, partition: str, reader: _Reader
+    ) -> bool:
+        """Whether a reader may have come from `start` to `end` without having been given any."""
+        if start is None or end is None:
+            return start is end
+        log = self.logs[partition]
+        return start <= end <= log.passed_over(start, range(len(log.eras)), reader.isolation)
 
     def _expelled(self, member: str) -> None:
         """All consumers that this member has made."""
@@ -181,10 +193,11 @@ class _Log:
     markers: set[tuple[int, int]] = field(default_factory=set)
 
     def begin_era(self, time: int, start: int) -> None:
+        came_to = self.passed_over(self.reached, range(len(self.eras)), _COMMITTED)
+        self.carried = max(self.carried, came_to)
         self.eras.append(time)
         self.furthest = max(self.furthest, self.end)
         self.end = start
-        self.carried = max(self.carried, self.reached)
         self.records = {one: what for one, what in self.records.items() if one < start}
         for producer, offsets in self.open.items():
             self.open[producer] = [one for one in offsets if one < start]
@@ -287,17 +300,16 @@ def no_gap_no_step_back_no_duplicate_inside_an_ownership(history: History) -> li
     it has already; then it goes on with the new records, none of them left out.
     """
     complaints = []
-    logs = _Logs()
+    replay = _Replay(history)
     eras: dict[tuple[str, str], int] = {}
-    for event, reader in _Replay(history):
-        logs.apply(event)
+    for event, reader in replay:
         if event["event"] != "records.delivered":
             continue
         where = event["partition"]
         mine = reader.owned.get(where)
         if mine is None:
             continue  # another check's business
-        log = logs[where]
+        log = replay.logs[where]
         expected = mine.next
         for run, (first, last) in enumerate(event["offsets"]):
             era = log.era_of(event, run)
@@ -423,13 +435,14 @@ def partitions_are_handed_over_in_order(history: History) -> list[str]:
 
 
 def every_record_is_finished(history: History) -> list[str]:
-    """What was written and is still there was given to somebody of each group, who came back for
-    more or committed it. Asked only of histories that demand it, by `progress.demanded`.
+    """What was written and is still there was given to somebody of each group that reads it, who
+    came back for more or committed it. Asked only of histories that demand it, by
+    `progress.demanded`; the last one of a group counts.
 
     Where a topic is created anew, or an unclean election lost records, that is: what was written
     since, from where the group had come to before.
     """
-    demanded = {event["group"] for event in history.named("progress.demanded")}
+    demanded = {event["group"]: event.get("topics") for event in history.named("progress.demanded")}
     if not demanded:
         return []
     logs = _Logs()
@@ -456,8 +469,10 @@ def every_record_is_finished(history: History) -> list[str]:
                         if found is not None and found[0] <= era:
                             finished[key].add((found[0], offset))
     complaints = []
-    for group in sorted(demanded):
+    for group, topics in sorted(demanded.items()):
         for partition, log in sorted(logs.logs.items()):
+            if topics is not None and partition.rpartition("-")[0] not in topics:
+                continue
             missing = {
                 offset
                 for offset, (era, _) in log.records.items()
@@ -473,12 +488,11 @@ def every_record_is_finished(history: History) -> list[str]:
 def read_committed_sees_committed_records_only(history: History) -> list[str]:
     """Nothing of a transaction that was aborted, or is still open."""
     complaints = []
-    logs = _Logs()
-    for event, reader in _Replay(history):
-        logs.apply(event)
+    replay = _Replay(history)
+    for event, reader in replay:
         if event["event"] != "records.delivered" or reader.isolation != _COMMITTED:
             continue
-        log = logs[event["partition"]]
+        log = replay.logs[event["partition"]]
         still_open = {one for offsets in log.open.values() for one in offsets}
         for run, (first, last) in enumerate(event["offsets"]):
             era = log.era_of(event, run)
@@ -498,9 +512,8 @@ def no_commit_above_what_was_finished(history: History) -> list[str]:
     """What a consumer commits of its own accord the user came back from; what the user commits
     they were given."""
     complaints = []
-    logs = _Logs()
-    for event, reader in _Replay(history):
-        logs.apply(event)
+    replay = _Replay(history)
+    for event, reader in replay:
         if event["event"] != "commit.sent" or not isinstance(event.get("offsets"), dict):
             continue
         for one, offset in event["offsets"].items():
@@ -510,7 +523,7 @@ def no_commit_above_what_was_finished(history: History) -> list[str]:
             limit = mine.given if event["kind"] == "asked" else mine.finished
             if limit is None or offset <= limit:
                 continue
-            log = logs[one]
+            log = replay.logs[one]
             if len(log.eras) > 1 and offset <= log.furthest:
                 continue  # its position may be that in an era that is over, markers and all
             # Markers and what was aborted are nothing that anybody could finish.

@@ -131,6 +131,7 @@ class Brokers:
     def crash(self, node: int, *, clean: bool = False, silent: bool = False) -> None:
         """Its process ends. `clean`: the others know at once; `silent`: its sockets say nothing
         (its machine is gone), so that clients are left with half-open connections."""
+        self._check(node)
         if node not in self.running:
             return
         self.running.discard(node)
@@ -148,6 +149,11 @@ class Brokers:
             self._scheduler.after(SESSION, lambda: self._give_up(node, life))
         self._look_ahead()
 
+    def _check(self, node: int) -> None:
+        if node not in self.model.nodes:
+            known = ", ".join(map(str, self.model.nodes))
+            raise ValueError(f"there is no broker {node!r}: {known}")
+
     def _give_up(self, node: int, life: int) -> None:
         if self._lives[node] == life and node not in self.running:
             with self._elections():
@@ -156,6 +162,7 @@ class Brokers:
 
     def restart(self, node: int) -> None:
         """It is back."""
+        self._check(node)
         if node in self.running:
             return
         now = self._scheduler.now

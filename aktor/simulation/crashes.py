@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from aktor.actors.network import NetworkActor
 from aktor.actors.runtime import CooperativeActor
+from aktor.consumer.checks import did_you_mean, nearest
 from aktor.consumer.system import MANAGERS, MEMBERSHIPS
 from aktor.managers.membership import ClassicMembershipManager
 
@@ -51,13 +52,14 @@ def _points(protocol: str) -> tuple[Point, ...]:
 #: Every point at which an actor can fall over; and those where the consumer protocol is spoken.
 POINTS: Final[tuple[Point, ...]] = _points("classic")
 CONSUMER_POINTS: Final[tuple[Point, ...]] = _points("consumer")
+_EVERY_POINT: Final = frozenset(POINTS + CONSUMER_POINTS)
 
 
 class Crashes:
     """Crashes of one actor over one type of message; `happened` so many times.
 
     `late`: it handles the message, and says what it has to say, before it falls over.
-    `on_crash` is called before each of them is raised.
+    `on_crash` is called before each of them is raised. Raises ValueError for what can never happen.
     """
 
     def __init__(
@@ -69,6 +71,14 @@ class Crashes:
         late: bool = False,
         on_crash: Callable[[], object] = lambda: None,
     ) -> None:
+        if actor not in ACTORS:
+            hint = did_you_mean(nearest(actor, ACTORS))
+            raise ValueError(f"there is no actor {actor!r}{hint}: {', '.join(ACTORS)}")
+        if Point(actor, on) not in _EVERY_POINT:
+            name = getattr(on, "__name__", repr(on))
+            raise ValueError(f"{actor} does not understand {name}; aktor.simulation.POINTS has all")
+        if times < 1:
+            raise ValueError(f"times is {times}, but must be 1 or more")
         self.actor = actor
         self.on = on
         self.left = times

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,6 +49,7 @@ class Site(Host):
         self._scheduler: Scheduler = member.simulation.scheduler
         self._seed = f"{member.simulation.seed} {self.name}"
         self._random = random.Random(f"{self._seed} bursts")
+        self._mail = _Drawn(self, random.Random(f"{self._seed} order"))
         self._nets: list[SimulatedNet] = []
         self._listening = ExitStack()
         self._wake_number = 0
@@ -70,7 +71,7 @@ class Site(Host):
             self,
             ROUTES,
             clock=self.now,
-            order=_Drawn(self, random.Random(f"{self._seed} order")),
+            order=self._mail,
             seed=random.Random(f"{self._seed} jitter").getrandbits(32),
             trace=trace,
         )
@@ -102,6 +103,8 @@ class Site(Host):
     def start(self, dispatcher: Dispatcher, name: str) -> None:
         """From now on it takes turns."""
         observe_ownership(self.consumer, self.note)
+        if (group := self.consumer.config["group_id"]) is not None:
+            self._simulation.learn(group)
         self.started = True
         self._scheduler.can_run(self)
 
@@ -166,8 +169,13 @@ class Site(Host):
 
     def forget(self) -> None:
         """The simulation is over. The dispatcher outlives what does not forget the consumer, for
-        the consumer's finalizer holds it."""
-        vars(self).pop("consumer", None)
+        the consumer's finalizer holds it: mail may have an error whose traceback is the consumer's,
+        and so may the callback of an open question."""
+        self._mail.clear()
+        if "dispatcher" in vars(self):
+            self.dispatcher.disconnect("application")
+        for name in ("consumer", "port"):
+            vars(self).pop(name, None)
 
     def break_connections(self, node: int | None = None) -> None:
         """Its connections to this broker, or to all, are reset."""
@@ -192,6 +200,17 @@ class Site(Host):
         """The group that the consumer wants to be in, if any."""
         engine = self.consumer._engine
         return engine.settings.group_id if engine.in_group and not engine.closing else None
+
+    @property
+    def asks_for(self) -> tuple[str, Collection[str] | None] | None:
+        """Group and topics that its consumer reads for it; None in place of topics: those that a
+        pattern matches which the brokers know."""
+        group = self.consumer.config["group_id"] if self.started else None
+        if group is None:
+            return None
+        engine = self.consumer._engine
+        assigned = {one.topic for one in engine.delivery.partitions}
+        return group, None if engine.regex else engine.subscription | assigned
 
     def note(self, event: str, **values: Any) -> None:
         """Add something to the history."""
@@ -297,6 +316,11 @@ class _Drawn:
         """Add each to its receiver's inbox."""
         for mail in mails:
             self.put(mail)
+
+    def clear(self) -> None:
+        """Nobody will read it."""
+        self._inboxes.clear()
+        self._waiting.clear()
 
     def take(self) -> _Mail | None:
         """The oldest message of an actor drawn at random."""

@@ -48,13 +48,15 @@ class Turn(Protocol):
 class Task:
     """One application thread. It runs until it waits; who waits is in the hands of the scheduler.
 
-    `waits_for` says in words what it waits for. `error` is what ended it, if that was not its end.
+    `waits_for` says in words what it waits for, `waits_for_ever` that only a `wake` can end that.
+    `error` is what ended it, if that was not its end.
     """
 
     def __init__(self, scheduler: Scheduler, name: str, work: Callable[[], Any]) -> None:
         self.name = name
         self.queued = False
         self.waits_for = "its first turn"
+        self.waits_for_ever = False
         self.error: BaseException | None = None
         self.result: Any = None
         self.frozen = False
@@ -78,10 +80,15 @@ class Task:
         except GreenletExit:
             raise
         except BaseException as error:
-            self.error = error
-            self._scheduler.failed = True
+            self.fail(error)
 
     # -- the scheduler's side
+
+    def fail(self, error: BaseException) -> None:
+        """The run ends with this, whatever its code makes of it; the first one counts."""
+        if self.error is None:
+            self.error = error
+            self._scheduler.failed = True
 
     def take_turn(self) -> None:
         """Go on where it waited."""
@@ -119,9 +126,11 @@ class Task:
         """Wait until `wake`, or until so many seconds have passed."""
         self._waiting += 1
         number, self.waits_for = self._waiting, what
-        if timeout < math.inf:
+        self.waits_for_ever = timeout == math.inf
+        if not self.waits_for_ever:
             self._scheduler.after(timeout, lambda: self._time_is_up(number))
         self._scheduler.switch()
+        self.waits_for_ever = False
         self._waiting += 1
 
     def _time_is_up(self, number: int) -> None:
@@ -212,7 +221,7 @@ class Scheduler(VirtualTime):
                 return True
             if not self._agenda:
                 if until == math.inf:
-                    raise DeadlockError(self._who_waits())
+                    raise DeadlockError(self.who_waits())
                 self.now = max(self.now, until)
                 return done is None
             if self._agenda[0][0] > until:
@@ -251,7 +260,8 @@ class Scheduler(VirtualTime):
             self._still = 0
         act()
 
-    def _who_waits(self) -> str:
+    def who_waits(self) -> str:
+        """Whose code has not ended, and what it waits for."""
         waiting = [f"{task} waits for {task.waits_for}" for task in self.tasks if not task.over]
         return "; ".join(waiting) or "there is nobody"
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
 from aktor.broker.codes import Code
@@ -27,6 +27,7 @@ from aktor.simulation.commit import commit
 from aktor.simulation.crashes import Crashes
 from aktor.simulation.errors import (
     CheckFailedError,
+    DeadlockError,
     MemberFailedError,
     SimulationError,
     TimeIsUpError,
@@ -113,6 +114,9 @@ class Simulation:
         self.members: list[Member] = []
         self.topics: list[Topic] = []
         self.groups: list[str] = []
+        #: Which topics each group reads, as far as is known; None: what a pattern matches.
+        self._reads: dict[str, set[str] | None] = {}
+        self._demanded: dict[str, frozenset[str]] = {}
         self.faults = Chaos(self, without)
         #: Crashes that were asked for and have not all happened yet.
         self.crashes: list[Crashes] = []
@@ -161,11 +165,19 @@ class Simulation:
 
     def member(self, work: Callable[..., Any], *args: Any, name: str = "", **kwargs: Any) -> Member:
         """A process that runs `work(*args, **kwargs)`, with any KafkaConsumer it makes."""
-        number = next(self._names)
-        spare = f"{_NAMES[number % len(_NAMES)]}{number // len(_NAMES) or ''}"
+        taken = {one.name for one in self.members}
+        if name in taken:
+            raise ValueError(f"there is a member {name!r} already")
+        spare = self._next_name()
+        while not name and spare in taken:
+            spare = self._next_name()
         member = Member(self, name or spare, lambda: work(*args, **kwargs))
         self.members.append(member)
         return member
+
+    def _next_name(self) -> str:
+        number = next(self._names)
+        return f"{_NAMES[number % len(_NAMES)]}{number // len(_NAMES) or ''}"
 
     def consumers(
         self,
@@ -182,8 +194,9 @@ class Simulation:
         `kind` is one of `reader.KINDS`: what their rebalance listener does. `each` is asked for the
         settings of every consumer, with those of all and the number of its member from 0 on.
         """
-        if group not in self.groups:
-            self.groups.append(group)
+        if isinstance(topics, str):
+            raise TypeError(f"topics is a list of topics, as [{str(topics)!r}]")
+        self.learn(group, None if isinstance(topics, SubscriptionPattern) else topics)
         reader = Reader(self, group, topics, configs, kind=kind, each=each)
         return [self.member(reader.run, number) for number in range(count)]
 
@@ -232,13 +245,16 @@ class Simulation:
         return self
 
     def progress(self, *, at_most: float = 120.0) -> Self:
-        """Go on until every group has finished and committed everything, which is demanded from
-        now on."""
-        for group in self.groups:
-            self.history.note("progress.demanded", group=group)
+        """Go on until every group has finished and committed all records of the topics that it
+        reads, which is demanded from now on.
+
+        Raises TimeIsUpError, which says what is left, or that no consumer has a group.
+        """
         deadline = self.now + at_most
+        self._wait(lambda: bool(self.groups), at_most, lambda: "no consumer has a group")
         while True:
-            self.run(until=self.now_and_then(self._all_committed), at_most=deadline - self.now)
+            committed = self.now_and_then(self._all_committed)
+            self._wait(committed, deadline - self.now, self._uncommitted)
             for topic in self.topics:
                 self.brokers.note_ends(topic)
             # A group that committed what an unclean election lost has yet to hear of it.
@@ -246,8 +262,45 @@ class Simulation:
                 return self
             self.run(for_=min(5.0, deadline - self.now))
 
+    def learn(self, group: str, topics: Collection[str] | None = ()) -> None:
+        """There is this group, and it reads these topics, too; None: those of a pattern."""
+        if group not in self.groups:
+            self.groups.append(group)
+            self._reads[group] = set()
+        known = self._reads.get(group)
+        if topics is None:
+            self._reads[group] = None
+        elif known is not None:
+            known.update(topics)
+
     def _all_committed(self) -> bool:
-        return all(topic.lag(group) == 0 for group in self.groups for topic in self.topics)
+        for member in self.members:
+            for site in member.sites:
+                if (asked := site.asks_for) is not None:
+                    self.learn(*asked)
+        for group in self.groups:
+            self._demand(group)
+        return next(self._lagging(), None) is None
+
+    def _demand(self, group: str) -> None:
+        """Note, where it is news, that the group has to finish what it reads."""
+        reads = self._reads.get(group)
+        topics = frozenset(self.topics if reads is None else reads)
+        if self._demanded.get(group) != topics:
+            self._demanded[group] = topics
+            self.history.note("progress.demanded", group=group, topics=sorted(topics))
+
+    def _lagging(self) -> Iterator[tuple[str, Topic]]:
+        for group in self.groups:
+            for topic in self.topics:
+                if topic in self._demanded.get(group, ()) and topic.lag(group):
+                    yield group, topic
+
+    def _uncommitted(self) -> str:
+        left = [
+            f"{topic.lag(group)} of {topic} by group {group}" for group, topic in self._lagging()
+        ]
+        return f"records are not committed: {', '.join(left)}"
 
     def now_and_then(self, condition: Callable[[], bool]) -> Callable[[], bool]:
         """The condition, looked at no more often than twenty times a second: it takes its time."""
@@ -284,7 +337,10 @@ class Simulation:
     def me(self) -> Member:
         """For a member's code: the member whose code it is."""
         running = self.scheduler.running
-        return next(one for one in self.members if one.task is running)
+        for one in self.members:
+            if one.task is running:
+                return one
+        raise SimulationError("only the code of a member is somebody")
 
     def sleep(self, seconds: float) -> None:
         """For a member's code: it is busy for so long (in place of `time.sleep`)."""
@@ -303,17 +359,34 @@ class Simulation:
         until: Callable[[], bool] | None = None,
         at_most: float = 3600.0,
     ) -> Self:
-        """Go on for so many virtual seconds, or until something is so.
+        """Go on for so many virtual seconds, or until something is so: if nothing is said, until
+        the code of all members has ended.
 
         Raises TimeIsUpError if it is not so within `at_most`, MemberFailedError if a member's code
-        raised, DeadlockError, SpinError, BlockingCallError.
+        raised, SpinError, BlockingCallError; and, if nothing is said, DeadlockError if all code
+        that has not ended waits for ever.
         """
-        limit = for_ if until is None else at_most
-        came = self.scheduler.run(self.scheduler.now + limit, lambda: self._over(until))
-        self._raise_failures()
-        if until is not None and not came:
-            raise TimeIsUpError(self._told(f"it was not so within {at_most:g} s"))
+        if until is None and for_ == math.inf:
+            self._wait(self._all_code_has_ended, at_most, self.scheduler.who_waits)
+        elif until is not None:
+            self._wait(until, at_most, lambda: "what was waited for is not so")
+        else:
+            self.scheduler.run(self.scheduler.now + for_, lambda: self._over(None))
+            self._raise_failures()
         return self
+
+    def _all_code_has_ended(self) -> bool:
+        going = [one.task for one in self.members if not one.gone and not one.task.over]
+        if going and all(task.waits_for_ever for task in going):
+            raise DeadlockError(self._told(self.scheduler.who_waits()))
+        return not going
+
+    def _wait(self, until: Callable[[], bool], at_most: float, missing: Callable[[], str]) -> None:
+        """Go on until it is so. `missing` says what is not, should time be up."""
+        came = self.scheduler.run(self.scheduler.now + at_most, lambda: self._over(until))
+        self._raise_failures()
+        if not came:
+            raise TimeIsUpError(self._told(f"not so within {at_most:g} s: {missing()}"))
 
     def _over(self, until: Callable[[], bool] | None) -> bool:
         if self.scheduler.failed:

@@ -358,6 +358,17 @@ def test_a_seek_that_is_out_of_range_is_reset() -> None:
     assert check(history(*story)) == []
 
 
+def test_a_seek_to_a_marker_is_reset_from_behind_it() -> None:
+    """Seed 21004944: the topic was created anew while nothing but a marker had been read."""
+    moved = {"partitions": {"a-0": 0}, "from_offsets": {"a-0": 91}, "because": "out of range"}
+    story = [sought("x", 90), ("x", "position.reset", moved), given("x", 0, 4)]
+
+    check = checks.no_gap_no_step_back_no_duplicate_inside_an_ownership
+    marked = [in_transaction(80, 89), ended(commit=True, marker=90), *OWNED]
+    assert check(history(*marked, *story)) == []
+    assert check(history(*OWNED, *story)) != []
+
+
 def test_a_seek_excuses_a_commit_that_goes_back() -> None:
     assert (
         checks.committed_offsets_never_go_back(
@@ -403,6 +414,23 @@ def test_who_may_have_passed_a_marker_when_its_topic_is_created_anew_goes_on_the
     assert check(history(*story, given_anew)) == []
     without_marker = check(history(*story[:1], *story[2:], given_anew))
     assert ["skips from 4" in one for one in without_marker] == [True] * (first - 4)
+
+
+def test_who_passed_a_marker_before_its_topic_was_created_anew_may_commit_and_go_on_behind_it() -> (
+    None
+):
+    """Seed 41002129: a commit by name, as in the classic protocol; only now is it known how far."""
+    anew = ("", "topic.removed", {"topic": "a"}), ("", "topic.created", {"topic": "a", "time": 100})
+    values = {"partition": "a-0", "offsets": [[5, 9]], "times": [100]}
+    story = [
+        *(in_transaction(0, 3), ended(commit=True, marker=4)),
+        *(committed_only("x"), resolved("x", 0), given("x", 0, 3), back("x"), *anew, written(0, 9)),
+        *(commits("x", 5, "auto"), committed(5)),
+        *(("x", "records.delivered", values), back("x"), ALL),
+    ]
+
+    assert checks.every_record_is_finished(history(*story)) == []
+    assert "a-0:[4]" in str(checks.every_record_is_finished(history(*story[:1], *story[2:])))
 
 
 def test_who_slept_may_not_know_that_it_was_expelled() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
+import os
 import queue
 import re
 import signal
@@ -15,10 +17,12 @@ from time import sleep as sleep_by_name
 from typing import Any
 
 import pytest
+from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
-from aktor import KafkaConsumer
+from aktor import ConsumerRebalanceListener, KafkaConsumer
 from aktor.cli.main import main
+from aktor.events.commits import CommitOffsets
 from aktor.events.lifecycle import Tick
 from aktor.simulation import (
     BlockingCallError,
@@ -26,10 +30,12 @@ from aktor.simulation import (
     DeadlockError,
     MemberFailedError,
     Simulation,
+    SimulationError,
     SpinError,
     TimeIsUpError,
     blocking,
     checks,
+    storm,
 )
 
 
@@ -69,6 +75,67 @@ def test_members_share_the_partitions_and_read_everything() -> None:
         assert readers == {"alice", "bob"}
 
 
+def read_for_ever(sim: Simulation, topic: str, *, commit: bool = True) -> None:
+    """A user's code that nobody ends."""
+    with KafkaConsumer(
+        topic,
+        bootstrap_servers=sim.bootstrap_servers,
+        group_id="billing",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    ) as consumer:
+        while True:
+            if consumer.poll(timeout_ms=1000) and commit:
+                consumer.commit()
+
+
+def test_progress_waits_for_groups_of_the_users_own_code() -> None:
+    with Simulation(seed=1) as sim:
+        orders = sim.topic("orders", partitions=2, records=100)
+        sim.member(read_for_ever, sim, orders)
+
+        sim.progress().check()
+
+        assert orders.lag("billing") == 0
+
+
+def test_faults_meet_groups_of_the_users_own_code() -> None:
+    with Simulation(seed=1) as sim:
+        sim.member(read_for_ever, sim, sim.topic("orders"))
+        sim.run(for_=5.0)
+
+        sim.chaos(rate=1.0, for_=20.0, weights={"session_expired": 1}).run(for_=20.0)
+
+        assert {event["group"] for event in sim.history.named("session.expired")} == {"billing"}
+
+
+def test_a_group_has_to_finish_the_topics_that_it_reads_and_no_others() -> None:
+    with Simulation(seed=1) as sim:
+        orders, refunds = (sim.topic(name, records=10) for name in ("orders", "refunds"))
+        sim.member(read_for_ever, sim, orders)
+        sim.consumers(group="g", topics=[refunds])
+
+        sim.progress(at_most=30.0).check()
+
+        assert (orders.lag("billing"), refunds.lag("g")) == (0, 0)
+
+
+def test_progress_that_does_not_come_says_what_is_left_by_whom() -> None:
+    with Simulation(seed=1) as sim:
+        sim.member(read_for_ever, sim, sim.topic("orders", records=10), commit=False)
+
+        with pytest.raises(TimeIsUpError, match="not committed: 10 of orders by group billing"):
+            sim.progress(at_most=10.0)
+
+
+def test_there_is_no_progress_without_a_group() -> None:
+    with Simulation() as sim:
+        sim.topic("orders", records=10)
+
+        with pytest.raises(TimeIsUpError, match="no consumer has a group"):
+            sim.progress(at_most=10.0)
+
+
 def test_a_consumer_may_also_be_used_by_hand() -> None:
     with Simulation(seed=3) as sim:
         orders = sim.topic("orders", partitions=1, records=5)
@@ -83,6 +150,7 @@ def test_a_consumer_may_also_be_used_by_hand() -> None:
     [
         (lambda: time.sleep(0.1), "time.sleep"),
         (lambda: threading.Thread(target=print).start(), "a thread"),
+        (lambda: os.system("true"), "a process"),
     ],
 )
 def test_code_that_blocks_on_what_is_not_simulated_is_named(blocks: Any, named: str) -> None:
@@ -92,6 +160,53 @@ def test_code_that_blocks_on_what_is_not_simulated_is_named(blocks: Any, named: 
         with pytest.raises(
             BlockingCallError, match=rf"alice blocks on {named}.*test_simulation.py"
         ):
+            sim.run(for_=1.0)
+
+
+def caught_at_once() -> None:
+    with contextlib.suppress(Exception):
+        time.sleep(0.1)
+
+
+def in_a_listener(sim: Simulation) -> None:
+    """kafka-python's way to live on: whatever the listener raises is an error of Kafka."""
+
+    class Listener(ConsumerRebalanceListener):
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            time.sleep(0.1)
+
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            pass
+
+    consumer = KafkaConsumer(bootstrap_servers=sim.bootstrap_servers, group_id="g")
+    consumer.subscribe(["orders"], listener=Listener())
+    while True:
+        with contextlib.suppress(KafkaError):
+            consumer.poll(timeout_ms=500)
+
+
+@pytest.mark.parametrize("blocks", [caught_at_once, in_a_listener])
+def test_code_that_blocks_is_named_although_the_error_is_caught(blocks: Any) -> None:
+    with Simulation() as sim:
+        sim.topic("orders")
+        sim.member(blocks, *[sim] * (blocks is in_a_listener))
+
+        with pytest.raises(BlockingCallError, match=r"alice blocks on time\.sleep"):
+            sim.run(for_=5.0)
+
+
+def test_code_that_goes_on_standing_still_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocking, "TOO_LONG", 1)
+
+    def work() -> None:
+        while True:
+            with contextlib.suppress(Exception):
+                threading.Event().wait()
+
+    with Simulation() as sim:
+        sim.member(work)
+
+        with pytest.raises(BlockingCallError, match="alice has been at"):
             sim.run(for_=1.0)
 
 
@@ -164,10 +279,29 @@ def test_a_turn_that_takes_long_because_others_take_theirs_is_not_suspected(
 def test_a_deadlock_shows_who_waits_for_what() -> None:
     with Simulation() as sim:
         sim.member(lambda: sim.scheduler.running.wait(float("inf"), "Godot"))  # type: ignore[union-attr]
-        sim.scheduler._agenda.clear()  # the brokers' housekeeping would go on for ever
+        sim.member(lambda: sim.sleep(float("inf")))
 
-        with pytest.raises(DeadlockError, match="alice waits for Godot"):
+        with pytest.raises(DeadlockError, match=r"alice waits for Godot; bob waits for its own"):
             sim.run()
+
+
+def test_a_simulation_goes_on_until_all_code_has_ended() -> None:
+    with Simulation() as sim:
+        sim.member(lambda: sim.sleep(2.0))
+        sim.member(lambda: sim.sleep(7.0))
+        sim.member(lambda: sim.sleep(float("inf"))).kill()
+
+        sim.run()
+
+        assert sim.now == 7.0
+
+
+def test_code_that_does_not_end_is_not_waited_for_without_end() -> None:
+    with Simulation() as sim:
+        sim.member(read_for_ever, sim, sim.topic("orders"))
+
+        with pytest.raises(TimeIsUpError, match="not so within 60 s: alice waits for its consumer"):
+            sim.run(at_most=60.0)
 
 
 def test_a_spin_is_an_error() -> None:
@@ -221,6 +355,59 @@ def test_an_actor_falls_over_on_command_and_the_member_recovers(
     assert {event["crashed"] for event in simulation.history.named("actor.crashed")} == {"fetch"}
 
 
+def a_crash(actor: Any, on: Any, times: int = 1) -> Callable[[Simulation], object]:
+    return lambda sim: sim.crash(actor, on=on, times=times)
+
+
+def a_storm(**chaos: Any) -> Callable[[Simulation], object]:
+    return lambda sim: (sim.topic("orders"), sim.chaos(**chaos))
+
+
+@pytest.mark.parametrize(
+    ("asks", "told"),
+    [
+        (a_crash("fetcher", Tick), r"no actor 'fetcher' \(did you mean 'fetch'\?\): network, "),
+        (a_crash("fetch", CommitOffsets), "fetch does not understand CommitOffsets"),
+        (a_crash("fetch", "Tick"), "fetch does not understand 'Tick'"),
+        (a_crash("fetch", Tick, times=0), "times is 0"),
+        (a_storm(brokercrash=5), r"no fault 'brokercrash' \(did you mean 'broker_crash'\?\)"),
+        (a_storm(weights={}), "no kind of fault has a weight"),
+        (a_storm(seek=-1), "the weight of seek is -1"),
+        (a_storm(rate=0), "rate is 0"),
+        (a_storm(rate=-1), "rate is -1"),
+        (lambda sim: sim.brokers.crash(9), "no broker 9: 1, 2, 3"),
+        (lambda sim: sim.brokers.restart(9), "no broker 9: 1, 2, 3"),
+    ],
+)
+def test_what_cannot_happen_is_refused(asks: Callable[[Simulation], object], told: str) -> None:
+    with Simulation() as sim, pytest.raises(ValueError, match=told):
+        asks(sim)
+
+
+def test_faults_need_a_topic_that_they_can_hit() -> None:
+    with Simulation() as sim, pytest.raises(SimulationError, match="make a topic first"):
+        sim.chaos()
+
+
+def test_topics_of_members_are_a_list() -> None:
+    with Simulation() as sim, pytest.raises(TypeError, match=r"as \['orders'\]"):
+        sim.consumers(group="g", topics=sim.topic("orders"))
+
+
+def test_no_two_members_have_one_name() -> None:
+    with Simulation() as sim:
+        sim.member(print, name="bob")
+
+        assert sim.member(print).name == "carol"
+        with pytest.raises(ValueError, match="a member 'bob' already"):
+            sim.member(print, name="bob")
+
+
+def test_outside_of_members_nobody_is_somebody() -> None:
+    with Simulation() as sim, pytest.raises(SimulationError, match="only the code of a member"):
+        _ = sim.me
+
+
 @pytest.mark.simulation(seed=7, brokers=1)
 def test_the_marker_says_what_is_simulated(simulation: Simulation) -> None:
     assert (simulation.seed, simulation.bootstrap_servers) == (7, ["b1:9092"])
@@ -234,6 +421,17 @@ def test_the_command_runs_seeds_and_replays_one(capsys: Any, tmp_path: Any) -> N
     assert main(["sim", "replay", "1", "--history", str(file)]) == 0
     assert "all promises were kept" in capsys.readouterr().out
     assert file.read_text().count("\n") > 1000
+
+
+def test_a_history_that_cannot_be_written_is_told_before_the_run(
+    capsys: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setattr(storm, "run_storm", lambda *_, **__: pytest.fail("it ran"))
+
+    code = main(["sim", "replay", "1", "--history", str(tmp_path / "nowhere" / "history.jsonl")])
+
+    assert code == 2
+    assert re.match(r"aktor sim: cannot write .*: No such file", capsys.readouterr().err)
 
 
 def test_the_command_runs_seeds_in_several_processes(capsys: Any) -> None:

@@ -1,0 +1,248 @@
+"""How long things take, in virtual time: exactly ours, whatever the machine and Kafka do.
+
+The tests on brokers look at the same calls, and allow for a machine that others share.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import pytest
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.errors import KafkaTimeoutError, UnknownTopicOrPartitionError
+from kafka.structs import TopicPartition
+
+from aktor import KafkaConsumer
+from aktor.errors import WakeupError
+from aktor.simulation import Simulation
+from aktor.simulation.cluster import SETTINGS
+
+Manner = Literal["eager", "cooperative", "consumer"]
+MANNERS = pytest.mark.parametrize("manner", ["eager", "cooperative", "consumer"])
+SEEDS = pytest.mark.parametrize("seed", range(3))
+
+PARTITIONS = 6
+BEAT_S, SESSION_S, MAX_POLL_S = 0.5, 6.0, 3.0
+
+#: All that a rebalance takes once everybody has heard of it: polls of 100 ms, work of 20 ms.
+TURNS_S = 0.4
+
+BROKERS = replace(
+    SETTINGS,
+    groups=replace(
+        SETTINGS.groups, consumer_heartbeat_interval=BEAT_S, consumer_session_timeout=SESSION_S
+    ),
+)
+COMMON: dict[str, Any] = {
+    "group_id": "g",
+    "auto_offset_reset": "earliest",
+    "enable_auto_commit": False,
+    "max_poll_interval_ms": round(MAX_POLL_S * 1000),
+}
+CLASSIC = {
+    "session_timeout_ms": round(SESSION_S * 1000),
+    "heartbeat_interval_ms": round(BEAT_S * 1000),
+}
+SETTINGS_OF: dict[Manner, dict[str, Any]] = {
+    "eager": {**COMMON, **CLASSIC},
+    "cooperative": {
+        **COMMON,
+        **CLASSIC,
+        "partition_assignment_strategy": [CooperativeStickyAssignor],
+    },
+    "consumer": {**COMMON, "group_protocol": "consumer"},
+}
+
+
+@dataclass
+class Watched:
+    """Three members under load; when each partition's records were delivered, and to whom."""
+
+    sim: Simulation
+    topic: str
+    manner: Manner
+    leaves: set[str] = field(default_factory=set)
+    dawdles: set[str] = field(default_factory=set)
+    shares: dict[str, set[int]] = field(default_factory=dict)
+    delivered: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def work(self, name: str) -> None:
+        """What each member runs."""
+        settings = SETTINGS_OF[self.manner]
+        servers = self.sim.bootstrap_servers
+        with KafkaConsumer(self.topic, bootstrap_servers=servers, **settings) as consumer:
+            while name not in self.leaves:
+                batches = consumer.poll(timeout_ms=100)
+                self.shares[name] = {one.partition for one in consumer.assignment()}
+                for one in batches:
+                    self.delivered[one.partition].append(self.sim.now)
+                if batches and name in self.dawdles:
+                    self.dawdles.discard(name)
+                    self.sim.sleep(2 * MAX_POLL_S)
+                elif batches:
+                    self.sim.sleep(0.02)
+        del self.shares[name]
+
+    def longest_waits(self, partitions: set[int], since: float) -> tuple[float, float]:
+        """Between two deliveries of these partitions since then, or after the last, and of the
+        others."""
+        inside, outside = 0.0, 0.0
+        for partition, times in self.delivered.items():
+            later = [*(time for time in times if time >= since), self.sim.now]
+            wait = max(b - a for a, b in itertools.pairwise(later))
+            if partition in partitions:
+                inside = max(inside, wait)
+            else:
+                outside = max(outside, wait)
+        return inside, outside
+
+
+def after_this_happens_to_a(
+    seed: int, manner: Manner, happens: Callable[[Watched, Any], None]
+) -> tuple[float, float]:
+    """The longest waits of its partitions and of those of others."""
+    with Simulation(seed, settings=BROKERS) as sim:
+        watched = Watched(sim, sim.topic("orders", partitions=PARTITIONS), manner)
+        members = {name: sim.member(watched.work, name, name=name) for name in "abc"}
+        sim.run(until=lambda: sorted(map(len, watched.shares.values())) == [2, 2, 2])
+        sim.trickle(sim.topics[0], per_second=20.0 * PARTITIONS, seconds=20.0)
+        sim.run(for_=2.0 + sim.random.random())
+        owned, since = watched.shares["a"], sim.now - 1.0
+
+        happens(watched, members["a"])
+        sim.run(for_=12.0)
+
+        return watched.longest_waits(owned, since)
+
+
+@SEEDS
+@MANNERS
+def test_a_member_that_leaves_is_replaced_with_the_next_heartbeats(
+    manner: Manner, seed: int
+) -> None:
+    of_a, of_others = after_this_happens_to_a(
+        seed, manner, lambda watched, _: watched.leaves.add("a")
+    )
+
+    assert of_a < BEAT_S + TURNS_S
+    assert of_others < BEAT_S + TURNS_S
+
+
+@SEEDS
+@MANNERS
+def test_a_killed_members_partitions_wait_for_its_session_and_those_of_others_do_not(
+    manner: Manner, seed: int
+) -> None:
+    of_a, of_others = after_this_happens_to_a(seed, manner, lambda _, a: a.kill())
+
+    assert SESSION_S - BEAT_S < of_a < SESSION_S + BEAT_S + TURNS_S
+    assert of_others < BEAT_S + TURNS_S
+
+
+@SEEDS
+@MANNERS
+def test_a_member_that_takes_too_long_is_replaced_while_it_is_still_at_work(
+    manner: Manner, seed: int
+) -> None:
+    of_a, of_others = after_this_happens_to_a(
+        seed, manner, lambda watched, _: watched.dawdles.add("a")
+    )
+
+    assert MAX_POLL_S < of_a < MAX_POLL_S + BEAT_S + TURNS_S
+    assert of_others < BEAT_S + TURNS_S
+
+
+# -- one call of one consumer
+
+
+def one_member(seed: int, work: Callable[[Simulation, KafkaConsumer], Any], **settings: Any) -> Any:
+    """What this returns, done with a consumer that has read ten records of "orders"."""
+    with Simulation(seed) as sim:
+        topic = sim.topic("orders", partitions=1, records=10)
+
+        def run() -> Any:
+            together = {**SETTINGS_OF["eager"], **settings}
+            servers = sim.bootstrap_servers
+            with KafkaConsumer(topic, bootstrap_servers=servers, **together) as consumer:
+                count = 0
+                while count < 10:
+                    count += sum(map(len, consumer.poll(timeout_ms=1000).values()))
+                return work(sim, consumer)
+
+        member = sim.member(run)
+        sim.run(until=lambda: member.task.over)
+        return member.task.result
+
+
+def took(sim: Simulation, call: Callable[[], Any]) -> float:
+    """How many seconds this call takes."""
+    began = sim.now
+    call()
+    return sim.now - began
+
+
+@SEEDS
+@pytest.mark.parametrize("timeout_ms", [0, 1, 50, 300, 5000])
+def test_a_poll_that_finds_nothing_takes_its_timeout_to_the_millisecond(
+    timeout_ms: int, seed: int
+) -> None:
+    seconds = one_member(
+        seed, lambda sim, consumer: took(sim, lambda: consumer.poll(timeout_ms=timeout_ms))
+    )
+
+    assert seconds == pytest.approx(timeout_ms / 1000, abs=0.001)
+
+
+@SEEDS
+def test_a_wakeup_ends_a_poll_at_once(seed: int) -> None:
+    def wait(sim: Simulation, consumer: KafkaConsumer) -> float:
+        sim.scheduler.after(0.3, consumer.wakeup)
+        began = sim.now
+        with pytest.raises(WakeupError):
+            consumer.poll(timeout_ms=2000)
+        return sim.now - began
+
+    assert one_member(seed, wait) == pytest.approx(0.3, abs=0.001)
+
+
+@SEEDS
+def test_a_call_that_no_broker_answers_takes_its_timeout_and_close_its_own(seed: int) -> None:
+    def ask(sim: Simulation, consumer: KafkaConsumer) -> tuple[float, float]:
+        for node in (1, 2, 3):
+            sim.brokers.crash(node)
+        began = sim.now
+        with pytest.raises(KafkaTimeoutError):
+            consumer.committed(TopicPartition("orders", 0), timeout_ms=1500)
+        asked_at = sim.now
+        consumer.close(timeout_ms=1000)
+        return asked_at - began, sim.now - asked_at
+
+    asked, closed = one_member(seed, ask)
+    assert asked == pytest.approx(1.5, abs=0.01)
+    assert closed <= 1.01
+
+
+@SEEDS
+def test_polls_take_their_time_while_all_brokers_are_down(seed: int) -> None:
+    def look(sim: Simulation, consumer: KafkaConsumer) -> list[float]:
+        for node in (1, 2, 3):
+            sim.brokers.crash(node)
+        return [took(sim, lambda: consumer.poll(timeout_ms=100)) for _ in range(100)]
+
+    assert one_member(seed, look) == pytest.approx([0.1] * 100, abs=0.001)
+
+
+@SEEDS
+def test_a_topic_that_is_not_there_is_told_in_seconds(seed: int) -> None:
+    def look(sim: Simulation, consumer: KafkaConsumer) -> float:
+        consumer.subscribe(["no-such-topic"])
+        began = sim.now
+        with pytest.raises(UnknownTopicOrPartitionError):
+            consumer.poll(timeout_ms=20_000)
+        return sim.now - began
+
+    assert one_member(seed, look, allow_auto_create_topics=False) < 4.0
