@@ -1,6 +1,6 @@
 """`python -m benchmarks [name ...]`: measure, and print a table for each.
 
-python -m benchmarks                     all, about a quarter of an hour
+python -m benchmarks                     all, about half an hour
 python -m benchmarks messages poll       these
 python -m benchmarks --markdown          the tables as docs/benchmarks.md has them
 python -m benchmarks --quick             only show that they run

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from itertools import chain
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from confluent_kafka import Consumer, ConsumerGroupState
+from confluent_kafka import Consumer, ConsumerGroupState, Producer
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer
 
@@ -23,6 +25,9 @@ from tests.clients.support import (
     produce,
     wait_until,
 )
+
+#: Pause between two records of a `stream`; there are always some on their way.
+_RECORD_PAUSE_S = 0.005
 
 #: The value of a record that is there for nothing but to end a wait.
 WAKE = "wake up"
@@ -114,15 +119,16 @@ def share(members: Sequence[Member], partitions: Iterable[int] = PARTITIONS) -> 
 
 def all_read(members: Sequence[Reader], values: Iterable[str]) -> None:
     """Wait until the members have read all these values; fails if one of them came twice."""
-    wanted = sorted(values)
+    wanted = set(values)
 
-    def found() -> list[str]:
+    def found() -> Counter[str]:
         for member in members:
             member.check()
-        return sorted(one.value for member in members for one in list(member.records))
+        read = chain.from_iterable(list(member.records) for member in members)
+        return Counter(one.value for one in read if one.value in wanted)
 
-    wait_until(lambda: len(found()) >= len(wanted), f"{len(wanted)} records")
-    assert found() == wanted
+    wait_until(lambda: len(found()) == len(wanted), f"{len(wanted)} records")
+    assert {value: times for value, times in found().items() if times > 1} == {}
 
 
 def shared(kafka: Reachable, group: str, members: Sequence[Reader]) -> list[list[int]]:
@@ -159,21 +165,50 @@ def read_by_their_owners(members: Sequence[Reader], owned: list[list[int]], kind
     assert sorted(read) == sorted(owned)
 
 
-def together_then_alone(kafka: Reachable, topic: str, group: str, stays: Any, *others: Any) -> None:
+@contextmanager
+def stream(kafka: Reachable, topic: str) -> Iterator[list[str]]:
+    """Records are written until the end; their values."""
+    producer: Any = Producer(confluent_settings(kafka, linger_ms=1))
+    written: list[str] = []
+    stopping = threading.Event()
+
+    def write() -> None:
+        while not stopping.is_set():
+            value = f"record-{len(written)}"
+            producer.produce(topic, value=value, partition=len(written) % len(PARTITIONS))
+            written.append(value)
+            producer.poll(0)
+            time.sleep(_RECORD_PAUSE_S)
+
+    thread = threading.Thread(target=write, name="producer", daemon=True)
+    thread.start()
+    try:
+        yield written
+    finally:
+        stopping.set()
+        thread.join(SOON_S)
+        assert producer.flush(SOON_S) == 0
+
+
+def together_then_alone(
+    kafka: Reachable, topic: str, group: str, stays: Any, *others: Any, busy: bool = False
+) -> None:
     """All of them share the group and read what is theirs; when the others have left, the one that
-    stays has it all. Each record comes once. Members are context managers."""
+    stays has it all. Each record comes once: nobody reads what somebody else has. `busy`: records
+    are written all the time, also while members come and go. Members are context managers."""
     with ExitStack() as stack:
         stack.enter_context(stays)
-        with ExitStack() as for_a_time:
-            everybody = [stays, *(for_a_time.enter_context(one) for one in others)]
-            owned = shared(kafka, group, everybody)
-            written = produce(kafka, topic, numbered("together", 60))
-            all_read(everybody, written)
-            read_by_their_owners(everybody, owned, "together")
+        with stream(kafka, topic) if busy else nullcontext(list[str]()) as written:
+            with ExitStack() as for_a_time:
+                everybody = [stays, *(for_a_time.enter_context(one) for one in others)]
+                owned = shared(kafka, group, everybody)
+                told = produce(kafka, topic, numbered("together", 60))
+                all_read(everybody, told)
+                read_by_their_owners(everybody, owned, "together")
 
-        shared(kafka, group, [stays])
-        written += produce(kafka, topic, numbered("alone", 20))
-        all_read(everybody, written)
+            shared(kafka, group, [stays])
+            told += produce(kafka, topic, numbered("alone", 20))
+        all_read(everybody, [*written, *told])
 
 
 # -- kafka-python

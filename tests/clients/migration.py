@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka import ConsumerRebalanceListener
 from kafka.errors import CommitFailedError, RebalanceInProgressError
@@ -24,11 +23,9 @@ from tests.clients.members import (
     confluent_consumer,
     confluent_settings,
     kafka_python_consumer,
+    stream,
 )
 from tests.clients.support import PARTITIONS, SOON_S, Reachable, wait_until
-
-#: Pause between two records; there are always some on their way.
-_RECORD_PAUSE_S = 0.005
 
 
 class Owners:
@@ -299,31 +296,6 @@ class Group:
         )
 
 
-@contextmanager
-def records(kafka: Reachable, topic: str) -> Iterator[list[str]]:
-    """Records are written until the end; their values."""
-    producer: Any = Producer(confluent_settings(kafka, linger_ms=1))
-    written: list[str] = []
-    stopping = threading.Event()
-
-    def write() -> None:
-        while not stopping.is_set():
-            value = f"record-{len(written)}"
-            producer.produce(topic, value=value, partition=len(written) % len(PARTITIONS))
-            written.append(value)
-            producer.poll(0)
-            time.sleep(_RECORD_PAUSE_S)
-
-    thread = threading.Thread(target=write, name="producer", daemon=True)
-    thread.start()
-    try:
-        yield written
-    finally:
-        stopping.set()
-        thread.join(SOON_S)
-        assert producer.flush(SOON_S) == 0
-
-
 def change_and_change_back(
     kafka: Reachable,
     topic: str,
@@ -339,7 +311,7 @@ def change_and_change_back(
     types = []
     with ExitStack() as stack:
         members = Group(kafka, topic, group, stack)
-        with records(kafka, topic) as written:
+        with stream(kafka, topic) as written:
             for _ in range(count):
                 members.enter(classic, **settings)
             types.append(members.type())
@@ -348,7 +320,7 @@ def change_and_change_back(
             members.exchange(classic, count, **settings)
             types.append(members.type())
         members.finish(written)
-        with records(kafka, topic):  # They wake up those who wait for some.
+        with stream(kafka, topic):  # They wake up those who wait for some.
             members.stop()
 
     assert members.owners.faults == []

@@ -39,4 +39,5 @@ def test_java_and_c_and_ours_share_a_group_of_the_new_protocol(
         aktor_member(kafka, topic, group, **more),
         confluent_member(kafka, [topic], group, **more),
         java.consume(topic, group, **more),
+        busy=True,
     )

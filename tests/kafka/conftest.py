@@ -11,7 +11,6 @@ import itertools
 import os
 import re
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -46,36 +45,10 @@ def _clusters_of(test: pytest.Item) -> list[str]:
     return [name for name in CLUSTERS if test.get_closest_marker(name)] or list(CLUSTERS)
 
 
-def pytest_report_collectionfinish(items: list[pytest.Item]) -> list[str]:
-    """Say how many tests could run twice and don't."""
-    count = sum(item.get_closest_marker(ONCE) is not None for item in items)
-    if not count or what_is_missing() or os.environ.get("AKTOR_BOTH"):
-        return []
-    return [f"{count} slow tests run on the real Kafka only; AKTOR_BOTH=1: on the embedded one too"]
-
-
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """The one permitted skip: a real Kafka, where it can't be had."""
     if item.get_closest_marker("real") and (missing := what_is_missing()):
         pytest.skip(missing)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line that says what was left out, and why."""
-    here = "tests/kafka/"
-    reports = terminalreporter.stats
-    left_out = [r.nodeid for r in reports.get("skipped", []) if r.nodeid.startswith(here)]
-    missing = what_is_missing()
-    if not left_out or missing is None:
-        return
-    ran = {report.nodeid for outcome in ("passed", "failed") for report in reports.get(outcome, [])}
-    without = [one for one in left_out if one.replace("[real", "[embedded") not in ran]
-    files = Counter(one.split("::")[0].removeprefix(here) for one in without)
-    terminalreporter.write_line(
-        f"left out: {len(left_out)} tests of {here} on a real Kafka, since {missing}. "
-        f"{len(left_out) - len(without)} of them ran on the embedded Kafka; not at all ran "
-        + (", ".join(f"{count} of {name}" for name, count in sorted(files.items())) or "none")
-    )
 
 
 @pytest.fixture(scope="session")

@@ -373,6 +373,9 @@ class Writer(threading.Thread):
     def __init__(self, bootstrap: list[str], topic: str) -> None:
         super().__init__(name="writer", daemon=True)
         self.acknowledged: dict[int, dict[int, tuple[float, str]]] = defaultdict(dict)
+        #: By value, when a broker acknowledged it without its offset: it had it from before a
+        #: retry. Where it is, its first reader knows.
+        self.unplaced: dict[int, dict[str, float]] = defaultdict(dict)
         self.sent = 0
         self.error: BaseException | None = None
         self._servers, self._topic = bootstrap, topic
@@ -395,8 +398,16 @@ class Writer(threading.Thread):
         self.join(70)
         if self.error is not None:
             raise self.error
-        missing = self.sent - sum(map(len, self.acknowledged.values()))
+        noted = [*self.acknowledged.values(), *self.unplaced.values()]
+        missing = self.sent - sum(map(len, noted))
         assert missing == 0, f"the writer has no acknowledgement of {missing} of {self.sent} values"
+
+    def place(self, partition: int, offsets: Iterable[int], values: Iterable[str]) -> None:
+        """These were read there: whatever of it was acknowledged without an offset has one now."""
+        unplaced = self.unplaced[partition]
+        for offset, value in zip(offsets, values, strict=True):
+            if value in unplaced:
+                self.acknowledged[partition].setdefault(offset, (unplaced.pop(value), value))
 
     def abandon(self) -> None:
         """Nobody waits for it any more."""
@@ -415,8 +426,11 @@ class Writer(threading.Thread):
             self.error = KafkaException(error)
             return
         written: Any = message
-        place = self.acknowledged[written.partition()]
-        place.setdefault(written.offset(), (time.monotonic(), written.value().decode()))
+        partition, offset, value = written.partition(), written.offset(), written.value().decode()
+        if offset is None:
+            self.unplaced[partition][value] = time.monotonic()
+        else:
+            self.acknowledged[partition].setdefault(offset, (time.monotonic(), value))
 
 
 # -- the witness
@@ -662,6 +676,28 @@ def longest_wait(
 
 # -- all together
 
+#: What events are worth telling of a test that failed, by how they begin.
+TELLING: Final = (
+    *("rebalance.", "member.", "coordinator.", "connection."),
+    *("heartbeat.failed", "commit.retried", "commit.failed"),
+)
+TALE_LINES: Final = 60
+
+
+def _is_telling(report: Report) -> bool:
+    if report["said"] == "event":
+        return str(report["event"]["event"]).startswith(TELLING)
+    return report["said"] not in ("polled", "read", "committed")
+
+
+def _in_short(member: str, report: Report) -> str:
+    """One line of a tale."""
+    told = dict(report.get("event", report))
+    what = told.pop("event", None) or told.pop("said")
+    words = ("because", "partitions", "how", "took", "ms", "node", "generation", "where")
+    rest = " ".join(f"{one}={told[one]}" for one in words if one in told)
+    return f"{member} {what} {rest}"[:200]
+
 
 class Stage:
     """Owns the members, the writer and the history of one test."""
@@ -702,6 +738,8 @@ class Stage:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if error is not None:
+            error.add_note(self.tale())
         self._writer.abandon()
         if self._witness is not None:
             self._witness.end()
@@ -802,14 +840,15 @@ class Stage:
     def drain(self, within: float = 30.0) -> None:
         """Write no more, and wait until all that was written was delivered to somebody."""
         self._writer.end()
-        written = self.written()
 
         def done() -> bool:
             reached: dict[int, int] = defaultdict(int)
             for report in self.ensemble.said("read"):
                 one = report["partition"]
                 reached[one] = max(reached[one], report["offsets"][-1] + 1)
-            return all(reached[one] >= end for one, end in written.items())
+                self._writer.place(one, report["offsets"], report["values"])
+            placed = not any(self._writer.unplaced.values())
+            return placed and all(reached[one] >= end for one, end in self.written().items())
 
         wait_until(done, "everything that was written is delivered", within)
 
@@ -845,6 +884,18 @@ class Stage:
         return "\n".join(
             [f"partition {partition} waited {wait:.3f} s:", *lines[:20], *lines[20:][-20:]]
         )
+
+    def tale(self) -> str:
+        """What the group went through since it was loaded, and what disturbed it, last things last.
+
+        Seconds since then; it stands below whatever fails.
+        """
+        lines = [
+            f"{report['at'] - self._loaded_at:8.3f} {_in_short(member, report)}"
+            for member, report in self.ensemble.reports[:]
+            if report["at"] >= self._loaded_at > 0 and _is_telling(report)
+        ]
+        return "\n".join(["what the group went through:", *lines[-TALE_LINES:]])
 
     def verdict(self) -> Verdict:
         """What the referee says about everything so far."""

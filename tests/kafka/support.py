@@ -29,6 +29,11 @@ ROOT = Path(__file__).parents[2]
 #: How long anything that should happen at once may take on a busy machine.
 SOON_S = 15.0
 
+#: What is done at once takes less than this on a machine that others share, where a process or a
+#: broker stands still for a second or two now and then; and less than a session (6 s), or any
+#: timeout that a test does not shorten. tests/simulation/test_promptness.py is exact.
+PROMPT_S = 4.0
+
 #: The settings of a consumer that a test need not wait for.
 QUICK: Mapping[str, Any] = {
     "auto_offset_reset": "earliest",

@@ -30,6 +30,7 @@ from aktor.errors import (
 )
 from tests.embedded import Cluster
 from tests.kafka.support import (
+    PROMPT_S,
     Child,
     aktor_threads,
     batches,
@@ -79,7 +80,7 @@ def test_a_wrong_address_is_told_soon_and_names_it(servers: Any, named: str) -> 
 
     began = time.monotonic()
     consumer.close()
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < PROMPT_S
 
 
 @pytest.mark.parametrize("call", ["topics", "end_offsets", "committed", "position"])
@@ -398,7 +399,7 @@ def test_a_closed_consumer_refuses_everything_and_closes_again_without_a_word(
         began = time.monotonic()
         with pytest.raises(ConsumerClosedError):
             call()
-        assert time.monotonic() - began < 0.1
+        assert time.monotonic() - began < PROMPT_S
     assert list(consumer) == []
     assert consumer.status().state == "closed"
 
@@ -473,7 +474,7 @@ def test_a_forked_child_may_not_use_the_consumer_and_does_its_parent_no_harm(
         attempts = child.hear()
         assert [what for what, _ in attempts[:4]] == ["ConsumerForkedError"] * 4
         assert [what for what, _ in attempts[4:]] == ["returned"] * 2
-        assert max(seconds for _, seconds in attempts) < 0.1
+        assert max(seconds for _, seconds in attempts) < PROMPT_S
         assert child.hear() is True
         assert child.hear() == "closed"
         code, errors = child.end()
@@ -523,9 +524,9 @@ def test_an_interrupt_ends_a_long_poll_at_once_and_the_consumer_closes_cleanly(
         began = time.monotonic()
         child.process.send_signal(signal.SIGINT)
         assert child.hear() == "interrupted"
-        assert time.monotonic() - began < 0.5
+        assert time.monotonic() - began < PROMPT_S
         assert child.hear() == "closed"
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < PROMPT_S
         assert child.end() == (0, "")
 
     with quick(kafka, orders.topic, group_id=group) as successor:
@@ -533,7 +534,7 @@ def test_an_interrupt_ends_a_long_poll_at_once_and_the_consumer_closes_cleanly(
         began = time.monotonic()
         while not successor.assignment():
             successor.poll(20)
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < PROMPT_S
 
 
 def test_an_interrupt_of_an_iteration_in_a_with_block_ends_the_program_promptly(
@@ -552,7 +553,7 @@ def test_an_interrupt_of_an_iteration_in_a_with_block_ends_the_program_promptly(
         child.process.send_signal(signal.SIGINT)
         code, errors = child.end()
 
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < PROMPT_S
         assert code in (-signal.SIGINT, 130, 1)
         assert "KeyboardInterrupt" in errors
 

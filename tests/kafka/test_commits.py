@@ -161,7 +161,7 @@ def test_a_poll_that_waits_for_records_runs_the_callback_of_a_commit_at_once(
         consumer.commit_async(None, lambda *_: called_at.append(time.monotonic()))
         consumer.poll(1000)
 
-        assert called_at[0] - began < 0.5
+        assert called_at[0] - began < 0.9  # not by the end of the poll
 
 
 def test_unsubscribing_finishes_the_commits_under_way_first(

@@ -27,6 +27,7 @@ from tests.clients.members import aktor_member, confluent_member, together_then_
 from tests.clients.support import PARTITIONS, At
 from tests.embedded import Cluster, EmbeddedCluster
 from tests.kafka.support import (
+    PROMPT_S,
     SOON_S,
     Group,
     Notes,
@@ -110,7 +111,8 @@ def test_a_group_grows_member_by_member_while_records_flow_and_each_record_comes
         members.wait_for(wanted)
 
         assert set(members.times_delivered().values()) == {1}
-        assert described(kafka, group).type.name == "CONSUMER"
+        told = described(kafka, group)
+        assert (told.type.name, told.partition_assignor) == ("CONSUMER", assignor)
 
 
 def test_only_what_moves_is_revoked_and_the_rest_is_never_interrupted(
@@ -140,7 +142,7 @@ def test_the_partitions_of_a_member_that_closes_go_to_the_others_soon(
         members.members["b"].leave()
         members.settled(partitions=6, members=2)
         # The others hear of it with their next heartbeats; a session would be 6 s.
-        assert time.monotonic() - left_at < 4
+        assert time.monotonic() - left_at < PROMPT_S
         wanted += produced_everywhere(kafka, six, 60, start=60)
         members.wait_for(wanted)
 
@@ -304,6 +306,28 @@ def test_a_pattern_that_the_brokers_evaluate_takes_on_topics_that_match_later(
         assert consumer.subscription() == {f"{family}-one", f"{family}-three"}
 
 
+def test_a_subscription_goes_from_each_kind_of_pattern_and_of_topics_to_each_other(
+    kafka: Cluster, unique: Callable[[str], str], group: str
+) -> None:
+    family = unique("family")
+    kinds: dict[str, Callable[[str], dict[str, Any]]] = {
+        "topics": lambda name: {"topics": [name]},
+        "ours": lambda name: {"pattern": f"{name}$"},
+        "theirs": lambda name: {"pattern": SubscriptionPattern(name)},
+    }
+    way = ["topics", "ours", "theirs", "ours", "topics", "theirs", "topics"]
+    names = [f"{family}-{number}-{kind}" for number, kind in enumerate(way)]
+    for name in names:
+        topics.create_topic(kafka.bootstrap_servers, name)
+        topics.produce(kafka.bootstrap_servers, name, [name])
+
+    with quick(kafka, group_id=group, **NEW) as consumer:
+        for kind, name in zip(way, names, strict=True):
+            consumer.subscribe(**kinds[kind](name))
+            assert values(read(consumer, 1)) == [name.encode()]
+            assert consumer.subscription() == {name}
+
+
 def test_a_pattern_that_the_brokers_cannot_read_is_an_error_of_its_own(
     kafka: Cluster, group: str
 ) -> None:
@@ -371,6 +395,7 @@ def test_members_of_java_and_c_and_ours_share_a_group_and_read_each_record_once(
         aktor_member(where, topic, group, **NEW),
         confluent_member(where, [topic], group, **NEW),
         JavaTools(where.bootstrap_servers).consume(topic, group, **NEW),
+        busy=True,
     )
 
 

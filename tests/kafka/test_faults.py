@@ -16,7 +16,7 @@ from kafka.errors import KafkaTimeoutError
 
 from tests.embedded import Cluster
 from tests.kafka.fault_support import PARTITIONS, Manner, Stage, Verdict
-from tests.kafka.support import poll_until, quick
+from tests.kafka.support import PROMPT_S, poll_until, quick, wait_until
 
 MEMBERS = ("a", "b", "c")
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -29,12 +29,15 @@ ROLES = pytest.mark.parametrize("role", ["bystander", "coordinator"])
 RESUME_AFTER_DEATH_S = 10.0
 
 #: From an orderly shutdown: well under a second, unless the active controller is shut down, whose
-#: successor must be elected first (3 s were measured).
-RESUME_AFTER_SHUTDOWN_S = 6.0
+#: successor must be elected first (3 s were measured), on a machine that takes its time.
+RESUME_AFTER_SHUTDOWN_S = 3.0 + PROMPT_S
 
-#: A frozen broker's connections stay open, and only patience tells: 5.5 s for a fetch; half a
-#: session (3 s) for a heartbeat, and up to as much again while Kafka still names the frozen one.
+#: A frozen broker's connections stay open, and only patience tells: half a session (3 s) for a
+#: heartbeat. From when Kafka has elected another leader: metadata is asked once a second while a
+#: fetch is late; a heartbeat that went to the frozen one once more has up to half a session.
 RESUME_AFTER_FREEZE_S = 8.0
+FETCHED_AFTER_ELECTION_S = 3.0
+COMMITTED_AFTER_ELECTION_S = 4.0
 FREEZE_S = 9.0
 FREEZING = pytest.mark.once("it takes 12 s; a frozen broker is met below in 3 s")
 
@@ -51,6 +54,29 @@ def assert_undisturbed(stage: Stage, verdict: Verdict) -> None:
     assert verdict.faults == []
     assert verdict.repeated == 0
     assert stage.unrest == []
+
+
+def others_lead(stage: Stage, node: int, topic: str) -> float:
+    """Wait until nothing of the topic is led by this broker, which is gone; how long Kafka took.
+
+    About 3 s on an idle machine; up to 6.6 s were seen where it was the active controller.
+    """
+    other = next(one for one in stage.kafka.node_ids if one != node)
+
+    def led() -> bool:
+        return any(one.leader == node for one in stage.kafka.view(other).of_topic(topic))
+
+    began = time.monotonic()
+    wait_until(lambda: not led(), f"others lead what broker {node} led", within=30)
+    return time.monotonic() - began
+
+
+def freeze_until_others_lead(stage: Stage, node: int, topic: str) -> float:
+    """Stop a broker, and give clients the time to go on; how long Kafka took to go on itself."""
+    stage.kafka.pause(node)
+    elected_after = others_lead(stage, node, topic)
+    time.sleep(max(FREEZE_S - elected_after, COMMITTED_AFTER_ELECTION_S + 0.5))
+    return elected_after
 
 
 def longest_commit(stage: Stage) -> float:
@@ -77,12 +103,15 @@ def test_a_broker_that_is_killed_and_restarted_costs_seconds_and_no_record_and_n
 
         node = stage.coordinator() if role == "coordinator" else stage.bystander()
         kafka3.kill(node)
+        elected_after = others_lead(stage, node, OFFSETS_TOPIC)
         kafka3.restart(node)
         verdict = stage.finish()
 
         assert_undisturbed(stage, verdict)
-        assert verdict.resume < RESUME_AFTER_DEATH_S
-        assert longest_commit(stage) < RESUME_AFTER_DEATH_S
+        # Kafka takes its time when the machine is busy; then no client can be faster.
+        assert verdict.resume < max(RESUME_AFTER_DEATH_S, elected_after + FETCHED_AFTER_ELECTION_S)
+        longest = max(RESUME_AFTER_DEATH_S, elected_after + COMMITTED_AFTER_ELECTION_S)
+        assert longest_commit(stage) < longest
 
 
 def test_a_rolling_bounce_of_all_brokers_is_hardly_noticed(
@@ -149,8 +178,7 @@ def test_a_broker_that_freezes_takes_no_partition_from_anybody_and_other_partiti
 
         node = stage.coordinator() if role == "coordinator" else stage.bystander()
         led = stage.led_by(node)
-        kafka3.pause(node)
-        time.sleep(FREEZE_S)
+        elected_after = freeze_until_others_lead(stage, node, topic)
         kafka3.resume(node)
         verdict = stage.finish()
 
@@ -159,8 +187,9 @@ def test_a_broker_that_freezes_takes_no_partition_from_anybody_and_other_partiti
         assert len(others) == PARTITIONS - len(led) < PARTITIONS
         longest = max(others, key=others.__getitem__)
         # A live node may stand still too, for the machine's reasons; then everybody waits for it.
-        assert others[longest] < 1.5 + stage.witnessed(longest), stage.story(longest, verdict)
-        assert verdict.resume < RESUME_AFTER_FREEZE_S
+        assert others[longest] < PROMPT_S + stage.witnessed(longest), stage.story(longest, verdict)
+        # Kafka takes its time when the machine is busy; then no client can be faster.
+        assert verdict.resume < max(RESUME_AFTER_FREEZE_S, elected_after + FETCHED_AFTER_ELECTION_S)
 
 
 @FREEZING
@@ -171,15 +200,15 @@ def test_commits_go_to_another_coordinator_when_theirs_freezes(
         settled_and_loaded(stage)
 
         node = stage.coordinator()
-        kafka3.pause(node)
-        time.sleep(FREEZE_S)
+        elected_after = freeze_until_others_lead(stage, node, OFFSETS_TOPIC)
         commits = stage.ensemble.said("committed", since=time.monotonic() - 0.5)
         kafka3.resume(node)
         verdict = stage.finish()
 
         assert commits, "nobody had found the new coordinator before the old one came back"
         assert_undisturbed(stage, verdict)
-        assert longest_commit(stage) < RESUME_AFTER_FREEZE_S
+        longest = max(RESUME_AFTER_FREEZE_S, elected_after + COMMITTED_AFTER_ELECTION_S)
+        assert longest_commit(stage) < longest
 
 
 def test_committed_keeps_its_deadline_while_the_coordinator_is_frozen(
@@ -201,8 +230,8 @@ def test_committed_keeps_its_deadline_while_the_coordinator_is_frozen(
         consumer.close(timeout_ms=1000)
         closed_at = time.monotonic()
 
-        assert looked_up_at - began < 2
-        assert closed_at - looked_up_at < 1.5
+        assert looked_up_at - began < PROMPT_S
+        assert closed_at - looked_up_at < PROMPT_S
 
 
 @pytest.mark.once("it takes ten seconds; brokers that go are met on both elsewhere")
@@ -227,8 +256,8 @@ def test_while_all_brokers_are_down_polls_end_in_time_and_afterwards_everything_
         kafka3.restart(*kafka3.node_ids)
         verdict = stage.finish(within=60)
 
-        assert closed_after < 3.5
+        assert closed_after < 3 + PROMPT_S
         assert polls
         assert not any(poll["got"] for poll in polls)
-        assert max(poll["took"] for poll in polls) < 0.6
+        assert max(poll["took"] for poll in polls) < PROMPT_S
         assert verdict.faults == []

@@ -16,7 +16,17 @@ from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAs
 
 from aktor import TopicPartition
 from tests.embedded import Cluster
-from tests.kafka.support import Child, Group, Notes, numbered, poll_until, quick, read, wait_until
+from tests.kafka.support import (
+    PROMPT_S,
+    Child,
+    Group,
+    Notes,
+    numbered,
+    poll_until,
+    quick,
+    read,
+    wait_until,
+)
 from tests.real_kafka import topics
 
 EAGER = [RangePartitionAssignor, RoundRobinPartitionAssignor]
@@ -124,7 +134,7 @@ def test_the_partitions_of_a_member_that_closes_are_taken_over_at_once(
         members.members["b"].leave()
         members.settled(partitions=6, members=2)
         # A heartbeat tells the others, long before the session of the one that left would end.
-        assert time.monotonic() - left_at < 3
+        assert time.monotonic() - left_at < PROMPT_S
         wanted += produced_everywhere(kafka, six, 300, start=300)
         members.wait_for(wanted)
 

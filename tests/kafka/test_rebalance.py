@@ -21,6 +21,7 @@ from aktor import (
 from aktor.errors import UserCallbackError, WakeupError
 from tests.embedded import Cluster
 from tests.kafka.support import (
+    PROMPT_S,
     Group,
     Notes,
     named,
@@ -250,7 +251,7 @@ def test_a_listener_that_raises_at_close_is_reported_and_the_consumer_is_closed(
     with quick(kafka, four, group_id=group) as successor:
         began = time.monotonic()
         poll_until(successor, successor.assignment, "the group was left in good order")
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < PROMPT_S
 
 
 def test_a_listener_that_blocks_longer_than_the_session_keeps_its_membership(

@@ -26,6 +26,7 @@ from tests.kafka.support import (
     read_for,
     read_through,
     values,
+    wait_until,
 )
 from tests.real_kafka import topics
 from tests.real_kafka.topics import Transaction
@@ -42,10 +43,15 @@ def fresh(kafka: Cluster, topic: str) -> TopicPartition:
 
 
 def all_of(kafka: Cluster, partition: TopicPartition, **settings: Any) -> list[Any]:
-    """Everything up to the end that the partition has now, as a new consumer is given it."""
-    with quick(kafka, **settings) as consumer:
+    """Everything up to the end that the partition has now, as a new consumer is given it.
+
+    Nobody may be in a transaction: one that has ended is open until Kafka, which does not let its
+    producer wait for it, has written the marker.
+    """
+    with quick(kafka) as any_reader, quick(kafka, **settings) as consumer:
         consumer.assign([partition])
-        end = consumer.end_offsets([partition])[partition]
+        end = any_reader.end_offsets([partition])[partition]
+        wait_until(lambda: consumer.end_offsets([partition])[partition] == end, "the last marker")
         return poll_until(consumer, lambda: consumer.position(partition) == end, "the end")
 
 

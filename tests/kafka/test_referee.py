@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from confluent_kafka import Message
 
-from tests.kafka.fault_support import Referee, Verdict
+from tests.kafka.fault_support import Referee, Verdict, Writer
 
 
 class Story:
@@ -111,3 +112,20 @@ def test_a_wait_counts_from_when_the_record_was_there_or_from_the_delivery_befor
     verdict = story.reads("a", 1).reads("a", 2, 3).verdict()  # in second 6: waited from 1
 
     assert verdict.resume == 5.0
+
+
+def test_what_was_acknowledged_without_an_offset_is_where_it_was_first_read() -> None:
+    # librdkafka says no offset of what a broker had already: the answer to the first try was lost.
+    writer = Writer(["nowhere:9092"], "words")
+    writer._note(None, Message("words", 0, offset=4, value=b"first"))
+    writer._note(None, Message("words", 0, offset=-1001, value=b"second"))
+
+    assert set(writer.acknowledged[0]) == {4}
+    writer.place(0, [4, 5], ["first", "second"])
+    writer.place(0, [5], ["second"])
+
+    assert {at: value for at, (_, value) in writer.acknowledged[0].items()} == {
+        4: "first",
+        5: "second",
+    }
+    assert not any(writer.unplaced.values())

@@ -37,6 +37,8 @@ QUICK: Mapping[str, str] = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
     "share.coordinator.state.topic.num.partitions": "4",
+    # Leaders move when a test moves them, not when a timer finds them badly spread.
+    "auto.leader.rebalance.enable": "false",
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "3000",
     # Every segment maps index files of this size; small ones keep a topic of many partitions cheap.
