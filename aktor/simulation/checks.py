@@ -21,6 +21,9 @@ __all__ = ["CHECKS", "Check", "broken_promises"]
 #: have stood still all the time.
 FORGOTTEN_WITHIN: Final = 20.0
 
+#: Why a member starts anew with another id, or, in the consumer protocol, from epoch 0.
+_NOT_KNOWN_THERE: Final = ("fenced: UNKNOWN_MEMBER_ID", "fenced: FENCED_MEMBER_EPOCH")
+
 Check = Callable[[History], list[str]]
 
 
@@ -114,7 +117,7 @@ class _Replay:
                 for other in self.readers.values():
                     other.expelled, other.joins_anew = True, False
             case "session.expired":
-                self._expelled(event["client_id"])
+                self._expelled(event["consumer"])
             case "member.thawed" if event.get("asleep"):
                 self._expelled(event["member"])
             case "partitions.assigned":
@@ -652,39 +655,29 @@ def nothing_is_assigned_after_unsubscribing(history: History) -> list[str]:
     return complaints
 
 
-def who_closes_tells_the_group(history: History) -> list[str]:
-    """A member that is closed while its coordinator is known sends LeaveGroup."""
+def who_leaves_is_gone(history: History) -> list[str]:
+    """A group has nothing of a consumer that was closed or unsubscribed: no member id but those
+    that it had no time to take back, and those that came back with an older state of the group
+    after the coordinator had said that they are gone."""
     complaints = []
-    members: set[str] = set()
-    reachable: set[str] = set()
-    owes: set[str] = set()
+    excused: dict[str, set[str]] = defaultdict(set)
+    in_time: set[str] = set()
     for event in history.events:
         who = event["member"]
         match event["event"]:
-            case "rebalance.synced" | "rebalance.target":
-                members.add(who)
-            case "member.lost" | "actor.restarted" | "actor.crashed":
-                members.discard(who)
-                owes.discard(who)
-            case "coordinator.found":
-                reachable.add(who)
-            case "coordinator.lost":
-                reachable.discard(who)
-                owes.discard(who)
+            case "user.leaves":
+                in_time.add(who)
+            case "member.left" | "member.stayed":
+                excused[who].add(event["member_id"])
+            case "member.lost" if event["because"] in _NOT_KNOWN_THERE:
+                excused[who].add(event["member_id"])
+            case "member.epoch":
+                excused[who].discard(event["member_id"])  # the consumer protocol keeps its id
             case "member.leave_failed":
-                owes.discard(who)  # it tried as long as it could
-            case "clock.jumped" | "member.frozen":
-                owes.discard(who)  # the time it had for that may be over at once
-            case "consumer.closing" if who in members & reachable:
-                owes.add(who)
-            case "request.sent" if event["api"] == "LeaveGroup":
-                owes.discard(who)
-                members.discard(who)
-            case "membership.moved" if event["after"] == "leaving" and event["trigger"] == "tell":
-                owes.discard(who)  # the last heartbeat of the consumer protocol
-                members.discard(who)
-            case "consumer.closed" if who in owes:
-                complaints.append(f"{_when(event)} closed and did not leave its group")
+                in_time.discard(who)
+            case "group.still_has" if who in in_time:
+                if left := set(event["member_ids"]) - excused[who]:
+                    complaints.append(f"{_when(event)} has left, but its group has {sorted(left)}")
     return complaints
 
 
@@ -1001,7 +994,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     nobody_is_told_that_nothing_is_committed,
     calls_end_in_time,
     nothing_is_assigned_after_unsubscribing,
-    who_closes_tells_the_group,
+    who_leaves_is_gone,
     every_request_ends_once,
     every_future_ends_once,
     no_message_vanishes,

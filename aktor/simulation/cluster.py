@@ -412,14 +412,14 @@ class Brokers:
         members = self._members(group)
         if members:
             some = draw.choice(members)
-            self._history.note("session.expired", group=group, client_id=some.client_id)
+            self._history.note("session.expired", group=group, consumer=_consumer(some))
             self.model.groups.fence_member(group, some.member_id, self._scheduler.now)
             self._look_ahead()
 
     def expire(self, group: str, name: str) -> None:
         """The coordinator has not heard of the consumer of the member of this name for too long."""
         for one in self._members(group):
-            if _is_of(one, name):
+            if _consumer(one).partition("/")[0] == name:
                 self._expire(group, one)
 
     def _members(self, group: str) -> list[GroupMember]:
@@ -429,13 +429,17 @@ class Brokers:
             return []  # nobody has joined it yet, or it went with its last member and offset
 
     def _expire(self, group: str, one: GroupMember) -> None:
-        self._history.note("session.expired", group=group, client_id=one.client_id)
+        self._history.note("session.expired", group=group, consumer=_consumer(one))
         self.model.groups.expire_session(group, one.member_id, self._scheduler.now)
         self._look_ahead()
 
     def members(self, group: str) -> set[str]:
         """The ids of the group's members, as its coordinator knows them."""
         return {one.member_id for one in self.model.groups.members(group)}
+
+    def members_of(self, group: str, consumer: str) -> list[str]:
+        """The ids of those of the group's members that are this consumer's."""
+        return [one.member_id for one in self._members(group) if _consumer(one) == consumer]
 
     def coordinator(self, group: str) -> int:
         """The broker that coordinates the group, -1 if none does."""
@@ -473,9 +477,10 @@ class Brokers:
         return 0 if found is None else int(found.log.high_watermark)
 
 
-def _is_of(member: GroupMember, name: str) -> bool:
-    """Whether it is a consumer of the simulation's member of this name."""
-    return str(member.client_id).partition("/")[0] == name
+def _consumer(member: GroupMember) -> str:
+    """Whose it is: "alice", or "alice/2" for the second consumer of alice. The simulated network
+    says it where Kafka has the client's host."""
+    return member.client_host.removeprefix("/")
 
 
 class _Commits:

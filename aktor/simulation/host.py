@@ -83,7 +83,13 @@ class Site(Host):
         """The real network actor, over simulated sockets."""
 
         def make_net(tell: Callable[[object], None]) -> SimulatedNet:
-            net = SimulatedNet(self._simulation.network, self.member.name, settings.client_id, tell)
+            net = SimulatedNet(
+                self._simulation.network,
+                self.member.name,
+                tell,
+                consumer=self.name,
+                client_id=settings.client_id,
+            )
             self._nets.append(net)
             return net
 
@@ -193,7 +199,7 @@ class Site(Host):
     def adopt(self, consumer: KafkaConsumer) -> None:
         """This is the consumer: see what it is asked and what it gives."""
         self.consumer = consumer
-        observe(consumer, self.note, lambda: self._simulation.now)
+        observe(consumer, self.note, lambda: self._simulation.now, self._left)
 
     @property
     def group(self) -> str | None:
@@ -216,8 +222,19 @@ class Site(Host):
         """Add something to the history."""
         self._simulation.history.note(event, self.name, **values)
 
+    def _left(self) -> None:
+        """It should be out of its group: note what the group still has of it. A static member keeps
+        its place."""
+        settings = self.consumer._settings
+        if settings.group_id is None or settings.group_instance_id is not None:
+            return
+        if left_behind := self._simulation.brokers.members_of(settings.group_id, self.name):
+            self.note("group.still_has", group=settings.group_id, member_ids=left_behind)
+
     def _note(self, event: Event) -> None:
         event.pop("t", None)
+        if "member" in event:
+            event["member_id"] = event.pop("member")  # `member` is whose event it is
         self._simulation.history.add(self.name, event)
 
 

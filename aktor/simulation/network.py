@@ -146,13 +146,20 @@ class Network:
 
 
 class SimulatedNet:
-    """Owns the connections of one consumer; its member is `member`, as the history names it."""
+    """Owns the connections of one consumer; it and its member are as the history names them."""
 
     def __init__(
-        self, network: Network, member: str, client_id: str, tell: Callable[[object], None]
+        self,
+        network: Network,
+        member: str,
+        tell: Callable[[object], None],
+        *,
+        consumer: str,
+        client_id: str,
     ) -> None:
         self._network = network
         self._member = member
+        self._consumer = consumer
         self._client_id = client_id
         self._tell = tell
         self._connections: dict[str, _Connection] = {}
@@ -372,6 +379,7 @@ class SimulatedNet:
                 now=network.scheduler.now,
                 node=connection.node,
                 client_id=incoming.client_id,
+                client_host=f"/{self._consumer}",
                 connection=connection.number,
             ),
             incoming.api.name,

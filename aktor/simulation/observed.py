@@ -24,16 +24,20 @@ LATE: Final = 1.0
 AWAY: Final = 5.0
 
 
-def observe(consumer: KafkaConsumer, note: Note, now: Callable[[], float]) -> None:
+def observe(
+    consumer: KafkaConsumer, note: Note, now: Callable[[], float], left: Callable[[], None]
+) -> None:
     """From now on this consumer is of a class that notes. Called before it is initialised.
 
-    `now` is the simulation's: to look at it changes nothing.
+    `now` is the simulation's: to look at it changes nothing. `left` is called when the consumer
+    should be out of its group.
     """
     kind = type(consumer)
     consumer.__class__ = type(kind.__name__, (_Observed, kind), {})
     consumer._note = note  # type: ignore[attr-defined]
     consumer._given = False  # type: ignore[attr-defined]
     consumer._now = now  # type: ignore[attr-defined]
+    consumer._left = left  # type: ignore[attr-defined]
     consumer._last_asked = now()  # type: ignore[attr-defined]
     consumer._futures = itertools.count()  # type: ignore[attr-defined]
     consumer._nested = 0.0  # type: ignore[attr-defined]
@@ -94,6 +98,8 @@ class _Observed(KafkaConsumer):
     #: Virtual time, and when the user was last given an answer to `poll`, or a record.
     _now: Callable[[], float]
     _last_asked: float
+    #: Called when it should be out of its group.
+    _left: Callable[[], None]
     #: Numbers the futures that the user is given.
     _futures: Iterator[int]
     #: Seconds that listeners took during the present call.
@@ -157,9 +163,11 @@ class _Observed(KafkaConsumer):
 
     def unsubscribe(self) -> None:
         self._came_back()  # what was given out is committed as finished
+        self._note("user.leaves")
         with self._timed("unsubscribe", self._allowed(None)):
             super().unsubscribe()
         self._note("user.unsubscribed")
+        self._left()
 
     def commit_async(self, *args: Any, **kwargs: Any) -> Any:
         self._note("user.commits")
@@ -184,11 +192,14 @@ class _Observed(KafkaConsumer):
             return
         self._came_back()
         self._note("consumer.closing")
+        self._note("user.leaves")
         try:
             with self._timed("close", self._allowed(timeout_ms)):
                 super().close(autocommit, timeout_ms, **options)
         finally:
             self._note("consumer.closed")
+            if options.get("group_membership_operation", "default") == "default":
+                self._left()
 
     def _allowed(self, timeout_ms: float | None, *, api: bool = False) -> float:
         settings = self._settings

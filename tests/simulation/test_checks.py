@@ -108,8 +108,8 @@ def late(member: str, took: float, allowed: float) -> tuple[str, str, dict[str, 
     return member, "call.late", {"call": "poll", "took": took, "allowed": allowed}
 
 
-def leaves(member: str) -> tuple[str, str, dict[str, Any]]:
-    return member, "request.sent", {"api": "LeaveGroup", "request": 9, "incarnation": 1}
+def out(event: str, because: str = "") -> tuple[str, str, dict[str, Any]]:
+    return "x", f"member.{event}", {"member_id": "x-1", "because": because}
 
 
 def request(member: str, event: str) -> tuple[str, str, dict[str, Any]]:
@@ -120,8 +120,7 @@ NOTHING_COMMITTED = "no offset is committed"
 UNSUBSCRIBED = ("x", "user.unsubscribed", {})
 HELD_BACK = ("x", "partitions.held_back", {"partitions": ["a-0"]})
 A_LONG_TIME = [("", "fault.began", {"number": one}) for one in range(30)]
-KNOWN = ("x", "coordinator.found", {"node": 1})
-CLOSING, CLOSED = ("x", "consumer.closing", {}), ("x", "consumer.closed", {})
+LEAVES, STILL_THERE = ("x", "user.leaves", {}), ("x", "group.still_has", {"member_ids": ["x-1"]})
 FROZEN, THAWED = ("x", "member.frozen", {}), ("x", "member.thawed", {})
 
 CONVERTED = ("", "group.converted", {})
@@ -218,10 +217,16 @@ BROKEN: list[tuple[Check, Story, str]] = [
         ],
         "2 after 5",
     ),
+    (checks.who_leaves_is_gone, [LEAVES, STILL_THERE], "its group has ['x-1']"),
     (
-        checks.who_closes_tells_the_group,
-        [KNOWN, *OWNED, CLOSING, CLOSED],
-        "did not leave its group",
+        checks.who_leaves_is_gone,
+        [out("left"), ("x", "member.epoch", {"member_id": "x-1"}), LEAVES, STILL_THERE],
+        "its group has ['x-1']",
+    ),
+    (
+        checks.who_leaves_is_gone,
+        [out("lost", "fenced: ILLEGAL_GENERATION"), LEAVES, STILL_THERE],
+        "its group has ['x-1']",
     ),
     (
         checks.partitions_are_handed_over_in_order,
@@ -333,7 +338,7 @@ def test_a_good_history_is_not_complained_about() -> None:
 
 
 def test_who_is_expelled_for_no_reason_may_not_know_it_yet() -> None:
-    expelled = ("", "session.expired", {"client_id": "x"})
+    expelled = ("", "session.expired", {"consumer": "x"})
     story = [*OWNED, expelled, synced("y", 2), assigned("y"), given("x", 5, 5)]
 
     assert checks.only_owners_are_given_records(history(*story)) == []
@@ -506,12 +511,14 @@ FORGIVEN: list[tuple[Check, Story]] = [
         checks.partitions_are_handed_over_in_order,
         [*OWNED, CONVERTED, synced("y", 2), assigned("y"), going("x", "revoked"), released("x")],
     ),
-    (checks.who_closes_tells_the_group, [KNOWN, *OWNED, CLOSING, leaves("x"), CLOSED]),
-    (checks.who_closes_tells_the_group, [*OWNED, CLOSING, CLOSED]),
+    (checks.who_leaves_is_gone, [LEAVES, out("left"), STILL_THERE]),
+    (checks.who_leaves_is_gone, [LEAVES, out("stayed"), STILL_THERE]),
     (
-        checks.who_closes_tells_the_group,
-        [KNOWN, *OWNED, CLOSING, ("x", "clock.jumped", {"seconds": 600.0}), CLOSED],
+        checks.who_leaves_is_gone,
+        [out("lost", "fenced: UNKNOWN_MEMBER_ID"), LEAVES, STILL_THERE],
     ),
+    (checks.who_leaves_is_gone, [LEAVES, ("x", "member.leave_failed", {}), STILL_THERE]),
+    (checks.who_leaves_is_gone, [("x", "consumer.closed", {}), STILL_THERE]),
     (
         checks.nothing_is_assigned_after_unsubscribing,
         [UNSUBSCRIBED, synced("x", 1), assigned("x")],

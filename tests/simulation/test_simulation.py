@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import linecache
+import math
 import os
 import queue
 import re
@@ -75,8 +76,10 @@ def test_members_share_the_partitions_and_read_everything() -> None:
         assert readers == {"alice", "bob"}
 
 
-def read_for_ever(sim: Simulation, topic: str, *, commit: bool = True) -> None:
-    """A user's code that nobody ends."""
+def read_for_ever(
+    sim: Simulation, topic: str, *, commit: bool = True, seconds: float = math.inf
+) -> None:
+    """A user's code that nobody ends, unless it ends after so many seconds."""
     with KafkaConsumer(
         topic,
         bootstrap_servers=sim.bootstrap_servers,
@@ -84,7 +87,7 @@ def read_for_ever(sim: Simulation, topic: str, *, commit: bool = True) -> None:
         auto_offset_reset="earliest",
         enable_auto_commit=False,
     ) as consumer:
-        while True:
+        while sim.now < seconds:
             if consumer.poll(timeout_ms=1000) and commit:
                 consumer.commit()
 
@@ -107,6 +110,21 @@ def test_faults_meet_groups_of_the_users_own_code() -> None:
         sim.chaos(rate=1.0, for_=20.0, weights={"session_expired": 1}).run(for_=20.0)
 
         assert {event["group"] for event in sim.history.named("session.expired")} == {"billing"}
+
+
+def test_members_are_told_apart_although_they_say_the_same_client_id() -> None:
+    with Simulation(seed=1) as sim:
+        orders = sim.topic("orders", partitions=2)
+        sim.member(read_for_ever, sim, orders, name="alice")
+        sim.member(read_for_ever, sim, orders, name="bob", seconds=3.0)
+        sim.run(for_=5.0)
+
+        sim.brokers.expire("billing", "alice")
+        sim.run(for_=5.0).check()
+
+        assert [one["consumer"] for one in sim.history.named("session.expired")] == ["alice"]
+        assert list(sim.history.named("consumer.closed"))
+        assert not list(sim.history.named("group.still_has"))
 
 
 def test_a_group_has_to_finish_the_topics_that_it_reads_and_no_others() -> None:

@@ -45,6 +45,7 @@ class GroupMember:
     member_id: str
     group_instance_id: str | None
     client_id: str
+    client_host: str
 
 
 class GroupCoordinator:
@@ -262,6 +263,7 @@ class GroupCoordinator:
                     member_id=member.member_id,
                     group_instance_id=member.group_instance_id,
                     client_id=member.client_id,
+                    client_host=member.client_host,
                 )
                 for member in group.members.values()
             )
@@ -270,6 +272,7 @@ class GroupCoordinator:
                 member_id=member.member_id,
                 group_instance_id=member.instance_id,
                 client_id=member.client_id,
+                client_host=member.client_host,
             )
             for member in group.members.values()
         )
