@@ -74,4 +74,6 @@ def wait_for(members: list[Member], rest_s: float) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4])
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])

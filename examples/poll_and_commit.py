@@ -32,7 +32,9 @@ def main(bootstrap: str, topic: str, group: str, idle_ms: float = 10_000) -> int
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
     try:
-        main(*sys.argv[1:4])
+        main(*sys.argv[1:])
     except KeyboardInterrupt:
         print("stopped; what was committed will not be read again")

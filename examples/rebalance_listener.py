@@ -53,4 +53,6 @@ def main(bootstrap: str, topic: str, group: str, idle_ms: float = 10_000) -> int
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4])
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])

@@ -76,6 +76,8 @@ class Brokers:
         self.model.write_marker = self._end_transaction  # type: ignore[method-assign]
         #: After the last record of each partition that everybody is to read.
         self._wanted: dict[tuple[str, int], int] = {}
+        #: How many partitions each topic had that there ever was, at most.
+        self._known: dict[str, int] = {}
         #: Records of open transactions: (producer id, topic, partition), after the last one.
         self._open: dict[tuple[int, str, int], int] = {}
         #: Brokers that run; one that does not answers nobody.
@@ -154,6 +156,14 @@ class Brokers:
             known = ", ".join(map(str, self.model.nodes))
             raise ValueError(f"there is no broker {node!r}: {known}")
 
+    def _check_topic(self, name: str, partition: int = 0) -> None:
+        """What was deleted is no mistake: faults meet it, too."""
+        if name not in self._known:
+            known = ", ".join(self._known) or "make one by Simulation.topic"
+            raise ValueError(f"there was never a topic {name!r}: {known}")
+        if not 0 <= partition < self._known[name]:
+            raise ValueError(f"{name} never had more than {self._known[name]} partitions")
+
     def _give_up(self, node: int, life: int) -> None:
         if self._lives[node] == life and node not in self.running:
             with self._elections():
@@ -178,6 +188,7 @@ class Brokers:
     def hold_follower(self, topic: str, partition: int, draw: random.Random) -> int | None:
         """A follower fetches no more; which, None if there is none. After `LAG` seconds it is out
         of sync, and what is written then counts as replicated without it."""
+        self._check_topic(topic, partition)
         found = self.model.topics.partition(topic, partition)
         followers = [one for one in found.replicas if one != found.leader] if found else []
         if found is None or found.leader == NO_LEADER or not followers:
@@ -190,6 +201,8 @@ class Brokers:
 
     def release_follower(self, topic: str, partition: int, node: int) -> None:
         """It fetches again, unless its broker does not run."""
+        self._check(node)
+        self._check_topic(topic, partition)
         if node in self.running and self.model.topics.partition(topic, partition) is not None:
             self._history.note("replica.released", partition=f"{topic}-{partition}", broker=node)
             self.model.release_replica(topic, partition, node)
@@ -198,6 +211,8 @@ class Brokers:
     def elect_uncleanly(self, topic: str, partition: int, node: int) -> None:
         """It leads, if it runs: what it does not have is lost, also what was replicated to others
         (`unclean.leader.election.enable`)."""
+        self._check(node)
+        self._check_topic(topic, partition)
         now = self._scheduler.now
         if node in self.running and self.model.topics.partition(topic, partition) is not None:
             with self._elections(unclean=True):
@@ -258,10 +273,12 @@ class Brokers:
             self._history.note(
                 "topic.created", topic=name, partitions=len(assignment), time=self._time
             )
+        self._known[name] = max(len(assignment), self._known.get(name, 0))
         return self._really_make_topic(name, assignment, configs)
 
     def delete_topic(self, name: str) -> None:
         """It is gone, with all records."""
+        self._check_topic(name)
         topic = self.model.topics.get(name)
         if topic is not None:
             self._history.note("topic.removed", topic=name)
@@ -274,9 +291,11 @@ class Brokers:
 
     def grow_topic(self, name: str, partitions: int) -> None:
         """More partitions."""
+        self._check_topic(name)
         topic = self.model.topics.get(name)
         if topic is None or partitions <= len(topic.partitions):
             return
+        self._known[name] = max(partitions, self._known[name])
         self._history.note("topic.grown", topic=name, partitions=partitions)
         more = self.model.assignment(partitions - len(topic.partitions), None)
         self.model.grow_topic(topic, more, self._scheduler.now)
@@ -292,6 +311,7 @@ class Brokers:
     ) -> int | None:
         """Append a batch as a producer with acks=all would; the offset after it, None if there is
         nobody to write to. In a transaction of (producer id, epoch, sequence), if one is given."""
+        self._check_topic(topic, partition)
         if self.leader(topic, partition) not in self.running:
             return None
         pairs = [(None, value) for value in values]
@@ -386,11 +406,16 @@ class Brokers:
 
     def move_leader(self, topic: str, partition: int, to: int | None = None) -> None:
         """Another replica in sync leads, if one can."""
+        self._check_topic(topic, partition)
+        if to is not None:
+            self._check(to)
         with self._elections():
             self._move(lambda: self.model.move_leader(topic, partition, to, self._scheduler.now))
 
     def move_coordinator(self, group: str, to: int | None = None) -> None:
         """Another broker coordinates the group, if one can."""
+        if to is not None:
+            self._check(to)
         now = self._scheduler.now
         self._move(lambda: self.model.move_coordinator(GROUP_OFFSETS, group, to, now))
 

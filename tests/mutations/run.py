@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,10 @@ MAY_STAY: Final = 2
 
 class PatchError(Exception):
     """A patch that cannot be used as it is."""
+
+
+class StormsError(Exception):
+    """Storms can't be run here; the message ends with what Python said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,17 +102,26 @@ def mutated(mutation: Mutation) -> Iterator[Path]:
 def storms(
     folder: Path, first: int, last: int, protocol: str = "classic"
 ) -> Iterator[dict[str, object]]:
-    """What `tests.mutations.seeds` says of these seeds, with the `aktor` in this folder."""
+    """What `tests.mutations.seeds` says of these seeds, with the `aktor` in this folder.
+
+    Raises StormsError if it can't even begin, or falls over; a seed that hangs just ends it.
+    """
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     seeds = [str(first), str(last), protocol]
     command = [sys.executable, "-P", str(FOLDER / "seeds.py"), *seeds]
-    with subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
-    ) as process:
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as process,
+    ):
         assert process.stdout is not None, "it was asked for"
         try:
             for line in process.stdout:
                 yield json.loads(line)
+            if process.wait() not in (0, -signal.SIGALRM):
+                errors.seek(0)
+                raise StormsError(f"storms fell over: {errors.read().strip()}")
         finally:
             process.kill()
 
@@ -196,7 +210,7 @@ def main() -> int:
                     f" {one.found_by or 'NOT FOUND'} ({one.seeds} seeds{crashed})",
                     flush=True,
                 )
-    except PatchError as error:
+    except (PatchError, StormsError) as error:
         print(error, file=sys.stderr)
         return 1
     found = sum(one.found_by is not None for one in verdicts)

@@ -262,7 +262,7 @@ def test_what_is_held_back_by_a_cut_link_arrives_before_what_is_sent_later() -> 
     """It is let go with a latency of its own, which may be longer than that of what follows."""
     with Simulation(seed=1) as sim:
         told: list[Any] = []
-        net = SimulatedNet(sim.network, "alice", "alice", told.append)
+        net = SimulatedNet(sim.network, "alice", told.append, consumer="alice", client_id="alice")
         net.connect("bootstrap", "b1", 9092, timeout=10.0)
         sim.run(for_=0.1)
         sim.network.cut_link("alice", 1)

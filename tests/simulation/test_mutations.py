@@ -12,6 +12,7 @@ from tests.mutations.run import (
     END,
     Mutation,
     PatchError,
+    StormsError,
     mutated,
     mutations,
     read,
@@ -68,6 +69,16 @@ def test_a_patch_that_does_not_apply_is_an_error(tmp_path: Path) -> None:
 
     with pytest.raises(PatchError, match="does not apply"), mutated(read(patch)):
         pass
+
+
+def test_storms_that_cannot_run_are_an_error_and_not_a_bug_that_is_not_found(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "aktor").mkdir()
+    (tmp_path / "aktor" / "__init__.py").write_text("import no_such_thing\n")
+
+    with pytest.raises(StormsError, match="No module named 'no_such_thing'"):
+        list(storms(tmp_path, 0, 0))
 
 
 def test_the_documents_have_the_table() -> None:

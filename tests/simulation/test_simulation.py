@@ -7,6 +7,7 @@ import linecache
 import math
 import os
 import queue
+import random
 import re
 import signal
 import subprocess
@@ -169,6 +170,7 @@ def test_a_consumer_may_also_be_used_by_hand() -> None:
         (lambda: time.sleep(0.1), "time.sleep"),
         (lambda: threading.Thread(target=print).start(), "a thread"),
         (lambda: os.system("true"), "a process"),
+        (lambda: os.posix_spawn(sys.executable, [sys.executable, "-c", ""], {}), "a process"),
     ],
 )
 def test_code_that_blocks_on_what_is_not_simulated_is_named(blocks: Any, named: str) -> None:
@@ -381,6 +383,13 @@ def a_storm(**chaos: Any) -> Callable[[Simulation], object]:
     return lambda sim: (sim.topic("orders"), sim.chaos(**chaos))
 
 
+def two_partitions_and(asks: str, *values: Any) -> Callable[[Simulation], object]:
+    return lambda sim: (
+        sim.topic("orders", partitions=2),
+        getattr(sim.brokers, asks)(*values),
+    )
+
+
 @pytest.mark.parametrize(
     ("asks", "told"),
     [
@@ -395,6 +404,19 @@ def a_storm(**chaos: Any) -> Callable[[Simulation], object]:
         (a_storm(rate=-1), "rate is -1"),
         (lambda sim: sim.brokers.crash(9), "no broker 9: 1, 2, 3"),
         (lambda sim: sim.brokers.restart(9), "no broker 9: 1, 2, 3"),
+        (lambda sim: sim.brokers.move_coordinator("g", 9), "no broker 9: 1, 2, 3"),
+        (lambda sim: sim.brokers.move_leader("oders", 0), "never a topic 'oders': make one by"),
+        (two_partitions_and("grow_topic", "oders", 3), "never a topic 'oders': orders"),
+        (two_partitions_and("delete_topic", "oders"), "never a topic 'oders': orders"),
+        (two_partitions_and("move_leader", "orders", 2), "orders never had more than 2 part"),
+        (two_partitions_and("move_leader", "orders", 1, 9), "no broker 9: 1, 2, 3"),
+        (two_partitions_and("elect_uncleanly", "orders", 2, 1), "orders never had more than 2"),
+        (two_partitions_and("release_follower", "orders", 1, 9), "no broker 9: 1, 2, 3"),
+        (two_partitions_and("write", "orders", -1, [b"x"]), "orders never had more than 2 part"),
+        (
+            two_partitions_and("hold_follower", "orders", 2, random.Random(1)),
+            "orders never had more than 2 part",
+        ),
     ],
 )
 def test_what_cannot_happen_is_refused(asks: Callable[[Simulation], object], told: str) -> None:
