@@ -158,7 +158,8 @@ class MemberChanged:
     `generation` is -1 and `member_id` "" outside of a group. `topic_ids` are those of the topics
     that a KIP-848 group has given us, by name: metadata may know a later topic of that name.
     `joins_as` is the id under which a classic member asks to join, if it has one already: the
-    group may have a member of this id before we hear of it.
+    group may have a member of this id before we hear of it. `gives_back`: the application has yet
+    to give partitions up, and until then there is no next generation for us.
     """
 
     member_id: str
@@ -168,6 +169,7 @@ class MemberChanged:
     assignor: str | None = None
     topic_ids: Mapping[str, Any] = field(default_factory=dict)
     joins_as: str = ""
+    gives_back: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -522,11 +522,11 @@ class CommitManager(RequestManager):
         if isinstance(error.__cause__, IllegalGenerationError | RebalanceInProgressError):
             # We are a member of a newer generation by now, or will be: on the way to us the answer
             # may overtake the news. Whether we own the partitions is looked at before it is sent.
-            # A last commit before a revocation comes before the member rejoins.
-            is_newer = self._member.generation != sent.generation
-            rejoins = self._member.state is MemberState.REBALANCING
-            may_follow = is_newer or (rejoins and commit.kind is not Kind.REVOCATION)
-            return self._member.generation >= 0 and may_follow
+            # Who gives partitions up joins after that: it would wait for what waits for it.
+            member = self._member
+            is_newer = member.generation != sent.generation
+            rejoins = member.state is MemberState.REBALANCING and not member.gives_back
+            return member.generation >= 0 and (is_newer or rejoins)
         if commit.kind is Kind.REVOCATION and isinstance(error, UNKNOWN_TOPIC):
             return False
         return is_retriable(error)

@@ -406,6 +406,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
             protocol="consumer",
             assignor=self._settings.group_remote_assignor if member else None,
             topic_ids=dict(self._ids),
+            gives_back=self.gives_back,
         )
         if news == self._said:
             return ()

@@ -283,6 +283,7 @@ class Member(GroupMember[State, Trigger]):
             state=state,
             assignor=self.assignor,
             joins_as="" if self.has_generation else self.member_id,
+            gives_back=self.gives_back,
         )
         if news == self._said or self._is_new():
             return ()

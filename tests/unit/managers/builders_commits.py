@@ -97,13 +97,20 @@ def found(node: int = 1) -> CoordinatorFound:
     return CoordinatorFound(broker=Broker(node_id=node, host=f"b{node}", port=9092))
 
 
-def member(generation: int, state: MemberState | None = None) -> MemberChanged:
+def member(
+    generation: int, state: MemberState | None = None, *, gives_back: bool = False
+) -> MemberChanged:
     """We are a stable member of this generation; -1 is none."""
     if generation < 0:
         return MemberChanged(
             member_id="", generation=generation, state=state or MemberState.UNJOINED
         )
-    return MemberChanged(member_id="m", generation=generation, state=state or MemberState.STABLE)
+    return MemberChanged(
+        member_id="m",
+        generation=generation,
+        state=state or MemberState.STABLE,
+        gives_back=gives_back,
+    )
 
 
 def member_848(epoch: int, state: MemberState = MemberState.STABLE, **ids: int) -> MemberChanged:

@@ -309,6 +309,22 @@ def test_a_commit_that_is_refused_while_its_member_rejoins_waits_for_the_new_gen
     assert tick(manager, 1.0).request.body.generation_id_or_member_epoch == 6
 
 
+@pytest.mark.parametrize("code", [ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS])
+def test_a_commit_in_the_revoked_callback_does_not_wait_for_the_generation_that_waits_for_it(
+    code: int,
+) -> None:
+    """A cooperative leader whose SyncGroup was lost begins anew with a smaller subscription."""
+    manager = committing(T0, generation=5)
+    manager.handle(member(5, MemberState.REBALANCING, gives_back=True))
+    manager.handle(commit({T0: 10}))
+    request = tick(manager, 0.0).request
+
+    error = error_of(answer(manager, request, committed(request, code)))
+
+    assert isinstance(error, RebalanceInProgressError)
+    assert tick(manager, 1.0).requests == ()
+
+
 def test_a_commit_that_waits_for_a_generation_that_never_comes_ends_at_its_deadline() -> None:
     manager = committing(T0, generation=5)
     manager.handle(commit({T0: 10}, deadline=3.0))

@@ -333,6 +333,16 @@ def test_the_member_id_is_kept_whatever_the_coordinator_says_and_through_fencing
     assert fenced.beat().body.member_id == "m"
 
 
+def test_commits_hear_from_when_until_when_the_application_gives_partitions_up() -> None:
+    scene = a_member().is_stable("a-0 a-1")
+
+    scene.is_told("a-0", epoch=9)
+    assert scene.last_said(MemberChanged).gives_back
+    scene.hand_back()
+
+    assert not scene.last_said(MemberChanged).gives_back
+
+
 def test_others_are_told_who_we_are_only_when_it_changed() -> None:
     """Scenario 51."""
     scene = a_member().is_reconciling("a-0", epoch=3)

@@ -554,6 +554,16 @@ def test_without_auto_commit_the_callback_runs_as_soon_as_the_partitions_are_rel
     assert scene.has_said(RunRevokedCallback)
 
 
+def test_commits_hear_from_when_until_when_the_application_gives_partitions_up() -> None:
+    scene = a_member().is_stable()
+
+    scene.beats(REBALANCE_IN_PROGRESS)
+    assert scene.last_said(MemberChanged).gives_back
+    scene.hand_back()
+
+    assert not scene.last_said(MemberChanged).gives_back
+
+
 def test_nothing_consumed_is_nothing_to_commit() -> None:
     scene = a_member().is_stable()
     scene.beats(REBALANCE_IN_PROGRESS)
