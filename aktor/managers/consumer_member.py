@@ -225,7 +225,9 @@ class ConsumerMember(GroupMember[State, Trigger]):
             for number in self._target[topic]
         )
         there = wanted == self.owned and reachable == self.acknowledged
-        if there and not (self._first or self._pending):
+        # The first callback is run with nothing, too, but not if there is only a name to wait for.
+        first = self._first and not self._waits_for_names
+        if there and not (first or self._pending):
             return self._nothing_to_do()
         self._reconciled = (reachable, self._targets)
         self._wanted = wanted
@@ -237,7 +239,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
         return True
 
     def _nothing_to_do(self) -> bool:
-        waits = bool(self._unnamed or self._doubtful)  # the metadata manager will say what they are
+        waits = self._waits_for_names
         if waits and self._reached == self._targets:
             return False
         self._reached = self._targets
@@ -247,6 +249,11 @@ class ConsumerMember(GroupMember[State, Trigger]):
         else:
             self._settle()
         return True
+
+    @property
+    def _waits_for_names(self) -> bool:
+        """Whether the metadata manager has yet to say what some of the target's topics are."""
+        return bool(self._unnamed or self._doubtful)
 
     def _resolve(self, cluster: Cluster) -> dict[Any, str]:
         """The names of the target's topics, as far as they are known; asks for the others."""

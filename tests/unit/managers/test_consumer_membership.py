@@ -993,6 +993,20 @@ def test_partitions_of_a_topic_without_a_name_wait_and_are_asked_for() -> None:
     assert scene.state is State.RECONCILING
 
 
+def test_the_first_assigned_callback_does_not_say_nothing_while_names_are_on_their_way() -> None:
+    """The coordinator may have known the topic before our metadata did."""
+    scene = a_member().wants_to_join("c")
+    scene.is_told("c-0")
+    scene.is_told()
+    assert not scene.has_said(AssignPartitions)
+
+    scene.name("c")
+
+    assert scene.apply().added == partitions("c-0")
+    assert tells(scene.beat()) == partitions("c-0")
+    assert scene.state is State.STABLE
+
+
 @pytest.mark.parametrize("how", ["metadata", "names"])
 def test_they_are_taken_on_when_the_topic_is_known(how: str) -> None:
     """Scenario 41."""
@@ -1111,7 +1125,6 @@ def test_metadata_that_lags_behind_the_target_is_asked_for_with_each_heartbeat()
     scene.create_anew("a")
     scene.is_told("a-0")
     scene.name("a")
-    scene.apply()
     scene.is_told()
     assert scene.has_said(RefreshMetadata)
     scene.forget()
