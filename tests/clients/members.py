@@ -239,8 +239,8 @@ def kafka_python_member(
 
     def poll() -> list[Record]:
         # A poll that ends while it joins the group leaves kafka-python 3.0.12 without partitions
-        # for ever; so it waits long, and is woken.
-        polled = one.poll(timeout_ms=10_000)
+        # for ever; so it waits as long as any test takes (Java may come late), and is woken.
+        polled = one.poll(timeout_ms=600_000)
         return [
             Record(it.partition, it.offset, it.value.decode())
             for records in polled.values()

@@ -158,7 +158,7 @@ class KafkaPython(Member):
 
     def _poll(self) -> None:
         # A poll that ends while it joins leaves kafka-python 3.0.12 without partitions for ever.
-        for place, records in self._consumer.poll(timeout_ms=5_000).items():
+        for place, records in self._consumer.poll(timeout_ms=10_000).items():
             for record in records:
                 self.owners.process(self.name, place.partition, record.value)
         # If it comes too late, whoever has the partition now processes it once more.

@@ -343,9 +343,12 @@ def test_groups_are_administered(
             PARTITIONS
         )
 
-    listed = admin.list_consumer_groups(types={ConsumerGroupType[protocol.upper()]})
-    states = {found.group_id: found.state for found in listed.result(SOON_S).valid}
-    assert states[group] == ConsumerGroupState.EMPTY
+    def empty() -> bool:
+        listed = admin.list_consumer_groups(types={ConsumerGroupType[protocol.upper()]})
+        states = {found.group_id: found.state for found in listed.result(SOON_S).valid}
+        return bool(states[group] == ConsumerGroupState.EMPTY)
+
+    wait_until(empty, "the member has left")
     wanted = [TopicPartition(topic, partition, 1) for partition in PARTITIONS]
     only(admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, wanted)]))
     found = only(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]))

@@ -20,6 +20,8 @@ Names = Callable[[str], str]
 
 TOPICS = "TopicCommand"
 GROUPS = "consumer.group.ConsumerGroupCommand"
+#: This one would give up after 5 s, while its JVM is still getting warm on a busy machine.
+PATIENT = ("--timeout", "30000")
 CONFIGS = "kafka.admin.ConfigCommand"
 TRANSACTIONS = "TransactionsCommand"
 OFFSETS = "GetOffsetShell"
@@ -57,21 +59,23 @@ def test_records_go_in_and_out_through_the_console_and_the_group_is_seen(
         java.run("ConsoleProducer", "--topic", topic, typed="\n".join(written) + "\n")
         all_read([console], written)
         console.check()
-        (member,) = table(java.run(GROUPS, "--describe", *of_it, "--members", "--verbose"))
-        (state,) = table(java.run(GROUPS, "--describe", *of_it, "--state"))
+        (member,) = table(
+            java.run(GROUPS, *PATIENT, "--describe", *of_it, "--members", "--verbose")
+        )
+        (state,) = table(java.run(GROUPS, *PATIENT, "--describe", *of_it, "--state"))
     assert (member["CLIENT-ID"], member["#PARTITIONS"]) == ("console-consumer", "4")
     assert f"{topic}:0,1,2,3" in member.values()
     # The address of the coordinator and its id are two words.
     assert "Stable" in state.values()
 
-    assert group in java.run(GROUPS, "--list").splitlines()
-    described = table(java.run(GROUPS, "--describe", *of_it, "--offsets"))
+    assert group in java.run(GROUPS, *PATIENT, "--list").splitlines()
+    described = table(java.run(GROUPS, *PATIENT, "--describe", *of_it, "--offsets"))
     assert sum(int(row["CURRENT-OFFSET"]) for row in described) == 20
     assert {row["LAG"] for row in described} == {"0"}
     reset = ("--reset-offsets", "--topic", topic, "--to-earliest", "--execute")
-    assert {row["NEW-OFFSET"] for row in table(java.run(GROUPS, *of_it, *reset))} == {"0"}
-    assert "was successful" in java.run(GROUPS, "--delete", *of_it)
-    assert group not in java.run(GROUPS, "--list").splitlines()
+    assert {row["NEW-OFFSET"] for row in table(java.run(GROUPS, *PATIENT, *of_it, *reset))} == {"0"}
+    assert "was successful" in java.run(GROUPS, *PATIENT, "--delete", *of_it)
+    assert group not in java.run(GROUPS, *PATIENT, "--list").splitlines()
 
 
 def test_transactions_are_written_listed_and_described(

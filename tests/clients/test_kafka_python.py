@@ -370,7 +370,10 @@ def test_groups_and_their_offsets_are_administered(
         assert described["group_state"] == "Stable"
         assert len(described["members"]) == 1
 
-    assert group in {one["group_id"] for one in admin.list_groups(states_filter=["Empty"])}
+    def empty() -> bool:
+        return group in {one["group_id"] for one in admin.list_groups(states_filter=["Empty"])}
+
+    wait_until(empty, "the member has left")
     offsets = admin.list_group_offsets(group)[group]
     assert {place: one.offset for place, one in offsets.items()} == dict.fromkeys(places, 2)
 

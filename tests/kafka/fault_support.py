@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -68,7 +69,8 @@ WRITER: Final[Mapping[str, Any]] = {
     "enable.idempotence": True,
     "linger.ms": 5,
     "socket.timeout.ms": 2000,
-    "message.timeout.ms": 60_000,
+    # Longer than three brokers may need to start on a busy machine.
+    "message.timeout.ms": 120_000,
     "topic.metadata.refresh.interval.ms": 1000,
     "reconnect.backoff.max.ms": 200,
 }
@@ -84,11 +86,14 @@ Say = Callable[..., None]
 
 
 class Control:
-    """What a test may tell a member: to stop, or to take long over its next batch."""
+    """What a test may tell a member: to stop, to take long over its next batch, or to freeze."""
 
     def __init__(self) -> None:
         self.stop = threading.Event()
+        self.freeze = threading.Event()
         self.work_once_s = 0.0
+        #: When it began to take long, by its own watch.
+        self.long_work_began = 0.0
 
 
 class Listener(ConsumerRebalanceListener):
@@ -149,9 +154,22 @@ class GroupMember:
                 offsets=[record.offset for record in records],
                 values=[record.value.decode() for record in records],
             )
-        work_s, self._control.work_once_s = self._control.work_once_s or WORK_S, 0.0
-        time.sleep(work_s)
+        self._work()
         self.commit("turn")
+
+    def _work(self) -> None:
+        """All that was given to us has been said, and nothing of it is committed yet."""
+        control = self._control
+        if control.freeze.is_set():
+            control.freeze.clear()
+            self.say("freezing")
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if not control.work_once_s:
+            time.sleep(WORK_S)
+            return
+        work_s, control.long_work_began = control.work_once_s, time.monotonic()
+        control.work_once_s = 0.0
+        time.sleep(work_s)
 
     def commit(self, where: str) -> None:
         """Commit what was given to us; a refusal is said, and the next commit has it all again.
@@ -206,7 +224,7 @@ def passing_on_events(say: Callable[[Report], None]) -> Any:
 
 
 def main(settings: Mapping[str, Any]) -> None:
-    """A member as a process: reports on stdout, SIGTERM ends it cleanly."""
+    """A member as a process: reports on stdout; SIGTERM ends it cleanly, SIGUSR1 freezes it."""
     control, lock = Control(), threading.Lock()
 
     def say(what: str, **values: Any) -> None:
@@ -215,6 +233,7 @@ def main(settings: Mapping[str, Any]) -> None:
             print(line, flush=True)
 
     signal.signal(signal.SIGTERM, lambda *_: control.stop.set())
+    signal.signal(signal.SIGUSR1, lambda *_: control.freeze.set())
     logging.getLogger("aktor").propagate = False
     with passing_on_events(lambda event: say("event", event=event)):
         GroupMember(settings, control, say).run()
@@ -251,9 +270,13 @@ class Ensemble:
     def owners(self, ignoring: str | None = None) -> dict[int, str]:
         """Who owns each partition, as far as the members (but for one) said."""
         owners: dict[int, str] = {}
-        for member, report in self.reports[:]:
-            if member == ignoring:
-                continue
+        told = [
+            (member, report)
+            for member, report in self.reports[:]
+            if member != ignoring and report["said"] in ("assigned", "released", "killed")
+        ]
+        # What a process says may arrive later than what a thread said after it.
+        for member, report in sorted(told, key=lambda one: float(one[1]["at"])):
             match report["said"]:
                 case "assigned":
                     owners.update(dict.fromkeys(report["partitions"], member))
@@ -326,11 +349,10 @@ class ProcessMember:
         self._ensemble.hear(self.name, {"said": "killed", "at": time.monotonic()})
 
     def stop(self) -> None:
-        """SIGSTOP, while it works on what it was just given: what it says later is new."""
-        before = len(self._ensemble.said("read", by=self.name))
-        while len(self._ensemble.said("read", by=self.name)) == before:
-            time.sleep(0.001)
-        self._process.send_signal(signal.SIGSTOP)
+        """Let it stop itself (SIGSTOP) while it works on what it was given: what it says later is
+        new. From outside, one would now and then stop it between two things that it has to say."""
+        self._process.send_signal(signal.SIGUSR1)
+        wait_until(lambda: self._ensemble.said("freezing", by=self.name), f"{self.name} freezes")
 
     def go_on(self) -> None:
         """SIGCONT."""
@@ -445,7 +467,13 @@ class Witness(threading.Thread):
     def __init__(self, bootstrap: list[str], topic: str) -> None:
         super().__init__(name="witness", daemon=True)
         self.times: dict[int, list[tuple[float, int]]] = defaultdict(list)
-        self._consumer = Consumer({"bootstrap.servers": ",".join(bootstrap), "group.id": "witness"})
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": ",".join(bootstrap),
+                "group.id": "witness",
+                "enable.auto.commit": False,
+            }
+        )
         places = [Place(topic, one, OFFSET_END) for one in range(PARTITIONS)]
         self._consumer.assign(places)
         self._ending = threading.Event()
@@ -762,7 +790,7 @@ class Stage:
             self.members[name] = kind(name, own, self.ensemble)
 
     def settled(
-        self, *names: str, ignoring: str | None = None, within: float = 20.0
+        self, *names: str, ignoring: str | None = None, within: float = 30.0
     ) -> dict[str, set[int]]:
         """Wait until just these members own all partitions; who owns which.
 
@@ -829,7 +857,7 @@ class Stage:
         control = self.members[name].control
         control.work_once_s = seconds
         wait_until(lambda: control.work_once_s == 0, f"{name} begins to work")
-        return time.monotonic()
+        return float(control.long_work_began)
 
     def kill(self, name: str) -> float:
         """SIGKILL a member that is a process; returns when."""

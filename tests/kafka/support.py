@@ -26,8 +26,9 @@ from tests.real_kafka import topics
 
 ROOT = Path(__file__).parents[2]
 
-#: How long anything that should happen at once may take on a busy machine.
-SOON_S = 15.0
+#: How long anything that should happen at once may take on a busy machine; less than a request's
+#: timeout (30 s), so that an answer that was lost or never asked for is not waited for.
+SOON_S = 25.0
 
 #: What is done at once takes less than this on a machine that others share, where a process or a
 #: broker stands still for a second or two now and then; and less than a session (6 s), or any
@@ -161,9 +162,13 @@ def numbered(count: int, start: int = 0) -> list[bytes]:
     return [f"v{number}".encode() for number in range(start, start + count)]
 
 
-def aktor_threads() -> list[threading.Thread]:
-    """The background threads that are alive in this process."""
-    return [thread for thread in threading.enumerate() if thread.name.startswith("aktor-")]
+def aktor_threads() -> set[threading.Thread]:
+    """The background threads that are alive in this process.
+
+    Those of earlier tests may end at any time (a look-up of a name that does not exist takes as
+    long as it takes), so a test asks whether there is one that was not there before.
+    """
+    return {thread for thread in threading.enumerate() if thread.name.startswith("aktor-")}
 
 
 @contextmanager
@@ -335,19 +340,25 @@ class Group:
         return member
 
     def settled(self, partitions: int, members: int, within: float = SOON_S) -> dict[str, set[int]]:
-        """Wait until so many partitions have owners and so many members own some; who owns what."""
+        """Wait until so many members share so many partitions evenly; who owns what.
+
+        Not sooner: while a third member comes, there may be a moment in which all partitions are
+        owned and all members own some, but one has yet to give some up.
+        """
+        shares: dict[str, set[int]] = {}
 
         def done() -> bool:
             for member in self.members.values():
                 if member.error is not None:
                     raise member.error
-            owners = self.owners
-            return len(owners) == partitions and len(set(owners.values())) == members
+            shares.clear()
+            for partition, owner in self.owners.items():
+                shares.setdefault(owner, set()).add(partition)
+            sizes = [len(share) for share in shares.values()]
+            shared = sum(sizes) == partitions and len(sizes) == members
+            return shared and max(sizes) - min(sizes) <= 1
 
-        wait_until(done, f"{members} members share {partitions} partitions", within)
-        shares: dict[str, set[int]] = {}
-        for partition, member in self.owners.items():
-            shares.setdefault(member, set()).add(partition)
+        wait_until(done, f"{members} members share {partitions} partitions evenly", within)
         return shares
 
     @property
@@ -461,9 +472,10 @@ def flip_a_byte(kafka: Cluster, topic: str, value: bytes) -> None:
 
 
 def batches(kafka: Cluster, topic: str, *contents: Iterable[bytes], **settings: Any) -> None:
-    """Write each of `contents` as one record batch of partition 0."""
+    """Write each of `contents` as one record batch of partition 0, if it fits into one."""
     for content in contents:
-        with topics.producer(kafka.bootstrap_servers, linger_ms=200, **settings) as producer:
+        # Lingers until it is flushed: no pause of ours cuts a batch in two.
+        with topics.producer(kafka.bootstrap_servers, linger_ms=60_000, **settings) as producer:
             for value in content:
                 producer.send(topic, value=value, partition=0)
             producer.flush()

@@ -6,6 +6,7 @@ import gc
 import pickle
 import re
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from kafka.errors import (
 )
 
 from aktor import KafkaConsumer, TopicPartition
+from aktor.consumer.engine import Engine
 from aktor.errors import (
     BootstrapError,
     ConcurrentAccessError,
@@ -31,6 +33,7 @@ from aktor.errors import (
 from tests.embedded import Cluster
 from tests.kafka.support import (
     PROMPT_S,
+    SOON_S,
     Child,
     aktor_threads,
     batches,
@@ -47,6 +50,9 @@ from tests.kafka.support import (
     wait_until,
 )
 from tests.real_kafka import topics
+
+#: What the client finds out by itself, after several attempts, and long before a poll of 20 s ends.
+TOLD_S = 10.0
 
 
 @pytest.fixture
@@ -74,7 +80,7 @@ def test_a_wrong_address_is_told_soon_and_names_it(servers: Any, named: str) -> 
     began = time.monotonic()
     with pytest.raises(BootstrapError, match=re.escape(named)) as caught:
         consumer.poll(30_000)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < TOLD_S
     assert "bootstrap_servers" in str(caught.value)
     assert isinstance(pickle.loads(pickle.dumps(caught.value)), BootstrapError)
 
@@ -98,7 +104,7 @@ def test_a_wrong_address_is_told_by_every_call_that_needs_a_broker(call: str) ->
         with pytest.raises(BootstrapError):
             calls[call](consumer)
 
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < TOLD_S
 
 
 def test_one_good_address_among_bad_ones_is_enough(kafka: Cluster, orders: TopicPartition) -> None:
@@ -128,9 +134,9 @@ def test_a_port_that_speaks_something_else_is_told_soon(kafka: Cluster) -> None:
     address = f"127.0.0.1:{server.getsockname()[1]}"
     with KafkaConsumer("orders", bootstrap_servers=address) as consumer:
         began = time.monotonic()
-        error = raised_within(10, lambda: consumer.poll(30_000))
+        error = raised_within(SOON_S, lambda: consumer.poll(30_000))
 
-        assert time.monotonic() - began < 6
+        assert time.monotonic() - began < TOLD_S
         assert isinstance(error, BootstrapError)
         assert address in str(error)
     server.close()
@@ -169,7 +175,7 @@ def test_a_setting_that_cannot_be_is_refused_by_name_and_leaves_nothing_behind(
     with pytest.raises(ConfigurationError, match=re.escape(said)):
         KafkaConsumer("orders", **settings)
 
-    assert aktor_threads() == before
+    assert aktor_threads() <= before
 
 
 # -- topics
@@ -182,7 +188,7 @@ def test_an_unknown_topic_is_told_soon_and_works_once_it_is_there(
         began = time.monotonic()
         with pytest.raises(UnknownTopicOrPartitionError, match=topic):
             consumer.poll(20_000)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < TOLD_S
 
         topics.create_topic(kafka.bootstrap_servers, topic)
         topics.produce(kafka.bootstrap_servers, topic, numbered(2))
@@ -257,7 +263,7 @@ def test_a_corrupt_batch_is_the_same_error_again_and_again_until_a_seek_past_it(
     with quick(kafka, topic) as consumer:
         assert values(read(consumer, 2)) == [b"good-0", b"good-1"]
         for _ in range(3):
-            error = raised_within(5, lambda: consumer.poll(500))
+            error = raised_within(SOON_S, lambda: consumer.poll(500))
             assert isinstance(error, CorruptBatchError)
             assert isinstance(error, CorruptRecordError)
             assert (error.topic, error.partition, error.offset) == (topic, 0, 2)
@@ -289,7 +295,7 @@ def test_a_corrupt_partition_does_not_keep_others_from_being_read(
     with quick(kafka, topic) as consumer:
         found: list[Any] = []
         errors: list[Exception] = []
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + SOON_S
         while len(found) < 5 or not errors:
             assert time.monotonic() < deadline
             try:
@@ -312,7 +318,7 @@ def test_a_record_that_the_deserializer_refuses_is_told_with_its_bytes_until_a_s
     with quick(kafka, orders.topic, value_deserializer=refuse_five) as consumer:
         assert offsets(read(consumer, 5)) == [0, 1, 2, 3, 4]
         for _ in range(3):
-            error = raised_within(5, lambda: consumer.poll(500))
+            error = raised_within(SOON_S, lambda: consumer.poll(500))
             assert isinstance(error, RecordDeserializationError)
             assert (error.partition, error.offset, error.value) == (0, 5, b"v5")
             assert isinstance(error.__cause__, ZeroDivisionError)
@@ -345,7 +351,7 @@ def test_a_poll_from_a_second_thread_is_refused_and_the_first_goes_on(
         read(consumer, 10)
 
         def intrude() -> None:
-            time.sleep(0.2)
+            wait_until(lambda: inside_of_poll(here), "the first is in its poll")
             for call in (consumer.poll, consumer.assignment, consumer.close):
                 try:
                     call()
@@ -353,14 +359,25 @@ def test_a_poll_from_a_second_thread_is_refused_and_the_first_goes_on(
                     errors.append(error)
             topics.produce(kafka.bootstrap_servers, orders.topic, ["new"])
 
+        here = threading.get_ident()
         intruder = threading.Thread(target=intrude, name="intruder")
         intruder.start()
-        found = poll(consumer, 10_000)
+        found = poll(consumer, 20_000)
         intruder.join()
 
         assert values(found) == [b"new"]
         assert [type(error) for error in errors] == [ConcurrentAccessError] * 3
         assert "intruder" in str(errors[0])
+
+
+def inside_of_poll(thread: int) -> bool:
+    """Whether this thread waits in a consumer's poll, where nobody else may enter."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        if frame.f_code is Engine.poll.__code__:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def test_another_thread_may_use_the_consumer_when_the_first_is_done(
@@ -405,26 +422,26 @@ def test_a_closed_consumer_refuses_everything_and_closes_again_without_a_word(
 
 
 def test_a_closed_consumer_leaves_no_thread(kafka: Cluster, orders: TopicPartition) -> None:
-    before = set(aktor_threads())
+    before = aktor_threads()
 
     with quick(kafka, orders.topic) as consumer:
         read(consumer, 10)
-        assert len(set(aktor_threads()) - before) == 1
+        assert len(aktor_threads() - before) == 1
 
-    assert set(aktor_threads()) == before
+    assert aktor_threads() <= before
 
 
 def test_a_consumer_that_is_dropped_without_close_leaves_no_thread(
     kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
-    before = set(aktor_threads())
+    before = aktor_threads()
     consumer = quick(kafka, orders.topic, group_id=group)
     read(consumer, 10)
 
     del consumer
     gc.collect()
 
-    wait_until(lambda: set(aktor_threads()) == before, "its thread ends", within=3)
+    wait_until(lambda: aktor_threads() <= before, "its thread ends")
 
 
 def test_a_program_that_forgets_to_close_ends_all_the_same(
@@ -437,7 +454,7 @@ def test_a_program_that_forgets_to_close_ends_all_the_same(
     )
     with Child(kafka, orders.topic, group, program) as child:
         assert child.hear() == "done"
-        code, errors = child.end(within=5)
+        code, errors = child.end()
 
     assert (code, errors) == (0, "")
 
@@ -509,8 +526,8 @@ def test_an_interrupt_ends_a_long_poll_at_once_and_the_consumer_closes_cleanly(
         "consumer = KafkaConsumer(topic, bootstrap_servers=servers, group_id=group, **QUICK)\n"
         "found = []\n"
         "while len(found) < 10: found += poll(consumer)\n"
-        "say('waiting')\n"
         "try:\n"
+        "    say('waiting')\n"
         "    consumer.poll(60000)\n"
         "except KeyboardInterrupt:\n"
         "    say('interrupted')\n"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.embedded import Cluster
+from tests.kafka.support import wait_until
 from tests.real_kafka.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
@@ -58,13 +59,18 @@ def assert_all_is_well(demo: subprocess.Popen[str]) -> None:
     assert value(output, "verdict") == "everything as it must be"
 
 
+def no_topic_is_left(kafka: Cluster) -> bool:
+    """A broker hears of a deletion a moment after whoever asked for it was answered."""
+    return not [p.topic for p in kafka.view(1).partitions if "aktor-demo" in p.topic]
+
+
 @pytest.mark.real("the next test has an embedded one")
 def test_a_group_loses_nothing_when_a_member_is_killed_and_comes_back(kafka: Cluster) -> None:
     servers = ",".join(kafka.bootstrap_servers)
     demo = the_demo("--bootstrap", servers, *STORY, "--cooperative")
 
     assert_all_is_well(demo)
-    assert not [p.topic for p in kafka.view(1).partitions if "aktor-demo" in p.topic]
+    wait_until(lambda: no_topic_is_left(kafka), "its topic is deleted")
 
 
 @pytest.mark.embedded("the demo starts it itself")
@@ -84,12 +90,12 @@ def test_an_interrupted_demo_ends_its_processes_and_cleans_up(kafka: Cluster) ->
             break
 
     demo.send_signal(signal.SIGINT)
-    output, complaints = demo.communicate(timeout=30)
+    output, complaints = demo.communicate(timeout=TIMEOUT_S)
 
     assert demo.returncode == 130, f"{''.join(said)}{output}\n{complaints}"
     # Were a member still there, the group could not be deleted, and that would be said here.
     assert complaints.strip() == "interrupted; all processes have ended"
-    assert not [p.topic for p in kafka.view(1).partitions if "aktor-demo" in p.topic]
+    wait_until(lambda: no_topic_is_left(kafka), "its topic is deleted")
 
 
 def test_a_kafka_that_does_not_answer_is_told_in_one_line() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import inspect
+import itertools
 import json
 import time
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 import aktor
 from tests.embedded import Cluster
-from tests.kafka.support import numbered
+from tests.kafka.support import SOON_S, numbered
 from tests.real_kafka import topics
 
 Program = Callable[[Any, dict[str, Any], str], Any]
@@ -34,7 +35,7 @@ PATIENT_MS = 10_000
 
 def iterating_until_the_timeout(make: Any, common: dict[str, Any], topic: str) -> Any:
     """The first example of every tutorial."""
-    consumer = make(topic, consumer_timeout_ms=1500, **common)
+    consumer = make(topic, consumer_timeout_ms=5000, **common)  # also until the first record
     seen = collections.defaultdict(list)
     for message in consumer:
         seen[message.partition].append((message.offset, message.key, message.value))
@@ -45,8 +46,8 @@ def iterating_until_the_timeout(make: Any, common: dict[str, Any], topic: str) -
 def iterating_and_committing_every_tenth(make: Any, common: dict[str, Any], topic: str) -> Any:
     """Commits inside a for loop, then a second consumer that goes on there."""
     seen: list[list[tuple[int, int]]] = []
-    for limit in (20, 100):
-        consumer = make(topic, consumer_timeout_ms=1500, **common)
+    for limit in (20, 40):
+        consumer = make(topic, **common)
         seen.append([])
         for count, message in enumerate(consumer, 1):
             seen[-1].append((message.partition, message.offset))
@@ -64,7 +65,7 @@ def polling_with_offsets_of_its_own(make: Any, common: dict[str, Any], topic: st
     consumer.subscribe([topic])
     seen: dict[int, list[Any]] = {}
     while sum(map(len, seen.values())) < 60:
-        for partition, messages in consumer.poll(timeout_ms=500, max_records=7).items():
+        for partition, messages in consumer.poll(timeout_ms=PATIENT_MS, max_records=7).items():
             seen.setdefault(partition.partition, []).extend(m.value for m in messages)
             last = messages[-1]
             consumer.commit({partition: OffsetAndMetadata(last.offset + 1, "mine", -1)})
@@ -148,12 +149,11 @@ def deserializing(make: Any, common: dict[str, Any], topic: str) -> Any:
     """A function as deserializer, as most programs still have it."""
     consumer = make(
         topic,
-        consumer_timeout_ms=1500,
         value_deserializer=lambda data: json.dumps(data.decode()),
         key_deserializer=lambda data: data and data.decode().upper(),
         **common,
     )
-    seen = sorted((m.partition, m.offset, m.key, m.value) for m in consumer)
+    seen = sorted((m.partition, m.offset, m.key, m.value) for m in itertools.islice(consumer, 60))
     consumer.close()
     return seen
 
@@ -169,7 +169,7 @@ def committing_asynchronously(make: Any, common: dict[str, Any], topic: str) -> 
         if count:
             consumer.commit_async(callback=lambda offsets, answer: calls.append((offsets, answer)))
     consumer.commit()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + SOON_S
     while not calls and time.monotonic() < deadline:
         consumer.poll(50)
     kinds = {
@@ -346,7 +346,7 @@ def test_the_status_reads_well_and_is_true(kafka: Cluster, sixty: str, group: st
     ) as consumer:
         while not consumer.poll(PATIENT_MS):
             pass
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + SOON_S
         while (status := consumer.status()).lag is None:
             assert time.monotonic() < deadline, status
             consumer.pause(*consumer.assignment())

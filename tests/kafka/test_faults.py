@@ -36,8 +36,8 @@ RESUME_AFTER_SHUTDOWN_S = 3.0 + PROMPT_S
 #: heartbeat. From when Kafka has elected another leader: metadata is asked once a second while a
 #: fetch is late; a heartbeat that went to the frozen one once more has up to half a session.
 RESUME_AFTER_FREEZE_S = 8.0
-FETCHED_AFTER_ELECTION_S = 3.0
-COMMITTED_AFTER_ELECTION_S = 4.0
+FETCHED_AFTER_ELECTION_S = 1.0 + PROMPT_S
+COMMITTED_AFTER_ELECTION_S = 3.0 + PROMPT_S
 FREEZE_S = 9.0
 FREEZING = pytest.mark.once("it takes 12 s; a frozen broker is met below in 3 s")
 
@@ -56,6 +56,13 @@ def assert_undisturbed(stage: Stage, verdict: Verdict) -> None:
     assert stage.unrest == []
 
 
+def assert_resumed(stage: Stage, verdict: Verdict, within: float) -> None:
+    """No partition stood still for longer, or not for us alone: then Kafka had none for anybody."""
+    longest = max(verdict.waits, key=verdict.waits.__getitem__)
+    waited, alike = verdict.waits[longest], stage.witnessed(longest)
+    assert waited < within + alike, stage.story(longest, verdict)
+
+
 def others_lead(stage: Stage, node: int, topic: str) -> float:
     """Wait until nothing of the topic is led by this broker, which is gone; how long Kafka took.
 
@@ -64,7 +71,10 @@ def others_lead(stage: Stage, node: int, topic: str) -> float:
     other = next(one for one in stage.kafka.node_ids if one != node)
 
     def led() -> bool:
-        return any(one.leader == node for one in stage.kafka.view(other).of_topic(topic))
+        try:
+            return any(one.leader == node for one in stage.kafka.view(other).of_topic(topic))
+        except OSError:  # too busy to say
+            return True
 
     began = time.monotonic()
     wait_until(lambda: not led(), f"others lead what broker {node} led", within=30)
@@ -75,7 +85,7 @@ def freeze_until_others_lead(stage: Stage, node: int, topic: str) -> float:
     """Stop a broker, and give clients the time to go on; how long Kafka took to go on itself."""
     stage.kafka.pause(node)
     elected_after = others_lead(stage, node, topic)
-    time.sleep(max(FREEZE_S - elected_after, COMMITTED_AFTER_ELECTION_S + 0.5))
+    time.sleep(max(FREEZE_S - elected_after, FETCHED_AFTER_ELECTION_S + 0.5))
     return elected_after
 
 
@@ -119,6 +129,7 @@ def test_a_rolling_bounce_of_all_brokers_is_hardly_noticed(
 ) -> None:
     with Stage(kafka3, topic, group) as stage:
         settled_and_loaded(stage)
+        stage.call_witness()
 
         for node in kafka3.node_ids:
             kafka3.restart(node)
@@ -126,7 +137,7 @@ def test_a_rolling_bounce_of_all_brokers_is_hardly_noticed(
 
         # Among the faults it looks for: a member's position that is not what it was given.
         assert_undisturbed(stage, verdict)
-        assert verdict.resume < RESUME_AFTER_SHUTDOWN_S
+        assert_resumed(stage, verdict, RESUME_AFTER_SHUTDOWN_S)
 
 
 @PROTOCOLS
@@ -135,6 +146,7 @@ def test_commits_are_retried_until_the_new_coordinator_has_them_when_it_moves(
 ) -> None:
     with Stage(kafka3, topic, group, manner=manner) as stage:
         settled_and_loaded(stage)
+        stage.call_witness()
 
         before = stage.coordinator()
         after = stage.bystander()
@@ -146,7 +158,7 @@ def test_commits_are_retried_until_the_new_coordinator_has_them_when_it_moves(
 
         assert moved_to == after != before
         assert_undisturbed(stage, verdict)
-        assert verdict.resume < RESUME_AFTER_SHUTDOWN_S
+        assert_resumed(stage, verdict, RESUME_AFTER_SHUTDOWN_S)
         assert longest_commit(stage) < RESUME_AFTER_SHUTDOWN_S
 
 
@@ -155,15 +167,20 @@ def test_a_commit_waits_for_a_coordinator_that_shuts_down_and_the_application_se
 ) -> None:
     with Stage(kafka3, topic, group) as stage:
         settled_and_loaded(stage)
+        stage.call_witness()
 
         node = stage.coordinator()
+        began = time.monotonic()
         kafka3.terminate(node)
+        others_lead(stage, node, OFFSETS_TOPIC)
+        elected_after = time.monotonic() - began
         kafka3.restart(node)
         verdict = stage.finish()
 
         assert_undisturbed(stage, verdict)
-        assert verdict.resume < RESUME_AFTER_SHUTDOWN_S
-        assert longest_commit(stage) < RESUME_AFTER_SHUTDOWN_S
+        assert_resumed(stage, verdict, RESUME_AFTER_SHUTDOWN_S)
+        # Kafka takes its time when the machine is busy; then no client can be faster.
+        assert longest_commit(stage) < max(RESUME_AFTER_SHUTDOWN_S, elected_after + PROMPT_S)
 
 
 @FREEZING
@@ -200,12 +217,18 @@ def test_commits_go_to_another_coordinator_when_theirs_freezes(
         settled_and_loaded(stage)
 
         node = stage.coordinator()
-        elected_after = freeze_until_others_lead(stage, node, OFFSETS_TOPIC)
-        commits = stage.ensemble.said("committed", since=time.monotonic() - 0.5)
+        kafka3.pause(node)
+        elected_after = others_lead(stage, node, OFFSETS_TOPIC)
+        elected_at = time.monotonic()
+        # All of them find the new coordinator: the old one comes back only then.
+        for member in MEMBERS:
+            wait_until(
+                lambda member=member: stage.ensemble.said("committed", by=member, since=elected_at),
+                f"{member} commits while the old coordinator is frozen",
+            )
         kafka3.resume(node)
         verdict = stage.finish()
 
-        assert commits, "nobody had found the new coordinator before the old one came back"
         assert_undisturbed(stage, verdict)
         longest = max(RESUME_AFTER_FREEZE_S, elected_after + COMMITTED_AFTER_ELECTION_S)
         assert longest_commit(stage) < longest
@@ -251,13 +274,17 @@ def test_while_all_brokers_are_down_polls_end_in_time_and_afterwards_everything_
         down_at = time.monotonic()
         other.close(timeout_ms=3000)
         closed_after = time.monotonic() - down_at
-        time.sleep(1)
-        polls = stage.ensemble.said("polled", since=down_at + 0.5)
+
+        def in_vain(member: str) -> bool:
+            """Whether it has polled after all that was fetched before was given to it."""
+            polls = stage.ensemble.said("polled", by=member, since=down_at)
+            return len(polls) > 3 and not any(poll["got"] for poll in polls[-3:])
+
+        wait_until(lambda: all(map(in_vain, MEMBERS)), "everybody polls in vain")
+        polls = stage.ensemble.said("polled", since=down_at)
         kafka3.restart(*kafka3.node_ids)
         verdict = stage.finish(within=60)
 
         assert closed_after < 3 + PROMPT_S
-        assert polls
-        assert not any(poll["got"] for poll in polls)
         assert max(poll["took"] for poll in polls) < PROMPT_S
         assert verdict.faults == []

@@ -11,7 +11,7 @@ import pytest
 from aktor import KafkaConsumer, TopicPartition
 from aktor.broker.embedded import EmbeddedKafka
 from aktor.errors import AuthenticationError, BootstrapError
-from tests.kafka.support import QUICK, numbered, read, values
+from tests.kafka.support import PROMPT_S, QUICK, numbered, read, values
 from tests.real_kafka import topics
 from tests.real_kafka.security import USERS, UnsecuredToken
 
@@ -65,7 +65,7 @@ def test_who_has_the_password_reads_in_a_group_and_commits(
 
 
 @MECHANISMS
-def test_a_wrong_password_is_told_within_two_seconds_with_broker_and_mechanism(
+def test_a_wrong_password_is_told_at_once_with_broker_and_mechanism(
     locked: EmbeddedKafka, group: str, mechanism: str
 ) -> None:
     door = login(mechanism, "not-the-password-5c1")
@@ -75,7 +75,7 @@ def test_a_wrong_password_is_told_within_two_seconds_with_broker_and_mechanism(
         with pytest.raises(AuthenticationError) as caught:
             consumer.poll(20_000)
 
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < PROMPT_S
         assert caught.value.broker == locked.bootstrap_servers
         assert caught.value.mechanism == mechanism
 
@@ -100,4 +100,4 @@ def test_who_does_not_log_in_is_told_soon_with_the_remedy(locked: EmbeddedKafka)
         with pytest.raises(BootstrapError, match="security_protocol"):
             consumer.poll(20_000)
 
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 10

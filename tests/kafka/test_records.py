@@ -16,6 +16,7 @@ from kafka.serializer import Deserializer
 from aktor import TopicPartition
 from tests.embedded import Cluster
 from tests.kafka.support import (
+    SOON_S,
     batches,
     numbered,
     offsets,
@@ -26,7 +27,6 @@ from tests.kafka.support import (
     read_for,
     read_through,
     values,
-    wait_until,
 )
 from tests.real_kafka import topics
 from tests.real_kafka.topics import Transaction
@@ -43,15 +43,10 @@ def fresh(kafka: Cluster, topic: str) -> TopicPartition:
 
 
 def all_of(kafka: Cluster, partition: TopicPartition, **settings: Any) -> list[Any]:
-    """Everything up to the end that the partition has now, as a new consumer is given it.
-
-    Nobody may be in a transaction: one that has ended is open until Kafka, which does not let its
-    producer wait for it, has written the marker.
-    """
-    with quick(kafka) as any_reader, quick(kafka, **settings) as consumer:
+    """Everything up to the end, as a new consumer is given it. No transaction may be open."""
+    end = topics.wait_for_markers(kafka.bootstrap_servers, *partition)
+    with quick(kafka, **settings) as consumer:
         consumer.assign([partition])
-        end = any_reader.end_offsets([partition])[partition]
-        wait_until(lambda: consumer.end_offsets([partition])[partition] == end, "the last marker")
         return poll_until(consumer, lambda: consumer.position(partition) == end, "the end")
 
 
@@ -284,7 +279,7 @@ def test_a_topic_created_later_is_found_and_read_from_its_start(
     with quick(kafka, topic, group_id=group) as consumer:
         # Nobody knows the topic yet: that is an error now and then, and no reason to give up.
         with pytest.raises(UnknownTopicOrPartitionError):
-            consumer.poll(5000)
+            consumer.poll(20_000)
         topics.create_topic(kafka.bootstrap_servers, topic)
         topics.produce(kafka.bootstrap_servers, topic, numbered(3))
 
@@ -326,7 +321,7 @@ def test_a_topic_deleted_while_reading_does_not_disturb_the_others(
         topics.produce(kafka.bootstrap_servers, stays, ["still here"])
 
         found, told = read_through(consumer, 1, UnknownTopicOrPartitionError)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + SOON_S
         while consumer.assignment() != {TopicPartition(stays, 0)}:
             assert time.monotonic() < deadline, consumer.assignment()
             with contextlib.suppress(UnknownTopicOrPartitionError):

@@ -22,6 +22,9 @@ CLEAN_STOP_TIMEOUT_S = 30
 _FLAGS = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
+    # What Java itself has to say is not among what a tool prints.
+    "-Xlog:disable",
+    "-Xlog:all=warning:stderr",
     "-Djava.awt.headless=true",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",

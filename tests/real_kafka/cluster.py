@@ -297,6 +297,7 @@ class KafkaCluster:
     ) -> str | None:
         """What the `asked` brokers still miss, or None if nothing: a word for the error message."""
         expected = set(expected)
+        leaders: dict[tuple[str, int], int] = {}
         for node_id in asked:
             try:
                 view = self.view(node_id)
@@ -309,6 +310,8 @@ class KafkaCluster:
                     return f"broker {node_id} knows no leader of {p.topic}-{p.index}"
                 if in_sync and set(p.isr) != set(p.replicas):
                     return f"replicas of {p.topic}-{p.index} are in sync on {p.isr} only"
+                if in_sync and leaders.setdefault((p.topic, p.index), p.leader) != p.leader:
+                    return f"brokers do not agree on who leads {p.topic}-{p.index}"
         return None
 
     def _wait(self, lacking: Callable[[], str | None]) -> None:

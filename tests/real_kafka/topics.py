@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import ACL
 
 from tests.real_kafka.metadata import ClusterView, Partition, ask_coordinator, ask_metadata
 
@@ -59,6 +60,17 @@ def delete_topic(bootstrap: Sequence[str], name: str) -> None:
     _wait_until(
         lambda: not any(view.of_topic(name) for view in views(bootstrap)), f"{name} is still there"
     )
+
+
+def grant(bootstrap: Sequence[str], rules: Sequence[ACL]) -> None:
+    """Add access rules, and wait until the broker that answers goes by them."""
+    with admin(bootstrap) as client:
+        client.create_acls(list(rules))
+
+        def known() -> bool:
+            return all(client.describe_acls(rule)[0] for rule in rules)
+
+        _wait_until(known, f"the rules {rules} are not known")
 
 
 def produce(
@@ -145,6 +157,29 @@ class Transaction:
         self._producer.close()
 
 
+def wait_for_markers(bootstrap: Sequence[str], topic: str, partition: int = 0) -> int:
+    """Wait until no transaction is open in a partition; its end.
+
+    A producer is told that its transaction has ended before Kafka has written the markers: until
+    then a committed reader is not given what came after its beginning. Nobody may write meanwhile.
+    """
+    one = TopicPartition(topic, partition)
+    ends: set[int] = set()
+    with ExitStack() as stack:
+        readers = [
+            stack.enter_context(closing(KafkaConsumer(bootstrap_servers=bootstrap, **settings)))
+            for settings in ({}, {"isolation_level": "read_committed"})
+        ]
+
+        def ask() -> bool:
+            ends.clear()
+            ends.update(reader.end_offsets([one])[one] for reader in readers)
+            return len(ends) == 1
+
+        _wait_until(ask, f"a transaction is open in {topic}-{partition}")
+    return ends.pop()
+
+
 def leader_of(bootstrap: Sequence[str], topic: str, partition: int) -> int:
     """Node id of the leader; -1 while there is none."""
     return _partition(bootstrap, topic, partition).leader
@@ -161,8 +196,9 @@ def wait_for_leader(
     agreed: set[int] = set()
 
     def ask() -> bool:
+        known = [view.of_topic(topic)[partition:] for view in views(bootstrap)]
         agreed.clear()
-        agreed.update(view.of_topic(topic)[partition].leader for view in views(bootstrap))
+        agreed.update(those[0].leader if those else -1 for those in known)
         return len(agreed) == 1 and not agreed & {-1, other_than}
 
     _wait_until(ask, f"{topic}-{partition} has no leader other than {other_than}")
@@ -209,12 +245,16 @@ def coordinator_of(bootstrap: Sequence[str], group: str) -> int:
 
 
 def views(bootstrap: Sequence[str]) -> list[ClusterView]:
-    """What every broker that is up knows of the cluster. Raises OSError if none of them answers."""
+    """What every broker that is up knows of the cluster.
+
+    Raises OSError if none of them answers, or one that is up takes too long: nobody knows what it
+    knows.
+    """
     answers = []
     for address in bootstrap:
         try:
             answers.append(ask_metadata(address))
-        except OSError:
+        except ConnectionError:
             continue
     if not answers:
         raise ConnectionError(f"none of {list(bootstrap)} answers: is the cluster running?")
@@ -289,8 +329,15 @@ def _all_led(bootstrap: Sequence[str], topic: str, partitions: int) -> bool:
 
 
 def _wait_until(happened: Callable[[], bool], complaint: str) -> None:
+    """Ask again and again, also if a broker was too busy to answer."""
     deadline = time.monotonic() + WAIT_TIMEOUT_S
-    while not happened():
+    while True:
+        try:
+            if happened():
+                return
+            unanswered = None
+        except OSError as error:
+            unanswered = error
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{complaint} after {WAIT_TIMEOUT_S:.0f} s")
+            raise TimeoutError(f"{complaint} after {WAIT_TIMEOUT_S:.0f} s") from unanswered
         time.sleep(POLL_INTERVAL_S)
