@@ -11,6 +11,7 @@ from kafka.errors import (
     CoordinatorNotAvailableError,
     FencedInstanceIdError,
     GroupAuthorizationFailedError,
+    GroupIdNotFoundError,
     IllegalGenerationError,
     IllegalStateError,
     InvalidCommitOffsetSizeError,
@@ -51,13 +52,14 @@ NOT_OUR_COORDINATOR: Final = (
 #: Codes by which the group refuses a commit of this member.
 NOT_THIS_MEMBER: Final = (
     UnknownMemberIdError,
+    GroupIdNotFoundError,
     IllegalGenerationError,
     RebalanceInProgressError,
     StaleMemberEpochError,
 )
 
 #: Those of them after which the member's partitions may be with others already.
-EXPELLED: Final = (UnknownMemberIdError, IllegalGenerationError)
+EXPELLED: Final = (UnknownMemberIdError, GroupIdNotFoundError, IllegalGenerationError)
 
 #: Codes by which a broker says that the topic is not there (yet, or any more).
 UNKNOWN_TOPIC: Final = (UnknownTopicOrPartitionError, UnknownTopicIdError)
@@ -249,7 +251,7 @@ class CommitErrors:
         While the member rejoins, kafka-python raises `RebalanceInProgressError` and one can poll
         and commit again; after that `CommitFailedError`.
         """
-        if error_type is UnknownMemberIdError:
+        if error_type in (UnknownMemberIdError, GroupIdNotFoundError):
             return _error(
                 CommitFailedError,
                 f"{what}: {self._group} does not know member {member.member_id!r} of generation"

@@ -477,6 +477,30 @@ def test_a_commit_of_a_member_that_was_thrown_out_meanwhile_ends() -> None:
     assert isinstance(failed.error, RebalanceInProgressError)
 
 
+def test_a_commit_in_a_group_that_is_gone_fails_as_that_of_a_member_that_was_thrown_out() -> None:
+    """Nobody was in the group while this member stood still, and it was deleted."""
+    manager = a_manager(T0)
+    manager.handle(commit({T0: 10}))
+    request = tick(manager, 0.0).request
+
+    said = answer(manager, request, committed(request, GROUP_ID_NOT_FOUND, version=9))
+
+    (failed,) = (one for one in said if isinstance(one, Failed))
+    assert isinstance(failed.error, CommitFailedError)
+    assert any(isinstance(one, ConfirmSession) for one in said)
+
+
+def test_the_last_commit_in_a_group_that_is_gone_says_that_the_partitions_are_lost() -> None:
+    manager = a_manager(T0)
+    manager.handle(before_revocation({T0: 10}))
+    request = tick(manager, 0.0).request
+
+    said = answer(manager, request, committed(request, GROUP_ID_NOT_FOUND, version=9))
+
+    (ended,) = (one for one in said if isinstance(one, RevocationCommitted))
+    assert ended.expelled
+
+
 def test_of_several_topics_only_those_that_were_refused_are_sent_again() -> None:
     manager = a_manager(T0, U0)
     manager.handle(commit({T0: 10, U0: 20}))
