@@ -553,6 +553,8 @@ class Engine:
             self._leave_group(deadline, because, operation)
             # What the group said while the listener ran or until it heard (KAFKA-20428).
             self._forget_steps()
+        elif self.settings.group_instance_id is not None and operation is Operation.LEAVE_GROUP:
+            self._leave_group(deadline, because, operation)  # it may have said that it comes back
         self.subscription, self.pattern, self.regex = frozenset(), None, ""
         self.assigned_by_user = self.expelled = False
         self.port.watch_cluster = False

@@ -46,6 +46,7 @@ from aktor.events.membership import (
     Loss,
     MemberChanged,
     MemberState,
+    Operation,
     PartitionsReleased,
     RevokePartitions,
     RunRevokedCallback,
@@ -1019,6 +1020,20 @@ def test_unsubscribing_gives_the_partitions_back_leaves_and_owns_nothing() -> No
     assert len(site.of(LeaveGroup)) == 1
     assert site.of(SubscriptionChanged) == [SubscriptionChanged(topics=frozenset())]
     assert site.said[-1] == AssignmentChanged(partitions={})
+
+
+def test_a_static_member_that_has_unsubscribed_may_still_leave_for_good() -> None:
+    """Until then it keeps its place in the group."""
+    site = a_member(group_instance_id="i")
+    site.on_said = lambda message: (
+        site.hear(Answered(ticket=message.ticket)) if isinstance(message, LeaveGroup) else None
+    )
+    site.engine.unsubscribe(site.clock.now + 10)
+
+    site.engine.leave(site.clock.now + 10, because="close", operation=Operation.LEAVE_GROUP)
+
+    operations = [one.operation for one in site.of(LeaveGroup)]
+    assert operations == [Operation.DEFAULT, Operation.LEAVE_GROUP]
 
 
 @pytest.mark.parametrize(("asleep", "told"), [(40.0, "revoked"), (50.0, "lost")])
