@@ -62,12 +62,17 @@ class Sent:
 
 
 class Told:
-    """Owns what the coordinator was told last: a field is left out while it is the same."""
+    """Owns what the coordinator was told last: a field is left out while it is the same.
 
-    def __init__(self, settings: Settings) -> None:
+    `has_predecessor`: another may have told it something under our name. (So may any before a
+    static member.)
+    """
+
+    def __init__(self, settings: Settings, *, has_predecessor: bool = False) -> None:
         self._settings = settings
         self._told: Report | None = None
         self._had_regex = False
+        self._may_have_regex = has_predecessor or settings.group_instance_id is not None
 
     def forget(self) -> None:
         """Nobody knows what has arrived: say everything again."""
@@ -96,6 +101,8 @@ class Told:
         if known != report.regex and (report.regex or self._had_regex):
             regex = report.regex
             self._had_regex = True
+        elif anew and not report.regex and self._may_have_regex:
+            regex = ""  # where the version lacks it there is none to be taken back
         if joins or not self.knows(report):
             partitions = [
                 ConsumerGroupHeartbeatRequest.TopicPartitions(
@@ -115,7 +122,7 @@ class Told:
             subscribed_topic_regex=regex,
             server_assignor=settings.group_remote_assignor if anew else None,
             topic_partitions=partitions,
-            min_version=_WITH_REGEX if report.regex or regex is not None else 0,
+            min_version=_WITH_REGEX if report.regex or (regex == "" and self._had_regex) else 0,
         )
 
 

@@ -185,7 +185,12 @@ class ConsumerMember(GroupMember[State, Trigger]):
 
     def _gone(self, cluster: Cluster) -> list[Any]:
         """Topics that we own partitions of, and whose names are those of other topics by now."""
-        return [one for one in self.acknowledged if self._is_gone(one, cluster)]
+        return [one for one in self._held if self._is_gone(one, cluster)]
+
+    @property
+    def _held(self) -> frozenset[Any]:
+        """Topics that the application has partitions of, or is about to."""
+        return frozenset(self.acknowledged) | self._taking.keys()
 
     def _is_gone(self, topic: Any, cluster: Cluster) -> bool:
         info = cluster.topics.get(self._names.get(topic, ""))
@@ -193,10 +198,11 @@ class ConsumerMember(GroupMember[State, Trigger]):
 
     def _lose(self, gone: list[Any]) -> None:
         """Give up what is no more: under its name another member may read another topic by now."""
+        claimed = self.report().claimed
         lost = frozenset(
             TopicPartition(self._names[topic], number)
             for topic in gone
-            for number in self.acknowledged[topic]
+            for number in claimed[topic]
         )
         self.rebalance += 1
         self._losing = frozenset(gone)
@@ -333,17 +339,17 @@ class ConsumerMember(GroupMember[State, Trigger]):
 
     def _forget_lost(self) -> None:
         """Not before the application has let go: what is not claimed may be given to others."""
-        self.acknowledged = {
-            topic: numbers
-            for topic, numbers in self.acknowledged.items()
-            if topic not in self._losing
-        }
+        self.acknowledged = self._without_lost(self.acknowledged)
+        self._taking = self._without_lost(self._taking)
         self._losing = frozenset()
         self._forget_ids()
 
+    def _without_lost(self, claimed: Assignment) -> Assignment:
+        return {one: numbers for one, numbers in claimed.items() if one not in self._losing}
+
     def _forget_ids(self) -> None:
         """Of topics that the application has nothing of; not before it has given them up."""
-        held = self.acknowledged.keys() | self._taking.keys()
+        held = self._held
         self._ids = {name: topic for name, topic in self._ids.items() if topic in held}
         needed = held | self._target.keys()
         self._names = {topic: name for topic, name in self._names.items() if topic in needed}

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
 from kafka.errors import (
+    FencedMemberEpochError,
+    GroupIdNotFoundError,
     NoError,
     TopicAuthorizationFailedError,
     UnknownMemberIdError,
@@ -80,7 +82,8 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         self._member = ConsumerMember(
             settings, member_id=member_id, incarnation=incarnation, tell=self._tell, log=self.log
         )
-        self._told = Told(settings)
+        has_predecessor = incarnation > 1
+        self._told = Told(settings, has_predecessor=has_predecessor)
         self._pulse.interval, self._pulse.session = FIRST_INTERVAL, SESSION_MAX
         self._farewell: Farewell | None = None
         self._late = False
@@ -88,9 +91,9 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         #: The refusal of a static member whose name is taken: perhaps by itself.
         self._taken: Exception | None = None
         #: The group may have a member of this id: we, or who was here before us, asked to join.
-        self._may_be_known = incarnation > 1
-        #: It is who was here before us, and we have not asked yet.
-        self._is_left_over = incarnation > 1
+        self._may_be_known = has_predecessor
+        #: We are not that member: it is who was here before us, or we were refused, or fenced.
+        self._is_left_over = has_predecessor
         #: Whether the coordinator has ever answered a heartbeat as one that knows them.
         self.is_spoken = False
         #: Whether another protocol is tried if they do not.
@@ -106,6 +109,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     def on_subscription_changed(self, message: SubscriptionChanged) -> None:
         """Other topics; the next heartbeat says so, and the next Poll makes us join."""
         self._member.subscribe(message.topics, message.regex)
+        self._forbidden = False
         if self._member.has_generation:
             self._pulse.hurry()
         if self.state is State.FATAL and (message.topics or message.regex):
@@ -238,11 +242,12 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         return late and not waits and not self._member.gives_back and self._member.wants_to_join()
 
     def _join(self, trigger: Trigger, because: str) -> None:
-        self._late = self._is_left_over = False
+        self._late = False
         self._member.join(trigger, because)
         self._begin_heartbeats()
 
     def _begin_heartbeats(self) -> None:
+        self._is_left_over = False
         self._told.forget()
         self._pulse.abandon()
         self._pulse.hurry()
@@ -308,7 +313,8 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             pulse.start(self._now, quick=True)
         self._extend_session(sent.at)
         self._member.answered(response.member_epoch, target, self._now)
-        if not self._told.is_subscribed(self._member.report()):
+        # Whoever stood still since it asked has heard nothing of now.
+        if self._is_in_doubt() or not self._told.is_subscribed(self._member.report()):
             pulse.hurry()
 
     def _on_refused(self, error: type[Exception], received: ResponseReceived) -> None:
@@ -321,8 +327,11 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             self._fail(self._taken)  # it is somebody else's
         elif error is UnreleasedInstanceIdError and self.state is State.JOINING:
             self._free_name(self._refusal(error, said))
-        elif error in NOT_THIS_MEMBER:
-            self._fenced(because)
+        elif error in NOT_THIS_MEMBER or (
+            # A group that has lost its last member may be deleted, or be a classic one by now.
+            error is GroupIdNotFoundError and self._member.has_generation
+        ):
+            self._fenced(error, because)
         elif error is TopicAuthorizationFailedError:
             # The member stays; it recovers when the right is granted.
             if not self._forbidden:
@@ -433,9 +442,10 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     # -- being thrown out
 
-    def _fenced(self, because: str) -> None:
+    def _fenced(self, error: type[Exception], because: str) -> None:
         if self.state is State.JOINING:
             return  # there is nothing to give up: it is tried again, after the backoff
+        self._is_left_over = error is FencedMemberEpochError  # the others say: no such member
         self._stop_heartbeats()
         self._member.depart(Trigger.FENCE, f"fenced: {because}")
 
@@ -444,6 +454,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if not self.may_give_way or self.is_spoken or not isinstance(error, NOT_SPOKEN):
             self.log.error("group.failed", state=self.state, because=error)
         self._failure = error
+        self._is_left_over = self._member.has_generation
         self._stop_heartbeats()
         self._member.depart(Trigger.FAIL, f"after {type(error).__name__}")
         self._tell_failure()

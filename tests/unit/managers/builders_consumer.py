@@ -31,6 +31,9 @@ IDS: Mapping[str, uuid.UUID] = {
 }
 NAMES = {number: name for name, number in IDS.items()}
 
+#: The id of a topic that was created anew.
+ANEW = uuid.UUID(int=77)
+
 INVALID_REQUEST = 42
 TOPIC_AUTHORIZATION_FAILED = 29
 UNSUPPORTED_VERSION = 35
@@ -58,14 +61,19 @@ def by_id(text: str) -> dict[uuid.UUID, list[int]]:
     return found
 
 
-def heard(epoch: int = 1, target: str | None = None, *, interval: int = 5_000) -> Any:
-    """The coordinator's answer; `target` "a-0 a-1" is what is to be owned, None: as before."""
+def heard(
+    epoch: int = 1, target: str | None = None, *, interval: int = 5_000, anew: bool = False
+) -> Any:
+    """The coordinator's answer; `target` "a-0 a-1" is what is to be owned, None: as before.
+
+    `anew`: in the topic that was created anew.
+    """
     kind = ConsumerGroupHeartbeatResponse.Assignment
     assignment = None
     if target is not None:
         assignment = kind(
             topic_partitions=[
-                kind.TopicPartitions(topic_id=topic, partitions=numbers)
+                kind.TopicPartitions(topic_id=ANEW if anew else topic, partitions=numbers)
                 for topic, numbers in by_id(target).items()
             ]
         )
@@ -145,7 +153,7 @@ class ConsumerScene(Scene):
     def create_anew(self, topic: str) -> None:
         """Metadata has another topic of this name."""
         cluster = a_cluster_with_ids(a=3, b=1)
-        info = dataclasses.replace(cluster.topics[topic], topic_id=uuid.UUID(int=77))
+        info = dataclasses.replace(cluster.topics[topic], topic_id=ANEW)
         anew = dataclasses.replace(cluster, topics={**cluster.topics, topic: info})
         self.tell(ClusterChanged(cluster=anew))
 

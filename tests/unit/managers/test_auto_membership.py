@@ -154,16 +154,21 @@ def test_a_group_that_may_not_be_used_is_the_users_concern_in_either_protocol() 
     assert not scene.has_sent(JoinGroupRequest)
 
 
-@pytest.mark.parametrize("code", [UNSUPPORTED_VERSION, GROUP_ID_NOT_FOUND])
-def test_a_choice_is_not_made_twice(code: int) -> None:
-    """The consumer protocol was spoken: that it is not any more is an error."""
+@pytest.mark.parametrize("refusals", [[UNSUPPORTED_VERSION], [GROUP_ID_NOT_FOUND] * 2])
+def test_a_choice_is_not_made_twice(refusals: list[int]) -> None:
+    """The consumer protocol was spoken: that it is not any more is an error.
+
+    Whose group is not found joins anew, and that is refused, too.
+    """
     scene = a_member()
     scene.wants_to_join("a")
     scene.is_told("a-0")
     scene.apply()
 
-    scene.is_refused(code)
+    scene.is_refused(refusals[0])
     scene.hand_back()
+    for code in refusals[1:]:
+        scene.is_refused(code)
 
     assert scene.has_said(GroupFailed)
     assert not scene.has_sent(JoinGroupRequest)

@@ -49,6 +49,7 @@ from aktor.events.metadata import Broker, NameTopics, RefreshMetadata, TrackTopi
 from aktor.events.network import Destination
 from aktor.managers.consumer_states import IN_GROUP, State
 from tests.unit.managers.builders_consumer import (
+    ANEW,
     FENCED_MEMBER_EPOCH,
     GROUP_ID_NOT_FOUND,
     IDS,
@@ -491,6 +492,20 @@ def test_a_member_that_joins_again_with_topics_takes_back_the_pattern_it_had() -
     assert (body.member_epoch, body.subscribed_topic_regex) == (0, "")
 
 
+@pytest.mark.parametrize(
+    "who", [{"incarnation": 2}, {"group_instance_id": "i"}], ids=["restarted", "static"]
+)
+def test_a_pattern_of_who_was_here_before_is_taken_back(who: dict[str, Any]) -> None:
+    """The coordinator keeps what it is not told otherwise; one without patterns has none."""
+    scene = a_member(**who)
+    scene.wants_to_join("b")
+
+    body = scene.beat().body
+
+    assert (body.subscribed_topic_names, body.subscribed_topic_regex) == (["b"], "")
+    assert not body._min_version
+
+
 def test_who_never_had_a_pattern_can_speak_to_a_broker_without_them() -> None:
     scene = a_member()
     scene.wants_to_join("a")
@@ -655,6 +670,18 @@ def test_a_member_whose_session_may_be_over_hears_from_the_group_before_it_hands
     scene.is_told(epoch=2)
 
     assert scene.said(RunRevokedCallback).loss is Loss.REVOKED
+
+
+def test_an_answer_from_before_a_long_sleep_is_followed_by_another_heartbeat_at_once() -> None:
+    """The process stood still: what was asked before says nothing of now."""
+    scene = a_stable_member()
+    asked = scene.next_beat()
+    scene.now += 60.0
+    scene.poll()
+
+    scene.answer(asked, heard())
+
+    assert scene.has_beaten
 
 
 def test_a_member_that_was_expelled_while_it_handed_back_has_lost_its_partitions() -> None:
@@ -1149,6 +1176,22 @@ def test_what_the_application_has_of_a_topic_created_anew_is_claimed_until_it_le
     assert tells(scene.next_beat()) == partitions("b-0")
 
 
+def test_what_the_callback_refused_of_a_topic_created_anew_is_lost_before_the_new_is_taken_on() -> (
+    None
+):
+    """Else the application goes on in the new topic at its position in the old one."""
+    scene = a_member().is_reconciling("a-0")
+    scene.apply(error=ValueError("mine"))
+    scene.create_anew("a")
+    scene.is_told("a-0", epoch=2, anew=True)
+
+    scene.poll()
+
+    assert scene.hand_back().partitions == partitions("a-0")
+    assert scene.apply().added == partitions("a-0")
+    assert scene.next_beat().body.topic_partitions[0].topic_id == ANEW
+
+
 def test_the_commits_are_told_the_ids_of_what_the_application_has_until_it_has_let_go() -> None:
     """Simulation, seed 14000587: metadata knew a later topic of that name."""
     scene = a_member().is_reconciling("a-0 b-0")
@@ -1402,15 +1445,34 @@ def test_who_is_fenced_while_leaving_has_left(code: int) -> None:
     assert not scene.has_beaten
 
 
-def test_a_fenced_member_that_leaves_meanwhile_need_not_tell_anybody() -> None:
+@pytest.mark.parametrize("code", [UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND])
+def test_a_member_that_the_group_does_not_know_leaves_without_telling_anybody(code: int) -> None:
     scene = a_stable_member()
-    scene.is_refused(FENCED_MEMBER_EPOCH)
+    scene.is_refused(code)
 
     scene.leave(ticket=7)
 
     assert scene.said(Answered).ticket == 7
     assert scene.state is State.UNSUBSCRIBED
     assert not scene.has_beaten
+
+
+@pytest.mark.parametrize("code", [FENCED_MEMBER_EPOCH, INVALID_REGULAR_EXPRESSION])
+@pytest.mark.parametrize(("instance", "epoch"), [(None, -1), ("i", -2)])
+def test_a_member_that_was_refused_but_is_known_to_the_group_says_goodbye(
+    code: int, instance: str | None, epoch: int
+) -> None:
+    """Else the group keeps partitions for it until the session ends."""
+    scene = a_stable_member(group_instance_id=instance)
+    scene.is_refused(code)
+
+    scene.leave(ticket=7)
+
+    goodbye = scene.beat()
+    assert row(goodbye)[0] == epoch
+    assert not scene.has_said(Answered)
+    scene.answer(goodbye, heard(epoch))
+    assert scene.said(Answered).ticket == 7
 
 
 # -- each error code of a heartbeat
@@ -1423,7 +1485,6 @@ FATAL = [
     (INVALID_REGULAR_EXPRESSION, InvalidRegularExpressionError, "RE2"),
     (FENCED_INSTANCE_ID, FencedInstanceIdError, "group_instance_id"),
     (UNSUPPORTED_VERSION, UnsupportedVersionError, "set group_protocol to 'classic'"),
-    (GROUP_ID_NOT_FOUND, GroupIdNotFoundError, "group.consumer.migration.policy"),
     (-1, UnknownError, "broker's log"),
     (30_000, UnknownError, "broker's log"),
 ]
@@ -1453,6 +1514,29 @@ def test_an_error_that_only_the_user_can_mend_is_told_and_nothing_more_is_sent(
     assert not scene.has_said(GroupFailed)
 
 
+def test_a_group_that_does_not_take_the_member_in_is_the_users_concern() -> None:
+    scene = a_member_in(State.JOINING)
+
+    scene.is_refused(GROUP_ID_NOT_FOUND, "it is classic")
+
+    told = scene.said(GroupFailed).error
+    assert scene.state is State.FATAL
+    assert isinstance(told, GroupIdNotFoundError)
+    assert "group.consumer.migration.policy" in str(told)
+
+
+def test_a_member_whose_group_is_gone_joins_a_new_one() -> None:
+    """It slept through its session, alone: an empty group without offsets is soon deleted."""
+    scene = a_stable_member()
+
+    scene.is_refused(GROUP_ID_NOT_FOUND, "Consumer group g not found.")
+
+    assert scene.state is State.FENCED
+    assert scene.hand_back().loss is Loss.LOST
+    assert not scene.has_said(GroupFailed)
+    assert row(scene.beat())[0] == 0
+
+
 def a_member_whose_name_is_taken() -> ConsumerScene:
     """A static member that tries to free its name."""
     scene = a_static_member()
@@ -1472,7 +1556,7 @@ def test_a_static_member_whose_name_is_taken_by_itself_frees_it_and_joins(code: 
     scene.answer(request, refused(code))
 
     assert scene.state is State.JOINING
-    assert row(scene.beat()) == (0, 300_000, ["a"], None, frozenset())
+    assert row(scene.beat()) == (0, 300_000, ["a"], "", frozenset())
     assert not scene.has_said(GroupFailed)
 
 
@@ -1570,6 +1654,17 @@ def test_a_forbidden_topic_is_told_once_and_the_member_stays_until_it_is_allowed
     assert scene.state is State.STABLE
 
 
+def test_a_forbidden_topic_is_told_again_to_who_subscribes_again() -> None:
+    scene = a_stable_member()
+    scene.is_refused(TOPIC_AUTHORIZATION_FAILED)
+    scene.forget()
+
+    scene.subscribe("b")
+    scene.is_refused(TOPIC_AUTHORIZATION_FAILED)
+
+    assert scene.has_said(GroupFailed)
+
+
 def test_a_group_that_was_never_made_has_been_left() -> None:
     """Scenario 130: GROUP_ID_NOT_FOUND is no failure of a leave."""
     scene = a_stable_member()
@@ -1611,6 +1706,7 @@ def test_the_application_hears_of_a_failure_before_its_leave_is_answered() -> No
     scene.is_refused(GROUP_MAX_SIZE_REACHED)
     scene.hand_back()
     scene.leave(ticket=7)
+    scene.answer(scene.beat(), refused(GROUP_MAX_SIZE_REACHED))
 
     kinds = [type(one) for one in scene.messages]
     assert kinds.index(GroupFailed) < kinds.index(Answered)
@@ -1867,13 +1963,12 @@ def test_a_goodbye_ends_when_the_group_may_not_be_used() -> None:
     assert scene.state is State.UNSUBSCRIBED
 
 
-@pytest.mark.parametrize(
-    "state",
-    [State.UNSUBSCRIBED, State.FENCED, State.FATAL],
-    ids=lambda one: one.name,
-)
-def test_who_is_in_no_group_has_left_at_once(state: State) -> None:
-    scene = a_member_in(state)
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_who_is_in_no_group_has_left_at_once(is_refused: bool) -> None:
+    scene = a_member()
+    if is_refused:
+        scene.wants_to_join("a")
+        scene.is_refused(GROUP_MAX_SIZE_REACHED)
 
     scene.leave(ticket=7)
 
