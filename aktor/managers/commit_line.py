@@ -41,6 +41,8 @@ class Commit:
     retry: bool = False
     #: The partitions that were ours when it was asked for, each with its ownership's number.
     owned: Mapping[TopicPartition, int] = field(default_factory=dict)
+    #: Whether a group had given us those.
+    by_group: bool = False
     refresh: bool = False
     #: Grows in the order in which commits were wanted.
     serial: int = -1

@@ -204,6 +204,7 @@ class CommitManager(RequestManager):
                 deadline=asked.deadline,
                 retry=asked.retry,
                 owned={one: owned[one] for one in asked.offsets if one in owned},
+                by_group=self._managed,
                 backoff=self._new_backoff(),
             )
         )
@@ -372,7 +373,7 @@ class CommitManager(RequestManager):
         return error is None
 
     def _objection(self, commit: Commit) -> Exception | None:
-        if not self._managed:
+        if not (self._managed or commit.by_group):
             return None
         taken = {
             one

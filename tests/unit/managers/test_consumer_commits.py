@@ -13,6 +13,7 @@ from aktor.events.commits import (
     RevocationCommitted,
     StartingOffsetsFound,
 )
+from aktor.events.coordinator import CoordinatorLost
 from aktor.events.membership import ConfirmSession, MemberState
 from aktor.events.metadata import RefreshMetadata
 from aktor.events.network import Request
@@ -448,6 +449,24 @@ def test_a_commit_of_partitions_that_were_given_away_meanwhile_ends() -> None:
     manager.handle(assigned(T1))
     manager.handle(member_848(6))
     turn = tick(manager, 0.1)
+
+    assert not turn.requests
+    (failed,) = turn.said
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, CommitFailedError)
+
+
+def test_a_commit_that_waited_longer_than_its_member_was_in_the_group_ends() -> None:
+    """As nobody's it could go back behind a new owner's, in a group that is empty by then."""
+    manager = a_manager(T0)
+    manager.handle(CoordinatorLost(because="it is silent"))
+    manager.handle(commit_async({T0: 10}))
+    tick(manager, 0.0)
+
+    manager.handle(member(-1))
+    manager.handle(assigned(by_group=False))
+    manager.handle(found())
+    turn = tick(manager, 60.0)
 
     assert not turn.requests
     (failed,) = turn.said
