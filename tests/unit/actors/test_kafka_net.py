@@ -57,6 +57,7 @@ from tests.unit.actors.scripted_broker import (
     framed,
     metadata,
 )
+from tests.unit.leftovers import open_files
 
 #: However a test fails, it fails within this time.
 LIMIT = 30.0
@@ -540,32 +541,23 @@ def test_waking_a_closed_net_is_harmless() -> None:
         client.net.close()
 
 
-def sockets() -> set[str]:
-    """Those that are open, by names that no two of them ever share."""
-    found = set()
-    for number in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # closed meanwhile
-            found.add(os.readlink(f"/proc/self/fd/{number}"))
-    return found
-
-
 def test_closing_leaves_no_descriptor_open(monkeypatch: pytest.MonkeyPatch) -> None:
     names = Names(monkeypatch)
     names.gate.clear()
-    before = sockets()
+    before = open_files()
     with ScriptedBroker(serve) as broker:
-        server = sockets() - before
+        server = open_files() - before
         client = Client()
         client.connect(broker.port)
         client.net.connect("opening", "127.0.0.1", broker.port, LIMIT)
         client.net.connect("looking", "slow.example", broker.port, LIMIT)
         client.net.close()
-        client_side = sockets() - before - server
+        client_side = open_files() - before - server
         # What is left are the broker's ends of up to two connections.
         assert len(client_side) <= 2
     names.gate.set()
     end = time.monotonic() + LIMIT
-    while left := sockets() - before:
+    while left := open_files() - before:
         assert time.monotonic() < end, f"still open: {left}"
         time.sleep(0.01)
 

@@ -30,7 +30,6 @@ from aktor.errors import AuthenticationError
 from aktor.records import RecordReader
 from tests.reality.messages import request
 from tests.unit.broker.clocks import StandingClock
-from tests.unit.broker.leftovers import open_things
 from tests.unit.broker.log.building import a_batch
 from tests.unit.broker.raw_client import (
     PATIENCE,
@@ -42,6 +41,7 @@ from tests.unit.broker.raw_client import (
     versions_frame,
     works,
 )
+from tests.unit.leftovers import open_things
 
 
 @pytest.fixture

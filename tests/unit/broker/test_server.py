@@ -26,7 +26,6 @@ from aktor.broker.settings import ClusterSettings
 from aktor.broker.wire import APIS
 from tests.reality.messages import request
 from tests.unit.broker.clocks import StandingClock
-from tests.unit.broker.leftovers import open_things
 from tests.unit.broker.raw_client import (
     PATIENCE,
     RawClient,
@@ -37,6 +36,7 @@ from tests.unit.broker.raw_client import (
     versions_frame,
     works,
 )
+from tests.unit.leftovers import open_things
 
 HALF = versions_frame()[:6]
 

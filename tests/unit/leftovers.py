@@ -13,10 +13,11 @@ import threading
 def open_things() -> set[str]:
     """Files, sockets and threads, each by a name that it shares with no other."""
     threads = {f"thread {one.name} {id(one)}" for one in threading.enumerate()}
-    return threads | _open_files()
+    return threads | open_files()
 
 
-def _open_files() -> set[str]:
+def open_files() -> set[str]:
+    """Files and sockets."""
     found = set()
     if os.path.isdir("/proc/self/fd"):
         for number in os.listdir("/proc/self/fd"):
