@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import importlib
 import inspect
+import os
 import pkgutil
 import re
 from collections.abc import Iterator
@@ -166,14 +167,22 @@ def test_the_diagram_of_the_members_states_is_the_table(states: Any) -> None:
 
 def test_no_file_names_a_machine() -> None:
     forbidden = re.compile(r"/work/|/root/|/home/[a-z]")
-    for path in ROOT.rglob("*"):
-        if path.suffix in {".py", ".md", ".cfg", ".toml", ""} and path.is_file():
-            parts = path.relative_to(ROOT).parts
-            if any(part.startswith(".") and part != ".ci" for part in parts):
-                continue
-            if path.name == "test_tidy.py" or "egg-info" in str(path):
-                continue
+    for path in files():
+        if path.suffix in {".py", ".md", ".cfg", ".toml", ""} and path.name != "test_tidy.py":
             assert not forbidden.search(path.read_text(errors="ignore")), path
+
+
+def files() -> Iterator[Path]:
+    """All files of the project; what tests, tools and caches make meanwhile is not looked at."""
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = [one for one in folders if not is_made(one)]
+        yield from (Path(folder, name) for name in names if not name.startswith("."))
+
+
+def is_made(folder: str) -> bool:
+    hidden = folder.startswith(".") and folder != ".ci"
+    made = folder.startswith(("__pycache__", "pytest-cache-files-"))
+    return hidden or made or folder.endswith(".egg-info")
 
 
 def test_the_version_is_told_once() -> None:

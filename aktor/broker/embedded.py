@@ -52,6 +52,7 @@ class EmbeddedKafka:
     racks: one per broker, for clients that read from the replica next to them (KIP-392).
     settings: everything else (see ClusterSettings); `partitions` above wins.
     seed: makes ids and member names repeatable.
+    clock: tells the time; who passes one in need not wait for sessions to end.
 
     `start` raises PortInUseError, DataFolderError, and ValueError for topics that can't be made.
     """
@@ -70,6 +71,7 @@ class EmbeddedKafka:
         racks: Iterable[str] = (),
         settings: ClusterSettings | None = None,
         seed: int | None = None,
+        clock: Clock | None = None,
     ) -> None:
         if brokers < 1:
             raise ValueError(f"brokers={brokers}: a cluster has at least one")
@@ -85,6 +87,7 @@ class EmbeddedKafka:
             self._settings = replace(self._settings, partitions=partitions)
         self._advertised_host = advertised_host or ("localhost" if host in _ANY else host)
         self._rng = random.Random(seed)
+        self._clock = clock
         self._folder: DataFolder | None = None
         self._server: Server | None = None
         self._starts: dict[tuple[str | int, ...], int] = {}
@@ -111,7 +114,7 @@ class EmbeddedKafka:
         """Listen on all ports. Starting what runs already does nothing."""
         if self._server is not None:
             return
-        clock = Clock()
+        clock = self._clock or Clock()
         cluster: Cluster | None = None
         try:
             cluster = self._cluster(clock())

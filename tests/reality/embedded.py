@@ -2,14 +2,54 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from typing import Self
+
 from aktor.broker import EmbeddedKafka
 from aktor.broker.groups.settings import GroupSettings
+from aktor.broker.server import Clock
 from aktor.broker.settings import ClusterSettings
 
-__all__ = ["embedded_kafka"]
+__all__ = ["Ticking", "embedded_kafka"]
+
+_TICK_S = 0.01
+_LONGEST_TICK_S = 0.05
 
 
-def embedded_kafka() -> EmbeddedKafka:
+class Ticking(Clock):
+    """Real time, less what passes while this process stands still.
+
+    Some scenarios have sessions of half a second. A machine that stalls for longer would end them
+    between two requests; by this clock, which a thread of the same process winds, it does not.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now = super().__call__()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._tick, name="ticking clock", daemon=True)
+
+    def __call__(self) -> float:
+        return self._now
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _tick(self) -> None:
+        before = time.monotonic()
+        while not self._ended.wait(_TICK_S):
+            now = time.monotonic()
+            self._now += min(now - before, _LONGEST_TICK_S)
+            before = now
+
+
+def embedded_kafka(clock: Clock | None = None) -> EmbeddedKafka:
     """One broker, not yet started, with what `tests.real_kafka` calls QUICK."""
     groups = GroupSettings(
         initial_rebalance_delay=0.0,
@@ -25,4 +65,4 @@ def embedded_kafka() -> EmbeddedKafka:
         transactions_topic_partitions=4,
         topic_configs={"segment.index.bytes": "1048576"},
     )
-    return EmbeddedKafka(brokers=1, racks=("rack-1",), settings=settings)
+    return EmbeddedKafka(brokers=1, racks=("rack-1",), settings=settings, clock=clock)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.reality import record
-from tests.reality.embedded import embedded_kafka
+from tests.reality.embedded import Ticking, embedded_kafka
 from tests.reality.known import KNOWN
 from tests.reality.scenarios import all_scenarios
 from tests.reality.world import Scenario
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def embedded() -> Iterator[str]:
     """The address of an embedded broker, shared by all scenarios."""
-    with embedded_kafka() as cluster:
+    with Ticking() as clock, embedded_kafka(clock) as cluster:
         yield cluster.address(1)
 
 

@@ -53,7 +53,7 @@ def count_records(sim: Simulation, topic: str, wanted: int) -> int:
 
 
 def test_a_member_runs_ordinary_code_in_virtual_time() -> None:
-    began = time.monotonic()
+    began = time.process_time()
     with Simulation(seed=1) as sim:
         orders = sim.topic("orders", partitions=3, records=100)
         alice = sim.member(count_records, sim, orders, 100)
@@ -64,7 +64,7 @@ def test_a_member_runs_ordinary_code_in_virtual_time() -> None:
         assert 0.25 < sim.now < 10.0
         sim.run(for_=3600.0)
         assert sim.now > 3600.0
-    assert time.monotonic() - began < 20.0
+    assert time.process_time() - began < 20.0
 
 
 def test_members_share_the_partitions_and_read_everything() -> None:
@@ -282,10 +282,11 @@ def test_code_that_stands_still_for_real_is_interrupted_and_its_line_is_named(
 def test_a_turn_that_takes_long_because_others_take_theirs_is_not_suspected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(blocking, "TOO_LONG", 1)
+    # Two looks in a row: a machine that stands still in one turn costs one of them.
+    monkeypatch.setattr(blocking, "TOO_LONG", 2)
 
     def work() -> None:
-        for _ in range(30):
+        for _ in range(40):
             began = time.monotonic()
             while time.monotonic() < began + 0.1:
                 pass

@@ -110,7 +110,7 @@ def an_unknown_version_of_api_versions_is_answered_in_version_0(world: World) ->
 
 def _frame_then(world: World, label: str, frame: bytes, size: int | None = None) -> None:
     world.client.send_bytes(frame, label, size=size)
-    said = world.client.receive_bytes(label, timeout=2.0)
+    said = world.client.receive_bytes(label)
     world.note(label, said if isinstance(said, Said) else "an answer")
 
 
@@ -147,10 +147,10 @@ def what_follows_the_body_is_ignored(world: World) -> None:
 def a_client_id_may_be_missing_or_strange(world: World) -> None:
     for label, client_id in (("empty", b""), ("unicode", "ü✓".encode())):
         world.client.send_bytes(_header(16, 0, client_id=client_id), label)
-        said = world.client.receive_bytes(label, timeout=2.0)
+        said = world.client.receive_bytes(label)
         world.note(label, isinstance(said, bytes))
     world.client.send_bytes(struct.pack(">hhih", 16, 0, 7, -1), "null")
-    world.note("null", isinstance(world.client.receive_bytes("null", timeout=2.0), bytes))
+    world.note("null", isinstance(world.client.receive_bytes("null"), bytes))
 
 
 def requests_of_one_connection_are_answered_in_order(world: World) -> None:

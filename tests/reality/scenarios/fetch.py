@@ -113,7 +113,7 @@ def a_fetch_waits_for_records(world: World) -> None:
     later = world.send_fetch(topic, 0, "b", max_wait_ms=10_000)
     world.note("waits", later.answer(0.2))
     world.produce(topic, batch("a"))
-    world.note("comes at once", later.answer(3.0))
+    world.note("comes at once", later.answer())
 
 
 def a_fetch_waits_for_enough_bytes(world: World) -> None:
@@ -122,19 +122,19 @@ def a_fetch_waits_for_enough_bytes(world: World) -> None:
     later = world.send_fetch(topic, 0, "b", max_wait_ms=10_000, min_bytes=len(batch("a")) + 1)
     world.note("waits", later.answer(0.2))
     world.produce(topic, batch("b"))
-    world.note("enough", _offsets(later.answer(3.0)))
+    world.note("enough", _offsets(later.answer()))
     brief = world.send_fetch(topic, 0, "b", max_wait_ms=200, min_bytes=100_000)
-    world.note("what there is when time is up", _offsets(brief.answer(3.0)))
+    world.note("what there is when time is up", _offsets(brief.answer()))
 
 
 def an_error_is_not_waited_with(world: World) -> None:
     topic = world.topic()
     later = world.send_fetch(topic, 9, "b", max_wait_ms=10_000)
-    world.note("out of range", later.answer(3.0))
+    world.note("out of range", later.answer())
     no_wait = world.send_fetch(topic, 0, "b", max_wait_ms=10_000, min_bytes=0)
-    world.note("min bytes 0", no_wait.answer(3.0))
+    world.note("min bytes 0", no_wait.answer())
     nothing = world.send("Fetch", 12, "b", max_wait_ms=10_000, min_bytes=1, topics=[])
-    world.note("no partitions", nothing.answer(3.0))
+    world.note("no partitions", nothing.answer())
 
 
 def a_waiting_fetch_hears_of_a_deleted_topic(world: World) -> None:
@@ -142,7 +142,7 @@ def a_waiting_fetch_hears_of_a_deleted_topic(world: World) -> None:
     later = world.send_fetch(topic, 0, "b", max_wait_ms=10_000)
     world.note("waits", later.answer(0.2))
     world.ask("DeleteTopics", 6, timeout_ms=10_000, topics=[{"name": topic.name}])
-    world.note("then", later.answer(5.0))
+    world.note("then", later.answer())
 
 
 def leader_epochs_are_checked(world: World) -> None:

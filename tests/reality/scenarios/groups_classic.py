@@ -321,7 +321,7 @@ def a_leave_answers_a_waiting_join_of_the_same_member(world: World) -> None:
     join_later = world.send("JoinGroup", 9, "b", **joining(group, second_id))
     join_later.answer(0.1)
     world.see("leave", "LeaveGroup", 5, "c", group_id=group, members=[{"member_id": second_id}])
-    world.note("its join", join_later.answer(1.0))
+    world.note("its join", join_later.answer())
 
 
 def a_member_id_that_was_given_out_may_leave_before_it_joins(world: World) -> None:
@@ -361,7 +361,7 @@ def a_member_whose_session_expires_is_removed(world: World) -> None:
     sync(world, group, joined, {joined.member_id: b"all"})
     second_id = new_id(world, group, "b")
     join_later = world.send("JoinGroup", 9, "b", **joining(group, second_id))
-    world.note("second joined", join_later.answer(5.0))
+    world.note("second joined", join_later.answer())
 
 
 def the_leader_leaves_before_its_sync(world: World) -> None:
@@ -374,7 +374,7 @@ def the_leader_leaves_before_its_sync(world: World) -> None:
     sync_later = world.send("SyncGroup", 5, "b", **syncing(group, second))
     world.note("the follower's sync waits", sync_later.answer(0.2))
     world.see("leave", "LeaveGroup", 5, group_id=group, members=[{"member_id": first.member_id}])
-    world.note("the follower's sync", sync_later.answer(3.0))
+    world.note("the follower's sync", sync_later.answer())
     world.see("the follower joins", "JoinGroup", 9, "b", **joining(group, second.member_id))
 
 

@@ -111,4 +111,4 @@ def a_waiting_static_member_is_fenced_by_its_successor(world: World) -> None:
     waiting = world.send("JoinGroup", 9, "b", **joining(group, **static))
     world.note("waits", waiting.answer(0.2))
     world.send("JoinGroup", 9, "c", **joining(group, **static))
-    world.note("is fenced", waiting.answer(3.0))
+    world.note("is fenced", waiting.answer())

@@ -336,7 +336,7 @@ def a_reader_of_committed_records_waits_for_the_marker(world: World) -> None:
     later = world.send_fetch(topic, 0, "b", isolation_level=1, max_wait_ms=10_000)
     world.note("waits", later.answer(0.2))
     _end(world, name, producer)
-    world.note("comes", later.answer(5.0))
+    world.note("comes", later.answer())
 
 
 def an_aborted_transaction_without_records(world: World) -> None:

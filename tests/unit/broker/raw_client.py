@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
@@ -13,7 +15,7 @@ from tests.reality.messages import request
 from tests.unit.broker.log.building import a_batch
 
 #: Longer than anything here takes; whoever waits so long has waited for nothing.
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 
 def frame_of(message: Any, version: int, number: int = 1, *, client_id: str = "app") -> bytes:
@@ -141,6 +143,16 @@ class RawClient:
                 break
             data += piece
         return bytes(data)
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    """Whether it comes true in time."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.002)
+    return True
 
 
 def works(address: str) -> bool:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import logging
 import signal
 import socket
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -57,6 +58,18 @@ class Broker:
         return self.process.returncode, output, errors
 
 
+def status_of(broker: Broker) -> Any:
+    """By its control port, whatever proxy the environment names."""
+    connection = http.client.HTTPConnection(
+        broker.value("control").removeprefix("http://"), timeout=30
+    )
+    try:
+        connection.request("GET", "/status")
+        return json.load(connection.getresponse())
+    finally:
+        connection.close()
+
+
 def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """The one line by which `aktor broker` refuses these arguments."""
     try:
@@ -89,8 +102,7 @@ def signals_and_logs_are_put_back() -> Iterator[None]:
 def test_it_says_where_it_is_and_ends_well_when_it_is_told_to(number: int) -> None:
     broker = Broker("--brokers", "2", "--topic", "orders:4", "--partitions", "3", "--control", "0")
 
-    with urllib.request.urlopen(broker.value("control") + "/status", timeout=10) as answer:
-        status = json.load(answer)
+    status = status_of(broker)
     code, output, errors = broker.end(number)
 
     first, second = (one["address"] for one in status["brokers"])
@@ -106,8 +118,7 @@ def test_a_data_folder_has_what_was_there_before(tmp_path: Path) -> None:
         kafka.create_topic("orders", 2)
     broker = Broker("--data", str(tmp_path / "data"), "--topic", "orders:5", "--control", "0")
 
-    with urllib.request.urlopen(broker.value("control") + "/status", timeout=10) as answer:
-        status = json.load(answer)
+    status = status_of(broker)
     code, output, errors = broker.end(signal.SIGTERM)
 
     assert len(status["topics"]["orders"]["partitions"]) == 2

@@ -95,8 +95,8 @@ def test_what_would_take_too_much_memory_is_refused(regex: str) -> None:
 @pytest.mark.parametrize("regex", ["(a+)+$", "(a|aa)*", "(a?){60}a{60}", "(.*)(.*)(.*)(.*)(.*)x"])
 def test_no_pattern_takes_long(regex: str) -> None:
     pattern = Pattern(regex)
-    began = time.perf_counter()
+    began = time.thread_time()
 
     pattern.matches("a" * 248 + "b")
 
-    assert time.perf_counter() - began < 2.0
+    assert time.thread_time() - began < 2.0
