@@ -21,8 +21,13 @@ __all__ = ["CHECKS", "Check", "broken_promises"]
 #: have stood still all the time.
 FORGOTTEN_WITHIN: Final = 20.0
 
-#: Why a member starts anew with another id, or, in the consumer protocol, from epoch 0.
-_NOT_KNOWN_THERE: Final = ("fenced: UNKNOWN_MEMBER_ID", "fenced: FENCED_MEMBER_EPOCH")
+#: Why a member gives its id up without a word: it is not known there (in the consumer protocol: it
+#: begins again from epoch 0), or may not ask.
+_WITHOUT_A_WORD: Final = (
+    "fenced: UNKNOWN_MEMBER_ID",
+    "fenced: FENCED_MEMBER_EPOCH",
+    "after GroupAuthorizationFailedError",
+)
 
 Check = Callable[[History], list[str]]
 
@@ -657,8 +662,8 @@ def nothing_is_assigned_after_unsubscribing(history: History) -> list[str]:
 
 def who_leaves_is_gone(history: History) -> list[str]:
     """A group has nothing of a consumer that was closed or unsubscribed: no member id but those
-    that it had no time to take back, and those that came back with an older state of the group
-    after the coordinator had said that they are gone."""
+    that it had no time or no right to take back, and those that came back with an older state of
+    the group after the coordinator had said that they are gone."""
     complaints = []
     excused: dict[str, set[str]] = defaultdict(set)
     in_time: set[str] = set()
@@ -669,7 +674,7 @@ def who_leaves_is_gone(history: History) -> list[str]:
                 in_time.add(who)
             case "member.left" | "member.stayed":
                 excused[who].add(event["member_id"])
-            case "member.lost" if event["because"] in _NOT_KNOWN_THERE:
+            case "member.lost" if event["because"] in _WITHOUT_A_WORD:
                 excused[who].add(event["member_id"])
             case "member.epoch":
                 excused[who].discard(event["member_id"])  # the consumer protocol keeps its id

@@ -517,6 +517,10 @@ FORGIVEN: list[tuple[Check, Story]] = [
         checks.who_leaves_is_gone,
         [out("lost", "fenced: UNKNOWN_MEMBER_ID"), LEAVES, STILL_THERE],
     ),
+    (
+        checks.who_leaves_is_gone,
+        [out("lost", "after GroupAuthorizationFailedError"), LEAVES, STILL_THERE],
+    ),
     (checks.who_leaves_is_gone, [LEAVES, ("x", "member.leave_failed", {}), STILL_THERE]),
     (checks.who_leaves_is_gone, [("x", "consumer.closed", {}), STILL_THERE]),
     (
