@@ -332,6 +332,26 @@ def test_a_subscription_goes_from_each_kind_of_pattern_and_of_topics_to_each_oth
             assert consumer.subscription() == {name}
 
 
+def test_the_pattern_of_a_static_members_earlier_process_is_not_that_of_the_next(
+    kafka: Cluster, unique: Callable[[str], str], group: str
+) -> None:
+    """The group keeps what is not taken back: the next one would be given topics of the pattern."""
+    old, new = (topics.create_topic(kafka.bootstrap_servers, unique(one)) for one in ("old", "new"))
+    for name in (old, new):
+        topics.produce(kafka.bootstrap_servers, name, [name])
+    settings = {**NEW, "group_id": group, "group_instance_id": "till-7"}
+    with quick(kafka, **settings) as consumer:
+        consumer.subscribe(pattern=SubscriptionPattern(old))
+        assert values(read(consumer, 1)) == [old.encode()]
+
+    with traced() as events, quick(kafka, new, **settings) as consumer:
+        assert values(read(consumer, 1)) == [new.encode()]
+        wait_until(lambda: consumer.status().member_state == "stable", "the member is stable")
+
+        assert {one.topic for one in consumer.assignment()} == {new}
+        assert max(event["topics"] for event in named(events, "rebalance.target")) == 1
+
+
 def test_a_pattern_that_the_brokers_cannot_read_is_an_error_of_its_own(
     kafka: Cluster, group: str
 ) -> None:
