@@ -224,6 +224,7 @@ class CommitManager(RequestManager):
                 retry=True,
                 # What we have not heard of, being restarted, may be another's when we do.
                 owned={one: self._consumed.owned.get(one, UNHEARD) for one in asked.offsets},
+                by_group=True,
                 backoff=self._new_backoff(),
             )
         )

@@ -14,6 +14,9 @@ __all__ = ["UNHEARD", "Consumed"]
 #: The ownership of a partition that the group has given us before we heard of anything.
 UNHEARD: Final = -1
 
+#: The ownership of one that turned out not to be ours when we did.
+GONE: Final = -2
+
 
 class Consumed:
     """Owns consumed and committed positions, and the number of each ownership of a partition.
@@ -79,15 +82,15 @@ class Consumed:
         return self.owned.get(partition, 0)
 
     def heard_of(self, ownerships: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The same, with the present ownership of what was `UNHEARD` of and turns out to be ours.
+        """The same, with the present ownership of what was `UNHEARD` of, or that it is `GONE`.
 
         The application says what it has before it gives anything away.
         """
         return {
-            one: self.owned.get(one, UNHEARD) if ownership == UNHEARD else ownership
+            one: self.owned.get(one, GONE) if ownership == UNHEARD else ownership
             for one, ownership in ownerships.items()
         }
 
     def changed_hands(self, partition: TopicPartition, ownership: int) -> bool:
         """Whether the partition is not ours any more, or ours anew (0: it was not ours then)."""
-        return bool(ownership) and ownership != self.ownership(partition)
+        return ownership not in (0, UNHEARD, self.ownership(partition))

@@ -1014,6 +1014,22 @@ def test_a_revocation_of_a_member_that_was_lost_meanwhile_commits_nothing() -> N
     assert turn.said == [RevocationCommitted(rebalance=7)]
 
 
+def test_a_revocation_that_waited_longer_than_its_member_was_in_the_group_commits_nothing() -> None:
+    """As nobody's it could go back behind a new owner's, in a group that is empty by then."""
+    manager = committing(T0)
+    manager.handle(CoordinatorLost(because="it is silent"))
+    manager.handle(before_revocation({T0: 10}))
+    tick(manager, 0.0)
+
+    manager.handle(member(-1))
+    manager.handle(assigned(by_group=False))
+    manager.handle(found())
+    turn = tick(manager, 20.0)
+
+    assert not turn.requests
+    assert turn.said == [RevocationCommitted(rebalance=7)]
+
+
 def test_nothing_older_is_committed_after_the_revocation_went_past_it() -> None:
     manager = committing(T0, T1, node=None)
     manager.handle(commit_async({T0: 10}, ticket=1))
