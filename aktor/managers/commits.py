@@ -84,12 +84,13 @@ OVERTAKEN: Final = (IllegalGenerationError, RebalanceInProgressError, StaleMembe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sent:
-    """Note on an OffsetCommit: which commits, to whom, as whom, when."""
+    """Note on an OffsetCommit: which commits, to whom, as whom, when, in which ownerships."""
 
     commits: tuple[Commit, ...]
     node: int
     generation: int
     at: float
+    owned: Mapping[TopicPartition, int]
 
 
 class CommitManager(RequestManager):
@@ -417,7 +418,13 @@ class CommitManager(RequestManager):
             offset_commit(self.settings, member, offsets, self._topic_ids),
             to=Destination.COORDINATOR,
             deadline=now + self._attempt,
-            context=_Sent(commits=tuple(commits), node=node, generation=member.generation, at=now),
+            context=_Sent(
+                commits=tuple(commits),
+                node=node,
+                generation=member.generation,
+                at=now,
+                owned={one: self._consumed.ownership(one) for one in offsets},
+            ),
         )
 
     # -- what became of them
@@ -440,7 +447,7 @@ class CommitManager(RequestManager):
     ) -> list[object]:
         errors = {one: for_code(codes.get(one, UnknownError.errno)) for one in commit.remaining}
         stored = {one: commit.remaining[one] for one, kind in errors.items() if kind is NoError}
-        said = self._note_stored(commit, stored)
+        said = self._note_stored(commit, stored, sent)
         if not commit.remaining:
             return [*said, *self._succeeded(commit, sent, received.now)]
         decides = worst(errors[one] for one in commit.remaining)
@@ -460,11 +467,11 @@ class CommitManager(RequestManager):
             said.append(ConfirmSession())
         return [*said, *self._attempt_failed(commit, sent, error, received.now, received.jitter)]
 
-    def _note_stored(self, commit: Commit, stored: Offsets) -> list[object]:
+    def _note_stored(self, commit: Commit, stored: Offsets, sent: _Sent) -> list[object]:
         """Take over what the broker has stored; answers commits that it leaves nothing to do."""
         if not stored:
             return []
-        self._consumed.stored(stored)
+        self._consumed.stored(stored, sent.owned)
         for one in stored:
             del commit.remaining[one]
         return self._overtake(commit, stored) if commit.kind is Kind.REVOCATION else []

@@ -53,10 +53,14 @@ class Consumed:
         """
         self._positions.update({k: v for k, v in positions.items() if k in self._positions})
 
-    def stored(self, offsets: Offsets) -> None:
-        """The broker has stored these."""
+    def stored(self, offsets: Offsets, ownerships: Mapping[TopicPartition, int]) -> None:
+        """The broker has stored these, sent in these ownerships.
+
+        Others may have committed since of what is ours anew.
+        """
         self.commits_stored += 1
-        self._committed.update({k: v for k, v in offsets.items() if k in self.owned})
+        ours = {k: v for k, v in offsets.items() if self.owned.get(k) == ownerships[k]}
+        self._committed.update(ours)
 
     def found(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
         """These were committed before us, and need not be committed again."""

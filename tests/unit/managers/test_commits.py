@@ -1030,6 +1030,23 @@ def test_a_revocation_that_waited_longer_than_its_member_was_in_the_group_commit
     assert turn.said == [RevocationCommitted(rebalance=7)]
 
 
+def test_a_late_answer_does_not_say_what_is_committed_of_a_partition_that_is_ours_anew() -> None:
+    """Its new position is stored although it is the one that was stored then."""
+    manager = committing(T0, enable_auto_commit=True, auto_commit_interval=5.0)
+    manager.handle(polled(0.0, {T0: 10}))
+    manager.handle(commit_async({T0: 10}))
+    late = tick(manager, 0.0).request
+    manager.handle(assigned())
+    manager.handle(assigned(T0))
+
+    answer(manager, late, committed(late))
+    manager.handle(polled(1.0, {T0: 10}))
+    tick(manager, 1.0)
+    manager.handle(polled(6.0))
+
+    assert tick(manager, 6.0).requests
+
+
 def test_nothing_older_is_committed_after_the_revocation_went_past_it() -> None:
     manager = committing(T0, T1, node=None)
     manager.handle(commit_async({T0: 10}, ticket=1))
