@@ -36,7 +36,7 @@ from aktor.actors.runtime import Dispatcher
 from aktor.events.answers import Answered
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost, CoordinatorRefused
 from aktor.events.lifecycle import ActorsRestarted
-from aktor.events.membership import GroupFailed, LeaveGroup, SubscriptionChanged
+from aktor.events.membership import GroupFailed, LeaveGroup, Operation, SubscriptionChanged
 from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.managers import group_errors, group_requests
@@ -96,6 +96,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._named = ""
         self._disowned_at = math.inf
         self._returns = False
+        self._stays_as = ""
         self._not_before = -math.inf
 
     @property
@@ -119,8 +120,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         """The application has let go of everything; tell the group."""
         calls, me = self._calls, self._member.me
         first_join = self.state is State.JOINING and calls.in_flight and not me.member_id
-        farewell = self._farewells.add(
-            me.member_id,
+        farewell = self._bid_farewell(
             message.because,
             message.deadline,
             of_join=calls.number if first_join else None,
@@ -129,6 +129,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if farewell is None:  # perhaps the group was told already, when we polled late
             farewell = self._farewells.last(message.deadline)
         self._stop_requests()
+        self._failure = None
         self._member.leave()
         if farewell is None:
             self._tell(Answered(ticket=message.ticket))
@@ -276,6 +277,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def _joined(self, response: Any, sent: Sent) -> None:
         member = self._member
         member.joined(response)
+        self._stays_as = ""
         self.log = member.log
         # One who comes back under its id may be told the generation that there is, without a
         # rebalance; that is no sign of life to a coordinator of Kafka 4, only a heartbeat is.
@@ -330,6 +332,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._pulse.hurry()
         else:
             self._extend_session(sent.at)
+            self._hurry_if_over()
         self._member.synced(assigned)
 
     def _group_error(self, error: type[Exception], received: ResponseReceived) -> None:
@@ -397,6 +400,13 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
                 self._member.rebalances()
         else:
             self._heartbeat_refused(error, received)
+        if confirmed:
+            self._hurry_if_over()
+
+    def _hurry_if_over(self) -> None:
+        """Whoever stood still since it asked has heard nothing of now."""
+        if self._pulse.is_over(self._now):
+            self._pulse.hurry()
 
     def _heartbeat_refused(self, error: type[Exception], received: ResponseReceived) -> None:
         self.log.warning("heartbeat.failed", because=group_errors.name(error), state=self.state)
@@ -421,12 +431,22 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def _leave_late(self) -> None:
         because = self._trace_late()
         self._member.may_join = False
-        self._bid_farewell(because)
+        self._bid_farewell(because, self._now + self.settings.request_timeout)
         self._depart(because, member_id="")
 
-    def _bid_farewell(self, because: str) -> None:
-        deadline = self._now + self.settings.request_timeout
-        self._farewells.add(self._member.member_id, because, deadline)
+    def _bid_farewell(
+        self,
+        because: str,
+        deadline: float,
+        *,
+        of_join: int | None = None,
+        operation: Operation = Operation.DEFAULT,
+    ) -> Farewell | None:
+        """None if there is nobody to tell of, or who is there stays: it may be let go later."""
+        who = self._member.member_id or self._stays_as
+        farewell = self._farewells.add(who, because, deadline, of_join=of_join, operation=operation)
+        self._stays_as = who if farewell is None else ""
+        return farewell
 
     def _leave_requests(self) -> tuple[Request, ...]:
         for farewell in self._farewells.overdue(self._now):
@@ -494,7 +514,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             # A new id would fence the other instance, and so on for ever.
             kept = self._member.member_id
         elif not isinstance(error, GroupAuthorizationFailedError):
-            self._bid_farewell(type(error).__name__)
+            self._bid_farewell(type(error).__name__, self._now + self.settings.request_timeout)
         self._depart(f"after {type(error).__name__}", member_id=kept)
         self._tell_failure()
 

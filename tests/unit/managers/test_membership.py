@@ -1019,6 +1019,19 @@ def test_what_was_owned_is_lost_before_a_fatal_error_is_told() -> None:
     assert scene.has_said(GroupFailed)
 
 
+def test_who_leaves_before_a_fatal_error_is_told_is_not_told_it_as_a_later_member() -> None:
+    scene = a_member().is_stable("a-0")
+    scene.beats(GROUP_AUTHORIZATION_FAILED)
+    scene.tell(a_leave(scene.now + 5))
+    scene.now += 60.0
+    scene.is_stable("a-0")
+
+    scene.beats(UNKNOWN_MEMBER_ID)
+    scene.hand_back()
+
+    assert not scene.has_said(GroupFailed)
+
+
 def test_a_refused_coordinator_look_up_fails_the_group() -> None:
     scene = a_member()
     scene.subscribe("a")
@@ -1264,6 +1277,35 @@ def test_what_may_be_anothers_is_not_handed_back_as_ours_before_the_group_is_hea
 
     assert kept
     assert scene.last_said(RevokePartitions).loss is Loss.LOST
+
+
+def test_a_heartbeat_of_before_a_long_sleep_is_followed_by_another_at_once() -> None:
+    """Its answer says nothing of now."""
+    scene = a_member(session_timeout=10.0, enable_auto_commit=False).is_stable("a-0")
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.after(3.0)
+    before = scene.sent(HeartbeatRequest)
+
+    scene.now += 60.0
+    scene.release(a=5)
+    scene.answer(before, beaten())
+    assert not scene.has_said(RunRevokedCallback)
+    scene.answer(scene.sent(HeartbeatRequest), beaten())
+
+    assert scene.said(RunRevokedCallback).loss is Loss.REVOKED
+
+
+def test_an_assignment_asked_for_before_a_long_sleep_is_followed_by_a_heartbeat_at_once() -> None:
+    scene = a_stable_cooperative_member("a-0 a-1", session_timeout=10.0, enable_auto_commit=False)
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.answer(scene.sent(JoinGroupRequest), joined(generation=2, assignor="cooperative-sticky"))
+    sync = scene.sent(SyncGroupRequest)
+
+    scene.now += 60.0
+    scene.answer(sync, synced("a-0"))
+
+    assert scene.manager.state is State.REVOKING
+    assert scene.has_sent(HeartbeatRequest)
 
 
 def test_who_waits_for_the_groups_word_does_not_spin_when_its_last_commit_is_overdue() -> None:
@@ -1654,6 +1696,36 @@ def test_a_static_member_says_no_goodbye_unless_it_is_asked_to() -> None:
 
     assert scene.said(Answered).ticket == 7
     assert not scene.has_sent(LeaveGroupRequest)
+
+
+@pytest.mark.parametrize("how", ["unsubscribed", "late", "refused"])
+def test_a_static_member_that_has_kept_its_place_may_still_be_let_go(how: str) -> None:
+    """Its partitions would wait for the session's end."""
+    scene = a_static_member(max_poll_interval=10.0).is_stable("a-0")
+    if how == "unsubscribed":
+        scene.tell(a_leave(scene.now + 5))
+        scene.said(Answered)
+        scene.subscribe()
+    elif how == "late":
+        scene.after(10)
+    else:
+        scene.beats(INVALID_GROUP_ID)
+    assert not scene.has_sent(LeaveGroupRequest)
+
+    scene.tell(dataclasses.replace(a_leave(scene.now + 5), operation=Operation.LEAVE_GROUP))
+
+    assert scene.left_the_group().body.members[0].member_id == "m"
+    assert scene.said(Answered).ticket == 7
+
+
+def test_a_static_member_that_the_group_has_forgotten_has_nothing_to_say() -> None:
+    scene = a_static_member().is_stable("a-0")
+    scene.beats(UNKNOWN_MEMBER_ID)
+
+    scene.tell(dataclasses.replace(a_leave(scene.now + 5), operation=Operation.LEAVE_GROUP))
+
+    assert not scene.has_sent(LeaveGroupRequest)
+    assert scene.said(Answered).ticket == 7
 
 
 def test_leaving_cancels_the_rebalance_and_late_answers_are_dropped() -> None:
