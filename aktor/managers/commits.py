@@ -196,7 +196,6 @@ class CommitManager(RequestManager):
             return [Answered(ticket=asked.ticket)]
         if len(self._line) >= LINE_MAX:
             return [Failed(ticket=asked.ticket, error=self._errors.line_is_full(LINE_MAX))]
-        owned = self._consumed.owned
         self._line.add(
             Commit(
                 kind=Kind.ASKED,
@@ -204,7 +203,7 @@ class CommitManager(RequestManager):
                 offsets=asked.offsets,
                 deadline=asked.deadline,
                 retry=asked.retry,
-                owned={one: owned[one] for one in asked.offsets if one in owned},
+                owned=self._consumed.ownerships(asked.offsets),
                 by_group=self._managed,
                 backoff=self._new_backoff(),
             )
@@ -267,8 +266,10 @@ class CommitManager(RequestManager):
         if not self._consumed.owned:
             self._clock.stop()
         self._consumed.assign(changed.partitions)
-        for commit in self._line.revocations:
-            commit.owned = self._consumed.heard_of(commit.owned)
+        for commit in self._line:
+            if UNHEARD in commit.owned.values():
+                commit.owned = self._consumed.heard_of(commit.owned)
+                commit.by_group = commit.by_group or changed.by_group
         self._managed = changed.by_group
 
     def on_member_changed(self, member: MemberChanged) -> None:

@@ -33,9 +33,11 @@ class Consumed:
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._positions: dict[TopicPartition, OffsetAndMetadata] = {}
         self._ownerships = 0
+        self._heard = False
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """These are ours now; what is not ours any more is forgotten."""
+        self._heard = True
         self._ownerships += 1
         self.owned = {one: self.owned.get(one, self._ownerships) for one in partitions}
         for known in (self._positions, self._committed):
@@ -84,6 +86,12 @@ class Consumed:
     def ownership(self, partition: TopicPartition) -> int:
         """The number of the present ownership; 0 if the partition is not ours."""
         return self.owned.get(partition, 0)
+
+    def ownerships(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Of those that are ours; `UNHEARD` as long as nobody has said what is."""
+        if not self._heard:
+            return dict.fromkeys(partitions, UNHEARD)
+        return {one: self.owned[one] for one in partitions if one in self.owned}
 
     def heard_of(self, ownerships: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The same, with the present ownership of what was `UNHEARD` of, or that it is `GONE`.

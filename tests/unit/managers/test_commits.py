@@ -1047,6 +1047,38 @@ def test_a_late_answer_does_not_say_what_is_committed_of_a_partition_that_is_our
     assert tick(manager, 6.0).requests
 
 
+@pytest.mark.parametrize("fate", ["given away", "left"])
+def test_a_commit_said_to_a_restarted_actor_before_it_heard_what_is_ours_goes_no_further(
+    fate: str,
+) -> None:
+    """Another may own it by the time there is a coordinator, and have read on."""
+    manager = CommitManager(Settings(group_id="g"))
+    manager.handle(commit_async({T0: 10}))
+    manager.handle(member(5))
+    manager.handle(assigned(T0))
+    tick(manager, 0.0)
+
+    manager.handle(member(6) if fate == "given away" else member(-1))
+    manager.handle(assigned(by_group=fate == "given away"))
+    manager.handle(found())
+    turn = tick(manager, 20.0)
+
+    assert not turn.requests
+    (failed,) = turn.said
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, CommitFailedError)
+
+
+def test_a_commit_said_to_a_restarted_actor_is_sent_if_the_partition_is_still_ours() -> None:
+    manager = CommitManager(Settings(group_id="g"))
+    manager.handle(commit_async({T0: 10}))
+    manager.handle(member(5))
+    manager.handle(assigned(T0))
+    manager.handle(found())
+
+    assert tick(manager, 0.0).requests
+
+
 def test_nothing_older_is_committed_after_the_revocation_went_past_it() -> None:
     manager = committing(T0, T1, node=None)
     manager.handle(commit_async({T0: 10}, ticket=1))
