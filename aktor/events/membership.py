@@ -159,7 +159,9 @@ class MemberChanged:
     that a KIP-848 group has given us, by name: metadata may know a later topic of that name.
     `joins_as` is the id under which a classic member asks to join, if it has one already: the
     group may have a member of this id before we hear of it. `gives_back`: the application has yet
-    to give partitions up, and until then there is no next generation for us.
+    to give partitions up, and until then there is no next generation for us. `waits`: the
+    coordinator may hold back what a classic member asks of it until others have joined, and with
+    it what comes behind.
     """
 
     member_id: str
@@ -170,6 +172,7 @@ class MemberChanged:
     topic_ids: Mapping[str, Any] = field(default_factory=dict)
     joins_as: str = ""
     gives_back: bool = False
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -128,6 +128,7 @@ class CommitManager(RequestManager):
         self._known_ids: TopicIds = {}
         #: Whether the group hands out our partitions, as opposed to `assign`.
         self._managed = False
+        self._aside = False
         self._attempt = min(self.settings.request_timeout, ATTEMPT)
         self._errors = CommitErrors(self.settings.group_id)
         self._consumed = Consumed()
@@ -153,7 +154,7 @@ class CommitManager(RequestManager):
         node = None if self._coordinator is None else self._coordinator.node_id
         said: list[object] = []
         requests = [] if node is None else self._commits_to_send(now, node, said)
-        requests += self._look_ups.to_send(now, node)
+        requests += self._look_ups.to_send(now, node, self._way(node))
         said += self._end_overdue(now)
         return PollResult(requests=tuple(requests), wake_at=self._wake_at(), said=tuple(said))
 
@@ -337,6 +338,15 @@ class CommitManager(RequestManager):
         head = self._head_of_line(now, said)
         return [*requests, self._send(head, node, now)] if head else requests
 
+    def _way(self, node: int | None) -> int | Destination:
+        """A broker answers one connection's requests in order: go round a waiting JoinGroup.
+
+        All commits in flight go one way, lest the last before a revocation overtakes another.
+        """
+        if not any(commit.in_flight for commit in self._line):
+            self._aside = self._member.waits
+        return node if self._aside and node is not None else Destination.COORDINATOR
+
     def _head_of_line(self, now: float, said: list[object]) -> list[Commit]:
         """The first in line, or asynchronous ones that follow each other.
 
@@ -401,6 +411,7 @@ class CommitManager(RequestManager):
 
     def _send(self, commits: list[Commit], node: int, now: float) -> Request:
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        to = self._way(node)
         for commit in commits:
             commit.attempts += 1
             commit.in_flight = True
@@ -417,7 +428,7 @@ class CommitManager(RequestManager):
         )
         return self.request(
             offset_commit(self.settings, member, offsets, self._topic_ids),
-            to=Destination.COORDINATOR,
+            to=to,
             deadline=now + self._attempt,
             context=_Sent(
                 commits=tuple(commits),
@@ -589,7 +600,10 @@ class CommitManager(RequestManager):
         """No answer: the coordinator may be gone, unless it refused who we are."""
         note: _Sent | Asked = failed.request.context
         said: list[object] = []
-        if isinstance(failed.error, (KafkaTimeoutError, KafkaConnectionError)):
+        # A connection beside the group's own may come and go: then only silence says something.
+        own = failed.request.to is Destination.COORDINATOR
+        broken = own and isinstance(failed.error, KafkaConnectionError)
+        if broken or isinstance(failed.error, KafkaTimeoutError):
             what = type(failed.request.body).__name__
             said += self._suspect(note.node, f"no answer to {what}: {failed.error}")
         if isinstance(note, Asked):

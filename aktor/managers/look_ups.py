@@ -239,14 +239,17 @@ class LookUps:
 
     # -- on the way
 
-    def to_send(self, now: float, node: int | None) -> list[Request]:
-        """An OffsetFetch for each that is due; `node` is the coordinator, None while unknown."""
+    def to_send(self, now: float, node: int | None, to: int | Destination) -> list[Request]:
+        """An OffsetFetch for each that is due; `node` is the coordinator, None while unknown.
+
+        `to` is the way to it.
+        """
         for look_up in list(self._under_way):
             self._forget_lost(look_up)
         if node is None:
             return []
         return [
-            self._send(look_up, node, now)
+            self._send(look_up, node, to, now)
             for look_up in self._under_way
             if not look_up.in_flight and now >= look_up.backoff.retry_at
         ]
@@ -260,7 +263,7 @@ class LookUps:
             look_up.partitions = look_up.wanted = look_up.wanted & look_up.for_positions.keys()
         self._drop_unless_needed(look_up)
 
-    def _send(self, look_up: LookUp, node: int, now: float) -> Request:
+    def _send(self, look_up: LookUp, node: int, to: int | Destination, now: float) -> Request:
         look_up.in_flight = True
         if look_up.as_of is None:
             look_up.as_of = self._consumed.commits_stored
@@ -268,7 +271,7 @@ class LookUps:
         ids: TopicIds = {} if look_up.by_name else self.topic_ids
         return self._request(
             offset_fetch(self._settings.group_id, look_up.wanted, self.member, ids),
-            to=Destination.COORDINATOR,
+            to=to,
             deadline=now + self._attempt,
             context=Asked(look_up=look_up, partitions=look_up.wanted, node=node),
         )

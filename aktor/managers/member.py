@@ -284,6 +284,7 @@ class Member(GroupMember[State, Trigger]):
             assignor=self.assignor,
             joins_as="" if self.has_generation else self.member_id,
             gives_back=self.gives_back,
+            waits=self.has_generation and self.state in (State.JOINING, State.SYNCING),
         )
         if news == self._said or self._is_new():
             return ()

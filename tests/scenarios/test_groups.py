@@ -308,3 +308,26 @@ def test_a_close_in_the_middle_of_a_rebalance_ends_in_time_and_leaves(
     assert took < 5.0
     assert len(world.cluster.group("g").members) == 1
     history.assert_kept("orders")
+
+
+def test_commits_go_round_a_join_that_waits_for_a_member_that_died(world: World) -> None:
+    """A broker answers one connection's requests in order, and who is kept waiting reads on."""
+    history = History(world)
+    settings = {
+        "group_id": "g",
+        "partition_assignment_strategy": [COOPERATIVE],
+        "session_timeout_ms": 45_000,
+        "heartbeat_interval_ms": 1_000,
+        "auto_commit_interval_ms": 500,
+    }
+    first = history.reader("orders", **settings)
+    second = history.reader("orders", **settings)
+    history.drive(6.0)
+    world.freeze(second.consumer)
+    history.reader("orders", **settings)
+    world.trickle("orders", 100, over=30.0)
+    history.drive(30.0)
+
+    mine = world.site(first.consumer)
+    assert not mine.named("coordinator.lost")
+    first.consumer.commit(timeout_ms=2_000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -1077,6 +1078,47 @@ def test_a_commit_said_to_a_restarted_actor_is_sent_if_the_partition_is_still_ou
     manager.handle(found())
 
     assert tick(manager, 0.0).requests
+
+
+WAITING = replace(member(5, MemberState.REBALANCING), waits=True)
+
+
+def test_what_is_asked_while_join_group_waits_goes_round_it() -> None:
+    """A broker answers one connection's requests in order."""
+    manager = committing(T0)
+    manager.handle(WAITING)
+    manager.handle(commit({T0: 10}))
+    manager.handle(fetch(T1, ticket=2))
+
+    assert [one.to for one in tick(manager, 0.0).requests] == [1, 1]
+
+
+def test_commits_in_flight_go_one_way_lest_one_overtakes_the_other() -> None:
+    manager = committing(T0)
+    manager.handle(WAITING)
+    manager.handle(commit_async({T0: 10}))
+    first = tick(manager, 0.0).request
+    manager.handle(member(6, MemberState.REBALANCING, gives_back=True))
+    manager.handle(before_revocation({T0: 12}))
+    second = tick(manager, 0.0).request
+    answer(manager, first, committed(first))
+    answer(manager, second, committed(second))
+    manager.handle(commit({T0: 13}, ticket=2))
+
+    assert (first.to, second.to) == (1, 1)
+    assert tick(manager, 0.0).request.to is Destination.COORDINATOR
+
+
+def test_a_broken_connection_beside_the_groups_own_says_nothing_of_the_coordinator() -> None:
+    manager = committing(T0)
+    manager.handle(WAITING)
+    manager.handle(commit({T0: 10}))
+    request = tick(manager, 0.0).request
+
+    said = fail(manager, request, KafkaConnectionError("reset by peer"))
+
+    assert not said
+    assert tick(manager, 10.0).request.to == 1
 
 
 def test_nothing_older_is_committed_after_the_revocation_went_past_it() -> None:
