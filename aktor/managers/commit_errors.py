@@ -114,6 +114,8 @@ class Waited:
 
 def says_expelled(error: Exception | None) -> bool:
     """Whether a commit's error says that this member's partitions are somebody else's by now."""
+    if isinstance(error, FencedInstanceIdError):
+        return True
     return isinstance(error, CommitFailedError) and isinstance(error.__cause__, EXPELLED)
 
 

@@ -988,7 +988,7 @@ def test_a_failed_commit_does_not_hold_up_the_revocation(code: int) -> None:
 
     said = answer(manager, request, committed(request, code))
 
-    expelled = code in (UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION)
+    expelled = code in (UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID)
     assert said == [RevocationCommitted(rebalance=7, expelled=expelled)]
     (failed,) = [one for one in events if one["event"] == "commit.failed"]
     assert failed["kind"] == "revocation"
