@@ -104,16 +104,18 @@ class Farewells:
         return farewell
 
     def last(self, deadline: float) -> Farewell | None:
-        """The latest, which has until `deadline` from now on; None if there is none."""
-        if not self._open:
-            return None
-        self._open[-1].deadline = deadline
-        return self._open[-1]
+        """The latest; None if there is none. All have until `deadline` from now on."""
+        for one in self._open:
+            one.deadline = deadline
+        return self._open[-1] if self._open else None
 
     def end(self, farewell: Farewell) -> list[int]:
-        """It is over; returns the tickets that waited for it."""
+        """It is over; returns the tickets that waited for it, and have no other to wait for."""
         self._open.remove(farewell)
-        return farewell.tickets
+        if not self._open:
+            return farewell.tickets
+        self._open[-1].tickets += farewell.tickets
+        return []
 
     def of_join(self, number: int) -> list[Farewell]:
         """Those that wait for the answer to this JoinGroup."""

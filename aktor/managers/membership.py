@@ -120,14 +120,14 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         """The application has let go of everything; tell the group."""
         calls, me = self._calls, self._member.me
         first_join = self.state is State.JOINING and calls.in_flight and not me.member_id
-        farewell = self._bid_farewell(
+        self._bid_farewell(
             message.because,
             message.deadline,
             of_join=calls.number if first_join else None,
             operation=message.operation,
         )
-        if farewell is None:  # perhaps the group was told already, when we polled late
-            farewell = self._farewells.last(message.deadline)
+        # Perhaps one is under way already, since we polled late.
+        farewell = self._farewells.last(message.deadline)
         self._stop_requests()
         self._failure = None
         self._member.leave()
@@ -441,12 +441,11 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         *,
         of_join: int | None = None,
         operation: Operation = Operation.DEFAULT,
-    ) -> Farewell | None:
-        """None if there is nobody to tell of, or who is there stays: it may be let go later."""
+    ) -> None:
+        """Tell the group, unless this member stays: then it may be let go later."""
         who = self._member.member_id or self._stays_as
         farewell = self._farewells.add(who, because, deadline, of_join=of_join, operation=operation)
         self._stays_as = who if farewell is None else ""
-        return farewell
 
     def _leave_requests(self) -> tuple[Request, ...]:
         for farewell in self._farewells.overdue(self._now):

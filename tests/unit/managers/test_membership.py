@@ -1803,6 +1803,26 @@ def test_closing_right_after_a_late_poll_waits_for_the_goodbye_under_way() -> No
     assert scene.said(Answered).ticket == 7
 
 
+def test_who_was_late_joined_anew_and_leaves_waits_until_both_are_gone() -> None:
+    """Found by a simulation (seed 7700008): the first goodbye was to be repeated."""
+    scene = a_member(max_poll_interval=10.0).is_stable("a-0")
+    scene.after(10)
+    scene.answer(scene.sent(LeaveGroupRequest), left(COORDINATOR_LOADING))
+    scene.hand_back()
+    scene.poll()
+    scene.answer(scene.sent(JoinGroupRequest), joined(member="m2"))
+
+    scene.tell(a_leave(scene.now + 5))
+    first = scene.left_the_group().body.members[0].member_id
+    assert not scene.has_said(Answered)
+    scene.after(1.0)
+    second = scene.left_the_group().body.members[0].member_id
+
+    assert (first, second) == ("m2", "m")
+    assert scene.said(Answered).ticket == 7
+    assert scene.manager.state is State.UNJOINED
+
+
 def test_after_leaving_nothing_is_sent_any_more() -> None:
     scene = a_member().is_stable()
     scene.tell(a_leave(scene.now + 5))
