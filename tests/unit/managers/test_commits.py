@@ -1093,6 +1093,14 @@ def test_what_is_asked_while_join_group_waits_goes_round_it() -> None:
     assert [one.to for one in tick(manager, 0.0).requests] == [1, 1]
 
 
+def test_what_goes_round_join_group_must_not_wait_for_a_fetch_instead() -> None:
+    manager = committing(T0, fetch_max_wait=25.0)
+    manager.handle(WAITING)
+    manager.handle(commit({T0: 10}))
+
+    assert tick(manager, 0.0).request.to is Destination.COORDINATOR
+
+
 def test_commits_in_flight_go_one_way_lest_one_overtakes_the_other() -> None:
     manager = committing(T0)
     manager.handle(WAITING)
