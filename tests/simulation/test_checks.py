@@ -118,6 +118,7 @@ def request(member: str, event: str) -> tuple[str, str, dict[str, Any]]:
 
 NOTHING_COMMITTED = "no offset is committed"
 UNSUBSCRIBED = ("x", "user.unsubscribed", {})
+REBALANCES = ("x", "rebalance.triggered", {})
 HELD_BACK = ("x", "partitions.held_back", {"partitions": ["a-0"]})
 A_LONG_TIME = [("", "fault.began", {"number": one}) for one in range(30)]
 LEAVES, STILL_THERE = ("x", "user.leaves", {}), ("x", "group.still_has", {"member_ids": ["x-1"]})
@@ -316,6 +317,11 @@ BROKEN: list[tuple[Check, Story, str]] = [
     ),
     (checks.an_idle_consumer_is_idle, [later(-2.0), request("x", "sent")] * 50, "in a second"),
     (
+        checks.an_idle_consumer_is_idle,
+        [later(-3.0), REBALANCES, request("x", "sent")] * 90,
+        "in a second",
+    ),
+    (
         checks.nothing_replicated_is_lost,
         [written(0, 9), truncated(3, unclean=False)],
         "a-0 lost 3 to 9",
@@ -487,6 +493,10 @@ def test_a_restart_after_a_minute_by_the_members_own_clock_is_within_its_budget(
 
 
 FORGIVEN: list[tuple[Check, Story]] = [
+    (
+        checks.an_idle_consumer_is_idle,
+        [later(-3.0), REBALANCES, *[later(-2.0), request("x", "sent")] * 45],
+    ),
     (
         checks.nothing_is_given_out_while_it_is_handed_back,
         [*OWNED, HELD_BACK, released("x"), assigned("x"), given("x", 5, 5)],

@@ -40,6 +40,9 @@ FOUND = {
     3_000_613: "a member that was frozen while it handed back gave up as revoked what others had",
     21_004_944: "the check held a member to a seek, though it had gone on over a marker",
     41_002_129: "the check did not see that a marker was passed in a topic since created anew",
+    7_700_008: "who left did not wait for the goodbye of its id of before",
+    63_000_779: "the same as 7,700,008",
+    63_001_130: "the same as 7,700,008",
     1_001_023: "a first JoinGroup without an id was waited for as long as the slowest member takes",
 }
 
@@ -158,6 +161,7 @@ def test_a_migrating_group_is_of_both_kinds_and_keeps_every_promise() -> None:
 FOUND_SINCE = {
     ("auto", 15_000_820): "frozen before its revoked callback ran, it gave up what others had",
     ("consumer", 12_000_670): "what its assigned callback had refused was not claimed",
+    ("consumer", 63_000_734): "the check took seven rebalances in a second for a spin",
     ("consumer", 17_000_612): "a user was told that nothing is committed, for an id of long ago",
     ("consumer", 14_000_587): "a position in a deleted topic was committed for the new one",
     ("migration", 9_002_000): "Kafka converts a group by what its members were to own",
