@@ -663,15 +663,17 @@ def nothing_is_assigned_after_unsubscribing(history: History) -> list[str]:
 def who_leaves_is_gone(history: History) -> list[str]:
     """A group has nothing of a consumer that was closed or unsubscribed: no member id but those
     that it had no time or no right to take back, and those that came back with an older state of
-    the group after the coordinator had said that they are gone."""
+    the group after the coordinator had said that they are gone. Nor of one whose actors are beyond
+    help."""
     complaints = []
     excused: dict[str, set[str]] = defaultdict(set)
-    in_time: set[str] = set()
+    given_up: set[str] = set()
+    beyond_help: set[str] = set()
     for event in history.events:
         who = event["member"]
         match event["event"]:
             case "user.leaves":
-                in_time.add(who)
+                given_up.discard(who)
             case "member.left" | "member.stayed":
                 excused[who].add(event["member_id"])
             case "member.lost" if event["because"] in _WITHOUT_A_WORD:
@@ -679,8 +681,12 @@ def who_leaves_is_gone(history: History) -> list[str]:
             case "member.epoch":
                 excused[who].discard(event["member_id"])  # the consumer protocol keeps its id
             case "member.leave_failed":
-                in_time.discard(who)
-            case "group.still_has" if who in in_time:
+                given_up.add(who)
+            case "actor.escalated":
+                beyond_help.add(who)
+            case "group.still_has" if who in given_up | beyond_help:
+                excused[who].update(event["member_ids"])
+            case "group.still_has":
                 if left := set(event["member_ids"]) - excused[who]:
                     complaints.append(f"{_when(event)} has left, but its group has {sorted(left)}")
     return complaints

@@ -221,6 +221,11 @@ BROKEN: list[tuple[Check, Story, str]] = [
     (checks.who_leaves_is_gone, [LEAVES, STILL_THERE], "its group has ['x-1']"),
     (
         checks.who_leaves_is_gone,
+        [LEAVES, ("x", "member.leave_failed", {}), LEAVES, STILL_THERE],
+        "its group has ['x-1']",
+    ),
+    (
+        checks.who_leaves_is_gone,
         [out("left"), ("x", "member.epoch", {"member_id": "x-1"}), LEAVES, STILL_THERE],
         "its group has ['x-1']",
     ),
@@ -532,7 +537,11 @@ FORGIVEN: list[tuple[Check, Story]] = [
         [out("lost", "after GroupAuthorizationFailedError"), LEAVES, STILL_THERE],
     ),
     (checks.who_leaves_is_gone, [LEAVES, ("x", "member.leave_failed", {}), STILL_THERE]),
-    (checks.who_leaves_is_gone, [("x", "consumer.closed", {}), STILL_THERE]),
+    (
+        checks.who_leaves_is_gone,
+        [LEAVES, ("x", "member.leave_failed", {}), STILL_THERE, LEAVES, STILL_THERE],
+    ),
+    (checks.who_leaves_is_gone, [("x", "actor.escalated", {"actors": []}), LEAVES, STILL_THERE]),
     (
         checks.nothing_is_assigned_after_unsubscribing,
         [UNSUBSCRIBED, synced("x", 1), assigned("x")],
