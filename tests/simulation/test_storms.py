@@ -162,6 +162,7 @@ FOUND_SINCE = {
     ("auto", 15_000_820): "frozen before its revoked callback ran, it gave up what others had",
     ("consumer", 12_000_670): "what its assigned callback had refused was not claimed",
     ("consumer", 63_000_734): "the check took seven rebalances in a second for a spin",
+    ("consumer", 65_001_248): "the check took what was fetched ahead for a spin",
     ("consumer", 17_000_612): "a user was told that nothing is committed, for an id of long ago",
     ("consumer", 14_000_587): "a position in a deleted topic was committed for the new one",
     ("migration", 9_002_000): "Kafka converts a group by what its members were to own",
