@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final
 
 from aktor.actors.runtime import CooperativeActor, Dispatcher
 from aktor.events.lifecycle import Tick, Ticked
-from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
+from aktor.events.network import Destination, Lane, Request, RequestFailed, ResponseReceived
 from aktor.settings import Settings
 from aktor.trace import Trace, silent
 
@@ -121,7 +121,13 @@ class RequestManager(CooperativeActor):
     # -- what they call
 
     def request(
-        self, body: Any, *, to: int | Destination, deadline: float, context: Any = None
+        self,
+        body: Any,
+        *,
+        to: int | Destination,
+        deadline: float,
+        context: Any = None,
+        lane: Lane = Lane.ORDINARY,
     ) -> Request:
         """A request of this manager's, for a `PollResult`."""
         return Request(
@@ -131,6 +137,7 @@ class RequestManager(CooperativeActor):
             sender=self.name,
             incarnation=self.incarnation,
             context=context,
+            lane=lane,
         )
 
     # -- what the runtime and the tests call

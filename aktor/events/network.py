@@ -22,13 +22,24 @@ class Destination(enum.Enum):
     """The group's coordinator, over a connection of its own."""
 
 
+class Lane(enum.Enum):
+    """Which of the connections to a broker: it answers the requests of each one in order."""
+
+    ORDINARY = "ordinary"
+    """For what is answered at once."""
+
+    FETCH = "fetch"
+    """For a Fetch that the broker may keep until there is data: what is behind it waits."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One request that a manager wants sent before `deadline` (absolute, seconds).
 
     `body` is a kafka-python protocol request; `to` a node id or a `Destination`. `context` is the
     manager's own note and comes back with the answer, as the whole request does, so a manager
-    keeps no table of what it asked. An answer for an older `incarnation` is dropped.
+    keeps no table of what it asked. An answer for an older `incarnation` is dropped. `lane` says
+    which connection to a node it takes.
     """
 
     body: Any
@@ -37,6 +48,7 @@ class Request:
     sender: str
     incarnation: int
     context: Any = None
+    lane: Lane = Lane.ORDINARY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

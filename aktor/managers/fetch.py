@@ -26,7 +26,7 @@ from aktor.actors.manager import NEVER, Backoff, PollResult, RequestManager
 from aktor.events.fetching import PausePartitions
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.metadata import Cluster, ClusterChanged, RefreshMetadata
-from aktor.events.network import Request, RequestFailed, ResponseReceived
+from aktor.events.network import Lane, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.events.positions import (
     Assigned,
@@ -327,7 +327,9 @@ class FetchManager(RequestManager):
         node.turn = self._turns
         self._room.reserve(asked.reserved)
         body = fetch_request(asked, settings, wait=min(wait, patience / 2))
-        return self.request(body, to=node_id, deadline=now + patience, context=asked)
+        return self.request(
+            body, to=node_id, deadline=now + patience, context=asked, lane=Lane.FETCH
+        )
 
     # -- what is answered
 

@@ -33,7 +33,7 @@ from kafka.protocol.consumer.fetch import FetchRequest
 from aktor.errors import CorruptBatchError
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.metadata import LeadersMoved, PartitionInfo, RefreshMetadata
-from aktor.events.network import Request
+from aktor.events.network import Lane, Request
 from aktor.managers.fetch import EMPTY_PACE
 from aktor.managers.fetch_answer import CHUNK_OVERHEAD, REFUSED_PACE
 from aktor.protocol.fetch import MAX_VERSION, MIN_VERSION
@@ -72,7 +72,7 @@ def test_an_assigned_partition_is_fetched_from_its_leader_as_the_settings_say() 
     body = request.body
     (topic,) = body.topics
     (partition,) = topic.partitions
-    assert request.to == 2
+    assert (request.to, request.lane) == (2, Lane.FETCH)
     assert (body.min_bytes, body.max_wait_ms, body.rack_id) == (7, 250, "east")
     assert body.isolation_level == 1
     assert (topic.topic, partition.partition, partition.fetch_offset) == ("orders", 0, 0)
