@@ -59,6 +59,10 @@ __all__ = ["Engine", "Publish"]
 
 Publish = Callable[..., None]
 
+#: How long the application thread waits beyond a deadline for the actor's own error, in seconds.
+#: The background thread has its answer at the deadline; it may need a moment to get to run.
+ANSWER_GRACE: Final = 0.1
+
 #: How often an unchanged Poll is repeated, and an unconfirmed session asked about, in seconds.
 POLL_REPEAT: Final = 0.25
 CONFIRM_REPEAT: Final = 0.2
@@ -145,11 +149,17 @@ class Engine:
     ) -> Any:
         """Ask `actor` and wait for the answer.
 
-        Raises the answer's error, `KafkaTimeoutError` at the deadline, and unless it must not be
-        interrupted `WakeupError`, or the connection's error if there is one: else they are kept.
+        The actor knows the deadline and why there is no answer: at the deadline it says so, in a
+        `KafkaTimeoutError`. The wait goes on for `ANSWER_GRACE` so that this error is heard.
+
+        Raises the answer's error, `KafkaTimeoutError` without a cause if the actor says nothing,
+        and unless it must not be interrupted `WakeupError`, or the connection's error if there is
+        one: else they are kept.
         """
         self._check_alive()
         self.restore_if_restarted()
+        began = self.clock()
+        until = max(began, deadline) + ANSWER_GRACE
         ticket, reply = self.port.ask(actor)
         try:
             self.say(question(ticket))
@@ -159,9 +169,13 @@ class Engine:
                 else:
                     self._check_alive()
                 now = self.clock()
-                if now >= deadline:
-                    raise KafkaTimeoutError(f"{what} was not done in time")
-                self._bell.wait(deadline - now)
+                if now >= until:
+                    raise KafkaTimeoutError(
+                        f"{what} was not done within {max(0.0, deadline - began):.3g} s, and the"
+                        f" {actor} actor does not say why: the consumer's background thread does"
+                        " not get to run. See whether the process is short of CPU time."
+                    )
+                self._bell.wait(until - now)
             return reply.get()
         finally:
             self.port.give_up(ticket)

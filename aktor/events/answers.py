@@ -4,8 +4,9 @@
     application ◀──Answered | Failed── manager
 
 A ticket is a number that the application gave out together with a future; the manager keeps it
-until it answers. Questions carry an absolute `deadline`: a manager forgets (and traces) what is
-past its deadline, and the application has raised by then.
+until it answers. Questions carry an absolute `deadline`: at the deadline a manager ends what is not
+answered, saying in a `KafkaTimeoutError` what stood in the way; the application waits a moment
+longer than the deadline to hear it.
 """
 
 from __future__ import annotations

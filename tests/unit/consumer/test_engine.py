@@ -23,7 +23,13 @@ from kafka.errors import (
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.actors.runtime import Bell, VirtualTime
-from aktor.consumer.engine import CONFIRM_REPEAT, POLL_REPEAT, POSITION_RETRY, Engine
+from aktor.consumer.engine import (
+    ANSWER_GRACE,
+    CONFIRM_REPEAT,
+    POLL_REPEAT,
+    POSITION_RETRY,
+    Engine,
+)
 from aktor.consumer.port import ApplicationPort
 from aktor.errors import (
     ActorCrashedError,
@@ -682,13 +688,36 @@ def test_an_error_is_raised_and_the_question_is_closed() -> None:
     assert site.port.open_questions == 0
 
 
-def test_a_question_without_an_answer_ends_at_its_deadline_and_says_what_was_not_done() -> None:
+def test_the_actor_says_at_the_deadline_why_there_is_no_answer() -> None:
+    site = a_site()
+    error = KafkaTimeoutError("the coordinator is not known")
+    site.on_said = lambda ticket: site.hear_at(105.01, Failed(ticket=ticket, error=error))
+
+    with pytest.raises(KafkaTimeoutError, match="the coordinator is not known"):
+        site.engine.ask("commits", lambda ticket: ticket, deadline=105.0, what="it")
+
+    assert site.clock.now == 105.01
+    assert site.port.open_questions == 0
+
+
+def test_a_question_without_a_time_is_answered_by_the_actor_as_well() -> None:
+    site = a_site()
+    site.on_said = lambda ticket: site.hear_at(100.01, Answered(ticket=ticket, value="found"))
+
+    assert site.engine.ask("commits", lambda ticket: ticket, deadline=99.0, what="it") == "found"
+    assert site.clock.now == 100.01
+
+
+def test_a_question_without_an_answer_ends_soon_after_its_deadline() -> None:
     site = a_site()
 
-    with pytest.raises(KafkaTimeoutError, match="the commit of 1 partitions was not done in time"):
+    with pytest.raises(
+        KafkaTimeoutError,
+        match="the commit of 1 partitions was not done within 5 s, and the commits actor does not",
+    ):
         site.engine.commit({A: OffsetAndMetadata(1, "", -1)}, 105.0)
 
-    assert site.clock.now == 105.0
+    assert site.clock.now == 105.0 + ANSWER_GRACE
     assert site.port.open_questions == 0
 
 
@@ -1135,8 +1164,8 @@ def test_leaving_waits_for_commits_under_way_and_keeps_time_for_leaving() -> Non
 
     (leave,) = site.of(LeaveGroup)
     assert leave.deadline == 110.0
-    assert site.bell.waits[-2:] == [pytest.approx(7.5), pytest.approx(2.5)]
-    assert site.clock.now == pytest.approx(110.0)
+    assert site.bell.waits[-2:] == [pytest.approx(7.5), pytest.approx(2.5 + ANSWER_GRACE)]
+    assert site.clock.now == pytest.approx(110.0 + ANSWER_GRACE)
 
 
 def test_the_time_that_is_kept_for_leaving_is_kept_once() -> None:
@@ -1147,7 +1176,7 @@ def test_the_time_that_is_kept_for_leaving_is_kept_once() -> None:
 
     site.engine.leave(deadline, because="the consumer was closed", commits_until=site.clock.now)
 
-    assert site.bell.waits[-1] == pytest.approx(2.5)
+    assert site.bell.waits[-1] == pytest.approx(2.5 + ANSWER_GRACE)
 
 
 # -- after a restart
