@@ -270,14 +270,15 @@ class ConsumerForkedError(IllegalStateError):
 
 
 class ConcurrentAccessError(IllegalStateError):
-    """Two threads used one consumer at the same time; only `wakeup` may come from elsewhere."""
+    """Two threads used one consumer at the same time; `wakeup`, and to look, is free to any."""
 
     def __init__(self, *, owner: str, other: str) -> None:
         self.owner = owner
         self.other = other
         super().__init__(
             f"KafkaConsumer is not safe for multi-threaded access: thread {owner!r} is inside a"
-            f" call and thread {other!r} made another. Only wakeup() may be called from any thread."
+            f" call and thread {other!r} made another. Only wakeup(), and what only looks (metrics,"
+            " status, assignment, ...), may be called from any thread."
         )
 
     def __reduce__(self) -> Any:

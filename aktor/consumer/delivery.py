@@ -7,7 +7,7 @@ what was fetched for an older epoch is dropped here, which is all the locking th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 from kafka.errors import CorruptRecordError
@@ -107,7 +107,8 @@ class Delivery:
     """Owns the assignment as applied, the consumed positions, the paused set and the buffer."""
 
     def __init__(self, make_reader: ReaderMaker, trace: Trace) -> None:
-        self.partitions: dict[TopicPartition, Partition] = {}
+        #: What is owned. Replaced as a whole, never changed: any thread may look at it.
+        self.partitions: Mapping[TopicPartition, Partition] = {}
         #: Bytes taken out of the fetch buffer and not yet reported by a Poll.
         self.freed_bytes = 0
         self.buffered_bytes = 0
@@ -130,24 +131,27 @@ class Delivery:
 
     def assign(self, partitions: Iterable[TopicPartition], *, delivering: bool = True) -> None:
         """Own exactly these; those owned before keep their state."""
-        wanted = list(dict.fromkeys(partitions))
-        for gone in sorted(self.partitions.keys() - set(wanted)):
-            self.remove(gone)
+        wanted = dict.fromkeys(partitions)
+        self._forget(self.partitions.keys() - wanted.keys())
+        owned = {one: state for one, state in self.partitions.items() if one in wanted}
         for one in wanted:
-            if one not in self.partitions:
-                state = Partition(one, self.next_epoch())
+            if one not in owned:
+                state = owned[one] = Partition(one, self.next_epoch())
                 state.delivering = delivering
-                self.partitions[one] = state
                 self._turn.append(one)
+        self.partitions = owned
 
-    def remove(self, topic_partition: TopicPartition) -> None:
-        """Own this partition no more; what is buffered for it is dropped."""
-        state = self.partitions.pop(topic_partition, None)
-        if state is None:
-            return
-        self._drop_buffered(state)
-        self._moved.discard(topic_partition)
-        self._turn.remove(topic_partition)
+    def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Own these no more; what is buffered for them is dropped."""
+        gone = self.partitions.keys() & topic_partitions
+        self._forget(gone)
+        self.partitions = {one: state for one, state in self.partitions.items() if one not in gone}
+
+    def _forget(self, gone: Set[TopicPartition]) -> None:
+        for one in gone:
+            self._drop_buffered(self.partitions[one])
+        self._moved -= gone
+        self._turn = deque(one for one in self._turn if one not in gone)
 
     def seek(self, topic_partition: TopicPartition, position: Position | None) -> Partition:
         """Go to this position (None: it will be looked up), in a new epoch."""

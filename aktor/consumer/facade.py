@@ -27,7 +27,7 @@ from kafka.util import ensure_valid_topic_name
 
 from aktor.consumer import configuration, deserializers
 from aktor.consumer.engine import Engine
-from aktor.consumer.guard import Guard, exclusive
+from aktor.consumer.guard import Guard, exclusive, looking
 from aktor.consumer.iteration import Iteration
 from aktor.consumer.metrics import ConsumerMetrics
 from aktor.consumer.pattern import SubscriptionPattern
@@ -58,8 +58,10 @@ class KafkaConsumer:
     """Consume records from a Kafka cluster.
 
     `topics` are subscribed to at once, if given; `configs` are kafka-python's settings (and a few
-    of our own: `docs/configuration.md`). One thread at a time may use a consumer; only `wakeup`
-    may be called from another. The constructor starts one background thread and does not block.
+    of our own: `docs/configuration.md`). One thread at a time may use a consumer. `wakeup` and what
+    only looks (`metrics`, `status`, `assignment`, `subscription`, `paused`, `highwater`,
+    `group_metadata`, `bootstrap_connected`, `config`) may be called from any other meanwhile. The
+    constructor starts one background thread and does not block.
 
     Raises:
         ConfigurationError: an unknown setting (the nearest known name is in the text), a value
@@ -205,7 +207,7 @@ class KafkaConsumer:
             self._commit_last(now + min(timeout, LAST_COMMIT_WAIT), at="unsubscribe")
         self._engine.unsubscribe(now + timeout)
 
-    @exclusive
+    @looking
     def subscription(self) -> set[str] | None:
         """The subscribed topics, those that match the pattern, or None.
 
@@ -235,7 +237,7 @@ class KafkaConsumer:
         self._commit_quietly()
         self._engine.assign(wanted)
 
-    @exclusive
+    @looking
     def assignment(self) -> set[TopicPartition]:
         """The partitions owned now."""
         return set(self._engine.delivery.partitions)
@@ -308,7 +310,7 @@ class KafkaConsumer:
             return record
 
     def wakeup(self) -> None:
-        """End a blocked call with `WakeupError`, or the next one. The one thread-safe method."""
+        """End a blocked call with `WakeupError`, or the next one. From any thread."""
         self._engine.wakeup()
 
     # -- positions
@@ -387,17 +389,19 @@ class KafkaConsumer:
         self._iterating.stow()
         self._engine.tell_paused()
 
-    @exclusive
+    @looking
     def paused(self) -> set[TopicPartition]:
         """The paused partitions."""
         return {one for one, state in self._engine.delivery.partitions.items() if state.paused}
 
-    @exclusive
+    @looking
     def highwater(self, partition: TopicPartition) -> int | None:
-        """The offset after the last record, as of the latest fetch; None before the first."""
-        self._check_assigned(partition, IllegalStateError("Partition is not assigned"))
-        self._engine.drain_buffer()
-        return self._engine.delivery.partitions[partition].high_watermark
+        """The offset after the last record, as the latest poll knew it; None before the first."""
+        _check_partition(partition)
+        state = self._engine.delivery.partitions.get(partition)
+        if state is None:
+            raise IllegalStateError("Partition is not assigned")
+        return state.high_watermark
 
     # -- commits
 
@@ -498,7 +502,7 @@ class KafkaConsumer:
             return found
         return found.offset
 
-    @exclusive
+    @looking
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Who this member is, for transactions; a snapshot that asks nobody."""
         group_id = self._settings.group_id
@@ -520,13 +524,17 @@ class KafkaConsumer:
         """The names of all topics this user may describe. Always asks a broker."""
         return set(self._look_up_topics(None))
 
-    @exclusive
+    @looking
     def partitions_for_topic(self, topic: str) -> set[int]:
-        """The partition ids of a topic; empty if it does not exist."""
+        """The partition ids of a topic; empty if it does not exist.
+
+        A broker is asked about a topic that is not being read, which one thread at a time may do.
+        """
         known = self._port.cluster.partitions_for_topic(topic)
         if known is not None:
             return known
-        found = self._look_up_topics(frozenset({topic})).get(topic)
+        with self._guard:
+            found = self._look_up_topics(frozenset({topic})).get(topic)
         return set(found.partitions) if found is not None else set()
 
     def _look_up_topics(self, topics: frozenset[str] | None) -> Mapping[str, TopicInfo]:
@@ -607,9 +615,12 @@ class KafkaConsumer:
 
     # -- watching
 
-    @exclusive
     def metrics(self, raw: bool = False) -> Any:
-        """`{group: {name: value}}`, or kafka-python's raw objects; None if not enabled."""
+        """`{group: {name: value}}`, or kafka-python's raw objects; None if not enabled.
+
+        Works in every state, as `status` does, but not in a forked child.
+        """
+        self._guard.check_process()
         if self._metrics is None:
             return None
         return self._metrics.snapshot(self._engine, self._actors(), raw=raw)
@@ -622,15 +633,16 @@ class KafkaConsumer:
         delivery = self._engine.delivery
         read_committed = self._settings.isolation_level == "read_committed"
         partitions = {}
-        for one, state in list(delivery.partitions.items()):
+        for one, state in delivery.partitions.items():
+            # Read once: another thread may move them meanwhile.
+            position = state.offset
             end = state.last_stable_offset if read_committed else state.high_watermark
-            known = state.offset is not None and end is not None
             partitions[one] = PartitionStatus(
-                position=state.offset,
+                position=position,
                 end=end,
-                lag=max(0, end - state.offset) if known else None,  # type: ignore[operator]
+                lag=None if position is None or end is None else max(0, end - position),
                 paused=state.paused,
-                buffered_bytes=sum(chunk.size for chunk in list(state.chunks)),
+                buffered_bytes=sum(chunk.size for chunk in state.chunks.copy()),
             )
         actors = self._actors()
         member = self._port.member

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from aktor.errors import ConcurrentAccessError, ConsumerClosedError, ConsumerForkedError
 
-__all__ = ["Guard", "exclusive"]
+__all__ = ["Guard", "exclusive", "looking"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,11 +34,19 @@ class Guard:
         return os.getpid() != self._pid
 
     def __enter__(self) -> None:
+        self.check_usable()
+        self.enter()
+
+    def check_process(self) -> None:
+        """Raise in a forked child."""
         if self.forked:
             raise ConsumerForkedError(made_in=self._pid, used_in=os.getpid())
+
+    def check_usable(self) -> None:
+        """Raise in a forked child, or if the consumer was closed."""
+        self.check_process()
         if self.closed:
             raise ConsumerClosedError
-        self.enter()
 
     def enter_at_once(self) -> bool:
         """Enter for a moment in which nothing is called that could enter again; False if busy.
@@ -79,3 +87,17 @@ def exclusive(method: F) -> F:
             return method(self, *args, **kwargs)
 
     return cast("F", guarded)
+
+
+def looking(method: F) -> F:
+    """A method that only reads: any thread may be in it, also while another is in the consumer.
+
+    It walks only over what is replaced as a whole: what changes meanwhile raises.
+    """
+
+    @functools.wraps(method)
+    def unguarded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self._guard.check_usable()
+        return method(self, *args, **kwargs)
+
+    return cast("F", unguarded)

@@ -6,6 +6,7 @@ read from the actors when metrics are asked for.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -27,9 +28,15 @@ class ConsumerMetrics:
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._registry = Metrics(MetricConfig(tags={"client-id": config["client_id"]}))
         self._values: dict[tuple[str, str], float] = {}
+        # Several threads may look at once.
+        self._lock = threading.Lock()
 
     def snapshot(self, engine: Engine, actors: tuple[ActorStatus, ...], *, raw: bool) -> Any:
-        """The metrics as of now."""
+        """The metrics as of now. From any thread."""
+        with self._lock:
+            return self._snapshot(engine, actors, raw=raw)
+
+    def _snapshot(self, engine: Engine, actors: tuple[ActorStatus, ...], *, raw: bool) -> Any:
         self._set_from_application(engine)
         for actor in actors:
             for name, value in actor.counters.items():
@@ -44,11 +51,8 @@ class ConsumerMetrics:
 
     def _set_from_application(self, engine: Engine) -> None:
         delivery = engine.delivery
-        lags = [
-            state.high_watermark - state.offset
-            for state in delivery.partitions.values()
-            if state.high_watermark is not None and state.offset is not None
-        ]
+        ends = [(one.high_watermark, one.offset) for one in delivery.partitions.values()]
+        lags = [end - at for end, at in ends if end is not None and at is not None]
         self._set(FETCH, "records-consumed-total", delivery.records_taken)
         self._set(FETCH, "bytes-consumed-total", delivery.bytes_taken)
         self._set(FETCH, "buffered-bytes", delivery.buffered_bytes)

@@ -75,8 +75,7 @@ class Rebalancing:
         owned = set(partitions) & self._delivery.partitions.keys()
         callback = "on_partitions_revoked" if loss is Loss.REVOKED else "on_partitions_lost"
         error = self._call(callback, owned) if owned else None
-        for one in sorted(owned):
-            self._delivery.remove(one)
+        self._delivery.remove(owned)
         self._publish(AssignmentChanged(partitions=self._delivery.as_assigned(), by_group=True))
         # They may come back, and then they are read again.
         self._publish(PausePartitions(partitions=self._delivery.not_wanted()))

@@ -54,6 +54,7 @@ def observe_ownership(consumer: KafkaConsumer, note: Note) -> None:
     def assigning(partitions: Iterable[TopicPartition], *, delivering: bool = True) -> None:
         before = set(delivery.partitions)
         assign(partitions, delivering=delivering)
+        released(before - delivery.partitions.keys())
         added = [_name(one) for one in delivery.partitions if one not in before]
         if added:
             by_group = not engine.assigned_by_user and group is not None
@@ -65,10 +66,14 @@ def observe_ownership(consumer: KafkaConsumer, note: Note) -> None:
                 isolation=isolation,
             )
 
-    def removing(partition: TopicPartition) -> None:
-        if partition in delivery.partitions:
-            note("partitions.released", partitions=[_name(partition)], group=group)
-        remove(partition)
+    def removing(partitions: Iterable[TopicPartition]) -> None:
+        released(delivery.partitions.keys() & partitions)
+        remove(partitions)
+
+    def released(partitions: Iterable[TopicPartition]) -> None:
+        names = sorted(map(_name, partitions))
+        if names:
+            note("partitions.released", partitions=names, group=group)
 
     def giving_up(partitions: frozenset[TopicPartition], loss: Loss) -> BaseException | None:
         owned = sorted(_name(one) for one in partitions if one in delivery.partitions)

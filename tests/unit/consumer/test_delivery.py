@@ -270,8 +270,8 @@ def test_a_partition_that_goes_has_no_position_to_tell() -> None:
     delivery.put(a_chunk(A))
     delivery.take(10)
 
-    delivery.remove(A)
-    delivery.remove(A)
+    delivery.remove([A])
+    delivery.remove([A])
 
     assert delivery.take_moved() == {}
     assert delivery.consumed([A, B]) == {B: OffsetAndMetadata(0, "", -1)}

@@ -1,0 +1,150 @@
+"""Whoever only looks (an exporter of metrics, a health check) never gets in anybody's way."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kafka.structs import TopicPartition
+
+from aktor.consumer.facade import KafkaConsumer
+from aktor.errors import ConcurrentAccessError, ConsumerClosedError
+from tests.scenarios.reading import T0, T1, a_member, read
+from tests.scenarios.world import World
+
+#: Every method that only reads, and what it says of a member that has read two partitions.
+LOOKS: dict[str, tuple[Callable[[KafkaConsumer], Any], Any]] = {
+    "assignment": (lambda one: one.assignment(), {T0, T1}),
+    "subscription": (lambda one: one.subscription(), {"orders"}),
+    "paused": (lambda one: one.paused(), {T1}),
+    "highwater": (lambda one: one.highwater(T0), 40),
+    "group_metadata": (lambda one: one.group_metadata().group_id, "g"),
+    "partitions_for_topic": (lambda one: one.partitions_for_topic("orders"), {0, 1}),
+    "bootstrap_connected": (lambda one: one.bootstrap_connected(), True),
+    "config": (lambda one: one.config["group_id"], "g"),
+    "repr": (lambda one: "[orders]" in repr(one), True),
+    "metrics": (
+        lambda one: one.metrics()["consumer-fetch-manager-metrics"]["records-consumed-total"],
+        80,
+    ),
+    "metrics, raw": (lambda one: len(one.metrics(raw=True)) > 5, True),
+    "status": (lambda one: one.status().partitions[T1].paused, True),
+}
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with World(3) as world:
+        world.cluster.create_topic("orders", partitions=2)
+        world.cluster.fill("orders", 40)
+        yield world
+
+
+def in_another_thread(act: Callable[[], Any]) -> Any:
+    """What `act` returned or raised there."""
+    outcome: list[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.append(act())
+        except BaseException as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run, name="exporter")
+    thread.start()
+    thread.join()
+    return outcome[0]
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_another_thread_may_look_while_the_application_waits_in_poll(
+    world: World, name: str
+) -> None:
+    look, expected = LOOKS[name]
+    consumer = a_member(world)
+    assert len(read(world, consumer, 80)) == 80
+    consumer.pause(T1)
+    seen: list[Any] = []
+    world.after(0.3, lambda: seen.append(in_another_thread(lambda: look(consumer))))
+    world.after(0.6, lambda: seen.append(in_another_thread(lambda: consumer.poll(0))))
+
+    assert consumer.poll(timeout_ms=1000) == {}
+
+    assert seen[0] == expected
+    assert isinstance(seen[1], ConcurrentAccessError)  # the application was inside all the while
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_who_looks_keeps_nobody_out(world: World, name: str) -> None:
+    """The application polls while another thread is in the middle of a look."""
+    look, expected = LOOKS[name]
+    consumer = a_member(world)
+    assert len(read(world, consumer, 80)) == 80
+    consumer.pause(T1)
+    began: list[Any] = []
+
+    def poll_once(_frame: Any, _event: str, _arg: Any) -> None:
+        if not began:
+            began.append(in_another_thread(lambda: consumer.poll(0)))
+
+    sys.settrace(poll_once)
+    try:
+        seen = look(consumer)
+    finally:
+        sys.settrace(None)
+
+    assert seen == expected
+    assert began in ([{}], [])  # `config` is not even a call
+
+
+def test_a_look_sees_one_assignment_or_the_other_while_it_changes() -> None:
+    """However often the threads take turns: never a part of one, never an error."""
+    with World(5) as world:
+        world.cluster.create_topic("orders", partitions=200)
+        consumer = world.consumer()
+        every = [TopicPartition("orders", number) for number in range(200)]
+        consumer.assign(every[50:150])
+        stop, errors = threading.Event(), list[BaseException]()
+
+        def look() -> None:
+            while not stop.is_set():
+                try:
+                    assert len(consumer.assignment()) == 100
+                    consumer.paused()
+                    consumer.highwater(every[100])
+                    consumer._metrics.snapshot(consumer._engine, (), raw=False)  # type: ignore[union-attr]
+                except BaseException as error:
+                    errors.append(error)
+                    return
+
+        lookers = [threading.Thread(target=look) for _ in range(2)]
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            for looker in lookers:
+                looker.start()
+            for _ in range(30):
+                consumer.assign(every[100:])
+                consumer.assign(every[50:150])
+        finally:
+            stop.set()
+            for looker in lookers:
+                looker.join()
+            sys.setswitchinterval(before)
+
+        assert errors == []
+
+
+def test_a_closed_consumer_still_shows_its_metrics_and_status(world: World) -> None:
+    consumer = a_member(world)
+    read(world, consumer, 80)
+    consumer.close()
+
+    counted = consumer.metrics()["consumer-fetch-manager-metrics"]["records-consumed-total"]
+    assert counted == 80
+    assert consumer.status().state == "closed"
+    with pytest.raises(ConsumerClosedError):
+        consumer.assignment()
