@@ -14,6 +14,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from aktor.broker.apis import Apis
+from aktor.broker.broker_configs import broker_configs
 from aktor.broker.call import Call, Journal, NoJournal
 from aktor.broker.codes import Code, Refused
 from aktor.broker.fetching import Fetching
@@ -206,17 +207,11 @@ class Cluster:
         ]
         return max(near, key=partition.end_of) if near else -1
 
-    @property
-    def broker_configs(self) -> dict[str, str]:
-        """The settings that DescribeConfigs shows as the brokers' own."""
-        settings = self.settings
-        return {
-            "auto.create.topics.enable": str(settings.auto_create_topics).lower(),
-            "num.partitions": str(settings.partitions),
-            "default.replication.factor": str(self._replication()),
-            "min.insync.replicas": str(settings.min_insync_replicas),
-            "offsets.topic.num.partitions": str(settings.offsets_topic_partitions),
-        }
+    def broker_configs(self, node_id: int) -> dict[str, str]:
+        """What a broker runs with, as DescribeConfigs shows it."""
+        return broker_configs(
+            self.nodes[node_id], self.settings, replication_factor=self._replication()
+        )
 
     # -- topics
 

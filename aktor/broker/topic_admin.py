@@ -366,7 +366,7 @@ class TopicAdmin:
         if wanted.resource_type == _BROKER_RESOURCE:
             self._check_broker(wanted.resource_name, node)
             return describe_broker(
-                self._cluster.broker_configs,
+                self._cluster.broker_configs(node),
                 keys,
                 topic_defaults=self._defaults,
                 for_all_brokers=not wanted.resource_name,

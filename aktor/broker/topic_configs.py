@@ -299,9 +299,20 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = {key.name: key for key in _TOPIC
 
 
 def _broker(
-    name: str, type_: ConfigType, default: str | None, *, dynamic: bool = False
+    name: str,
+    type_: ConfigType,
+    default: str | None,
+    *,
+    dynamic: bool = False,
+    documentation: str | None = None,
 ) -> ConfigKey:
-    return ConfigKey(name=name, type=type_, default=default, read_only=not dynamic)
+    return ConfigKey(
+        name=name,
+        type=type_,
+        default=default,
+        read_only=not dynamic,
+        documentation=documentation,
+    )
 
 
 #: A choice: what a client may look for, and what this broker has itself.
@@ -375,7 +386,13 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigKey]] = {
         (
             *_BROKER_TABLE,
             *(
-                _broker(key.broker_name, key.type, key.broker_default, dynamic=True)
+                _broker(
+                    key.broker_name,
+                    key.type,
+                    key.broker_default,
+                    dynamic=True,
+                    documentation=key.documentation,
+                )
                 for key in _TOPIC_TABLE
                 if key.broker_name
             ),

@@ -9,6 +9,7 @@ import pytest
 
 from aktor.broker.cluster import Cluster
 from aktor.broker.codes import Code
+from aktor.broker.groups.settings import GroupSettings
 from tests.reality.messages import request
 from tests.unit.broker.builders import (
     NOW,
@@ -415,6 +416,40 @@ def test_a_brokers_configs_are_described_by_itself() -> None:
     result = configs(cluster, BROKER, "2", keys=["num.partitions"], node=2)
 
     assert [(one.name, one.value) for one in result.configs] == [("num.partitions", "5")]
+
+
+def test_a_broker_says_who_and_where_it_is_as_set_in_its_file() -> None:
+    cluster = a_cluster(racks=["a", "b", "c"])
+    keys = ["advertised.listeners", "broker.id", "broker.rack", "listeners", "node.id"]
+
+    result = configs(cluster, BROKER, "2", keys=keys, node=2)
+
+    static = 4
+    assert {one.name: (one.value, one.config_source) for one in result.configs} == {
+        "advertised.listeners": ("PLAINTEXT://host-2:9002", static),
+        "broker.id": ("2", static),
+        "broker.rack": ("b", static),
+        "listeners": ("PLAINTEXT://host-2:9002", static),
+        "node.id": ("2", static),
+    }
+
+
+def test_a_broker_describes_the_settings_it_runs_with_and_not_kafkas() -> None:
+    cluster = a_cluster(groups=GroupSettings(consumer_session_timeout=6.0, max_size=9))
+    used = {
+        "group.consumer.min.session.timeout.ms": "500",
+        "group.consumer.session.timeout.ms": "6000",
+        "group.initial.rebalance.delay.ms": "0",
+        "group.max.session.timeout.ms": "1800000",
+        "group.max.size": "9",
+        "group.min.session.timeout.ms": "500",
+    }
+
+    result = configs(cluster, BROKER, "1", keys=list(used))
+
+    assert {one.name: one.value for one in result.configs} == used
+    kafkas_default = {one.name for one in result.configs if one.config_source == 5}
+    assert kafkas_default == {"group.max.session.timeout.ms"}
 
 
 @pytest.mark.parametrize("name", ["1", "x", "--1", "²", "1_0", "99999999999999999999", " 2"])

@@ -245,6 +245,12 @@ def test_synonyms_and_documentation_are_given_to_those_who_ask() -> None:
     assert "largest record batch" in documented.documentation
 
 
+def test_a_brokers_default_for_topics_is_documented_as_the_topics_config() -> None:
+    (entry,) = describe_broker({}, ["message.max.bytes"], include_documentation=True)
+
+    assert "largest record batch" in entry.documentation
+
+
 def test_a_broker_is_described_with_what_it_was_started_with() -> None:
     entries = by_name(
         describe_broker(
