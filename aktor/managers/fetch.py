@@ -8,12 +8,15 @@
     fetch ──RefreshMetadata | LeadersMoved──▶ MetadataManager
 
 Fetching runs ahead of the application, bounded by `max_buffered_bytes`: what is buffered and not
-yet paid back by a `Poll`, and what the requests in flight may bring, together stay below it.
+yet paid back by a `Poll`, and what the requests in flight may bring, together stay below it. What
+the application cannot read (of paused partitions) does not keep the others from being fetched:
+while it fills the buffer, each node may bring a little more (see `FetchRoom.part`).
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
@@ -85,7 +88,8 @@ class _Plan:
     nodes: set[int] = field(default_factory=set)
     crowded: set[int] = field(default_factory=set)
     leaderless: list[FetchCursor] = field(default_factory=list)
-    readable: int = 0
+    #: Bytes that the application can read now, by the node they would be fetched from.
+    held: Counter[int | None] = field(default_factory=Counter)
     wake_at: float = NEVER
 
 
@@ -227,14 +231,17 @@ class FetchManager(RequestManager):
         plan = _Plan()
         share = self._room.share(len(self._cursors))
         for tp, cursor in self._cursors.items():
-            if cursor.offset is None or cursor.stopped:
+            if cursor.offset is None:
                 continue
             source = cursor.source(self._cluster, now)
+            if tp not in self._paused:
+                plan.held[source] += cursor.buffered
+            if cursor.stopped:
+                continue
             if source is not None:
                 plan.nodes.add(source)
             if tp in self._paused:
                 continue
-            plan.readable += cursor.buffered
             if now < cursor.retry_at:
                 plan.wake_at = min(plan.wake_at, cursor.retry_at)
             elif source is None:
@@ -271,11 +278,13 @@ class FetchManager(RequestManager):
         waiting = self._idle_nodes(plan, now)
         for index, node_id in enumerate(waiting):
             part = self._room.part(
-                waiting=len(waiting) - index, nodes=len(plan.nodes), readable=plan.readable
+                waiting=len(waiting) - index,
+                nodes=len(plan.nodes),
+                readable=plan.held.total(),
+                held=plan.held[node_id],
             )
-            if not part:
-                return
-            yield self._fetch(node_id, plan, part, now)
+            if part:
+                yield self._fetch(node_id, plan, part, now)
 
     def _idle_nodes(self, plan: _Plan, now: float) -> list[int]:
         """Nodes that can be asked now, the one that waits longest first."""

@@ -46,20 +46,22 @@ class FetchRoom:
         """How much one of so many partitions may have buffered before the others come first."""
         return max(2 * self._per_partition, self._bound // max(1, partitions))
 
-    def part(self, *, waiting: int, nodes: int, readable: int) -> int:
+    def part(self, *, waiting: int, nodes: int, readable: int, held: int) -> int:
         """How much to ask of the first of `waiting` nodes; 0 if there is no room for a request.
 
-        `nodes` are all that are read from, `readable` is what the application can read now.
+        `nodes` are all that are read from, `readable` is what the application can read now, `held`
+        is how much of that came from this node.
         """
         nodes = max(2, nodes)
         # Less than this is not worth a request. It is so small that every node gets its turn.
         least = max(1, min(self._per_partition, self._bound // 4, self._bound // nodes))
         room = self._bound - self._buffered - self._reserved
-        if not readable and not self._reserved:
-            # What fills the buffer cannot be read now (it is paused, or was just sought away
-            # from): one small request beyond the bound, or nothing would ever be read again.
-            room = max(room, least)
-        if room < least:
-            return 0
-        # Never all: the next answer should be under way while this one is read.
-        return min(max(least, room // waiting), max(least, self._bound // nodes))
+        if room >= least:
+            # Never all: the next answer should be under way while this one is read.
+            return min(max(least, room // waiting), max(least, self._bound // nodes))
+        # What the application cannot read now (its partition is paused, or was just sought away
+        # from) must not keep the others from being fetched. Without it there would be room: the
+        # node gets `least` beyond the bound, in which counts what it has brought already.
+        if readable + self._reserved + least <= self._bound and held <= least // 2:
+            return least - held
+        return 0

@@ -35,6 +35,7 @@ from tests.kafka.support import (
     read_for,
     traced,
     values,
+    wait_until,
 )
 from tests.real_kafka import topics
 
@@ -302,6 +303,32 @@ def test_a_partition_paused_with_records_in_the_buffer_goes_on_without_a_gap(
         assert read_for(consumer, 0.3) == []
         consumer.resume(orders)
         assert offsets(read(consumer, 7)) == [3, 4, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("in_a_group", [False, True])
+def test_what_is_buffered_of_a_paused_partition_keeps_no_other_from_being_read(
+    kafka3: Cluster, topic: str, group: str, *, in_a_group: bool
+) -> None:
+    """The brokers of the others hold a Fetch for 20 s; each record is read at once all the same."""
+    servers = kafka3.bootstrap_servers
+    topics.create_topic(servers, topic, partitions=6)
+    for partition in range(3):
+        topics.produce(servers, topic, [bytes(1000)] * 500, partition=partition)
+    small = {"max_buffered_bytes": 200_000, "max_partition_fetch_bytes": 40_000}
+    settings = {"fetch_max_wait_ms": 20_000, "group_id": group if in_a_group else None, **small}
+
+    with quick(kafka3, topic, **settings) as consumer:
+        poll_some(consumer, 1)
+        wait_until(lambda: _buffered(consumer) > 150_000, "the buffer is full")
+        consumer.pause(*(TopicPartition(topic, partition) for partition in range(3)))
+        for number in range(20):
+            topics.produce(servers, topic, [b"live"], partition=3 + number % 3)
+            assert values(read(consumer, 1, within=PROMPT_S)) == [b"live"]
+
+
+def _buffered(consumer: KafkaConsumer) -> int:
+    poll(consumer, 0, max_records=1)
+    return sum(one.buffered_bytes for one in consumer.status().partitions.values())
 
 
 def test_pausing_what_is_not_assigned_is_refused(kafka: Cluster, orders: TopicPartition) -> None:

@@ -452,6 +452,54 @@ def test_what_is_paused_and_buffered_does_not_starve_what_could_be_read() -> Non
     assert request.body.max_bytes == KIB - CHUNK_OVERHEAD
 
 
+def around_a_buffer_full_of_what_is_paused() -> tuple[Around, dict[int, Request]]:
+    """Partition 0 of node 1 is paused and fills the buffer of 16 KiB; all others are wanted."""
+    around = Around.reading(
+        {0: 1, 1: 1, 2: 2, 3: 3}, max_buffered_bytes=16 * KIB, max_partition_fetch_bytes=KIB
+    )
+    for request in around.tick():
+        full = a_batch(0, 10, size=16 * KIB)
+        around.answer(request, *([of(0, full), of(1)] if request.to == 1 else []), after=0.1)
+    around.pause(0)
+    return around, {one.to: one for one in around.tick(EMPTY_PACE)}
+
+
+def test_what_is_paused_and_buffered_keeps_no_node_from_being_asked() -> None:
+    around, requests = around_a_buffer_full_of_what_is_paused()
+
+    assert requests.keys() == {1, 2, 3}
+    assert {one.body.max_bytes for one in requests.values()} == {KIB - CHUNK_OVERHEAD}
+    around.answer(requests[2], of(2, a_batch(0, 1)))
+    # Neither the long polls of the others nor what is about to be read stand in the way.
+    assert around.the_request().to == 2
+
+
+def test_beyond_the_bound_a_node_brings_no_more_than_a_request_before_that_is_read() -> None:
+    around, requests = around_a_buffer_full_of_what_is_paused()
+
+    brought = KIB // 2 + 1 - CHUNK_OVERHEAD
+    around.answer(requests[2], of(2, a_batch(0, 1, size=brought)))
+    assert around.tick(1.0) == []
+    around.answer(requests[3], of(3, a_batch(0, 1, size=brought - 1)))
+    again = around.the_request()
+    assert (again.to, again.body.max_bytes) == (3, KIB // 2 - CHUNK_OVERHEAD)
+
+    around.consume({2: 1}, freed=brought + CHUNK_OVERHEAD)
+    assert around.the_request().to == 2
+
+
+def test_what_was_sought_away_from_keeps_no_node_from_being_asked() -> None:
+    around = Around.reading(
+        {0: 1, 1: 2}, max_buffered_bytes=16 * KIB, max_partition_fetch_bytes=KIB
+    )
+    first, second = around.tick()
+    around.answer(first, of(0, a_batch(0, 10, size=16 * KIB)), after=0.1)
+    around.answer(second, after=0.1)
+    around.seek(0, 500, epoch=2)
+
+    assert {one.to for one in around.tick()} == {1, 2}
+
+
 def test_who_brought_data_comes_last_in_the_next_request() -> None:
     around = Around.reading({0: 1, 1: 1, 2: 1}, enable_incremental_fetch_sessions=False)
 
