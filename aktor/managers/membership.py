@@ -93,9 +93,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._calls = Calls(settings)
         self._farewells = Farewells(settings)
         self._synced_at = -math.inf
-        self._named = ""
+        self._named_at = -math.inf
         self._disowned_at = math.inf
-        self._returns = False
         self._stays_as = ""
         self._not_before = -math.inf
 
@@ -269,8 +268,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._joined(response, sent)
         elif error is MemberIdRequiredError:
             # The poll that follows sends it.
-            self._named = response.member_id
-            self._member.me = replace(self._member.me, member_id=self._named)
+            self._named_at = sent.at
+            self._member.me = replace(self._member.me, member_id=response.member_id)
         else:
             self._group_error(error, received)
 
@@ -279,13 +278,15 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         member.joined(response)
         self._stays_as = ""
         self.log = member.log
-        # One who comes back under its id may be told the generation that there is, without a
-        # rebalance; that is no sign of life to a coordinator of Kafka 4, only a heartbeat is.
-        known = sent.member_id not in ("", self._named)
-        self._returns = known and sent.generation < 0
-        if not self._returns:
-            self._extend_session(sent.at)
+        if not sent.member_id:
+            self._named_at = sent.at
+        # The coordinator renews the session when a rebalance ends, but it may also answer without
+        # one (to a member that asks again, since an answer was lost) and then does not; nor does
+        # SyncGroup in a stable group, at Kafka 4 (GroupMetadataManager). So only a heartbeat
+        # extends the session; a new member's begins with the JoinGroup that gave it its id.
+        self._extend_session(self._named_at)
         self._pulse.start(self._now)
+        self._hurry_if_over()
         try:
             member.lead_or_follow(response, self._cluster, self._now)
         except Exception as error:
@@ -315,11 +316,11 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             return
         error = group_requests.sync_error(response, self._member.assignor)
         if error is NoError:
-            self._synced(response, sent)
+            self._synced(response)
         else:
             self._group_error(error, received)
 
-    def _synced(self, response: Any, sent: Sent) -> None:
+    def _synced(self, response: Any) -> None:
         try:
             assigned = self._member.read(response.assignment)
         except Exception as error:
@@ -328,11 +329,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._calls.retry.reset()
         self._synced_at = self._now
         self._pulse.start(self._now, quick=self.assignors.cooperative)
-        if self._returns:
-            self._pulse.hurry()
-        else:
-            self._extend_session(sent.at)
-            self._hurry_if_over()
+        self._hurry_if_over()
         self._member.synced(assigned)
 
     def _group_error(self, error: type[Exception], received: ResponseReceived) -> None:

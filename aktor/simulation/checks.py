@@ -699,6 +699,22 @@ def who_leaves_is_gone(history: History) -> list[str]:
     return complaints
 
 
+def no_session_is_believed_in_for_too_long(history: History) -> list[str]:
+    """A member never takes its session for longer than its coordinator does, which may expel it
+    then, unless it slept meanwhile."""
+    complaints = []
+    slept: dict[str, float] = {}
+    for event in history.named("session.overrated", "member.thawed"):
+        if event["event"] == "member.thawed":
+            if event.get("asleep"):
+                slept[event["member"]] = event["at"]
+        elif event["at"] > slept.get(_process(event["member"]), -math.inf) + FORGOTTEN_WITHIN:
+            complaints.append(
+                f"{_when(event)} believes in its session for {event['seconds']} s too long"
+            )
+    return complaints
+
+
 def every_request_ends_once(history: History) -> list[str]:
     """An answer or a failure for each request, and only for requests that were sent."""
     complaints = []
@@ -1025,6 +1041,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     calls_end_in_time,
     nothing_is_assigned_after_unsubscribing,
     who_leaves_is_gone,
+    no_session_is_believed_in_for_too_long,
     every_request_ends_once,
     every_future_ends_once,
     no_message_vanishes,

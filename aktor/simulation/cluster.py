@@ -470,6 +470,11 @@ class Brokers:
         """The ids of those of the group's members that are this consumer's."""
         return [one.member_id for one in self._members(group) if _consumer(one) == consumer]
 
+    def session_until(self, group: str, member_id: str) -> float:
+        """When the coordinator ends this member's session, by the scheduler's clock, if it hears
+        no more of it; -math.inf if it does not know it."""
+        return self.model.groups.session_until(group, member_id)
+
     def coordinator(self, group: str) -> int:
         """The broker that coordinates the group, -1 if none does."""
         node = self.model.coordinator(GROUP_OFFSETS, group)

@@ -14,6 +14,7 @@ from aktor.actors.runtime import Bell, CooperativeActor, Dispatcher
 from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.port import ApplicationPort
 from aktor.consumer.system import Host
+from aktor.events.membership import SessionExtended
 from aktor.events.routes import ROUTES
 from aktor.settings import Settings
 from aktor.simulation.history import Event
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["Site"]
 
 _Mail = tuple[CooperativeActor, object]
+
+#: Seconds that are lost in sums of floats, and in Kafka's timers.
+ROUNDING: Final = 0.001
 
 #: How many messages it may handle before anybody else has a turn, drawn each time.
 BURSTS: Final = (1, 1, 2, 4, 8, 16)
@@ -222,6 +226,15 @@ class Site(Host):
         """Add something to the history."""
         self._simulation.history.note(event, self.name, **values)
 
+    def believes_in_session(self, until: float) -> None:
+        """The application may give records out until then: note it if its coordinator may have
+        given them to another member before. Not if that has forgotten it since it answered."""
+        group, member_id = self.consumer.config["group_id"], self.port.member.member_id
+        ends = self._simulation.brokers.session_until(group, member_id)
+        seconds = until - self.member.ahead - ends
+        if ROUNDING < seconds < math.inf:
+            self.note("session.overrated", member_id=member_id, seconds=round(seconds, 3))
+
     def _left(self) -> None:
         """It should be out of its group: note what the group still has of it. A static member keeps
         its place."""
@@ -250,9 +263,20 @@ class SimulatedDispatcher(Dispatcher):
         """Remember the port; let faults come before what an actor does."""
         if isinstance(receiver, ApplicationPort):
             self._site.port = receiver
+            self._watch(receiver)
         elif isinstance(receiver, CooperativeActor):
             self._wrap(receiver)
         super().connect(name, receiver)
+
+    def _watch(self, port: ApplicationPort) -> None:
+        tell = port.tell
+
+        def told(message: object) -> None:
+            tell(message)
+            if isinstance(message, SessionExtended):
+                self._site.believes_in_session(message.until)
+
+        port.tell = told  # type: ignore[method-assign]
 
     def _wrap(self, actor: CooperativeActor) -> None:
         on_receive = actor.on_receive

@@ -135,6 +135,8 @@ A_LONG_TIME = [("", "fault.began", {"number": one}) for one in range(30)]
 LEAVES, STILL_THERE = ("x", "user.leaves", {}), ("x", "group.still_has", {"member_ids": ["x-1"]})
 FROZEN, THAWED = ("x", "member.frozen", {}), ("x", "member.thawed", {})
 
+OVERRATED = ("x", "session.overrated", {"member_id": "x-1", "seconds": 0.5})
+
 CONVERTED = ("", "group.converted", {})
 PAUSED = ("x", "partitions.paused", {"partitions": ["a-0"]})
 RESUMED = ("x", "partitions.resumed", {"partitions": ["a-0"]})
@@ -253,6 +255,7 @@ BROKEN: list[tuple[Check, Story, str]] = [
         [out("lost", "fenced: ILLEGAL_GENERATION"), LEAVES, STILL_THERE],
         "its group has ['x-1']",
     ),
+    (checks.no_session_is_believed_in_for_too_long, [OVERRATED], "for 0.5 s too long"),
     (
         checks.partitions_are_handed_over_in_order,
         [*OWNED, synced("x", 2), synced("y", 2), assigned("y"), going("x", "revoked")],
@@ -614,6 +617,10 @@ FORGIVEN: list[tuple[Check, Story]] = [
         [LEAVES, ("x", "member.leave_failed", {}), STILL_THERE, LEAVES, STILL_THERE],
     ),
     (checks.who_leaves_is_gone, [("x", "actor.escalated", {"actors": []}), LEAVES, STILL_THERE]),
+    (
+        checks.no_session_is_believed_in_for_too_long,
+        [FROZEN, ("x", "member.thawed", {"asleep": True}), OVERRATED],
+    ),
     (
         checks.nothing_is_assigned_after_unsubscribing,
         [UNSUBSCRIBED, synced("x", 1), assigned("x")],

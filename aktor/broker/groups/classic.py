@@ -7,6 +7,7 @@ syncs wait for the other members, so their calls are kept and answered later.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterable
 from typing import Any
@@ -284,6 +285,11 @@ class ClassicGroup:
     def wake_at(self) -> float:
         """When something is due, math.inf if nothing is."""
         return self._group.timers.wake_at()
+
+    def session_until(self, member_id: str) -> float:
+        """When this member's session ends; -math.inf if there is no such member."""
+        member = self.members.get(member_id)
+        return -math.inf if member is None else self._group.session_until(member)
 
     def tick(self, now: float) -> None:
         """Do what is due by now."""

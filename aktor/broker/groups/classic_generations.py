@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -148,6 +149,10 @@ class Generations:
     def renew_session(self, member: Member, now: float) -> None:
         """A sign of life."""
         self.timers.set(_SESSION + member.member_id, now, member.session_timeout)
+
+    def session_until(self, member: Member) -> float:
+        """When its session ends unless it gives a sign of life; not while it waits for us."""
+        return math.inf if member.keeps_session else self.timers.at(_SESSION + member.member_id)
 
     def admit(self, member_id: str, session_timeout: float, now: float) -> None:
         """Hand out an id with which somebody may join, as long as a session lasts (KIP-394)."""

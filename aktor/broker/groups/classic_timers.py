@@ -28,6 +28,10 @@ class Timers:
         self._due[name] = (at, self._count)
         heapq.heappush(self._queue, (at, self._count, name))
 
+    def at(self, name: str) -> float:
+        """When `name` is due; math.inf if it is not set."""
+        return self._due[name][0] if name in self._due else math.inf
+
     def cancel(self, name: str) -> None:
         """Forget it, if it was set."""
         self._due.pop(name, None)

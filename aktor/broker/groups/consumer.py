@@ -8,6 +8,7 @@ After Kafka's GroupMetadataManager and ConsumerGroup, 4.3.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from random import Random
@@ -268,6 +269,11 @@ class ConsumerGroup:
         return ConsumerGroupHeartbeatResponse(
             member_id=member.member_id, member_epoch=request.member_epoch
         )
+
+    def session_until(self, member_id: str) -> float:
+        """When this member's session ends; -math.inf if there is no such member."""
+        known = member_id in self.members
+        return self._group.session_until(member_id) if known else -math.inf
 
     # Faults by command.
 

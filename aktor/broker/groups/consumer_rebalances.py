@@ -294,6 +294,10 @@ class Rebalances:
             timeout = member.classic.session_timeout_ms / 1000
         self._sessions.set(member.member_id, now + timeout)
 
+    def session_until(self, member_id: str) -> float:
+        """When its session ends unless it gives a sign of life."""
+        return self._sessions.at(member_id)
+
     def await_join(self, member: Member, now: float) -> None:
         """A classic member is told to join; if it was before, its time runs already."""
         if member.member_id not in self._joins:

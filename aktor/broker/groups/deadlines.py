@@ -25,6 +25,10 @@ class Deadlines(Generic[K]):
     def __contains__(self, key: K) -> bool:
         return key in self._at
 
+    def at(self, key: K) -> float:
+        """When this key is due; math.inf if it is not."""
+        return self._at.get(key, math.inf)
+
     def set(self, key: K, at: float) -> None:
         """From now on this key is due then, not when it was before."""
         self._at[key] = at

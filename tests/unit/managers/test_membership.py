@@ -1130,16 +1130,97 @@ def test_each_answer_extends_the_session_from_when_its_request_was_sent() -> Non
     assert scene.said(SessionExtended).until == sent_at + 10.0
 
 
-def test_join_and_sync_extend_the_session_too() -> None:
+def test_a_new_members_session_begins_with_the_join_group_that_gave_it_its_id() -> None:
     scene = a_member(session_timeout=10.0).wants_to_join()
+    asked_at = scene.now
+    first = scene.sent(JoinGroupRequest)
+    scene.after(0.5)
+    scene.answer(first, join_refused(MEMBER_ID_REQUIRED, member="m"))
+    scene.after(0.5)
 
-    scene.answer(scene.sent(JoinGroupRequest), joined())
+    scene.answer(scene.sent(JoinGroupRequest), joined(member="m"))
 
-    assert scene.said(SessionExtended).until == scene.now + 10.0
+    assert scene.said(SessionExtended).until == asked_at + 10.0
+
+
+def test_a_static_members_session_begins_with_the_join_group_that_gave_it_its_id() -> None:
+    scene = a_member(session_timeout=10.0, group_instance_id="i").wants_to_join()
+    asked_at = scene.now
+    request = scene.sent(JoinGroupRequest)
+    scene.after(0.5)
+
+    scene.answer(request, joined(member="m"))
+
+    assert scene.said(SessionExtended).until == asked_at + 10.0
+
+
+def test_a_join_group_that_is_sent_again_extends_no_session() -> None:
+    """The answer to the first was lost: the coordinator tells the generation once more."""
+    scene = a_member(session_timeout=10.0, request_timeout=5.0).wants_to_join()
+    asked_at = scene.now
+    scene.answer(scene.sent(JoinGroupRequest), join_refused(MEMBER_ID_REQUIRED, member="m"))
+    scene.time_out(scene.sent(JoinGroupRequest))
+    scene.after(1.0)
+
+    scene.answer(scene.sent(JoinGroupRequest), joined(member="m"))
+
+    assert scene.said(SessionExtended).until == asked_at + 10.0
+
+
+def test_a_member_that_joins_again_extends_its_session_by_heartbeats_only() -> None:
+    """It may be told the generation that it knows, without a rebalance."""
+    scene = a_member(session_timeout=10.0).is_stable()
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.hand_back()
+    scene.messages.clear()
+    request = scene.sent(JoinGroupRequest)
+    scene.after(1.0)
+
+    scene.answer(request, joined(generation=2))
+    scene.answer(scene.sent(SyncGroupRequest), synced("a-0"))
+
+    assert not scene.has_said(SessionExtended)
+
+
+def test_who_keeps_its_id_without_a_generation_extends_its_session_by_heartbeats() -> None:
+    scene = a_member(session_timeout=10.0).wants_to_join()
+    asked_at = scene.now
+    scene.answer(scene.sent(JoinGroupRequest), join_refused(MEMBER_ID_REQUIRED, member="m"))
+    scene.answer(scene.sent(JoinGroupRequest), joined(member="m"))
+    scene.answer(scene.sent(SyncGroupRequest), sync_refused(ILLEGAL_GENERATION))
+    scene.after(1.0)
+
+    scene.answer(scene.sent(JoinGroupRequest), joined(generation=7, member="m"))
+    scene.answer(scene.sent(SyncGroupRequest), synced("a-0"))
+
+    assert scene.last_said(SessionExtended).until == asked_at + 10.0
+
+
+def test_a_sync_group_extends_no_session() -> None:
+    """In a stable group it only reads out the assignment, at Kafka 4."""
+    scene = a_member(session_timeout=10.0).wants_to_join()
+    asked_at = scene.now
+    request = scene.sent(JoinGroupRequest)
+    scene.after(1.0)
+    scene.answer(request, joined())
+
+    scene.answer(scene.sent(SyncGroupRequest), synced("a-0"))
+
+    assert scene.last_said(SessionExtended).until == asked_at + 10.0
+
+
+def test_a_member_whose_session_is_over_when_a_rebalance_ends_asks_at_once() -> None:
+    scene = a_member(session_timeout=10.0, request_timeout=60.0).wants_to_join()
+    request = scene.sent(JoinGroupRequest)
+    scene.now += 11.0
+
+    scene.answer(request, joined())
+
+    scene.sent(HeartbeatRequest)
+    scene.sent(SyncGroupRequest)
 
 
 def test_who_comes_back_under_its_id_is_confirmed_by_a_heartbeat_and_not_before() -> None:
-    """Found by a simulation: a stable group only reads out the assignment, at Kafka 4."""
     scene = a_member(session_timeout=10.0)
     scene.find_coordinator()
     scene.subscribe("a", member_id="m")
