@@ -88,6 +88,11 @@ class Partition:
         return Position(offset=self.offset, leader_epoch=self.leader_epoch)
 
     @property
+    def assigned(self) -> Assigned:
+        """The partition as the background is told of it."""
+        return Assigned(epoch=self.epoch, position=self.position)
+
+    @property
     def open(self) -> bool:
         """Whether records may be given out, if there are any."""
         return self.delivering and not self.paused and not self.going
@@ -171,18 +176,22 @@ class Delivery:
                 state.going = True
                 self._drop_buffered(state)
 
-    def not_wanted(self) -> frozenset[TopicPartition]:
-        """Partitions for which nothing should be fetched: paused, or about to be revoked."""
-        return frozenset(
-            one for one, state in self.partitions.items() if state.paused or state.going
-        )
+    def pause(self, topic_partitions: Iterable[TopicPartition], *, paused: bool) -> None:
+        """Give out nothing of these, or give them out again."""
+        for one in topic_partitions:
+            self.partitions[one].paused = paused
+
+    def not_wanted(
+        self, topic_partitions: Iterable[TopicPartition] | None = None
+    ) -> frozenset[TopicPartition]:
+        """Those (default: of all) for which nothing should be fetched: paused, or to be revoked."""
+        states = self.partitions
+        among = states if topic_partitions is None else topic_partitions
+        return frozenset(one for one in among if states[one].paused or states[one].going)
 
     def as_assigned(self) -> Mapping[TopicPartition, Assigned]:
         """The assignment as the background is told it."""
-        return {
-            one: Assigned(epoch=state.epoch, position=state.position)
-            for one, state in self.partitions.items()
-        }
+        return {one: state.assigned for one, state in self.partitions.items()}
 
     # -- positions
 

@@ -451,7 +451,7 @@ class Engine:
         self._track()
         self._say_assignment()
         self._say_resets("actors were restarted")
-        self.tell_paused()
+        self.say(PausePartitions(partitions=self.delivery.not_wanted()))
         self._urgent = True
         if error is not None:
             raise error
@@ -526,7 +526,6 @@ class Engine:
         if set(wanted) != self.delivery.partitions.keys():
             self.delivery.assign(wanted)
             self._say_assignment()
-            self.tell_paused()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Replace the assignment by hand."""
@@ -534,7 +533,6 @@ class Engine:
         self.delivery.assign(partitions)
         self._track()
         self._say_assignment()
-        self.tell_paused()
         self._urgent = True
 
     def commits_until(self, deadline: float) -> float:
@@ -637,16 +635,16 @@ class Engine:
 
     def seek(self, topic_partition: TopicPartition, position: Position | None) -> None:
         """Read on from here; None looks the position up again."""
-        self.delivery.seek(topic_partition, position)
-        assigned = self.delivery.as_assigned()[topic_partition]
-        self.say(SeekPartitions(partitions={topic_partition: assigned}))
+        state = self.delivery.seek(topic_partition, position)
+        self.say(SeekPartitions(partitions={topic_partition: state.assigned}))
 
     def reset(self, topic_partitions: Iterable[TopicPartition], strategy: ResetStrategy) -> None:
         """Go to the beginning or the end, lazily."""
+        resets = {}
         for one in topic_partitions:
             state = self.delivery.seek(one, None)
-            state.reset = Reset(epoch=state.epoch, strategy=strategy)
-        self._say_resets("the application asked for it")
+            resets[one] = state.reset = Reset(epoch=state.epoch, strategy=strategy)
+        self.say(ResetPositions(partitions=resets, because="the application asked for it"))
 
     def position(self, topic_partition: TopicPartition, deadline: float) -> int | None:
         """The consumed position, waiting for it until the deadline; None if it is not found.
@@ -674,9 +672,14 @@ class Engine:
             if not self.port.positions:
                 self._bell.wait(min(deadline, self._look_up_at) - now)
 
-    def tell_paused(self) -> None:
-        """Tell the background which partitions are paused."""
-        self.say(PausePartitions(partitions=self.delivery.not_wanted()))
+    def pause(self, topic_partitions: Iterable[TopicPartition], *, paused: bool) -> None:
+        """Give out nothing of these, or give them out again."""
+        those = frozenset(topic_partitions)
+        self.delivery.pause(those, paused=paused)
+        if paused:
+            self.say(PausePartitions(partitions=those))
+        else:
+            self.say(PausePartitions(resumed=those - self.delivery.not_wanted(those)))
 
     # -- commits
 

@@ -383,11 +383,9 @@ class KafkaConsumer:
 
     def _set_paused(self, partitions: tuple[TopicPartition, ...], *, paused: bool) -> None:
         for one in partitions:
-            _check_partition(one)
-        for one in partitions:
-            self._engine.delivery.partitions[one].paused = paused
+            self._check_assigned(one, KeyError(one))
         self._iterating.stow()
-        self._engine.tell_paused()
+        self._engine.pause(partitions, paused=paused)
 
     @looking
     def paused(self) -> set[TopicPartition]:

@@ -67,7 +67,7 @@ class Rebalancing:
         self._delivery.hold_back(step.partitions)
         positions = self._delivery.consumed(step.partitions) if step.loss is Loss.REVOKED else {}
         self._publish(PartitionsReleased(rebalance=step.rebalance, positions=positions))
-        self._publish(PausePartitions(partitions=self._delivery.not_wanted()))
+        self._publish(PausePartitions(partitions=step.partitions))
 
     def give_up(self, partitions: frozenset[TopicPartition], loss: Loss) -> BaseException | None:
         """Run the callback for partitions that go away, then own them no more."""
@@ -77,8 +77,6 @@ class Rebalancing:
         error = self._call(callback, owned) if owned else None
         self._delivery.remove(owned)
         self._publish(AssignmentChanged(partitions=self._delivery.as_assigned(), by_group=True))
-        # They may come back, and then they are read again.
-        self._publish(PausePartitions(partitions=self._delivery.not_wanted()))
         return error
 
     def _take_on(self, step: AssignPartitions) -> BaseException | None:

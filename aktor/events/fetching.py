@@ -46,6 +46,11 @@ class RecordsFetched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PausePartitions:
-    """application ▶ fetch: exactly these are paused now; what was fetched stays buffered."""
+    """application ▶ fetch: these are paused from now on, and `resumed` are not any more.
 
-    partitions: frozenset[TopicPartition]
+    What was fetched stays buffered. Of the others nothing changes; with its assignment goes that a
+    partition is paused.
+    """
+
+    partitions: frozenset[TopicPartition] = frozenset()
+    resumed: frozenset[TopicPartition] = frozenset()

@@ -114,7 +114,7 @@ class FetchManager(RequestManager):
         self._cluster = Cluster()
         # In the order in which they are asked for: who brought data goes to the end.
         self._cursors: dict[TopicPartition, FetchCursor] = {}
-        self._paused: frozenset[TopicPartition] = frozenset()
+        self._paused: set[TopicPartition] = set()
         self._nodes: dict[int, _Node] = {}
         self._leaderless = self._new_backoff()
         self._room = FetchRoom(
@@ -140,6 +140,7 @@ class FetchManager(RequestManager):
             elif cursor.offset is None and assigned.position is not None:
                 cursor.go_to(assigned.position.offset)
             self._cursors[tp] = cursor
+        self._paused &= self._cursors.keys()
         self._changed = True
 
     def _new_cursor(self, tp: TopicPartition, epoch: int, position: Position | None) -> FetchCursor:
@@ -184,7 +185,8 @@ class FetchManager(RequestManager):
 
     def on_pause_partitions(self, pause: PausePartitions) -> None:
         """Ask for these no more; what is in flight or buffered is kept."""
-        self._paused = pause.partitions
+        self._paused |= pause.partitions
+        self._paused -= pause.resumed
         self._changed = True
 
     def on_poll(self, poll: Poll) -> None:

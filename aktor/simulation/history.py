@@ -8,23 +8,12 @@ history, byte for byte.
 from __future__ import annotations
 
 import json
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["Event", "History", "fingerprint"]
+__all__ = ["Event", "History"]
 
 Event = dict[str, Any]
-
-
-def fingerprint(
-    key: bytes | None,
-    value: bytes | None,
-    headers: Sequence[tuple[str, bytes | None]],
-    timestamp: int,
-) -> int:
-    """A number by which a record is known, whoever looks at it: who wrote it, who is given it."""
-    return zlib.crc32(repr((key, value, list(headers), timestamp)).encode())
 
 
 class History:

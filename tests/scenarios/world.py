@@ -60,6 +60,8 @@ class World(VirtualTime):
         self._agenda: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = itertools.count()
         self._turning = False
+        #: Nobody's background overtakes; one that is waited for does.
+        self.stand_still = False
         self._still = 0
         self._until = self.now + LONGEST
 
@@ -98,7 +100,7 @@ class World(VirtualTime):
     # -- time
 
     def __call__(self) -> float:
-        if not self._turning and self.random.random() < 0.25:
+        if not (self._turning or self.stand_still) and self.random.random() < 0.25:
             self._overtake()
         return self.now
 

@@ -163,7 +163,6 @@ def test_the_revoked_callback_sees_the_partitions_still_assigned_and_then_they_g
         AssignmentChanged(
             partitions={B: Assigned(epoch=2, position=Position(offset=0))}, by_group=True
         ),
-        PausePartitions(partitions=frozenset()),
         CallbackFinished(rebalance=7),
     ]
 

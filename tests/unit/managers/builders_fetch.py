@@ -103,6 +103,7 @@ class Around:
         self.now = 100.0
         self.wake_at = 0.0
         self.said: list[object] = []
+        self.paused: frozenset[TopicPartition] = frozenset()
 
     @classmethod
     def reading(cls, leaders: Mapping[Partition, Any], **settings: Any) -> Around:
@@ -140,7 +141,9 @@ class Around:
         self.tell(PositionsResolved(partitions={tp(partition): _assigned(epoch, offset)}))
 
     def pause(self, *partitions: Partition) -> None:
-        self.tell(PausePartitions(partitions=frozenset(map(tp, partitions))))
+        """Exactly these are paused."""
+        before, self.paused = self.paused, frozenset(map(tp, partitions))
+        self.tell(PausePartitions(partitions=self.paused, resumed=before - self.paused))
 
     def consume(self, positions: Mapping[Partition, int], *, freed: int = 0) -> None:
         self.tell(
