@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
-from kafka.errors import CorruptRecordError
+from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.events.fetching import Chunk
@@ -63,6 +63,8 @@ class Partition:
         self.delivering = True
         #: True from the moment it is being revoked; what arrives is dropped.
         self.going = False
+        #: Why nothing more of it can be given out: no position, a refusal, a record that cannot be
+        #: read. Kept until it was raised and may have passed, or until a seek.
         self.error: Exception | None = None
         #: The reset that was asked for and not yet answered; asked again after a restart.
         self.reset: Reset | None = None
@@ -100,7 +102,15 @@ class Partition:
     @property
     def ready(self) -> bool:
         """Whether there is something to give out now."""
-        return bool(self.held or self.chunks) and self.open and self.offset is not None
+        fetched = bool(self.chunks) and self.error is None
+        return (fetched or bool(self.held)) and self.open and self.offset is not None
+
+    @property
+    def error_is_next(self) -> bool:
+        """Whether its error is to be raised: no record that came before it is left."""
+        if self.error is None or self.held:
+            return False
+        return self.offset is None or self.open
 
     @property
     def given_up_to(self) -> int | None:
@@ -125,6 +135,9 @@ class Delivery:
         self._make_reader = make_reader
         self._epoch = 0
         self._moved: set[TopicPartition] = set()
+        #: Partitions that had an error when last seen, in the order in which they are raised; True
+        #: if it was raised already.
+        self._failed: dict[TopicPartition, bool] = {}
         self._turn: deque[TopicPartition] = deque()
 
     # -- assignment
@@ -236,7 +249,7 @@ class Delivery:
             for one, epoch in outcome.epochs.items():
                 state = self.partitions.get(one)
                 if state is not None and state.epoch == epoch:
-                    state.error = outcome.error
+                    self._fail(state, outcome.error)
             return
         for one, assigned in outcome.partitions.items():
             state = self.partitions.get(one)
@@ -247,6 +260,53 @@ class Delivery:
                 continue
             state.move_to(assigned.position)
             self._moved.add(one)
+            self._look_for_refusal(state)
+
+    # -- errors
+
+    def next_error(self, *, again: bool) -> tuple[Partition, Exception] | None:
+        """An error to be raised now, and whose; with `again` also one that was raised before.
+
+        Each call gives another partition its turn.
+        """
+        for state in self.failed():
+            one, error = state.topic_partition, state.error
+            if error is not None and (again or not self._failed[one]):
+                del self._failed[one]
+                self._failed[one] = True
+                return state, error
+        return None
+
+    def failed(self) -> list[Partition]:
+        """Partitions whose error comes next, in the order in which they are raised."""
+        states = [self.partitions.get(one) for one in self._failed]
+        for one, state in zip(list(self._failed), states, strict=True):
+            if state is None or state.error is None:
+                del self._failed[one]  # sought, found or given up meanwhile
+        return [state for state in states if state is not None and state.error_is_next]
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether there may be an error to be raised."""
+        return bool(self._failed)
+
+    def forget_error(self, state: Partition) -> None:
+        """It was raised and may pass by itself: go on with what was fetched since."""
+        state.error = None
+        self._look_for_refusal(state)
+
+    def _fail(self, state: Partition, error: Exception) -> None:
+        state.error = error
+        self._failed[state.topic_partition] = False
+
+    def _look_for_refusal(self, state: Partition) -> None:
+        """What the broker refused is no record to be waited for: it is due when it comes next."""
+        if state.offset is None or state.error is not None or not state.chunks:
+            return
+        refusal = state.chunks[0].error
+        if refusal is not None:
+            state.chunks.popleft()
+            self._fail(state, refusal)
 
     # -- records
 
@@ -268,51 +328,36 @@ class Delivery:
         if chunk.size or chunk.error is not None:
             state.chunks.append(chunk)
             self.buffered_bytes += chunk.size
+            self._look_for_refusal(state)
 
     def take(self, limit: int, *, advance: bool = True) -> dict[TopicPartition, list[Any]]:
         """Up to `limit` records, partition by partition, in turn.
 
         With `advance` the consumed positions move at once; without it the caller advances record
-        by record. Raises a partition's error (corrupt batch, refused record, ...) only if no
-        records were taken; the position stays before what could not be given.
+        by record. A partition whose next record cannot be given out (a corrupt batch, one that is
+        not deserialized, ...) keeps that as its error, see `next_error`; its position stays there.
         """
         before: list[tuple[Partition, Position | None]] = []
         try:
-            taken, failed = self._take_in_turn(limit, before, advance=advance)
+            return self._take_in_turn(limit, before, advance=advance)
         except BaseException:
             # Ctrl-C while records are decoded: nobody gets what was taken, so it is untaken.
             for state, position in before:
                 self.seek(state.topic_partition, position)
                 self.astray.add(state.topic_partition)
             raise
-        if failed is not None and not taken:
-            state, refusal = failed
-            # A corrupt batch stays in the way until the user seeks past it; the rest is asked anew.
-            if (
-                state.chunks
-                and state.chunks[0].error is refusal
-                and not isinstance(refusal, CorruptRecordError)
-            ):
-                state.chunks.popleft()
-            raise refusal
-        return taken
 
     def _take_in_turn(
         self, limit: int, before: list[tuple[Partition, Position | None]], *, advance: bool
-    ) -> tuple[dict[TopicPartition, list[Any]], tuple[Partition, Exception] | None]:
+    ) -> dict[TopicPartition, list[Any]]:
         taken: dict[TopicPartition, list[Any]] = {}
-        failed: tuple[Partition, Exception] | None = None
         for _ in range(len(self._turn)):
             state = self.partitions[self._turn[0]]
             self._turn.rotate(-1)
             if not state.ready:
                 continue
             before.append((state, state.position))
-            try:
-                records = self._take_from(state, limit)
-            except Exception as error:
-                failed = failed or (state, error)
-                continue
+            records = self._take_from(state, limit)
             if records:
                 taken[state.topic_partition] = records
                 limit -= len(records)
@@ -320,7 +365,7 @@ class Delivery:
                 self.advance_past(state)
             if limit <= 0:
                 break
-        return taken, failed
+        return taken
 
     def advance_past(self, state: Partition) -> None:
         """Everything that was taken of this partition has been given out."""
@@ -334,30 +379,28 @@ class Delivery:
             records, state.held = state.held[:limit], state.held[limit:]
             return records
         records = []
-        try:
-            while len(records) < limit and state.chunks:
-                if records and self._goes_astray(state):
-                    break  # told by the next take: the position must have moved past these first
-                reader = state.reader or self._open_reader(state)
-                if reader is None:
-                    break
+        while len(records) < limit and state.chunks and state.error is None:
+            if records and self._goes_astray(state):
+                break  # told by the next take: the position must have moved past these first
+            reader = state.reader or self._open_reader(state)
+            if reader is None:
+                break
+            try:
                 more = reader.take(limit - len(records))
-                records = records + more if records else more
-                state.taken = reader.next_offset
-                if reader.leader_epoch >= 0:
-                    state.leader_epoch = reader.leader_epoch
-                if reader.exhausted:
-                    self._finish_chunk(state)
-        except Exception:
-            if not records:
-                raise  # it stays where it is: the next take raises the same again
+            except KafkaError as error:
+                self._fail(state, error)
+                break
+            records = records + more if records else more
+            state.taken = reader.next_offset
+            if reader.leader_epoch >= 0:
+                state.leader_epoch = reader.leader_epoch
+            if reader.exhausted:
+                self._finish_chunk(state)
         self.records_taken += len(records)
         return records
 
     def _open_reader(self, state: Partition) -> RecordReader | None:
         chunk = state.chunks[0]
-        if chunk.error is not None:
-            raise chunk.error
         if self._goes_astray(state):
             self.log.error(
                 "chunk.dropped",
@@ -382,6 +425,7 @@ class Delivery:
         self.freed_bytes += chunk.size
         self.buffered_bytes -= chunk.size
         self.bytes_taken += len(chunk.data)
+        self._look_for_refusal(state)
 
     def _drop_buffered(self, state: Partition) -> None:
         size = sum(chunk.size for chunk in state.chunks)

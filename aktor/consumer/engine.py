@@ -14,10 +14,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kafka.errors import (
+    CorruptRecordError,
     IllegalStateError,
     KafkaTimeoutError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
+    UnsupportedCodecError,
 )
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -25,7 +27,12 @@ from aktor.actors.runtime import Bell
 from aktor.consumer.delivery import Delivery, Partition, ReaderMaker
 from aktor.consumer.port import ApplicationPort
 from aktor.consumer.rebalancing import Rebalancing, Step
-from aktor.errors import ActorRestartedError, WakeupError
+from aktor.errors import (
+    ActorRestartedError,
+    BatchTooLargeError,
+    RecordDeserializationError,
+    WakeupError,
+)
 from aktor.events.commits import AutoCommitFinished, CommitOffsets
 from aktor.events.coordinator import CoordinatorRefused
 from aktor.events.fetching import PausePartitions
@@ -118,6 +125,8 @@ class Engine:
         self._polled_at = -math.inf
         self._ask_again_at = math.inf
         self._unresolved: set[TopicPartition] = set()
+        #: The last poll raised an error of a partition: the others' records come before the next.
+        self._error_was_last = False
         self._look_up_at = math.inf
         self._commit_at = -math.inf
         self._freed_unwoken = 0
@@ -213,7 +222,6 @@ class Engine:
             records = self._collect(limit, now, advance=advance)
             if records:
                 return records
-            self._raise_position_error()
             if now >= deadline:
                 return {}
             alive_until = now + self.settings.max_poll_interval / 3
@@ -227,24 +235,43 @@ class Engine:
             self._tell_poll(self.clock(), force=True)
         self._bell.wait(until - self.clock())
 
-    def _raise_position_error(self) -> None:
-        for state in self.delivery.partitions.values():
-            if state.error is not None and state.offset is None:
-                self._raise_error_of(state, state.error)
+    def _raise_errors(self, *, again: bool) -> None:
+        """Raise an error of a partition, if there is one to be raised now.
+
+        One that was raised before and still stands takes turns with the records of the others
+        (`again`): who catches it and goes on polling is told again and again, and reads on.
+        """
+        self._reset_out_of_range()
+        while (due := self.delivery.next_error(again=again)) is not None:
+            self._raise_error_of(*due)
 
     def _raise_error_of(self, state: Partition, error: Exception) -> None:
-        """Raise why it has no position: each time if only a seek helps, else once an attempt."""
-        if _only_a_seek_helps(error):
-            raise error
+        """Raise why nothing is given out of it: each time if only a seek helps, else once.
+
+        Positions that could not be found are looked up anew, all of them together: of one attempt
+        one error is raised.
+        """
+        if not _only_a_seek_helps(error):
+            if state.offset is not None:
+                self.delivery.forget_error(state)
+            elif self._is_told(state):
+                return
+        self._error_was_last = True
+        raise error.with_traceback(None)
+
+    def _is_told(self, state: Partition) -> bool:
+        """Look its position up anew; True if an error of this attempt was raised already."""
         told = self._look_up_at < math.inf and state.topic_partition not in self._unresolved
         self._note_unresolved()
-        if not told:  # else it belongs to the attempt whose error was raised already
+        if not told:
             self._look_up_at = self.clock() + POSITION_RETRY
-            raise error
+        return told
 
     def _note_unresolved(self) -> None:
         for state in self.delivery.partitions.values():
-            if state.error is not None and not _only_a_seek_helps(state.error):
+            if state.offset is not None or state.error is None:
+                continue
+            if not _only_a_seek_helps(state.error):
                 state.error = None
                 self._unresolved.add(state.topic_partition)
 
@@ -286,19 +313,22 @@ class Engine:
 
     def _collect(self, limit: int, now: float, *, advance: bool) -> dict[TopicPartition, list[Any]]:
         self.drain_buffer()
-        if self.delivery.buffered_bytes == 0 and not self._anything_ready():
+        delivery = self.delivery
+        if not (delivery.buffered_bytes or delivery.has_errors or self._anything_ready()):
             self._ask_again_at = math.inf  # what waited for the group's word is gone
             return {}
         if not self.confirmed(now):
             return {}
+        if delivery.has_errors:
+            self._raise_errors(again=not self._error_was_last)
         try:
-            records = self.delivery.take(limit, advance=advance)
-        except OffsetOutOfRangeError as error:
-            self._reset_out_of_range(error)
-            return {}
+            records = delivery.take(limit, advance=advance)
         finally:
-            if self.delivery.astray:
+            if delivery.astray:
                 self._refetch_astray()
+        if not records and delivery.has_errors:
+            self._raise_errors(again=True)
+        self._error_was_last = False
         return records
 
     def drain_buffer(self) -> None:
@@ -311,12 +341,19 @@ class Engine:
     def _anything_ready(self) -> bool:
         return any(state.ready for state in self.delivery.partitions.values())
 
-    def _reset_out_of_range(self, error: OffsetOutOfRangeError) -> None:
-        for one, offset in error.args[0].items():
-            if one in self.delivery.partitions:
-                state = self.delivery.seek(one, None)
-                state.reset = Reset(epoch=state.epoch, from_offset=offset)
-        self._say_resets("the offset is out of range")
+    def _reset_out_of_range(self) -> None:
+        """What a fetch was refused for is reset by the policy; only a policy "none" raises it."""
+        refused = [
+            state
+            for state in self.delivery.failed()
+            if state.offset is not None and isinstance(state.error, OffsetOutOfRangeError)
+        ]
+        for state in refused:
+            offset = state.offset
+            self.delivery.seek(state.topic_partition, None)
+            state.reset = Reset(epoch=state.epoch, from_offset=offset)
+        if refused:
+            self._say_resets("the offset is out of range")
 
     def _say_resets(self, because: str) -> None:
         """Say every reset that is not answered yet; repeating one does no harm."""
@@ -709,5 +746,16 @@ class Engine:
         )
 
 
+#: Errors of a partition that stand until the user seeks.
+_LASTING: Final = (
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    CorruptRecordError,
+    BatchTooLargeError,
+    RecordDeserializationError,
+    UnsupportedCodecError,
+)
+
+
 def _only_a_seek_helps(error: Exception) -> bool:
-    return isinstance(error, NoOffsetForPartitionError | OffsetOutOfRangeError)
+    return isinstance(error, _LASTING)

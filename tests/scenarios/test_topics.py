@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from kafka.errors import (
     GroupAuthorizationFailedError,
+    KafkaError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
@@ -15,9 +17,12 @@ from kafka.errors import (
 )
 from kafka.serializer import Deserializer
 
+from aktor.consumer.facade import KafkaConsumer
 from aktor.errors import CorruptBatchError, RecordDeserializationError
 from tests.scenarios.reading import T0, T1, a_member, offsets, read
 from tests.scenarios.world import World, seeds
+
+ReadOn = Callable[[World, KafkaConsumer], list[Any]]
 
 
 @pytest.fixture(params=seeds(5))
@@ -184,6 +189,85 @@ def test_a_deserializer_that_fails_is_raised_at_its_record_until_sought_past(
     assert offsets(before, 0) == list(range(12))
     assert isinstance(raised.value.__cause__, ValueError)
     assert offsets(read(world, consumer, 27), 0) == list(range(13, 40))
+
+
+def polled(world: World, consumer: KafkaConsumer) -> list[Any]:
+    """The records of one poll."""
+    return [one for some in consumer.poll(timeout_ms=1000).values() for one in some]
+
+
+def iterated(world: World, consumer: KafkaConsumer) -> list[Any]:
+    """The next record."""
+    return [next(consumer)]
+
+
+def came_of(world: World, consumer: KafkaConsumer, read_on: ReadOn, times: int) -> list[Any]:
+    """Records, and errors among them, as they came to one who catches errors and goes on."""
+    came: list[Any] = []
+    for _ in range(times):
+        try:
+            came += read_on(world, consumer)
+        except KafkaError as error:
+            came.append(error)
+            world.sleep(0.1)
+    return came
+
+
+@pytest.mark.parametrize(("read_on", "times"), [(polled, 60), (iterated, 300)])
+def test_a_bad_record_is_told_beside_a_busy_partition_and_keeps_none_of_its_records_back(
+    world: World, read_on: ReadOn, times: int
+) -> None:
+    world.cluster.log("orders", 0).corrupt(25)
+    for count in range(40, 400):
+        world.cluster.produce("orders", 1, b"1:%d" % count)
+    consumer = world.consumer(auto_offset_reset="earliest", max_poll_records=5)
+    consumer.assign([T0, T1])
+
+    came = came_of(world, consumer, read_on, times)
+
+    records = [one for one in came if not isinstance(one, KafkaError)]
+    told = [index for index, one in enumerate(came) if isinstance(one, CorruptBatchError)]
+    read_of_busy = offsets(records, 1)
+    assert offsets(records, 0) == list(range(20))
+    assert read_of_busy == list(range(len(read_of_busy)))
+    assert len(read_of_busy) >= 100
+    # It was found after the records before it, in turn; then it comes with every second poll.
+    assert told[0] <= 50
+    assert len(told) >= 20
+    assert max(later - earlier for earlier, later in pairwise(told)) <= 6
+
+    consumer.seek(T0, 30)
+    assert offsets(read(world, consumer, 400), 0) == list(range(30, 40))
+
+
+def test_a_right_that_is_withdrawn_beside_a_busy_topic_is_told_and_read_on_when_it_is_back(
+    world: World,
+) -> None:
+    world.cluster.create_topic("busy")
+    consumer = world.consumer(group_id="g", auto_offset_reset="earliest", max_poll_records=5)
+    consumer.subscribe(["orders", "busy"])
+    world.after(1.0, lambda: world.cluster.forbidden.add("orders"))
+    world.after(7.0, lambda: world.cluster.forbidden.clear())
+    until = world.now + 12.0
+
+    read_of_orders: list[Any] = []
+    told: list[float] = []
+    while world.now < until:
+        world.sleep(0.05)
+        world.cluster.fill("busy", 10)
+        if world.now < until - 2.0:
+            world.cluster.produce("orders", 0, b"more")
+        try:
+            came = polled(world, consumer)
+        except TopicAuthorizationFailedError:
+            told.append(world.now)
+        else:
+            read_of_orders += [one for one in came if one.topic == "orders"]
+
+    assert told
+    for index in (0, 1):
+        end = world.cluster.log("orders", index).end
+        assert offsets(read_of_orders, index) == list(range(end))
 
 
 def test_a_batch_that_is_larger_than_every_limit_is_delivered(world: World) -> None:

@@ -110,6 +110,12 @@ def resolve(delivery: Delivery, *, at: int = 0) -> None:
     delivery.apply(PositionsResolved(partitions=found))
 
 
+def error_of(delivery: Delivery, *, again: bool = True) -> Exception | None:
+    """The error that a poll would raise now."""
+    due = delivery.next_error(again=again)
+    return None if due is None else due[1]
+
+
 def offsets(taken: dict[TopicPartition, list[Any]]) -> dict[TopicPartition, list[int]]:
     return {one: [record.offset for record in records] for one, records in taken.items()}
 
@@ -494,36 +500,66 @@ def test_a_refusal_takes_its_turn_after_the_records_before_it() -> None:
     delivery.put(a_chunk())
     delivery.put(a_refusal(refused, offset=3))
 
+    assert error_of(delivery) is None
     assert offsets(delivery.take(10)) == {A: [0, 1, 2]}
-    with pytest.raises(TopicAuthorizationFailedError) as raised:
-        delivery.take(10)
-    assert raised.value is refused
+    assert error_of(delivery) is refused
 
 
-def test_a_refusal_is_raised_once_and_the_position_stays() -> None:
+def test_a_refusal_is_due_before_anything_is_taken_and_the_position_stays() -> None:
     delivery = a_delivery()
-    delivery.put(a_refusal(OffsetOutOfRangeError({A: 0})))
+    delivery.put(a_refusal(refused := OffsetOutOfRangeError({A: 0})))
 
-    with pytest.raises(OffsetOutOfRangeError):
-        delivery.take(10)
-
+    assert error_of(delivery) is refused
     assert delivery.take(10) == {}
     assert delivery.consumed()[A].offset == 0
 
 
+def test_a_refusal_that_may_pass_gives_way_to_what_was_fetched_since() -> None:
+    delivery = a_delivery()
+    delivery.put(a_refusal(TopicAuthorizationFailedError()))
+    delivery.put(a_chunk())
+
+    assert delivery.take(10) == {}
+    delivery.forget_error(delivery.partitions[A])
+
+    assert error_of(delivery) is None
+    assert offsets(delivery.take(10)) == {A: [0, 1, 2]}
+
+
+def test_a_second_refusal_is_not_lost_while_the_first_one_is_not_raised_yet() -> None:
+    delivery = a_delivery()
+    delivery.put(a_refusal(first := TopicAuthorizationFailedError()))
+    delivery.put(a_refusal(second := TopicAuthorizationFailedError()))
+
+    assert error_of(delivery) is first
+    delivery.forget_error(delivery.partitions[A])
+    assert error_of(delivery) is second
+
+
+def test_a_refusal_that_came_before_its_position_is_not_lost_with_it() -> None:
+    delivery = Delivery(read, silent())
+    delivery.assign([A])
+    delivery.put(a_refusal(refused := TopicAuthorizationFailedError(), offset=4))
+    assert error_of(delivery) is None
+
+    resolve(delivery, at=4)
+
+    assert error_of(delivery) is refused
+
+
 def test_a_corrupt_batch_that_a_broker_tells_of_stays_until_a_seek() -> None:
     delivery = a_delivery()
-    delivery.put(a_refusal(CorruptRecordError()))
+    delivery.put(a_refusal(refused := CorruptRecordError()))
 
     for _ in range(2):
-        with pytest.raises(CorruptRecordError):
-            delivery.take(10)
+        assert error_of(delivery) is refused
+        assert delivery.take(10) == {}
 
     delivery.seek(A, Position(offset=1))
-    assert delivery.take(10) == {}
+    assert error_of(delivery) is None
 
 
-def test_a_corrupt_batch_is_raised_after_the_records_before_it_and_stays_until_a_seek() -> None:
+def test_a_corrupt_batch_is_an_error_after_the_records_before_it_until_a_seek() -> None:
     delivery = a_delivery()
     sound = a_batch(values(b"0", b"1"))
     corrupt = a_batch(values(b"2"), base_offset=2, crc=1)
@@ -531,12 +567,14 @@ def test_a_corrupt_batch_is_raised_after_the_records_before_it_and_stays_until_a
 
     assert offsets(delivery.take(10)) == {A: [0, 1]}
     for _ in range(2):
-        with pytest.raises(CorruptBatchError, match="at offset 2"):
-            delivery.take(10)
+        assert delivery.take(10) == {}
+        error = error_of(delivery)
+        assert isinstance(error, CorruptBatchError)
+        assert error.offset == 2
     assert delivery.consumed()[A].offset == 2
 
     delivery.seek(A, Position(offset=3))
-    assert delivery.take(10) == {}
+    assert (error_of(delivery), delivery.take(10)) == (None, {})
 
 
 def test_a_record_that_cannot_be_deserialized_keeps_the_position_before_it() -> None:
@@ -545,10 +583,23 @@ def test_a_record_that_cannot_be_deserialized_keeps_the_position_before_it() -> 
 
     assert offsets(delivery.take(10)) == {A: [0]}
     for _ in range(2):
-        with pytest.raises(RecordDeserializationError) as raised:
-            delivery.take(10)
-    assert raised.value.offset == 1
+        assert delivery.take(10) == {}
+        error = error_of(delivery)
+        assert isinstance(error, RecordDeserializationError)
+        assert error.offset == 1
     assert delivery.consumed()[A].offset == 1
+
+
+def test_an_error_waits_for_the_records_before_it_that_an_iteration_put_back() -> None:
+    delivery = a_delivery()
+    delivery.put(a_chunk(A, 0, b"fine", b"bad"))
+    taken = delivery.take(10, advance=False)
+    delivery.take(10)
+    delivery.partitions[A].held = taken[A]
+
+    assert error_of(delivery) is None
+    assert offsets(delivery.take(10)) == {A: [0]}
+    assert isinstance(error_of(delivery), RecordDeserializationError)
 
 
 def test_the_error_of_one_partition_does_not_keep_others_back() -> None:
@@ -558,20 +609,49 @@ def test_the_error_of_one_partition_does_not_keep_others_back() -> None:
 
     assert offsets(delivery.take(2)) == {B: [0, 1]}
     assert offsets(delivery.take(2)) == {B: [2]}
-    with pytest.raises(TopicAuthorizationFailedError):
-        delivery.take(2)
 
 
-def test_of_two_errors_the_first_is_raised_first_and_the_second_is_not_lost() -> None:
+def test_a_paused_partition_has_no_error_to_be_raised() -> None:
+    delivery = a_delivery()
+    delivery.put(a_refusal(refused := CorruptRecordError()))
+
+    delivery.partitions[A].paused = True
+    assert error_of(delivery) is None
+    delivery.partitions[A].paused = False
+    assert error_of(delivery) is refused
+
+
+def test_errors_of_several_partitions_are_raised_in_turn() -> None:
     delivery = a_delivery(A, B)
-    delivery.put(a_refusal(OffsetOutOfRangeError({A: 0}), partition=A))
-    delivery.put(a_refusal(TopicAuthorizationFailedError(), partition=B, epoch=2))
+    delivery.put(a_refusal(of_a := CorruptRecordError(), partition=A))
+    delivery.put(a_refusal(of_b := CorruptRecordError(), partition=B, epoch=2))
 
-    with pytest.raises(OffsetOutOfRangeError):
-        delivery.take(10)
-    with pytest.raises(TopicAuthorizationFailedError):
-        delivery.take(10)
-    assert delivery.take(10) == {}
+    assert [error_of(delivery) for _ in range(4)] == [of_a, of_b, of_a, of_b]
+
+
+def test_an_error_that_was_raised_is_told_from_one_that_was_not() -> None:
+    delivery = a_delivery(A, B)
+    delivery.put(a_refusal(of_a := CorruptRecordError(), partition=A))
+    assert error_of(delivery, again=False) is of_a
+    assert error_of(delivery, again=False) is None
+
+    delivery.put(a_refusal(of_b := CorruptRecordError(), partition=B, epoch=2))
+    assert error_of(delivery, again=False) is of_b
+    assert error_of(delivery, again=False) is None
+
+
+@pytest.mark.parametrize("leave", ["seek", "remove"])
+def test_the_error_of_a_partition_that_was_sought_or_given_up_is_over(leave: str) -> None:
+    delivery = a_delivery()
+    delivery.put(a_refusal(CorruptRecordError()))
+
+    if leave == "seek":
+        delivery.seek(A, Position(offset=0))
+    else:
+        delivery.remove([A])
+
+    assert error_of(delivery) is None
+    assert not delivery.has_errors
 
 
 def test_an_interrupt_unmakes_the_take_for_all_partitions_and_marks_them_astray() -> None:

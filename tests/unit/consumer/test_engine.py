@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 from kafka import ConsumerRebalanceListener
 from kafka.errors import (
+    CorruptRecordError,
     GroupAuthorizationFailedError,
+    KafkaError,
     KafkaTimeoutError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
@@ -35,6 +37,7 @@ from aktor.errors import (
     ActorCrashedError,
     ActorRestartedError,
     BootstrapError,
+    RecordDeserializationError,
     UserCallbackError,
     WakeupError,
 )
@@ -82,7 +85,17 @@ from aktor.events.positions import (
 )
 from aktor.settings import Settings
 from aktor.trace import silent
-from tests.unit.consumer.test_delivery import A, B, a_chunk, a_refusal, offsets, read
+from tests.unit.consumer.test_delivery import (
+    A,
+    B,
+    C,
+    a_chunk,
+    a_chunk_of,
+    a_refusal,
+    offsets,
+    read,
+)
+from tests.unit.records.building import a_batch, values
 
 ORDERS = frozenset({"orders"})
 CRASH = ZeroDivisionError("a bug")
@@ -620,16 +633,132 @@ def test_of_two_errors_each_poll_raises_one() -> None:
         site.poll()
 
 
-def test_records_of_other_partitions_come_before_the_error_of_one_without_a_position() -> None:
+def test_an_error_is_raised_before_the_records_of_others_which_come_next() -> None:
+    site = a_site(A, B)
+    site.fetched(a_refusal(TopicAuthorizationFailedError()), a_chunk(B, epoch=2))
+
+    with pytest.raises(TopicAuthorizationFailedError):
+        site.poll()
+    assert site.poll() == {B: [0, 1, 2]}
+    assert site.poll() == {}
+
+
+@pytest.mark.parametrize(
+    "poison",
+    [
+        a_refusal(CorruptRecordError()),
+        a_chunk(A, 0, b"bad"),
+        a_chunk_of(a_batch(values(b"0"), crc=1)),
+    ],
+    ids=["refused", "not deserialized", "corrupt"],
+)
+def test_an_error_that_only_a_seek_mends_takes_turns_with_the_records_of_a_busy_partition(
+    poison: Chunk,
+) -> None:
+    site = a_site(A, B)
+    site.fetched(poison, a_chunk(B, count=30, epoch=2))
+    told: list[Any] = []
+    for _ in range(9):
+        try:
+            told.append(site.poll(limit=2)[B])
+        except KafkaError:
+            told.append("error")
+    begun = told.index("error")
+
+    assert begun <= 1  # it may be found while the records of the others are taken
+    assert told[begun::2] == ["error"] * len(told[begun::2])
+    assert (
+        told[1 - begun :: 2] == [[n, n + 1] for n in range(0, 10, 2)][: len(told[1 - begun :: 2])]
+    )
+
+    site.engine.seek(A, Position(offset=1))
+    assert B in site.poll(limit=2)
+    assert B in site.poll(limit=2)
+
+
+def test_an_error_that_only_a_seek_mends_is_raised_by_each_poll_if_there_is_nothing_else() -> None:
+    site = a_site(A, B)
+    site.fetched(a_refusal(CorruptRecordError()))
+
+    for _ in range(3):
+        with pytest.raises(CorruptRecordError):
+            site.poll(10.0)
+
+    assert site.clock.now == 100.0
+
+
+def test_records_that_were_taken_before_an_error_was_found_are_returned_first() -> None:
+    site = a_site(A, B)
+    site.fetched(a_chunk(A, 0, b"fine", b"bad"), a_chunk(B, 0, epoch=2))
+
+    assert site.poll() == {A: [0], B: [0, 1, 2]}
+    site.fetched(a_chunk(B, 3, epoch=2))
+    with pytest.raises(RecordDeserializationError):
+        site.poll()
+    assert site.poll() == {B: [3, 4, 5]}
+
+
+def test_a_new_error_does_not_wait_for_the_records_that_come_after_an_old_one() -> None:
+    site = a_site(A, B, C)
+    site.fetched(a_refusal(CorruptRecordError()), a_chunk(C, epoch=3))
+    with pytest.raises(CorruptRecordError):
+        site.poll()
+
+    site.fetched(a_refusal(TopicAuthorizationFailedError(), partition=B, epoch=2))
+
+    with pytest.raises(TopicAuthorizationFailedError):
+        site.poll()
+    assert site.poll() == {C: [0, 1, 2]}
+    with pytest.raises(CorruptRecordError):
+        site.poll()
+
+
+def test_an_offset_out_of_range_that_is_reset_keeps_nobody_back() -> None:
+    site = a_site(A, B)
+    site.fetched(a_refusal(OffsetOutOfRangeError({A: 0})), a_chunk(B, epoch=2))
+
+    assert site.poll() == {B: [0, 1, 2]}
+    assert [one.partitions for one in site.of(ResetPositions)] == [
+        {A: Reset(epoch=3, from_offset=0)}
+    ]
+
+
+def test_many_offsets_out_of_range_are_reset_together() -> None:
+    site = a_site(A, B)
+    site.fetched(
+        a_refusal(OffsetOutOfRangeError({A: 0})),
+        a_refusal(OffsetOutOfRangeError({B: 0}), partition=B, epoch=2),
+    )
+
+    assert site.poll() == {}
+    assert [one.partitions.keys() for one in site.of(ResetPositions)] == [{A, B}]
+
+
+def test_the_error_of_a_partition_without_a_position_takes_turns_with_records_of_others() -> None:
     site = Site()
     site.engine.assign([A, B])
     site.found(B)
     site.hear(a_failure(NoOffsetForPartitionError({A}), epoch=1))
     site.fetched(a_chunk(B, epoch=2))
 
-    assert site.poll() == {B: [0, 1, 2]}
     with pytest.raises(NoOffsetForPartitionError):
         site.poll()
+    assert site.poll(limit=2) == {B: [0, 1]}
+    with pytest.raises(NoOffsetForPartitionError):
+        site.poll()
+    assert site.poll() == {B: [2]}
+
+
+def test_raising_an_error_again_and_again_costs_no_memory() -> None:
+    site = a_site()
+    site.fetched(a_refusal(CorruptRecordError()))
+    depths = set()
+    for _ in range(3):
+        with pytest.raises(CorruptRecordError) as raised:
+            site.poll()
+        depths.add(len(raised.traceback))
+
+    assert len(depths) == 1
 
 
 def test_what_a_listener_raises_is_raised_by_the_poll_that_ran_it() -> None:
