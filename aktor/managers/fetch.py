@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from kafka.errors import UnsupportedVersionError, for_code
+from kafka.errors import KafkaTimeoutError, UnsupportedVersionError, for_code
 from kafka.protocol.consumer.fetch import FetchRequest
 from kafka.structs import TopicPartition
 
@@ -41,16 +41,13 @@ from aktor.events.positions import (
 )
 from aktor.managers.fetch_answer import FetchAnswer
 from aktor.managers.fetch_cursor import FetchCursor
+from aktor.managers.fetch_line import PATIENCE, FetchLine
 from aktor.managers.fetch_request import CHUNK_OVERHEAD, Asked, fetch_request
 from aktor.managers.fetch_room import FetchRoom
 from aktor.managers.fetch_session import FetchSession
 from aktor.protocol.fetch import FetchResponse
 
 __all__ = ["FetchManager"]
-
-#: How much longer than it may wait for data a broker may take to answer, at first. A half-open
-#: connection must be noticed soon; after a timeout the patience doubles, up to the request timeout.
-PATIENCE: Final = 5.0
 
 #: An answer that is so late, in seconds, may never come: metadata is asked meanwhile, again and
 #: again, for Kafka may have made another broker the leader since.
@@ -67,10 +64,11 @@ EMPTY_PACE: Final = 0.02
 class _Node:
     """What is between one broker and us: its session, and at most one request in flight."""
 
-    __slots__ = ("asked", "backoff", "late_at", "rest_until", "session", "turn")
+    __slots__ = ("asked", "backoff", "late_at", "line", "rest_until", "session", "turn")
 
-    def __init__(self, session: FetchSession, backoff: Backoff) -> None:
+    def __init__(self, session: FetchSession, line: FetchLine, backoff: Backoff) -> None:
         self.session = session
+        self.line = line
         self.backoff = backoff
         self.asked: Asked | None = None
         self.rest_until = -math.inf
@@ -306,7 +304,8 @@ class FetchManager(RequestManager):
         node = self._nodes.get(node_id)
         if node is None:
             session = FetchSession(enabled=self.settings.enable_incremental_fetch_sessions)
-            node = self._nodes[node_id] = _Node(session, self._new_backoff())
+            line = FetchLine(self.settings.fetch_max_bytes)
+            node = self._nodes[node_id] = _Node(session, line, self._new_backoff())
         return node
 
     def _fetch(self, node_id: int, plan: _Plan, room: int, now: float) -> Request:
@@ -323,8 +322,7 @@ class FetchManager(RequestManager):
             max_bytes=min(
                 max(1, room - CHUNK_OVERHEAD * len(wanted)),
                 len(wanted) * per_partition,
-                # A link too slow for the deadline must get along with less.
-                max(1, settings.fetch_max_bytes >> min(failures, 20)),
+                node.line.bytes,
             ),
             sent_at=now,
             session=node.session.next_request(wanted),
@@ -354,7 +352,9 @@ class FetchManager(RequestManager):
         node.session.answered(asked.session, response.session_id)
         node.backoff.reset()
 
-        if not any(said.records for said in response.partitions):
+        size = sum(len(said.records) for said in response.partitions)
+        node.line.brought(size, asked=asked.max_bytes, seconds=received.now - asked.sent_at)
+        if not size:
             node.rest_until = asked.sent_at + EMPTY_PACE
         answer = self._answer(node, received)
         answer.read(response.partitions)
@@ -401,6 +401,8 @@ class FetchManager(RequestManager):
         asked: Asked = failed.request.context
         node = self._finished(asked)
         node.session.restart()
+        if isinstance(failed.error, KafkaTimeoutError):
+            node.line.timed_out(asked=asked.max_bytes)
         retry_at = node.backoff.failed(failed.now, failed.jitter)
         self._trace_failure(asked, failed.error, retry_at - failed.now)
         for tp in asked.wanted:

@@ -856,6 +856,45 @@ def test_a_silent_broker_is_given_up_soon_and_then_gets_more_time_for_less() -> 
     assert sizes == [800, 400, 200, 100, 50]
 
 
+def brought_by_a_line(around: Around, rate: float, seconds: float) -> float:
+    """Bytes a second that come from a broker whose logs are endless, over a line of so many."""
+    until, brought = around.now + seconds, 0
+    while around.now < until:
+        requests = around.tick()
+        if not requests:
+            around.now = around.wake_at
+            continue
+        (request,) = requests
+        size = request.body.max_bytes
+        if size / rate > around.settings.request_timeout:
+            around.fail(request, KafkaTimeoutError("no answer"), after=30.0)
+            continue
+        asked = offsets(request)
+        data = [of(one, a_batch(at, 1, size=size // len(asked))) for one, at in asked.items()]
+        said = around.answer(request, *data, after=size / rate)
+        freed = sum(chunk.size for chunk in chunks(said))
+        around.consume({one: at + 1 for one, at in asked.items()}, freed=freed)
+        brought += size
+    return brought / seconds
+
+
+@pytest.mark.parametrize("rate", [10e3, 100e3, 300e3, 1e6])
+def test_a_slow_line_brings_what_it_can(rate: float) -> None:
+    around = Around.reading(dict.fromkeys(range(20), 1))
+    brought_by_a_line(around, rate, 120.0)  # it is found out how slow the line is
+
+    assert brought_by_a_line(around, rate, 300.0) > 0.95 * rate
+
+
+def test_a_line_that_was_slow_is_used_in_full_when_it_is_quick_again() -> None:
+    around = Around.reading(dict.fromkeys(range(20), 1))
+    brought_by_a_line(around, 100e3, 120.0)
+
+    brought_by_a_line(around, 100e6, 1.0)
+
+    assert around.the_request().body.max_bytes == 20 * KIB**2
+
+
 def test_while_an_answer_is_late_metadata_is_asked_whether_the_leader_is_another() -> None:
     """A frozen broker: Kafka may name another one long before our patience ends."""
     around = Around.reading({0: 1}, fetch_max_wait=0.5)

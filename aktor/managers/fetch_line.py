@@ -1,0 +1,39 @@
+"""The line to a broker: how many bytes a Fetch may ask for, so that they come in time."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["PATIENCE", "FetchLine"]
+
+#: How much longer than it may wait for data a broker may take to answer, at first. A half-open
+#: connection must be noticed soon; after a timeout the patience doubles, up to the request timeout.
+PATIENCE: Final = 5.0
+
+#: What is asked for at first, while nobody knows how quick the line is.
+FIRST_BYTES: Final = 2**20
+
+
+class FetchLine:
+    """Owns what was learned of one line: `bytes` is how many it can bring in time.
+
+    An answer that comes too late has used the line for nothing, so what a timeout taught is
+    forgotten slowly: only full answers that took less than half of `PATIENCE` double what is asked.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.bytes = min(most, FIRST_BYTES)
+
+    def brought(self, size: int, *, asked: int, seconds: float) -> None:
+        """So many bytes came, of those that were asked for."""
+        if size < asked // 2:
+            return  # there was no more to bring: that says nothing of the line
+        if seconds > PATIENCE:
+            self.bytes = max(1, min(self.bytes, asked // 2))
+        elif seconds <= PATIENCE / 2:
+            self.bytes = min(self._most, max(self.bytes, 2 * max(asked, size)))
+
+    def timed_out(self, *, asked: int) -> None:
+        """The answer did not come in time."""
+        self.bytes = max(1, min(self.bytes, asked // 2))
