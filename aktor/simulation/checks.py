@@ -14,6 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aktor.simulation.history import Event, History
+from aktor.simulation.user_checks import (
+    limits_are_kept,
+    paused_partitions_are_silent,
+    the_listener_hears_of_each_partition,
+    the_listener_hears_the_right_word,
+    what_is_given_is_what_was_written,
+)
 
 __all__ = ["CHECKS", "Check", "broken_promises"]
 
@@ -1045,4 +1052,9 @@ CHECKS: Final[tuple[Check, ...]] = (
     an_idle_consumer_is_idle,
     nothing_replicated_is_lost,
     who_owns_records_gives_them_out,
+    what_is_given_is_what_was_written,
+    paused_partitions_are_silent,
+    limits_are_kept,
+    the_listener_hears_of_each_partition,
+    the_listener_hears_the_right_word,
 )

@@ -22,7 +22,7 @@ from aktor.broker.log.records import build_batch
 from aktor.broker.partition import NO_LEADER, Partition
 from aktor.broker.settings import ClusterSettings
 from aktor.broker.topics import GROUP_OFFSETS, INTERNAL_TOPICS, Topic
-from aktor.simulation.history import History
+from aktor.simulation.history import History, fingerprint
 from aktor.simulation.scheduler import Scheduler
 
 __all__ = ["SETTINGS", "Brokers"]
@@ -314,11 +314,14 @@ class Brokers:
         self._check_topic(topic, partition)
         if self.leader(topic, partition) not in self.running:
             return None
-        pairs = [(None, value) for value in values]
+        # No two records of a partition are alike: who mixes them up is found out.
+        pairs = [(b"key of " + value, value) for value in values]
+        headers = [("first", pairs[0][1])] if pairs else []
         producer, epoch, sequence = transaction or (-1, -1, -1)
         batch = build_batch(
             pairs,
             timestamp=self._time,
+            headers=headers,
             transactional=transaction is not None,
             producer_id=producer,
             producer_epoch=epoch,
@@ -338,6 +341,7 @@ class Brokers:
             first=appended.base_offset,
             last=appended.last_offset,
             time=self._time,
+            contents=[fingerprint(key, value, headers, self._time) for key, value in pairs],
             producer=None if transaction is None else producer,
         )
         return end

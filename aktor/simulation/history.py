@@ -8,12 +8,23 @@ history, byte for byte.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-__all__ = ["Event", "History"]
+__all__ = ["Event", "History", "fingerprint"]
 
 Event = dict[str, Any]
+
+
+def fingerprint(
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[tuple[str, bytes | None]],
+    timestamp: int,
+) -> int:
+    """A number by which a record is known, whoever looks at it: who wrote it, who is given it."""
+    return zlib.crc32(repr((key, value, list(headers), timestamp)).encode())
 
 
 class History:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
+from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.structs import TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.rebalancing import Step
 from aktor.events.membership import Loss, RevokePartitions
+from aktor.simulation.history import fingerprint
 
 __all__ = ["observe", "observe_ownership"]
 
@@ -64,6 +66,7 @@ def observe_ownership(consumer: KafkaConsumer, note: Note) -> None:
                 group=group,
                 by_group=by_group,
                 isolation=isolation,
+                listener=isinstance(rebalancing.listener, _Heard),
             )
 
     def removing(partitions: Iterable[TopicPartition]) -> None:
@@ -94,6 +97,30 @@ def observe_ownership(consumer: KafkaConsumer, note: Note) -> None:
     rebalancing.give_up = giving_up  # type: ignore[method-assign]
 
 
+class _Heard(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python is untyped
+    """The user's listener; that it was called, and with what, is noted."""
+
+    def __init__(self, listener: ConsumerRebalanceListener, note: Note) -> None:
+        self._listener = listener
+        self._note_call = note
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        self._note("assigned", assigned)
+        self._listener.on_partitions_assigned(assigned)
+
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        self._note("revoked", revoked)
+        self._listener.on_partitions_revoked(revoked)
+
+    def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
+        self._note("lost", lost)
+        self._listener.on_partitions_lost(lost)
+
+    def _note(self, told: str, partitions: Collection[TopicPartition]) -> None:
+        names = sorted(_name(one) for one in partitions)
+        self._note_call("listener.told", told=told, partitions=names)
+
+
 class _Observed(KafkaConsumer):
     """What is noted: records given out, what was sought, and when the user came back."""
 
@@ -114,10 +141,19 @@ class _Observed(KafkaConsumer):
         self._came_back()
         with self._timed("poll", timeout_ms / 1000):
             taken = super().poll(timeout_ms, *args, **kwargs)
+        self._count(taken, *args, **kwargs)
         for one, records in taken.items():
             self._gave(one, records)
         self._last_asked = self._now()
         return taken
+
+    def _count(
+        self, taken: Mapping[Any, list[Any]], max_records: int | None = None, *_: Any, **__: Any
+    ) -> None:
+        limit = self.config["max_poll_records"] if max_records is None else max_records
+        count = sum(len(records) for records in taken.values())
+        if count > limit:
+            self._note("limit.exceeded", records=count, limit=limit)
 
     def __next__(self) -> Any:
         self._came_back()
@@ -125,6 +161,11 @@ class _Observed(KafkaConsumer):
         self._gave(record, [record])
         self._last_asked = self._now()
         return record
+
+    def subscribe(self, topics: Any = (), pattern: Any = None, listener: Any = None) -> None:
+        if isinstance(listener, ConsumerRebalanceListener):
+            listener = _Heard(listener, self._note)
+        super().subscribe(topics, pattern, listener)
 
     def seek(self, partition: Any, offset: int) -> None:
         super().seek(partition, offset)
@@ -250,10 +291,17 @@ class _Observed(KafkaConsumer):
             partition=_name(where),
             offsets=runs,
             times=times,
+            contents=self._fingerprints(records),
             group=self.config["group_id"],
         )
         if self._engine.delivery.buffered_bytes > self._settings.max_buffered_bytes:
             self._note("buffer.exceeded", bytes=self._engine.delivery.buffered_bytes)
+
+    def _fingerprints(self, records: list[Any]) -> list[int] | None:
+        """What each record is known by; None if a deserializer has made something else of it."""
+        if self.config["key_deserializer"] or self.config["value_deserializer"]:
+            return None
+        return [fingerprint(one.key, one.value, one.headers, one.timestamp) for one in records]
 
     def _sought(self, offsets: Mapping[Any, int | None]) -> None:
         for one, offset in offsets.items():

@@ -38,6 +38,10 @@ AT_MOST: Final = 180.0
 #: is waited for until `request_timeout_ms`.
 IN_BY: Final = 120.0
 
+#: How long what follows a single rebalance may take, with one refusal of each API, and with members
+#: whose sessions (10 s at most) run out.
+SHAKEN: Final = 20.0
+
 #: A topic does not grow beyond this.
 MOST_PARTITIONS: Final = 8
 
@@ -150,16 +154,16 @@ def run_storm(
             _recover(sim)
             for _ in range(AFTERSHOCKS):
                 _shake(sim, orders, draw)
-                _recover(sim)
+                _recover(sim, SHAKEN, SHAKEN)
             sim.check()
         except Exception as found:  # also a bug of the simulation itself, which has a seed as well
             error = found
         return Outcome(sim, error, size, members, spoken.name)
 
 
-def _recover(sim: Simulation) -> None:
+def _recover(sim: Simulation, read_by: float = AT_MOST, in_by: float = IN_BY) -> None:
     """Everything is read, and everybody is in the group."""
-    sim.progress(at_most=AT_MOST).run(until=sim.now_and_then(sim.everybody_is_in), at_most=IN_BY)
+    sim.progress(at_most=read_by).run(until=sim.now_and_then(sim.everybody_is_in), at_most=in_by)
 
 
 def _shake(sim: Simulation, topic: Topic, draw: random.Random) -> None:

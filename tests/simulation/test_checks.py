@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aktor.simulation import checks
+from aktor.simulation import checks, user_checks
 from aktor.simulation.history import History
 
 Check = Callable[[History], list[str]]
@@ -112,6 +112,17 @@ def out(event: str, because: str = "") -> tuple[str, str, dict[str, Any]]:
     return "x", f"member.{event}", {"member_id": "x-1", "because": because}
 
 
+def told(word: str) -> tuple[str, str, dict[str, Any]]:
+    return "x", "listener.told", {"told": word, "partitions": ["a-0"]}
+
+
+def with_contents(
+    story: tuple[str, str, dict[str, Any]], *contents: int
+) -> tuple[str, str, dict[str, Any]]:
+    member, event, values = story
+    return member, event, {**values, "contents": list(contents)}
+
+
 def request(member: str, event: str) -> tuple[str, str, dict[str, Any]]:
     return member, f"request.{event}", {"api": "Fetch", "request": 1, "incarnation": 1}
 
@@ -127,6 +138,14 @@ FROZEN, THAWED = ("x", "member.frozen", {}), ("x", "member.thawed", {})
 OVERRATED = ("x", "session.overrated", {"member_id": "x-1", "seconds": 0.5})
 
 CONVERTED = ("", "group.converted", {})
+PAUSED = ("x", "partitions.paused", {"partitions": ["a-0"]})
+RESUMED = ("x", "partitions.resumed", {"partitions": ["a-0"]})
+HEEDED = ("x", "partitions.assigned", {"partitions": ["a-0"], "by_group": True, "listener": True})
+STUMBLED = (
+    "x",
+    "callback.failed",
+    {"callback": "on_partitions_assigned", "partitions": ["a-0"]},
+)
 
 ALL = ("", "progress.demanded", {})
 
@@ -335,6 +354,55 @@ BROKEN: list[tuple[Check, Story, str]] = [
         "a-0 lost 3 to 9",
     ),
     (checks.who_owns_records_gives_them_out, [*OWNED, later(70)], "gave nothing of a-0:5 out"),
+    (
+        user_checks.what_is_given_is_what_was_written,
+        [
+            assigned("x"),
+            with_contents(written(0, 2), 10, 11, 12),
+            with_contents(given("x", 0, 1), 10, 12),
+        ],
+        "another record at a-0:1",
+    ),
+    (
+        user_checks.paused_partitions_are_silent,
+        [*OWNED, PAUSED, given("x", 5, 5)],
+        "a-0, which is paused",
+    ),
+    (
+        user_checks.limits_are_kept,
+        [("x", "limit.exceeded", {"records": 6, "limit": 5})],
+        "6 records, 5 are allowed",
+    ),
+    (
+        user_checks.the_listener_hears_of_each_partition,
+        [HEEDED, given("x", 0, 0)],
+        "a-0 before it was told",
+    ),
+    (
+        user_checks.the_listener_hears_of_each_partition,
+        [HEEDED, told("assigned"), released("x")],
+        "gave a-0 up without a word",
+    ),
+    (
+        user_checks.the_listener_hears_of_each_partition,
+        [HEEDED, told("assigned"), told("assigned")],
+        "told twice that a-0 is assigned",
+    ),
+    (
+        user_checks.the_listener_hears_of_each_partition,
+        [HEEDED, told("assigned"), told("revoked"), told("lost")],
+        "told lost: a-0, not its own",
+    ),
+    (
+        user_checks.the_listener_hears_the_right_word,
+        [HEEDED, out("lost"), told("revoked")],
+        "told revoked",
+    ),
+    (
+        user_checks.the_listener_hears_the_right_word,
+        [HEEDED, told("lost")],
+        "told lost",
+    ),
 ]
 
 
@@ -557,6 +625,17 @@ FORGIVEN: list[tuple[Check, Story]] = [
         checks.nothing_is_assigned_after_unsubscribing,
         [UNSUBSCRIBED, synced("x", 1), assigned("x")],
     ),
+    (user_checks.paused_partitions_are_silent, [*OWNED, PAUSED, RESUMED, given("x", 5, 5)]),
+    (
+        user_checks.paused_partitions_are_silent,
+        [*OWNED, PAUSED, released("x"), assigned("x"), given("x", 5, 5)],
+    ),
+    (
+        user_checks.the_listener_hears_of_each_partition,
+        [HEEDED, told("assigned"), STUMBLED, given("x", 0, 0), told("assigned")],
+    ),
+    (user_checks.the_listener_hears_the_right_word, [HEEDED, told("revoked"), out("lost")]),
+    (user_checks.the_listener_hears_the_right_word, [HEEDED, out("lost"), told("lost")]),
 ]
 
 
