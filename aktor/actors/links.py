@@ -82,6 +82,9 @@ class Link:
         self.retry_at = -math.inf
         self.attempted_at = -math.inf
         self.used_at = -math.inf
+        #: When the last answer came, and when an attempt, a connection or an answer last failed.
+        self.heard_at = -math.inf
+        self.failed_at = -math.inf
         self.silent_until = -math.inf
         #: An answer is late but arriving: it is waited for until then.
         self.patient_until = -math.inf
@@ -117,7 +120,7 @@ class Link:
         other.on(LinkEvent.GIVEN)
         self.key, other.key = other.key, ""
         self.in_flight, other.in_flight = other.in_flight, {}
-        self.proven, self.used_at = other.proven, other.used_at
+        self.proven, self.used_at, self.heard_at = other.proven, other.used_at, other.heard_at
         self.silent_until = other.silent_until
 
     def can_connect(self, now: float) -> bool:
@@ -127,6 +130,10 @@ class Link:
     def in_backoff(self, now: float) -> bool:
         """True if there is no connection and none may be tried yet."""
         return self.state is LinkState.IDLE and self.retry_at > now
+
+    def is_trying(self, now: float, patience: float) -> bool:
+        """True while an attempt is under way that has not taken longer than this yet."""
+        return self.state is LinkState.CONNECTING and now < self.attempted_at + patience
 
     def room(self, max_in_flight: int, now: float) -> int:
         """How many more requests may be sent at `now`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import ClassVar, Final
 
 from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, KafkaTimeoutError
@@ -33,6 +33,7 @@ from aktor.events.network import (
     BootstrapFailed,
     BrokerRefused,
     Destination,
+    Lane,
     RequestFailed,
     ResponseReceived,
     SendRequests,
@@ -66,7 +67,7 @@ BOOTSTRAP_REPEAT: Final = 2.0
 ARRIVING_PATIENCE: Final = 1.0
 
 #: Who has owed an answer for longer is not asked what anybody may answer, if there is another: it
-#: may be frozen. A Fetch waits half a second for data.
+#: may be frozen.
 SLOW: Final = 1.0
 
 #: A broker that refused our credentials is asked again no sooner.
@@ -120,7 +121,9 @@ class NetworkActor(CooperativeActor):
         self._attempts = 0
         self._anywhere: deque[Waiting] = deque()
         self._cluster = Cluster()
+        #: The ordinary connection to each broker, and that for Fetches to those that got one.
         self._nodes: dict[int, Link] = {}
+        self._fetching: dict[int, Link] = {}
         self._coordinator: Link | None = None
         self._coordinator_known = False
         self._leaving: list[Link] = []
@@ -199,10 +202,21 @@ class NetworkActor(CooperativeActor):
             else:
                 self._coordinator.unsent.append(waiting)
         elif to in self._nodes:
-            self._nodes[to].unsent.append(waiting)
+            self._lane(to, waiting.request.lane).unsent.append(waiting)
         else:
             text = f"broker {to} is not in the cluster's metadata (it may have left, or be new)"
             self._fail(waiting, KafkaConnectionError(text), node=to)
+
+    def _lane(self, node: int, lane: Lane) -> Link:
+        """The connection to a known broker that this lane stands for; one for Fetches is made."""
+        ordinary = self._nodes[node]
+        if lane is Lane.ORDINARY:
+            return ordinary
+        link = self._fetching.get(node)
+        if link is None:
+            link = self._new_link(f"{node}-fetch", node, ordinary.host, ordinary.port)
+            self._fetching[node] = link
+        return link
 
     # -- what others know
 
@@ -216,10 +230,18 @@ class NetworkActor(CooperativeActor):
                 self._nodes[broker.node_id] = link
                 self._adopt_bootstrap_connection(link)
             elif (link.host, link.port) != (broker.host, broker.port):
-                self._move(link, broker)
+                for one in self._of(broker.node_id):
+                    self._move(one, broker)
         for node in self._nodes.keys() - message.cluster.brokers.keys():
             because = f"broker {node} left the cluster"
-            self._retire(self._nodes.pop(node), KafkaConnectionError(because), because)
+            for one in self._of(node):
+                self._retire(one, KafkaConnectionError(because), because)
+            del self._nodes[node]
+            self._fetching.pop(node, None)
+
+    def _of(self, node: int) -> list[Link]:
+        """What leads to this broker, but for the coordinator's own."""
+        return [lane[node] for lane in (self._nodes, self._fetching) if node in lane]
 
     def _adopt_bootstrap_connection(self, link: Link) -> None:
         """The bootstrap server turned out to be this broker: no second connection is needed."""
@@ -347,7 +369,7 @@ class NetworkActor(CooperativeActor):
             return
         now = self._clock()
         self._prove(link)
-        link.used_at = now
+        link.used_at = link.heard_at = now
         link.silent_until = now + report.throttle if report.throttle else link.silent_until
         self._meter(waiting, now)
         self.log.debug(
@@ -422,7 +444,8 @@ class NetworkActor(CooperativeActor):
 
     def _links(self) -> list[Link]:
         coordinator = [self._coordinator] if self._coordinator is not None else []
-        return [*coordinator, *self._nodes.values(), *self._bootstrap, *self._leaving]
+        nodes = (*self._nodes.values(), *self._fetching.values())
+        return [*coordinator, *nodes, *self._bootstrap, *self._leaving]
 
     # deadlines
 
@@ -479,25 +502,45 @@ class NetworkActor(CooperativeActor):
     def _find_ways(self, now: float) -> None:
         """Give each request for anybody to a link, or begin a connection it can wait for."""
         limit = self.settings.max_in_flight
+        shunned = self._shunned() if self._anywhere else frozenset()
         while self._anywhere:
             ready = [one for one in self._candidates() if one.room(limit, now) > 0]
             if not ready:
                 self._open_a_way(now)
                 return
-            # A broker that failed us on another connection may be frozen: this one tells no better.
-            shunned = {one.node for one in self._links() if one.backoff.failures}
             best = min(
                 ready,
                 key=lambda one: (one.node in shunned, one.owes_since(now - SLOW), one.load),
             )
+            doubtful = best.node in shunned or best.owes_since(now - SLOW)
+            if doubtful and self._is_another_opening(shunned, now):
+                return
             best.unsent.append(self._anywhere.popleft())
 
+    def _shunned(self) -> frozenset[int]:
+        """Brokers that failed us on any connection and have not answered since: they may be frozen,
+        and what their other connections look like tells no better."""
+        heard: dict[int, float] = {}
+        failed: dict[int, float] = {}
+        for link in self._links():
+            heard[link.node] = max(heard.get(link.node, -math.inf), link.heard_at)
+            failed[link.node] = max(failed.get(link.node, -math.inf), link.failed_at)
+        return frozenset(node for node, moment in failed.items() if moment > heard[node])
+
+    def _is_another_opening(self, shunned: Collection[int], now: float) -> bool:
+        """Whether it is worth waiting for the connection of a broker that is not in doubt."""
+        others = [one for one in self._nodes.values() if one.node not in shunned]
+        if any(one.state is LinkState.CONNECTING for one in others):
+            return any(one.is_trying(now, PATIENCE) for one in others)
+        link = self._longest_untried(others, now)
+        if link is not None:
+            self._connect(link, now)
+        return link is not None
+
     def _open_a_way(self, now: float) -> None:
-        candidates = self._candidates()
         if any(
-            one.state is LinkState.READY
-            or (one.state is LinkState.CONNECTING and now < one.attempted_at + PATIENCE)
-            for one in candidates
+            one.state is LinkState.READY or one.is_trying(now, PATIENCE)
+            for one in self._candidates()
         ):
             return  # one of them will have room soon
         link = self._longest_untried(self._nodes.values(), now)
@@ -587,6 +630,7 @@ class NetworkActor(CooperativeActor):
 
     def _back_off(self, link: Link, error: Exception) -> None:
         link.failure = error if not link.proven else None
+        link.failed_at = self._clock()
         link.retry_at = link.backoff.failed(self._clock(), self._random.random())
 
     def _retire(self, link: Link, error: Exception, because: str) -> None:

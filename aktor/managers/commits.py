@@ -341,12 +341,10 @@ class CommitManager(RequestManager):
     def _way(self, node: int | None) -> int | Destination:
         """A broker answers one connection's requests in order: go round a waiting JoinGroup.
 
-        Not if what waits on the way round it, a Fetch, waits as long. All commits in flight go one
-        way, lest the last before a revocation overtakes another.
+        All commits in flight go one way, lest the last before a revocation overtakes another.
         """
         if not any(commit.in_flight for commit in self._line):
-            soon = self.settings.fetch_max_wait < self._attempt / 2
-            self._aside = self._member.waits and soon
+            self._aside = self._member.waits
         return node if self._aside and node is not None else Destination.COORDINATOR
 
     def _head_of_line(self, now: float, said: list[object]) -> list[Commit]:

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.errors import KafkaError
-from kafka.protocol.metadata import FindCoordinatorRequest
+from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from kafka.structs import TopicPartition
 
 from aktor.actors.runtime import CooperativeActor
@@ -463,7 +463,7 @@ class Drill:
         brokers.move_coordinator("g")
         self._poll(0.5)
         node = brokers.coordinator("g")
-        brokers.crash(node, clean=True)
+        brokers.crash(node)  # what it leads it goes on leading, as far as anybody knows
         self._attempt(lambda: self._consumer.commit(timeout_ms=300))
         self._poll(0.5)
         brokers.restart(node)
@@ -489,6 +489,10 @@ class Drill:
         self._poll(0.5)
         self._breaks_at = FindCoordinatorRequest
         sim.brokers.move_coordinator("g")
+        self._poll(0.5)
+        self._breaks_at = MetadataRequest
+        for partition in range(PARTITIONS):
+            sim.brokers.move_leader(self.topic, partition)
         self._poll(0.5)
 
     def _break_connections(self, node: int | None = None) -> None:

@@ -159,10 +159,16 @@ def test_a_member_that_takes_too_long_is_replaced_while_it_is_still_at_work(
 # -- one call of one consumer
 
 
-def one_member(seed: int, work: Callable[[Simulation, KafkaConsumer], Any], **settings: Any) -> Any:
+def one_member(
+    seed: int,
+    work: Callable[[Simulation, KafkaConsumer], Any],
+    *,
+    partitions: int = 1,
+    **settings: Any,
+) -> Any:
     """What this returns, done with a consumer that has read ten records of "orders"."""
     with Simulation(seed) as sim:
-        topic = sim.topic("orders", partitions=1, records=10)
+        topic = sim.topic("orders", partitions=partitions, records=10)
 
         def run() -> Any:
             together = {**SETTINGS_OF["eager"], **settings}
@@ -224,6 +230,39 @@ def test_a_call_that_no_broker_answers_takes_its_timeout_and_close_its_own(seed:
     asked, closed = one_member(seed, ask)
     assert asked == pytest.approx(1.5, abs=0.01)
     assert closed <= 1.01
+
+
+#: So long may a broker keep a Fetch; then whatever waits behind one is seen to.
+LONG = {"fetch_max_wait_ms": 25_000}
+ASKED: dict[str, Callable[[KafkaConsumer], Any]] = {
+    "topics": lambda consumer: consumer.topics(),
+    "end_offsets": lambda consumer: consumer.end_offsets([FIRST]),
+    "offsets_for_times": lambda consumer: consumer.offsets_for_times({FIRST: 0}),
+    "commit": lambda consumer: consumer.commit(),
+    "committed": lambda consumer: consumer.committed(FIRST),
+    "position": lambda consumer: (consumer.seek_to_end(FIRST), consumer.position(FIRST)),
+}
+FIRST = TopicPartition("orders", 0)
+
+
+@SEEDS
+@pytest.mark.parametrize("question", ASKED)
+def test_what_is_asked_does_not_wait_for_a_fetch(question: str, seed: int) -> None:
+    def ask(sim: Simulation, consumer: KafkaConsumer) -> float:
+        consumer.poll(timeout_ms=1000)
+        return took(sim, lambda: ASKED[question](consumer))
+
+    assert one_member(seed, ask, **LONG) < 0.1
+
+
+@SEEDS
+def test_another_coordinator_is_found_however_long_fetches_wait(seed: int) -> None:
+    def commit(sim: Simulation, consumer: KafkaConsumer) -> float:
+        consumer.poll(timeout_ms=1000)
+        sim.brokers.crash(sim.brokers.coordinator("g"), clean=True)
+        return took(sim, consumer.commit)
+
+    assert one_member(seed, commit, partitions=6, **LONG) < 1.0
 
 
 @SEEDS

@@ -33,6 +33,7 @@ from aktor.events.network import (
     BootstrapFailed,
     BrokerRefused,
     Destination,
+    Lane,
     Request,
     RequestFailed,
     ResponseReceived,
@@ -42,6 +43,7 @@ from aktor.settings import Settings
 from aktor.trace import recording
 
 ANY, COORDINATOR = Destination.ANY, Destination.COORDINATOR
+FETCH = Lane.FETCH
 
 
 class FakeNet:
@@ -163,7 +165,13 @@ class Bench:
 _numbers = itertools.count()
 
 
-def a_request(to: Any = ANY, *, deadline: float = 30.0, sender: str = "metadata") -> Request:
+def a_request(
+    to: Any = ANY,
+    *,
+    deadline: float = 30.0,
+    sender: str = "metadata",
+    lane: Lane = Lane.ORDINARY,
+) -> Request:
     return Request(
         body=MetadataRequest(topics=None),
         to=to,
@@ -171,6 +179,7 @@ def a_request(to: Any = ANY, *, deadline: float = 30.0, sender: str = "metadata"
         sender=sender,
         incarnation=1,
         context=next(_numbers),
+        lane=lane,
     )
 
 
@@ -268,6 +277,100 @@ def test_the_coordinator_has_a_connection_of_its_own() -> None:
 
     assert bench.addresses == ["a:9092", "a:9092"]
     assert bench.last_key.startswith("coordinator-1")
+
+
+def test_what_is_asked_of_a_broker_does_not_wait_behind_its_fetch() -> None:
+    bench = connected().send(a_request(1, lane=FETCH)).open()
+
+    bench.send(a_request(1), a_request(ANY))
+
+    ordinary, fetching = (key for key, _ in bench.net.connects)
+    assert [key for key, _, _ in bench.net.sends] == [fetching, ordinary, ordinary]
+    assert fetching.startswith("1-fetch#")
+
+
+def test_a_broker_gets_a_connection_for_fetches_when_there_is_one_to_send() -> None:
+    bench = connected().send(a_request(1))
+    assert bench.addresses == ["a:9092"]
+
+    bench.send(a_request(1, lane=FETCH))
+
+    assert bench.addresses == ["a:9092", "a:9092"]
+
+
+def test_a_fetch_that_is_not_answered_in_time_costs_no_other_request_its_connection() -> None:
+    bench = connected().send(a_request(1, lane=FETCH, deadline=5.0)).open()
+    fetching = bench.last_key
+    other = a_request(1, deadline=10.0)
+    bench.at(4.9).send(other)
+
+    bench.at(5.0)
+
+    assert bench.net.closes == [fetching]
+    assert [one.request.lane for one in bench.of(RequestFailed)] == [FETCH]
+    assert bench.answer().said[-1].request is other
+
+
+def test_both_connections_to_a_broker_go_with_it_to_its_new_address() -> None:
+    bench = connected().send(a_request(1, lane=FETCH)).open()
+    old = sorted(key for key, _ in bench.net.connects)
+
+    bench.tell(a_cluster(elsewhere=1)).send(a_request(1), a_request(1, lane=FETCH))
+
+    assert sorted(bench.net.closes) == old
+    assert bench.addresses[2:] == ["elsewhere:9092"] * 2
+
+
+def test_both_connections_to_a_broker_that_left_are_closed() -> None:
+    bench = connected().send(a_request(1, lane=FETCH)).open().answer()
+
+    bench.tell(a_cluster(b=2))
+
+    assert sorted(bench.net.closes) == sorted(key for key, _ in bench.net.connects)
+
+
+def test_a_request_to_anybody_never_takes_a_connection_for_fetches() -> None:
+    bench = Bench().tell(a_cluster(a=1)).send(a_request(1, lane=FETCH)).open()
+
+    bench.send(a_request(ANY)).open()
+
+    assert bench.net.sends[-1][0].startswith("1#")
+
+
+def test_a_request_to_anybody_opens_a_connection_rather_than_take_one_in_doubt() -> None:
+    """The only connection may be to a broker that froze: it failed us on another one."""
+    bench = connected().tell(a_cluster(a=1, b=2)).send(a_request(1, lane=FETCH, deadline=5.0))
+    bench.open().at(5.0)
+    bench.net.sends.clear()
+
+    bench.send(a_request(ANY))
+    assert bench.addresses[-1] == "b:9092"
+    assert not bench.net.sends
+    bench.open()
+
+    assert bench.net.sends[-1][0].startswith("2#")
+
+
+def test_a_connection_in_doubt_is_taken_where_another_is_not_to_be_had_in_a_second() -> None:
+    bench = connected().tell(a_cluster(a=1, b=2)).send(a_request(1, lane=FETCH, deadline=5.0))
+    bench.open().at(5.0).send(a_request(ANY))
+    bench.net.sends.clear()
+
+    bench.sleep()
+
+    assert bench.time.now == 6.0
+    ((key, _, _),) = bench.net.sends
+    assert key.startswith("1#")
+
+
+def test_a_broker_that_has_answered_since_is_not_in_doubt_any_more() -> None:
+    bench = connected().tell(a_cluster(a=1, b=2)).send(a_request(1, lane=FETCH, deadline=5.0))
+    bench.open().at(5.0).send(a_request(1)).at(5.1).answer()
+
+    bench.send(a_request(ANY))
+
+    assert "b:9092" not in bench.addresses
+    assert bench.net.sends[-1][0].startswith("1#")
 
 
 def test_a_request_to_anybody_avoids_a_broker_that_was_silent_on_another_connection() -> None:
@@ -847,7 +950,9 @@ def test_every_request_gets_exactly_one_answer_whatever_happens(seed: int) -> No
         match rng.randrange(10):
             case 0 | 1 | 2:
                 to = rng.choice([ANY, COORDINATOR, 1, 2, 3])
-                sent.append(a_request(to, deadline=bench.time.now + rng.uniform(0.0, 3.0)))
+                lane = rng.choice([*Lane])
+                late = bench.time.now + rng.uniform(0.0, 3.0)
+                sent.append(a_request(to, deadline=late, lane=lane))
                 return SendRequests(requests=(sent[-1],))
             case 3 | 4 | 5:
                 return answered(key, request_id, throttle=rng.choice([0.0, 0.0, 0.5]))
