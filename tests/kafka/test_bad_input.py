@@ -305,6 +305,26 @@ def test_a_corrupt_partition_does_not_keep_others_from_being_read(
         assert values(found) == numbered(5)
 
 
+def test_a_corrupt_partition_is_told_while_another_one_is_busy(kafka: Cluster, topic: str) -> None:
+    topics.create_topic(kafka.bootstrap_servers, topic, partitions=2)
+    batches(kafka, topic, [b"doomed-0"])
+    flip_a_byte(kafka, topic, b"doomed-0")
+    topics.produce(kafka.bootstrap_servers, topic, numbered(500), partition=1)
+
+    with quick(kafka, topic, max_poll_records=10) as consumer:
+        found: list[Any] = []
+        errors: list[int] = []
+        deadline = time.monotonic() + SOON_S
+        while len(found) < 500:
+            assert time.monotonic() < deadline
+            try:
+                found += poll(consumer)
+            except CorruptBatchError:
+                errors.append(len(found))
+        assert values(found) == numbered(500)
+        assert len([had for had in errors if had < 490]) >= 5
+
+
 def refuse_five(data: bytes | None) -> Any:
     if data == b"v5":
         raise ZeroDivisionError("five")

@@ -78,18 +78,19 @@ def allowed(
     kafka: KafkaCluster, kind: ResourceType, name: str, *operations: ACLOperation
 ) -> Iterator[None]:
     """What bob may do meanwhile."""
-    rules = [
-        ACL(
-            principal="User:bob",
-            host="*",
-            operation=operation,
-            permission_type=ACLPermissionType.ALLOW,
-            resource_pattern=ResourcePattern(kind, name),
-        )
-        for operation in operations
-    ]
-    topics.grant(kafka.bootstrap_servers, rules)
+    topics.grant(kafka.bootstrap_servers, [bobs(kind, name, one) for one in operations])
     yield
+
+
+def bobs(kind: ResourceType, name: str, operation: ACLOperation) -> ACL:
+    """The rule that lets bob do this."""
+    return ACL(
+        principal="User:bob",
+        host="*",
+        operation=operation,
+        permission_type=ACLPermissionType.ALLOW,
+        resource_pattern=ResourcePattern(kind, name),
+    )
 
 
 # -- who gets in
@@ -371,6 +372,44 @@ def test_a_topic_that_may_be_described_but_not_read_is_refused_by_the_fetch(
             found, told = read_through(consumer, 3, TopicAuthorizationFailedError)
             assert all(orders.topic in str(error) for error in told)
             assert values(found) == numbered(3)
+
+
+def test_a_right_that_is_withdrawn_under_a_backlog_is_told_and_read_on_when_it_is_back(
+    secure_kafka: KafkaCluster, orders: TopicPartition, topic: str
+) -> None:
+    """Beside another topic that always has records: the error must not wait for a pause of it."""
+    busy = TopicPartition(f"{topic}-busy", 0)
+    topics.create_topic(secure_kafka.bootstrap_servers, busy.topic)
+    topics.produce(secure_kafka.bootstrap_servers, busy.topic, numbered(50_000))
+    topics.produce(secure_kafka.bootstrap_servers, orders.topic, numbered(5_000)[3:])
+    with (
+        allowed(secure_kafka, ResourceType.TOPIC, busy.topic, ACLOperation.READ),
+        allowed(secure_kafka, ResourceType.TOPIC, orders.topic, ACLOperation.READ),
+        through(
+            secure_kafka,
+            "SASL_PLAINTEXT",
+            max_poll_records=10,
+            max_partition_fetch_bytes=2_000,
+            **login("PLAIN", "bob"),
+        ) as consumer,
+    ):
+        consumer.assign([orders, busy])
+        found, _ = read_through(consumer, 100)
+
+        right = bobs(ResourceType.TOPIC, orders.topic, ACLOperation.READ)
+        topics.withdraw(secure_kafka.bootstrap_servers, [right])
+        told: list[Exception] = []
+        while not told:
+            more, told = read_through(consumer, 10, TopicAuthorizationFailedError)
+            found += more
+        assert orders.topic in str(told[0])
+        assert len(found) < 50_000, "the busy topic has run dry"
+
+        with allowed(secure_kafka, ResourceType.TOPIC, orders.topic, ACLOperation.READ):
+            while len(of_orders := [one for one in found if one.topic == orders.topic]) < 5_000:
+                more, _ = read_through(consumer, 10, TopicAuthorizationFailedError)
+                found += more
+        assert values(of_orders) == numbered(5_000)
 
 
 def test_an_unauthorised_group_is_an_error_that_names_it_until_it_is_granted(
