@@ -227,6 +227,11 @@ class Delivery:
         self._moved.clear()
         return moved
 
+    @property
+    def has_moved(self) -> bool:
+        """Whether positions moved or bytes were freed since they were last asked for."""
+        return bool(self._moved or self.freed_bytes)
+
     def take_freed_bytes(self) -> int:
         """Bytes freed since this was last asked."""
         freed, self.freed_bytes = self.freed_bytes, 0

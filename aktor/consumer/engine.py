@@ -129,7 +129,9 @@ class Engine:
         self._error_was_last = False
         self._look_up_at = math.inf
         self._commit_at = -math.inf
-        self._freed_unwoken = 0
+        #: Positions or freed bytes were told without a wake, and nobody was woken since; how many.
+        self._unread = False
+        self._unread_bytes = 0
 
     # -- saying and asking
 
@@ -219,9 +221,14 @@ class Engine:
             now = self.clock()
             self._ask_positions_anew(now)
             self._tell_poll(now)
-            records = self._collect(limit, now, advance=advance)
+            try:
+                records = self._collect(limit, now, advance=advance)
+            except BaseException:
+                self._be_heard(now)
+                raise
             if records:
                 return records
+            self._be_heard(now)
             if now >= deadline:
                 return {}
             alive_until = now + self.settings.max_poll_interval / 3
@@ -231,8 +238,6 @@ class Engine:
         port = self.port
         if self._events or port.events or port.chunks or port.positions or self.completions:
             return
-        if self.delivery.freed_bytes:
-            self._tell_poll(self.clock(), force=True)
         self._bell.wait(until - self.clock())
 
     def _raise_errors(self, *, again: bool) -> None:
@@ -373,16 +378,33 @@ class Engine:
     def _tell_poll(self, now: float, *, force: bool = False) -> None:
         moved = self.delivery.take_moved()
         freed = self.delivery.take_freed_bytes()
-        wake = force or self._urgent or self._must_wake(now, freed)
-        if not (wake or moved or freed or now - self._polled_at >= POLL_REPEAT):
+        news = bool(moved or freed)
+        wake = force or self._urgent or (news and self._has_run_dry) or self._must_wake(now, freed)
+        if not (wake or news or now - self._polled_at >= POLL_REPEAT):
             return
         self._polled_at = now
         self._urgent = False
-        self._freed_unwoken = 0 if wake else self._freed_unwoken + freed
+        self._unread_bytes = 0 if wake else self._unread_bytes + freed
+        self._unread = not wake and (self._unread or news)
         self._publish(Poll(now=now, positions=moved, freed_bytes=freed), wake=wake)
 
+    @property
+    def _has_run_dry(self) -> bool:
+        """Whether nothing is here that a poll could give out: it will wait."""
+        return not (self.delivery.buffered_bytes or self.port.chunks)
+
+    def _be_heard(self, now: float) -> None:
+        """Have the background read all that was said: wake it if it need not have read it yet.
+
+        A poll that gives out records may leave that for later, since the next one comes soon. Every
+        other poll comes here before it waits, returns or raises: what the application waits for
+        may never come if the fetch manager does not know that there is room for it again.
+        """
+        if self._unread or self.delivery.has_moved:
+            self._tell_poll(now, force=True)
+
     def _must_wake(self, now: float, freed: int) -> bool:
-        if self._freed_unwoken + freed >= self.settings.max_buffered_bytes // WAKE_SHARE:
+        if self._unread_bytes + freed >= self.settings.max_buffered_bytes // WAKE_SHARE:
             return True
         if self.settings.enable_auto_commit and now >= self._commit_at:
             self._commit_at = now + self.settings.auto_commit_interval

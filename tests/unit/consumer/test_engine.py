@@ -270,7 +270,8 @@ def test_a_position_that_moved_is_told_with_the_next_poll_and_wakes_nobody() -> 
     assert site.poll() == {A: [0, 1, 2]}
     assert site.of(Poll) == []
 
-    site.poll()
+    site.fetched(a_chunk(offset=3))
+    assert site.poll() == {A: [3, 4, 5]}
 
     assert site.of(Poll) == [
         Poll(now=100.0, positions={A: OffsetAndMetadata(3, "", 5)}, freed_bytes=chunk.size)
@@ -310,6 +311,72 @@ def test_what_was_freed_is_told_before_waiting_so_that_fetching_goes_on() -> Non
 
     assert site.of(Poll)[0] == Poll(now=100.0, positions={}, freed_bytes=dropped.size)
     assert site.wakes[0]
+
+
+@pytest.mark.parametrize("timeout", [0.0, 5.0])
+def test_what_was_said_without_a_wake_is_made_to_be_read_by_a_poll_that_gives_nothing(
+    timeout: float,
+) -> None:
+    site = a_site(A, B)
+    site.fetched(chunk := a_chunk(), a_chunk(B, epoch=2))
+    site.poll(limit=3)
+    site.engine.pause([B], paused=True)
+    site.forget()
+
+    site.poll(timeout)
+
+    assert [one.freed_bytes for one in site.of(Poll)][:2] == [chunk.size, 0]
+    assert site.wakes[:2] == [False, True]
+    assert not any(site.wakes[2:])
+
+
+def test_what_was_given_out_last_is_told_with_a_wake_by_a_poll_that_has_nothing_else() -> None:
+    site = a_site()
+    site.fetched(chunk := a_chunk())
+    site.poll()
+    site.forget()
+
+    site.poll(5.0)
+
+    assert [one.freed_bytes for one in site.of(Poll)][:1] == [chunk.size]
+    assert site.wakes[:1] == [True]
+    assert not any(site.wakes[1:])
+
+
+def test_what_was_said_without_a_wake_is_made_to_be_read_by_a_poll_that_raises() -> None:
+    site = a_site(A, B)
+    site.fetched(a_chunk(B, epoch=2))
+    site.poll()
+    site.fetched(a_refusal(CorruptRecordError()))
+    site.forget()
+
+    for wakes in ([False, True], []):
+        with pytest.raises(CorruptRecordError):
+            site.poll(5.0)
+        assert site.wakes == wakes
+        site.forget()
+
+
+def test_polls_that_give_records_wake_nobody() -> None:
+    site = a_site()
+    site.fetched(*(a_chunk(offset=3 * number) for number in range(20)))
+
+    for _ in range(20):
+        assert site.poll(limit=3)
+        site.clock.now += 0.01
+
+    assert len(site.of(Poll)) == 19
+    assert not any(site.wakes)
+
+
+def test_polls_with_no_news_wake_nobody() -> None:
+    site = a_site()
+
+    for _ in range(5):
+        site.poll(1.0)
+
+    assert len(site.of(Poll)) == 5
+    assert not any(site.wakes)
 
 
 def test_an_automatic_commit_that_is_due_wakes_the_background_once_an_interval() -> None:
