@@ -98,7 +98,7 @@ class Rebalancing:
         try:
             result = getattr(self.listener, name)(partitions)
             if inspect.isawaitable(result):
-                asyncio.run(_await(result))
+                _finish(result)
         except WakeupError as error:
             return error
         except Exception as error:
@@ -115,6 +115,30 @@ class Rebalancing:
             ms=round((self._clock() - began) * 1000, 1),
         )
         return None
+
+
+def _finish(result: Any) -> None:
+    """Run an awaitable to its end on this thread, in an event loop of its own.
+
+    A loop that runs on this thread already (Jupyter; an application that polls in a coroutine)
+    stands still, as it does for all of `poll`. It is hidden meanwhile, since asyncio lets no other
+    one run beside it; so the callback may call the consumer, as one without `async` may.
+    """
+    outer = asyncio._get_running_loop()
+    if outer is None:
+        asyncio.run(_await(result))
+        return
+    # From Python 3.14 on the task that runs is the thread's, not the loop's.
+    swap = getattr(asyncio.tasks, "_swap_current_task", None)
+    task = swap(outer, None) if swap is not None else None
+    asyncio._set_running_loop(None)
+    try:
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+            runner.run(_await(result))
+    finally:
+        asyncio._set_running_loop(outer)
+        if swap is not None:
+            swap(outer, task)
 
 
 async def _await(result: Any) -> None:

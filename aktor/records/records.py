@@ -245,10 +245,8 @@ def _read_headers(buffer: bytes | memoryview, pos: int) -> tuple[Headers, int, i
         if raw_size & 1:
             raise Malformed("a header without a key")
         end = pos + (raw_size >> 1)
-        try:
-            key = bytes(buffer[pos:end]).decode()
-        except UnicodeDecodeError:
-            raise Malformed("the key of a header is not UTF-8") from None
+        # As Java does: a name that is not UTF-8 must not keep the record from being read.
+        key = bytes(buffer[pos:end]).decode(errors="replace")
         total += end - pos
 
         raw_size = buffer[end]

@@ -137,6 +137,30 @@ def test_a_record_far_larger_than_a_fetch_is_still_delivered(
     assert values(records) == [b"before", large, b"after"]
 
 
+class _Latin1(str):
+    """The name of a header that a careless producer writes in another encoding than UTF-8."""
+
+    def encode(self, *_: Any) -> bytes:
+        return super().encode("latin-1")
+
+
+def test_a_headers_name_that_is_not_utf_8_is_read_with_a_replacement(
+    kafka: Cluster, fresh: TopicPartition
+) -> None:
+    with topics.producer(kafka.bootstrap_servers) as producer:
+        producer.send(fresh.topic, b"first", headers=[(_Latin1("größe"), b"1")]).get(20)
+        producer.send(fresh.topic, b"second", headers=[("größe", b"2")]).get(20)
+
+    with quick(kafka, fresh.topic) as consumer:
+        records = read(consumer, 2)
+
+    assert values(records) == [b"first", b"second"]
+    assert [one.headers for one in records] == [
+        [("gr\ufffd\ufffde", b"1")],
+        [("größe", b"2")],
+    ]
+
+
 def test_small_fetches_read_many_batches_without_a_gap(
     kafka: Cluster, fresh: TopicPartition
 ) -> None:

@@ -13,6 +13,8 @@ import re
 import selectors
 import socket
 import ssl
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -35,12 +37,14 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.net.sasl.scram import ScramClient
 from kafka.protocol.consumer import IsolationLevel
 
+from aktor.broker.embedded import EmbeddedKafka
 from aktor.consumer.configuration import DEFAULT_CONFIG, parse
 from aktor.consumer.secrets import Masked, Secret
 from aktor.errors import ConfigurationError
 from aktor.settings import Settings
 from aktor.trace import recording
 from tests.real_kafka.certificates import Certificates, make_certificates
+from tests.real_kafka.topics import produce
 
 OURS = {
     "default_api_timeout_ms",
@@ -301,7 +305,12 @@ def test_an_unknown_isolation_level_is_refused() -> None:
         ("ssl_context", "default", "an ssl.SSLContext"),
         ("ssl_cafile", 7, "the name of a file"),
         ("sasl_oauth_token_provider", "token", "has no token()"),
-        ("selector", selectors.SelectSelector(), "a class of selectors.BaseSelector"),
+        ("selector", int, "a class with the methods of selectors.BaseSelector"),
+        (
+            "selector",
+            selectors.SelectSelector(),
+            "a class with the methods of selectors.BaseSelector",
+        ),
     ],
 )
 def test_a_wrong_value_is_refused_with_the_remedy(name: str, value: Any, remedy: str) -> None:
@@ -1078,3 +1087,48 @@ def test_no_trace_of_a_configuration_holds_a_secret() -> None:
 
     assert len(heard) == 3
     assert PASSWORD not in repr(heard)
+
+
+class _EventletSelector:
+    """What `selectors.DefaultSelector` is under eventlet: no `BaseSelector` of ours."""
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> Any: ...
+
+    def unregister(self, fileobj: Any) -> Any: ...
+
+    def select(self, timeout: float | None = None) -> Any: ...
+
+    def get_map(self) -> Any: ...
+
+
+def test_a_selector_of_other_descent_is_taken_for_what_it_can_do() -> None:
+    config, _ = parse({"selector": _EventletSelector})
+
+    assert config["selector"] is _EventletSelector
+
+
+@pytest.mark.parametrize("library", ["eventlet", "gevent"])
+def test_a_consumer_reads_under_a_library_of_green_threads(library: str) -> None:
+    """With the default settings, in a process in which everything was patched first."""
+    patch = {
+        "eventlet": "import eventlet; eventlet.monkey_patch()",
+        "gevent": "from gevent import monkey; monkey.patch_all()",
+    }
+    program = (
+        f"{patch[library]}\n"
+        "import sys\n"
+        "from aktor import KafkaConsumer\n"
+        "settings = {'bootstrap_servers': sys.argv[1], 'auto_offset_reset': 'earliest'}\n"
+        "with KafkaConsumer('orders', group_id='g', **settings) as consumer:\n"
+        "    print(next(consumer).value.decode())\n"
+    )
+    with EmbeddedKafka(topics={"orders": 1}) as kafka:
+        produce([kafka.bootstrap_servers], "orders", ["first"])
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", program, kafka.bootstrap_servers],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    assert done.stdout == "first\n", done.stderr

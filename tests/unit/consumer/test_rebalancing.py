@@ -387,6 +387,27 @@ def test_a_listener_may_be_written_in_coroutines_and_is_waited_for() -> None:
     assert said.count(CallbackFinished(rebalance=7)) == 2
 
 
+def test_an_asynchronous_listener_is_finished_where_an_event_loop_runs_already() -> None:
+    """As in Jupyter; that loop, and its task, go on afterwards as if nothing had been."""
+    delivery = a_delivery()
+    listener = AsyncListener(delivery)
+    rebalancing, said = a_rebalancing(delivery, listener)
+    went_on: list[bool] = []
+
+    async def application() -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert rebalancing.run(revoked(A)) is None
+        went_on.append(asyncio.get_running_loop() is loop and asyncio.current_task() is task)
+        await asyncio.sleep(0.001)
+        went_on.append(asyncio.get_event_loop() is loop)
+
+    asyncio.run(application())
+
+    assert [name for name, *_ in listener.calls] == ["revoked"]
+    assert said[-1] == CallbackFinished(rebalance=7)
+    assert went_on == [True, True]
+
+
 @pytest.mark.parametrize("kind", [Raising, AsyncRaising])
 def test_what_the_revoked_callback_raises_is_kept_and_answered_and_the_partitions_go(
     kind: type[Raising],

@@ -81,10 +81,6 @@ START = b"\0" + varint(0) + varint(0)  # attributes, timestamp and offset delta
             a_raw_record(START + NULL + NULL + varint(1) + NULL + NULL), id="a header without key"
         ),
         pytest.param(
-            a_raw_record(START + NULL + NULL + varint(1) + sized(b"\xff") + NULL),
-            id="a header key that is no UTF-8",
-        ),
-        pytest.param(
             a_raw_record(START + NULL + NULL + varint(1) + sized(b"h") + varint(-2)),
             id="a header value of -2",
         ),
@@ -100,6 +96,17 @@ def test_a_broken_record_is_a_corrupt_batch(record: bytes, check_crcs: bool) -> 
 
     with pytest.raises(CorruptBatchError):
         reader.take(1)
+
+
+def test_the_name_of_a_header_that_is_not_utf_8_is_replaced_where_it_is_not_as_in_java() -> None:
+    headers = (
+        varint(2) + sized(b"id-\xff\xfe") + sized(b"1") + sized("größe".encode("latin-1")) + NULL
+    )
+
+    (record,) = a_reader(a_batch([a_raw_record(START + NULL + NULL + headers)])).take(1)
+
+    assert record.headers == [("id-\ufffd\ufffd", b"1"), ("gr\ufffd\ufffde", None)]
+    assert record.serialized_header_size == 11
 
 
 def test_a_header_that_is_cut_off_by_the_end_of_the_batch_is_refused() -> None:
