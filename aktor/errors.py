@@ -25,6 +25,7 @@ __all__ = [
     "AuthenticationError",
     "BatchTooLargeError",
     "BootstrapError",
+    "BrokersUnreachableError",
     "ConcurrentAccessError",
     "ConfigurationError",
     "ConsumerClosedError",
@@ -36,6 +37,10 @@ __all__ = [
     "UserCallbackError",
     "WakeupError",
 ]
+
+
+#: Brokers that an error names; a cluster may have hundreds.
+_NAMED = 5
 
 
 class InvalidRegularExpressionError(BrokerResponseError):
@@ -89,6 +94,41 @@ class BootstrapError(KafkaConnectionError):
 
     def __reduce__(self) -> Any:
         return _rebuild, (type(self), {"attempts": self.attempts})
+
+
+class BrokersUnreachableError(KafkaConnectionError):
+    """A bootstrap server answered, and none of the addresses that its brokers advertise does.
+
+    `attempts` maps "host:port" to the reason it failed last, `advertised_by` is the server that
+    told the addresses. It passes when a broker can be reached; what was asked for goes on then.
+    """
+
+    def __init__(
+        self, *, attempts: dict[str, str], advertised_by: str = "", untried: int = 0
+    ) -> None:
+        self.attempts = dict(attempts)
+        self.advertised_by = advertised_by
+        self.untried = untried
+        named = [f"{broker}: {why}" for broker, why in list(self.attempts.items())[:_NAMED]]
+        more = len(self.attempts) - len(named)
+        tried = "; ".join(named) + (f"; {more} more" if more else "")
+        super().__init__(
+            f"none of the cluster's brokers can be reached at its advertised address ({tried}"
+            f"{f'; {untried} not tried' if untried else ''}), advertised by"
+            f" {advertised_by or 'the bootstrap servers'}. Check that the brokers are up, that"
+            " each broker's advertised.listeners can be reached from this client, and that its"
+            " name resolves here."
+        )
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (
+            type(self),
+            {
+                "attempts": self.attempts,
+                "advertised_by": self.advertised_by,
+                "untried": self.untried,
+            },
+        )
 
 
 class FrameError(KafkaConnectionError):

@@ -17,7 +17,7 @@ from kafka.errors import KafkaConnectionError
 from aktor.actors.frames import BadLength
 from aktor.errors import AuthenticationError, FrameError
 
-__all__ = ["Diagnosis", "Phase"]
+__all__ = ["Diagnosis", "Phase", "reason_of"]
 
 #: Settings whose values never appear in an error.
 _SECRETS: Final = ("sasl_plain_password", "ssl_password")
@@ -142,3 +142,11 @@ def _what_speaks(error: BadLength) -> str:
     if error.head == b"HTTP":
         return "it is an HTTP server, not a Kafka broker"
     return str(error)
+
+
+def reason_of(error: Exception) -> str:
+    """The text of an error without the parts that a list of brokers says anyway."""
+    if isinstance(error, FrameError | AuthenticationError):
+        return str(error.reason)
+    text = str(error.args[0]) if error.args else type(error).__name__
+    return text.partition(": ")[2] or text if text.startswith("broker ") else text

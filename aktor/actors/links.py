@@ -108,6 +108,11 @@ class Link:
         """Requests queued or in flight."""
         return len(self.unsent) + len(self.in_flight)
 
+    @property
+    def is_open(self) -> bool:
+        """True while there is a connection, and its listener has not hung up on us before."""
+        return self.state is LinkState.READY and self.failure is None
+
     def on(self, event: LinkEvent) -> None:
         """The only place where `state` is assigned."""
         after = TRANSITIONS[self.state].get(event)

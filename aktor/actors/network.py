@@ -14,6 +14,8 @@ from typing import ClassVar, Final
 
 from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, KafkaTimeoutError
 
+from aktor.actors.advertised import PROBES, Advertised
+from aktor.actors.diagnosis import reason_of
 from aktor.actors.links import Link, LinkEvent, LinkState, Waiting
 from aktor.actors.manager import Backoff
 from aktor.actors.runtime import CooperativeActor, Dispatcher
@@ -25,13 +27,15 @@ from aktor.actors.wire import (
     RequestAnswered,
     RequestBroken,
 )
-from aktor.errors import ActorRestartedError, AuthenticationError, BootstrapError, FrameError
+from aktor.errors import ActorRestartedError, AuthenticationError, BootstrapError
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
 from aktor.events.lifecycle import ActorsRestarted, Tick, Ticked
 from aktor.events.metadata import Broker, Cluster, ClusterChanged
 from aktor.events.network import (
     BootstrapFailed,
     BrokerRefused,
+    BrokersReached,
+    BrokersUnreachable,
     Destination,
     Lane,
     RequestFailed,
@@ -121,6 +125,7 @@ class NetworkActor(CooperativeActor):
         self._attempts = 0
         self._anywhere: deque[Waiting] = deque()
         self._cluster = Cluster()
+        self._advertised = Advertised()
         #: The ordinary connection to each broker, and that for Fetches to those that got one.
         self._nodes: dict[int, Link] = {}
         self._fetching: dict[int, Link] = {}
@@ -196,7 +201,9 @@ class NetworkActor(CooperativeActor):
         to = waiting.request.to
         if to is Destination.ANY:
             self._anywhere.append(waiting)
-        elif to is Destination.COORDINATOR:
+            return
+        self._advertised.wanted(waiting.came_at)
+        if to is Destination.COORDINATOR:
             if self._coordinator is None or not self._coordinator_known:
                 self._fail(waiting, CoordinatorNotAvailableError("no coordinator is known"))
             else:
@@ -238,6 +245,10 @@ class NetworkActor(CooperativeActor):
                 self._retire(one, KafkaConnectionError(because), because)
             del self._nodes[node]
             self._fetching.pop(node, None)
+        self._advertised.changed(
+            (one.address for one in self._nodes.values()),
+            others=(one.address for one in self._bootstrap),
+        )
 
     def _of(self, node: int) -> list[Link]:
         """What leads to this broker, but for the coordinator's own."""
@@ -371,6 +382,8 @@ class NetworkActor(CooperativeActor):
         self._prove(link)
         link.used_at = link.heard_at = now
         link.silent_until = now + report.throttle if report.throttle else link.silent_until
+        if waiting.body_name == "Metadata":
+            self._advertised.by = link.address
         self._meter(waiting, now)
         self.log.debug(
             "request.answered",
@@ -410,6 +423,7 @@ class NetworkActor(CooperativeActor):
         # login opens connections and closes them at the first request, for ever.
         if not link.proven:
             link.proven = self._reached = True
+            self._advertised.answered(link.address)
             link.failure = None
             link.backoff.reset()
             self._bootstrapping = False
@@ -431,6 +445,7 @@ class NetworkActor(CooperativeActor):
         for link in self._links():
             if link.unsent:
                 self._connect_or_send(link, now)
+        self._probe(now)
         self._close_unneeded(now)
         self._complain(now)
         self._said.append(
@@ -486,7 +501,7 @@ class NetworkActor(CooperativeActor):
         self, waiting: Waiting, now: float, because: str, link: Link | None = None
     ) -> Exception:
         failures = [link.failure] if link else [one.failure for one in self._candidates()]
-        last = next((_reason(one) for one in failures if one is not None), None)
+        last = next((reason_of(one) for one in failures if one is not None), None)
         error: Exception = KafkaTimeoutError(
             f"{waiting.body_name} timed out after {now - waiting.came_at:.3g} s: {because}"
             + (f" (last failure: {last})" if last else "")
@@ -597,6 +612,8 @@ class NetworkActor(CooperativeActor):
         link.proven = False
         link.key = f"{link.name}#{self.incarnation}.{self._attempts}"
         self._by_key[link.key] = link
+        if link.node >= 0:
+            self._advertised.tried(now)
         self._net.connect(
             link.key,
             link.host,
@@ -655,7 +672,20 @@ class NetworkActor(CooperativeActor):
             elif found and link.node < 0:
                 self._drop(link, "a broker of the cluster is connected")
 
-    # the first broker
+    # complaints
+
+    def _to_brokers(self) -> list[Link]:
+        """Everything that leads to an address which a broker advertises."""
+        return [one for one in self._links() if one.node >= 0]
+
+    def _probe(self, now: float) -> None:
+        """Try brokers that nobody needs while none has answered: perhaps one can be reached."""
+        if not self._advertised.in_doubt:
+            return
+        room = PROBES - sum(one.state is LinkState.CONNECTING for one in self._nodes.values())
+        due = [one for one in self._nodes.values() if now >= self._advertised.probe_at(one)]
+        for link in sorted(due, key=lambda one: one.attempted_at)[: max(0, room)]:
+            self._connect(link, now)
 
     def _complaint_due(self) -> float:
         """When the application is to be told that nobody can be reached."""
@@ -669,11 +699,27 @@ class NetworkActor(CooperativeActor):
         return max(self._began_at + wait, self._complained_at + BOOTSTRAP_REPEAT)
 
     def _complain(self, now: float) -> None:
-        if now < self._complaint_due():
+        if now >= self._complaint_due():
+            self._complain_of_bootstrap(now)
+        elif self._reached and self._complained_at > -math.inf:
+            self._complained_at = -math.inf
+            self._said.append(BrokersReached())
+        advertised = self._advertised
+        if not (advertised.in_doubt or advertised.told):
             return
+        links = self._to_brokers()
+        if now >= advertised.due(links, now):
+            error = advertised.complain(links, now)
+            self.log.warning("brokers.unreachable", because=error)
+            self._said.append(BrokersUnreachable(error=error))
+        elif advertised.found(links):
+            self.log.info("brokers.reached", broker=[one.address for one in links if one.is_open])
+            self._said.append(BrokersReached())
+
+    def _complain_of_bootstrap(self, now: float) -> None:
         self._complained_at = now
         attempts = {
-            one.address: _reason(one.failure) if one.failure else "no answer yet"
+            one.address: reason_of(one.failure) if one.failure else "no answer yet"
             for one in self._bootstrap
         }
         error = BootstrapError(attempts=attempts)
@@ -685,6 +731,10 @@ class NetworkActor(CooperativeActor):
     def _wake_at(self, now: float) -> float:
         idle = self.settings.connections_max_idle
         wake = min((one.wake_at(now, idle) for one in self._links()), default=math.inf)
+        if self._advertised.in_doubt:
+            wake = min(wake, self._advertised.due(self._to_brokers(), now))
+            probes = [self._advertised.probe_at(one) for one in self._nodes.values()]
+            wake = min(wake, *(moment for moment in probes if moment > now), math.inf)
         if not self._anywhere:
             return wake
         wake = min(wake, self._complaint_due())
@@ -730,11 +780,3 @@ def _ms(seconds: float) -> float:
 
 def _ran_out_of_time(error: Exception) -> bool:
     return isinstance(error.__cause__, TimeoutError)
-
-
-def _reason(error: Exception) -> str:
-    """The text of an error without the parts that a list of brokers says anyway."""
-    if isinstance(error, FrameError | AuthenticationError):
-        return str(error.reason)
-    text = str(error.args[0]) if error.args else type(error).__name__
-    return text.partition(": ")[2] or text if text.startswith("broker ") else text

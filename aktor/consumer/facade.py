@@ -260,7 +260,8 @@ class KafkaConsumer:
             ValueError, TypeError: bad arguments.
             IllegalStateError: closed, forked, used by another thread, or called from a listener.
             WakeupError: `wakeup` was called.
-            AuthenticationError, BootstrapError: the cluster cannot be used or reached.
+            AuthenticationError, BootstrapError, BrokersUnreachableError: the cluster cannot be
+                used or reached; it is tried further on.
             NoOffsetForPartitionError, OffsetOutOfRangeError: no position, and no policy to reset.
             CorruptBatchError, RecordDeserializationError, BatchTooLargeError: at this offset; the
                 position stays until the user seeks past it.
@@ -667,7 +668,10 @@ class KafkaConsumer:
             return "closed"
         if self._port.failure is not None:
             return f"failed: {self._port.failure}"
-        return "running" if actors else "unresponsive"
+        if not actors:
+            return "unresponsive"
+        trouble = self._port.unreachable
+        return "running" if trouble is None else f"running, but {trouble.args[0]}"
 
     def _actors(self) -> tuple[ActorStatus, ...]:
         if self._guard.closed or self._guard.forked or self._port.failure is not None:

@@ -30,7 +30,12 @@ from aktor.events.membership import (
     SessionExtended,
 )
 from aktor.events.metadata import Cluster, ClusterChanged, TopicsRefused
-from aktor.events.network import BootstrapFailed, BrokerRefused
+from aktor.events.network import (
+    BootstrapFailed,
+    BrokerRefused,
+    BrokersReached,
+    BrokersUnreachable,
+)
 from aktor.events.positions import PositionsFailed, PositionsResolved
 from aktor.trace import Trace
 
@@ -63,6 +68,8 @@ class ApplicationPort:
         self.session_until = -math.inf
         self.failure: BaseException | None = None
         self.connection_error: Exception | None = None
+        #: Why nobody can be reached, while that lasts.
+        self.unreachable: Exception | None = None
         self.watch_cluster = False
         self._tickets = itertools.count(1)
         self._open: dict[int, tuple[str, Settle]] = {}
@@ -76,7 +83,9 @@ class ApplicationPort:
             MemberChanged: self._on_member,
             SessionExtended: self._on_session,
             BrokerRefused: self._on_connection_error,
-            BootstrapFailed: self._on_connection_error,
+            BootstrapFailed: self._on_unreachable,
+            BrokersUnreachable: self._on_unreachable,
+            BrokersReached: self._on_brokers_reached,
             ActorsRestarted: self._on_restarted,
             ConsumerFailed: self._on_consumer_failed,
             RevokePartitions: self._on_event,
@@ -136,9 +145,18 @@ class ApplicationPort:
         self.session_until = extended.until
         self.bell.ring()
 
-    def _on_connection_error(self, said: BrokerRefused | BootstrapFailed) -> None:
+    def _on_connection_error(self, said: BrokerRefused) -> None:
         self.connection_error = said.error
         self.bell.ring()
+
+    def _on_unreachable(self, said: BootstrapFailed | BrokersUnreachable) -> None:
+        self.unreachable = self.connection_error = said.error
+        self.bell.ring()
+
+    def _on_brokers_reached(self, _said: BrokersReached) -> None:
+        if self.connection_error is self.unreachable:
+            self.connection_error = None
+        self.unreachable = None
 
     def _on_restarted(self, restarted: ActorsRestarted) -> None:
         for ticket, (actor, _) in list(self._open.items()):
@@ -146,6 +164,8 @@ class ApplicationPort:
                 error = ActorRestartedError(actor=actor)
                 error.__cause__ = restarted.because
                 self._settle(ticket, None, error)
+        if "network" in restarted.actors:
+            self.unreachable = None  # the new one finds out for itself
         if "membership" in restarted.actors:
             self.member = NOT_A_MEMBER
         self._on_event(restarted)

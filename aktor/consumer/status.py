@@ -31,9 +31,10 @@ class PartitionStatus:
 class ConsumerStatus:
     """Who is alive, who we are in the group, what is assigned, how far it was read.
 
-    `state` is "running", "closed", "failed: <error>" or "unresponsive" (the background thread did
-    not answer within a second). `group_protocol` is "classic", "consumer", or "auto" while that
-    setting has not been decided; `generation` is the member's epoch in the second.
+    `state` is "running", "running, but <why no broker can be reached>", "closed", "failed: <error>"
+    or "unresponsive" (the background thread did not answer within a second). `group_protocol` is
+    "classic", "consumer", or "auto" while that setting has not been decided; `generation` is the
+    member's epoch in the second.
     """
 
     client_id: str

@@ -2,7 +2,7 @@
 
 manager ──Ticked(requests)──▶ Supervisor ──SendRequests──▶ NetworkActor ──bytes──▶ broker
 manager ◀──ResponseReceived | RequestFailed── NetworkActor
-application ◀──BrokerRefused | BootstrapFailed── NetworkActor
+application ◀──BrokerRefused | BootstrapFailed | BrokersUnreachable | BrokersReached── NetworkActor
 """
 
 from __future__ import annotations
@@ -98,3 +98,15 @@ class BootstrapFailed:
     """NetworkActor ▶ application: no bootstrap server could be reached as a Kafka broker."""
 
     error: Exception
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokersUnreachable:
+    """NetworkActor ▶ application: no broker has answered at the address that it advertises."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokersReached:
+    """NetworkActor ▶ application: a broker can be reached after all."""

@@ -44,6 +44,8 @@ ROUTES: Final[Mapping[type, tuple[str, ...]]] = {
     network.SendRequests: (NETWORK,),
     network.BrokerRefused: (APPLICATION,),
     network.BootstrapFailed: (APPLICATION,),
+    network.BrokersUnreachable: (APPLICATION,),
+    network.BrokersReached: (APPLICATION,),
     answers.Answered: (APPLICATION,),
     answers.Failed: (APPLICATION,),
     metadata.TrackTopics: (METADATA,),

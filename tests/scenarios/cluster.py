@@ -63,6 +63,10 @@ class Cluster:
         self.sessions = True
         #: Whether a refused Fetch names the leader (KIP-951).
         self.names_leaders = False
+        #: At which host each broker says that it is; "b<n>" leads to broker n in any case.
+        self.advertised = {node: f"b{node}" for node in self.up}
+        #: Hosts that cannot be reached, and what an attempt ends in (None: in nothing).
+        self.unreachable: dict[str, str | None] = {}
         #: APIs of which the brokers speak no version that a client would.
         self.too_old_for: set[str] = set()
         #: How often each API was asked, by name.
@@ -75,6 +79,13 @@ class Cluster:
         self._faults: dict[str, deque[Any]] = {}
         self._waiting: list[_WaitingFetch] = []
         self._fetch_sessions: dict[int, _FetchSession] = {}
+
+    def node_at(self, host: str) -> int:
+        """Which broker this host is."""
+        for node, name in self.advertised.items():
+            if name == host:
+                return node
+        return int(host.removeprefix("b"))
 
     # -- what a test does
 
@@ -227,7 +238,7 @@ class Cluster:
             throttle_time_ms=0,
             brokers=[
                 MetadataResponse.MetadataResponseBroker(
-                    node_id=node, host=f"b{node}", port=PORT, rack=None
+                    node_id=node, host=self.advertised[node], port=PORT, rack=None
                 )
                 for node, up in self.up.items()
                 if up
@@ -275,7 +286,7 @@ class Cluster:
                 FindCoordinatorResponse.Coordinator(
                     key=group,
                     node_id=node,
-                    host=f"b{node}",
+                    host=self.advertised[node],
                     port=PORT,
                     error_code=0,
                     error_message=None,

@@ -56,15 +56,26 @@ class ScriptedNet:
     def connect(
         self, key: str, host: str, port: int, timeout: float, *, canonical: bool = False
     ) -> None:
-        """Broker n is the host "b<n>"."""
-        connection = _Connection(key, int(host.removeprefix("b")))
+        """Broker n is the host "b<n>", or as it advertises."""
+        connection = _Connection(key, self._scene.cluster.node_at(host))
         self._connections[key] = connection
-        self._scene.after(self._latency(), lambda: self._connected(connection))
+        unreachable = self._scene.cluster.unreachable
+        if unreachable.get(host, "") is None:
+            reason, after = f"not connected within {timeout:g} s", timeout
+        else:
+            reason, after = unreachable.get(host), self._latency()
+        self._scene.after(after, lambda: self._connected(connection, host, reason))
 
-    def _connected(self, connection: _Connection) -> None:
+    def _connected(self, connection: _Connection, host: str, reason: str | None) -> None:
         if self._connections.get(connection.key) is not connection:
             return
-        if self._scene.cluster.up[connection.node]:
+        if reason is not None:
+            del self._connections[connection.key]
+            error = KafkaConnectionError(f"broker {host}: {reason}")
+            if reason.startswith("not connected"):
+                error.__cause__ = TimeoutError()
+            self._tell(ConnectionFailed(key=connection.key, error=error))
+        elif self._scene.cluster.up[connection.node]:
             self._tell(ConnectionOpened(key=connection.key))
         else:
             del self._connections[connection.key]

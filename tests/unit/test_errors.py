@@ -23,6 +23,7 @@ from aktor.errors import (
     AuthenticationError,
     BatchTooLargeError,
     BootstrapError,
+    BrokersUnreachableError,
     ConcurrentAccessError,
     ConfigurationError,
     ConsumerClosedError,
@@ -54,6 +55,13 @@ CASES: list[tuple[KafkaError, type[KafkaError], list[str]]] = [
         BootstrapError(attempts={"b:2": "refused", "a:1": "timed out"}),
         KafkaConnectionError,
         ["a:1: timed out; b:2: refused", "Check bootstrap_servers"],
+    ),
+    (
+        BrokersUnreachableError(
+            attempts={"a:1": "timed out", "b:2": "refused"}, advertised_by="boot:9092"
+        ),
+        KafkaConnectionError,
+        ["(a:1: timed out; b:2: refused), advertised by boot:9092", "advertised.listeners"],
     ),
     (
         FrameError(broker=BROKER, reason="negative length"),
@@ -178,7 +186,7 @@ def test_a_record_that_was_refused_carries_its_raw_bytes_and_hides_them_in_its_t
 def test_only_what_may_pass_when_tried_again_is_retriable() -> None:
     retriable = {type(error) for error, _, _ in CASES if error.retriable}
 
-    assert retriable == {ActorRestartedError, BootstrapError, FrameError}
+    assert retriable == {ActorRestartedError, BootstrapError, BrokersUnreachableError, FrameError}
 
 
 def test_the_reasons_of_a_failed_bootstrap_are_a_copy() -> None:
@@ -188,6 +196,15 @@ def test_the_reasons_of_a_failed_bootstrap_are_a_copy() -> None:
     attempts.clear()
 
     assert error.attempts == {"a:1": "refused"}
+
+
+def test_of_a_hundred_brokers_that_cannot_be_reached_a_few_are_named() -> None:
+    attempts = {f"b{node}:9092": "refused" for node in range(100)}
+
+    error = BrokersUnreachableError(attempts=attempts, untried=7)
+
+    assert "b4:9092: refused; 95 more; 7 not tried)" in str(error)
+    assert len(error.attempts) == 100
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ from aktor.events.metadata import Broker, Cluster, ClusterChanged
 from aktor.events.network import (
     BootstrapFailed,
     BrokerRefused,
+    BrokersReached,
+    BrokersUnreachable,
     Destination,
     Lane,
     Request,
@@ -665,14 +667,14 @@ def test_the_next_attempt_waits_for_the_backoff_and_requests_wait_for_it() -> No
 
 
 def test_the_backoff_doubles_up_to_its_maximum() -> None:
-    bench = Bench(reconnect_backoff=1.0, reconnect_backoff_max=4.0).tell(a_cluster(a=1))
+    bench = connected(reconnect_backoff=1.0, reconnect_backoff_max=4.0).tell(a_cluster(a=1, b=2))
     waits: list[float] = []
     for _ in range(5):
-        bench.send(a_request(1, deadline=1e6))
+        bench.send(a_request(2, deadline=1e6))
         if waits:
             bench.sleep()
         before = bench.time.now
-        bench.refuse().send(a_request(1, deadline=1e6))
+        bench.refuse().send(a_request(2, deadline=1e6))
         waits.append(bench.wake_at - before)
         bench.sleep()
         bench.refuse()
@@ -682,16 +684,16 @@ def test_the_backoff_doubles_up_to_its_maximum() -> None:
 
 
 def test_an_answer_ends_the_backoff_and_an_open_connection_does_not() -> None:
-    bench = Bench(reconnect_backoff=1.0).tell(a_cluster(a=1)).send(a_request(1)).refuse()
-    bench.send(a_request(1)).sleep()
+    bench = connected(reconnect_backoff=1.0).tell(a_cluster(a=1, b=2)).send(a_request(2)).refuse()
+    bench.send(a_request(2)).sleep()
     bench.open()
     began = bench.time.now
 
-    bench.tell(ConnectionClosed(key=bench.last_key, error=refused())).send(a_request(1))
+    bench.tell(ConnectionClosed(key=bench.last_key, error=refused())).send(a_request(2))
     assert bench.wake_at - began >= 1.6
     bench.sleep().open().answer()
     began = bench.time.now
-    bench.tell(ConnectionClosed(key=bench.last_key, error=refused())).send(a_request(1))
+    bench.tell(ConnectionClosed(key=bench.last_key, error=refused())).send(a_request(2))
 
     assert bench.wake_at - began <= 1.2
 
@@ -885,6 +887,137 @@ def test_once_a_broker_has_answered_the_application_is_not_told_of_a_failed_boot
     keep_refusing(bench, until=60.0)
 
     assert bench.of(BootstrapFailed) == []
+
+
+# -- the brokers at their advertised addresses
+
+
+def refuse_all(bench: Bench, error: Callable[[], Exception] = refused) -> None:
+    """Every attempt under way fails."""
+    for key in list(bench.net.attempts):
+        bench.tell(ConnectionFailed(key=key, error=error()))
+
+
+def stranded(*, until: float, error: Callable[[], Exception] = refused, **brokers: int) -> Bench:
+    """A bootstrap server has named these brokers; every attempt to reach one fails until then."""
+    bench = Bench().send(a_request(ANY)).open().answer().tell(a_cluster(**brokers))
+    while True:
+        for node in brokers.values():
+            bench.send(a_request(node, deadline=1e6))
+        refuse_all(bench, error)
+        if min(bench.wake_at, bench.time.now + 0.1) > until:
+            return bench
+        bench.at(min(bench.wake_at, bench.time.now + 0.1))
+
+
+def test_when_no_advertised_address_can_be_reached_the_application_hears_it_again_and_again() -> (
+    None
+):
+    assert stranded(a=1, b=2, until=1.99).of(BrokersUnreachable) == []
+
+    bench = stranded(a=1, b=2, until=9.9)
+
+    assert len(bench.of(BrokersUnreachable)) == 4
+    error = bench.of(BrokersUnreachable)[0].error
+    assert error.attempts == {"a:9092": "Connection refused", "b:9092": "Connection refused"}
+    assert error.advertised_by == "boot:1"
+    assert len(bench.traced("brokers.unreachable")) == 4
+
+
+def test_where_packets_are_swallowed_the_application_hears_it_after_five_seconds() -> None:
+    assert stranded(a=1, until=4.99, error=timed_out).of(BrokersUnreachable) == []
+    bench = Bench().send(a_request(ANY)).open().answer().tell(a_cluster(a=1))
+    bench.send(a_request(1, deadline=1e6))
+
+    bench.at(4.9)
+    assert bench.of(BrokersUnreachable) == []
+    assert bench.wake_at <= 5.0
+    bench.at(5.0)
+
+    (said,) = bench.of(BrokersUnreachable)
+    assert said.error.attempts == {"a:9092": "no answer for 5 s"}
+
+
+def test_brokers_that_nobody_needs_are_tried_before_all_are_called_unreachable() -> None:
+    bench = Bench().send(a_request(ANY)).open().answer().tell(a_cluster(a=1, b=2, c=3, d=4, e=5))
+    bench.send(a_request(1, deadline=1e6)).refuse()
+    assert bench.addresses == ["boot:1", "a:9092"]
+
+    bench.at(1.0)
+
+    assert bench.addresses[2:] == ["b:9092", "c:9092", "d:9092"]
+    bench.open()
+    bench.send(a_request(1, deadline=1e6)).at(10.0)
+    assert bench.of(BrokersUnreachable) == []
+
+
+def test_who_asks_nothing_of_the_brokers_is_not_told_that_they_are_unreachable() -> None:
+    bench = Bench().send(a_request(ANY)).open().answer().tell(a_cluster(a=1))
+    bench.send(a_request(1)).refuse()
+
+    for second in range(1, 60):
+        refuse_all(bench.at(float(second)))
+
+    assert bench.of(BrokersUnreachable) == []
+
+
+def test_when_a_broker_can_be_reached_after_all_the_application_is_told_once() -> None:
+    bench = stranded(a=1, until=4.5)
+    while not bench.net.attempts:
+        bench.sleep()
+
+    bench.open().answer()
+
+    assert len(bench.of(BrokersReached)) == 1
+    bench.tell(ConnectionClosed(key=bench.last_key, error=refused()))
+    bench.send(a_request(1, deadline=1e6)).at(100.0)
+    assert len(bench.of(BrokersReached)) == 1
+
+
+def test_brokers_that_were_reached_once_are_waited_for_quietly() -> None:
+    bench = connected()
+    bench.tell(ConnectionClosed(key=bench.last_key, error=refused()))
+
+    for second in range(60):
+        bench.send(a_request(1, deadline=1e6)).at(float(second))
+        refuse_all(bench)
+
+    assert bench.of(BrokersUnreachable) == []
+
+
+def test_a_bootstrap_server_that_is_a_broker_at_its_advertised_address_was_reached() -> None:
+    bench = Bench(bootstrap_servers=(("a", 9092),)).send(a_request(ANY)).open().answer()
+    bench.tell(ConnectionClosed(key=bench.last_key, error=refused()), a_cluster(a=1, b=2))
+
+    for second in range(20):
+        bench.send(a_request(2, deadline=1e6)).at(float(second))
+        refuse_all(bench)
+
+    assert bench.of(BrokersUnreachable) == []
+
+
+def test_brokers_that_moved_to_addresses_which_cannot_be_reached_are_told() -> None:
+    bench = connected().tell(a_cluster(elsewhere=1))
+    bench.send(a_request(1, deadline=1e6))
+
+    assert len(bench.at(5.0).of(BrokersUnreachable)) == 1
+
+
+def test_refused_credentials_are_never_called_unreachable_brokers() -> None:
+    bench = stranded(a=1, until=20.0, error=wrong_password)
+
+    assert bench.of(BrokersUnreachable) == []
+
+
+def test_the_end_of_a_failed_bootstrap_is_told_once() -> None:
+    bench = Bench().send(a_request(ANY, deadline=1e6))
+    keep_refusing(bench, until=4.5)
+    while not bench.net.attempts:
+        bench.sleep()
+
+    bench.open().answer()
+
+    assert len(bench.of(BrokersReached)) == 1
 
 
 # -- the whole

@@ -15,6 +15,7 @@ from aktor.errors import (
     ActorRestartedError,
     AuthenticationError,
     BootstrapError,
+    BrokersUnreachableError,
     ConsumerClosedError,
 )
 from aktor.events.answers import Answered, Failed
@@ -23,7 +24,12 @@ from aktor.events.fetching import Chunk, RecordsFetched
 from aktor.events.lifecycle import ActorsRestarted, ConsumerFailed, TickDue
 from aktor.events.membership import GroupFailed, MemberChanged, MemberState, SessionExtended
 from aktor.events.metadata import Cluster, ClusterChanged
-from aktor.events.network import BootstrapFailed, BrokerRefused
+from aktor.events.network import (
+    BootstrapFailed,
+    BrokerRefused,
+    BrokersReached,
+    BrokersUnreachable,
+)
 from aktor.events.positions import PositionsFailed
 from aktor.trace import recording, silent
 
@@ -235,6 +241,7 @@ def test_a_question_may_bring_a_bell_of_its_own() -> None:
     [
         BrokerRefused(error=AuthenticationError(broker="b:9", mechanism="PLAIN", reason="no")),
         BootstrapFailed(error=BootstrapError(attempts={"b:9": "refused"})),
+        BrokersUnreachable(error=BrokersUnreachableError(attempts={"b:9": "refused"})),
     ],
     ids=lambda said: type(said).__name__,
 )
@@ -253,6 +260,29 @@ def test_a_connection_error_is_forgotten_when_the_cluster_answers() -> None:
     port.tell(BootstrapFailed(error=BootstrapError(attempts={})))
 
     port.tell(ClusterChanged(cluster=Cluster(version=1)))
+
+    assert port.take_connection_error() is None
+
+
+@pytest.mark.parametrize(
+    "end", [BrokersReached(), ActorsRestarted(actors=("network",), because=ValueError())], ids=str
+)
+def test_why_nobody_can_be_reached_is_known_while_it_lasts(end: Any) -> None:
+    port = a_port()
+    error = BrokersUnreachableError(attempts={"b:9": "refused"})
+
+    port.tell(BrokersUnreachable(error=error))
+    assert port.unreachable is error
+    port.tell(end)
+
+    assert port.unreachable is None
+
+
+def test_an_error_that_has_passed_is_not_raised_any_more() -> None:
+    port = a_port()
+    port.tell(BrokersUnreachable(error=BrokersUnreachableError(attempts={})))
+
+    port.tell(BrokersReached())
 
     assert port.take_connection_error() is None
 

@@ -1,0 +1,123 @@
+"""The addresses that a cluster's brokers advertise, and whether a single one of them answers.
+
+A bootstrap server can be reached and advertise addresses that cannot: another network's names, a
+container's port. Its answers then look as if all were well, so it is counted here which addresses
+have ever answered. A cluster that was reached and goes down is another matter: it is waited for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from aktor.actors.diagnosis import reason_of
+from aktor.actors.links import Link, LinkState
+from aktor.errors import AuthenticationError, BrokersUnreachableError
+
+__all__ = ["PROBES", "Advertised"]
+
+#: How long hard failures (refused, a name that nobody knows) may last before the application is
+#: told; a broker that is just starting gets this time.
+GRACE: Final = 2.0
+
+#: The same where packets are swallowed: TCP has sent its first packet three times by then (0, 1 and
+#: 3 s), so it is neither a lost packet nor a slow start.
+SILENCE: Final = 5.0
+
+#: The application is told at most this often, while it lasts.
+REPEAT: Final = 2.0
+
+#: When none of the brokers that are needed has answered for so long, others are tried, and again.
+PROBE_AFTER: Final = 1.0
+PROBE_REPEAT: Final = 5.0
+
+#: Brokers that are tried at a time, though nobody needs them, to know whether any can be reached.
+PROBES: Final = 3
+
+
+class Advertised:
+    """Owns what is known of the advertised addresses, and when the application was told last."""
+
+    def __init__(self) -> None:
+        #: Who told us the addresses.
+        self.by = ""
+        #: One of the addresses has answered since they are known.
+        self.reached = False
+        #: The application believes that none can be reached.
+        self.told = False
+        self._answered: set[str] = set()
+        self._addresses: frozenset[str] = frozenset()
+        self._since: float | None = None
+        self._told_at = -math.inf
+        self._wanted_at = -math.inf
+
+    def changed(self, addresses: Iterable[str], *, others: Iterable[str]) -> None:
+        """These are advertised now; `others` are addresses that may be among them later."""
+        before, self._addresses = self._addresses, frozenset(addresses)
+        self._answered &= self._addresses.union(others)
+        self.reached = bool(self._answered & self._addresses)
+        if before and not before & self._addresses:
+            self._since, self._told_at = None, -math.inf
+
+    def answered(self, address: str) -> None:
+        """A broker answered there."""
+        self._answered.add(address)
+        self.reached = self.reached or address in self._addresses
+
+    def tried(self, now: float) -> None:
+        """A connection to one of them is begun."""
+        if self._since is None:
+            self._since = now
+
+    def wanted(self, now: float) -> None:
+        """Somebody has a request for one of these brokers."""
+        self._wanted_at = now
+
+    @property
+    def in_doubt(self) -> bool:
+        """Some were tried, and none has answered yet."""
+        return self._since is not None and not self.reached
+
+    def probe_at(self, link: Link) -> float:
+        """When to try this broker although nobody needs it; inf while that is not in doubt."""
+        if self.reached or self._since is None or link.state is not LinkState.IDLE or link.unsent:
+            return math.inf
+        return max(self._since + PROBE_AFTER, link.attempted_at + PROBE_REPEAT, link.retry_at)
+
+    def due(self, links: Collection[Link], now: float) -> float:
+        """When to tell the application that none can be reached; inf while that is not so.
+
+        `links` lead to the advertised addresses. Who wants nothing of the brokers is told nothing.
+        """
+        if not self.in_doubt or self._since is None:
+            return math.inf
+        if self._wanted_at <= now - REPEAT and not any(one.unsent for one in links):
+            return math.inf
+        if any(one.is_open or isinstance(one.failure, AuthenticationError) for one in links):
+            return math.inf  # somebody is there (and if it does not want us, that was said)
+        failures = {one.address: one.failure for one in links if one.failure is not None}
+        enough = min(PROBES, len({one.address for one in links}))
+        hard = len(failures) >= enough and not any(
+            isinstance(one.__cause__, TimeoutError) for one in failures.values()
+        )
+        return max(self._since + (GRACE if hard else SILENCE), self._told_at + REPEAT)
+
+    def complain(self, links: Iterable[Link], now: float) -> BrokersUnreachableError:
+        """What to tell the application now."""
+        self.told, self._told_at = True, now
+        attempts: dict[str, str] = {}
+        for link in sorted(links, key=lambda one: one.attempted_at):
+            if link.failure is not None:
+                attempts[link.address] = reason_of(link.failure)
+            elif link.state is LinkState.CONNECTING:
+                attempts.setdefault(link.address, f"no answer for {now - link.attempted_at:.0f} s")
+        untried = len(self._addresses - attempts.keys())
+        return BrokersUnreachableError(attempts=attempts, untried=untried, advertised_by=self.by)
+
+    def found(self, links: Iterable[Link]) -> bool:
+        """Whether the application is to be told, once, that a broker can be reached after all."""
+        if not self.told or not (self.reached or any(one.is_open for one in links)):
+            return False
+        self.told = False
+        return True
