@@ -16,6 +16,7 @@ from typing import Any, Final
 from kafka.errors import (
     CorruptRecordError,
     IllegalStateError,
+    KafkaError,
     KafkaTimeoutError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
@@ -53,6 +54,7 @@ from aktor.events.metadata import ClusterChanged, TopicPattern, TopicsRefused, T
 from aktor.events.polling import Poll
 from aktor.events.positions import (
     AssignmentChanged,
+    ExplainPosition,
     Position,
     Reset,
     ResetPositions,
@@ -739,6 +741,21 @@ class Engine:
             self.say(PausePartitions(partitions=those))
         else:
             self.say(PausePartitions(resumed=those - self.delivery.not_wanted(those)))
+
+    def why_no_position(self, topic_partition: TopicPartition) -> str:
+        """What its position waits for now, in words."""
+        now = self.clock()
+        try:
+            why: str = self.ask(
+                "positions",
+                lambda ticket: ExplainPosition(ticket=ticket, partition=topic_partition, now=now),
+                deadline=now,
+                what="finding out why there is no position",
+                interruptible=False,
+            )
+        except KafkaError as error:
+            return str(error)
+        return why
 
     # -- commits
 

@@ -328,9 +328,10 @@ class KafkaConsumer:
         found = self._engine.position(partition, self._deadline(timeout_ms))
         if found is None and timeout_ms is None:
             raise KafkaTimeoutError(
-                f"no position for {partition.topic}-{partition.partition} within"
-                f" {self._settings.default_api_timeout:g} s; check that the topic exists and its"
-                " leader can be reached"
+                f"no position for {partition.topic}-{partition.partition} was found within"
+                f" {self._settings.default_api_timeout:g} s"
+                f" ({self._engine.why_no_position(partition)})."
+                " Check that the topic exists and that these brokers can be reached."
             )
         return found
 

@@ -5,6 +5,7 @@ application ──FetchCommittedOffsets──▶ CommitManager ──OffsetFetch
 application ◀──Answered | Failed── CommitManager
 membership ──CommitBeforeRevocation──▶ CommitManager ──RevocationCommitted──▶ membership
 positions ──FindStartingOffsets──▶ CommitManager
+positions ──ExplainStartingOffset──▶ CommitManager ──Answered──▶ application
 positions ◀──StartingOffsetsFound | StartingOffsetsFailed── CommitManager
 application ◀──AutoCommitFinished── CommitManager
 """
@@ -89,3 +90,15 @@ class AutoCommitFinished:
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
     error: Exception | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainStartingOffset:
+    """PositionManager ▶ CommitManager: say why this committed offset is not found yet.
+
+    The application asked; it is answered with a text.
+    """
+
+    ticket: int
+    partition: TopicPartition
+    now: float

@@ -3,6 +3,7 @@
 CoordinatorManager ──FindCoordinator──▶ any broker
 CoordinatorManager ──CoordinatorFound | CoordinatorLost──▶ NetworkActor, membership, commits
 membership, commits ──SuspectCoordinator──▶ CoordinatorManager
+CoordinatorManager ──CoordinatorMissing──▶ commits
 CoordinatorManager ──CoordinatorRefused──▶ membership, commits, application
 """
 
@@ -35,6 +36,13 @@ class SuspectCoordinator:
     """
 
     node_id: int
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorMissing:
+    """CoordinatorManager ▶ CommitManager: an attempt to find it failed; it is repeated."""
+
     because: str
 
 

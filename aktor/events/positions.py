@@ -7,6 +7,7 @@
     positions ──PositionsResolved──▶ fetch, application
     positions ──PositionsFailed──▶ application
     application ──LookUpOffsets──▶ positions ──Answered | Failed──▶ application
+    application ──ExplainPosition──▶ positions (──▶ commits) ──Answered──▶ application
 
 Every partition has an `epoch` at the application, raised by each assign, revoke and seek. What is
 said about an older epoch is dropped and traced.
@@ -111,3 +112,15 @@ class LookUpOffsets:
     ticket: int
     timestamps: Mapping[TopicPartition, int]
     deadline: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainPosition:
+    """application ▶ PositionManager: what does this partition's position wait for, at `now`?
+
+    Answered with a text; by the commit manager if it is the committed offset.
+    """
+
+    ticket: int
+    partition: TopicPartition
+    now: float

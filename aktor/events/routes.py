@@ -59,6 +59,7 @@ ROUTES: Final[Mapping[type, tuple[str, ...]]] = {
     coordinator.CoordinatorFound: (NETWORK, MEMBERSHIP, COMMITS),
     coordinator.CoordinatorLost: (NETWORK, MEMBERSHIP, COMMITS),
     coordinator.SuspectCoordinator: (COORDINATOR,),
+    coordinator.CoordinatorMissing: (COMMITS,),
     coordinator.CoordinatorRefused: (MEMBERSHIP, COMMITS, APPLICATION),
     polling.Poll: (COMMITS, MEMBERSHIP, FETCH),
     membership.SubscriptionChanged: (MEMBERSHIP,),
@@ -77,6 +78,7 @@ ROUTES: Final[Mapping[type, tuple[str, ...]]] = {
     commits.RevocationCommitted: (MEMBERSHIP,),
     commits.FetchCommittedOffsets: (COMMITS,),
     commits.FindStartingOffsets: (COMMITS,),
+    commits.ExplainStartingOffset: (COMMITS,),
     commits.StartingOffsetsFound: (POSITIONS,),
     commits.StartingOffsetsFailed: (POSITIONS,),
     commits.AutoCommitFinished: (APPLICATION,),
@@ -86,6 +88,7 @@ ROUTES: Final[Mapping[type, tuple[str, ...]]] = {
     positions.PositionsResolved: (FETCH, APPLICATION),
     positions.PositionsFailed: (APPLICATION,),
     positions.LookUpOffsets: (POSITIONS,),
+    positions.ExplainPosition: (POSITIONS,),
     fetching.RecordsFetched: (APPLICATION,),
     fetching.PausePartitions: (FETCH,),
 }

@@ -30,12 +30,14 @@ from kafka.errors import (
 from kafka.structs import TopicPartition
 
 from aktor.events.membership import MemberChanged, MemberState
+from aktor.events.metadata import Broker
 
 __all__ = [
     "NOT_OUR_COORDINATOR",
     "NOT_THIS_MEMBER",
     "UNKNOWN_TOPIC",
     "CommitErrors",
+    "Coordinator",
     "Waited",
     "is_retriable",
     "says_expelled",
@@ -64,6 +66,9 @@ EXPELLED: Final = (UnknownMemberIdError, GroupIdNotFoundError, IllegalGeneration
 #: Codes by which a broker says that the topic is not there (yet, or any more).
 UNKNOWN_TOPIC: Final = (UnknownTopicOrPartitionError, UnknownTopicIdError)
 
+#: What to do about a coordinator that does not do its work.
+REMEDY: Final = "Check that the group's coordinator is up and can be reached, and call again."
+
 #: Partitions that an error names in full.
 NAMED: Final = 5
 
@@ -87,29 +92,58 @@ def worst(errors: Iterable[Any]) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Coordinator:
+    """What is known of the group's coordinator: `broker`, or why there is none."""
+
+    broker: Broker | None = None
+    missing: str = ""
+    #: It holds our JoinGroup until the group has rebalanced.
+    rebalancing: bool = False
+
+    def __str__(self) -> str:
+        if self.broker is None:
+            why = self.missing or "no broker has answered FindCoordinator yet"
+            return f"the group's coordinator is not known: {why}"
+        return f"broker {self.broker.node_id} at {self.broker.host}:{self.broker.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Waited:
-    """How long something waited until its deadline, and what stood in its way."""
+    """How long something waited until its deadline, and what stood in its way.
+
+    `sent_at`: when the attempt under way was sent, None if there is none.
+    """
 
     since: float | None
     until: float
     attempts: int
     last_error: Exception | None
-    coordinator_known: bool
+    sent_at: float | None
+    coordinator: Coordinator
 
     def __str__(self) -> str:
         seconds = 0.0 if self.since is None else self.until - self.since
-        return f"{seconds:.1f} s ({self._because})"
+        return f"{seconds:.1f} s ({self.because})"
 
     @property
-    def _because(self) -> str:
-        if self.last_error is not None:
-            last = self.last_error.__cause__ or self.last_error
-            return f"{self.attempts} attempts, the last failed: {last}"
-        if not self.coordinator_known:
-            return "the group's coordinator is not known"
-        if self.attempts:
-            return "the coordinator has not answered"
-        return "earlier commits were not done"
+    def because(self) -> str:
+        """What stood in the way."""
+        if self.sent_at is not None and self.coordinator.broker is not None:
+            reason = f"the coordinator, {self.coordinator}, has not answered for"
+            reason = f"{reason} {self.until - self.sent_at:.1f} s"
+            if self.coordinator.rebalancing:
+                reason += ", while the group rebalances"
+        elif self.coordinator.broker is None:
+            reason = str(self.coordinator)
+        elif self.last_error is None:
+            reason = "earlier commits were not done" if not self.attempts else "it was not answered"
+        else:
+            reason = f"the coordinator is {self.coordinator}"
+        if self.last_error is None:
+            return reason
+        last = self.last_error.__cause__ or self.last_error
+        attempts = f"{self.attempts} attempt{'s' if self.attempts != 1 else ''}"
+        return f"{attempts}, the last that ended failed: {last}; {reason}"
 
 
 def says_expelled(error: Exception | None) -> bool:
@@ -190,7 +224,7 @@ class CommitErrors:
         return _error(
             KafkaTimeoutError,
             f"{_not_committed(partitions)} in {self._group} within {waited}."
-            f"{' They may still be.' if unsure else ''}",
+            f"{' They may still be.' if unsure else ''} {REMEDY}",
         )
 
     def look_up_timeout(self, partitions: Iterable[TopicPartition], waited: Waited) -> Exception:
@@ -198,7 +232,7 @@ class CommitErrors:
         return _error(
             KafkaTimeoutError,
             f"the committed offsets of {_names(partitions)} in {self._group} were not found"
-            f" within {waited}.",
+            f" within {waited}. {REMEDY}",
         )
 
     def no_answer(self, partitions: Iterable[TopicPartition], error: Exception) -> Exception:

@@ -50,6 +50,7 @@ class Commit:
     remaining: dict[TopicPartition, OffsetAndMetadata] = field(init=False)
     since: float | None = None
     attempts: int = 0
+    sent_at: float = -math.inf
     in_flight: bool = False
     #: Whether an attempt had no answer: it may have been stored.
     unsure: bool = False

@@ -30,6 +30,7 @@ from aktor.events.answers import Answered, Failed
 from aktor.events.commits import (
     CommitBeforeRevocation,
     CommitOffsets,
+    ExplainStartingOffset,
     FetchCommittedOffsets,
     FindStartingOffsets,
     RevocationCommitted,
@@ -37,6 +38,7 @@ from aktor.events.commits import (
 from aktor.events.coordinator import (
     CoordinatorFound,
     CoordinatorLost,
+    CoordinatorMissing,
     CoordinatorRefused,
     SuspectCoordinator,
 )
@@ -52,6 +54,7 @@ from aktor.managers.commit_errors import (
     NOT_THIS_MEMBER,
     UNKNOWN_TOPIC,
     CommitErrors,
+    Coordinator,
     Waited,
     is_retriable,
     worst,
@@ -109,11 +112,13 @@ class CommitManager(RequestManager):
         ClusterChanged: "on_cluster_changed",
         CoordinatorFound: "on_coordinator_found",
         CoordinatorLost: "on_coordinator_lost",
+        CoordinatorMissing: "on_coordinator_missing",
         CoordinatorRefused: "on_coordinator_refused",
         CommitOffsets: "on_commit_offsets",
         CommitBeforeRevocation: "on_commit_before_revocation",
         FetchCommittedOffsets: "on_fetch_committed_offsets",
         FindStartingOffsets: "on_find_starting_offsets",
+        ExplainStartingOffset: "on_explain_starting_offset",
         ActorsRestarted: "on_actors_restarted",
     }
     RESPONSES: ClassVar[Mapping[type, str]] = {
@@ -124,6 +129,8 @@ class CommitManager(RequestManager):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._coordinator: Broker | None = None
+        #: Why there is none: what was heard of it last.
+        self._missing = ""
         self._member = MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED)
         self._known_ids: TopicIds = {}
         #: Whether the group hands out our partitions, as opposed to `assign`.
@@ -170,7 +177,6 @@ class CommitManager(RequestManager):
         return min(times, default=NEVER)
 
     def _end_overdue(self, now: float) -> list[object]:
-        known = self._coordinator is not None
         said: list[object] = []
         for commit in self._line:
             if not commit.ended and commit.deadline <= now:
@@ -179,13 +185,22 @@ class CommitManager(RequestManager):
                     until=now,
                     attempts=commit.attempts,
                     last_error=commit.last_error,
-                    coordinator_known=known,
+                    sent_at=commit.sent_at if commit.in_flight else None,
+                    coordinator=self._coordinator_now,
                 )
                 error = self._errors.commit_timeout(
                     commit.remaining, waited, unsure=commit.in_flight
                 )
                 said += self._end(commit, error)
-        return [*said, *self._look_ups.end_overdue(now, coordinator_known=known)]
+        return [*said, *self._look_ups.end_overdue(now, self._coordinator_now)]
+
+    @property
+    def _coordinator_now(self) -> Coordinator:
+        return Coordinator(
+            broker=self._coordinator,
+            missing=self._missing,
+            rebalancing=self._member.waits,
+        )
 
     # -- what others want
 
@@ -238,6 +253,11 @@ class CommitManager(RequestManager):
     def on_find_starting_offsets(self, asked: FindStartingOffsets) -> list[object]:
         """Look these up for the position manager."""
         return self._look_ups.find_starting(asked)
+
+    def on_explain_starting_offset(self, asked: ExplainStartingOffset) -> list[object]:
+        """Say what the look-up of a committed offset waits for."""
+        why = self._look_ups.why_not_found(asked.partition, asked.now, self._coordinator_now)
+        return [Answered(ticket=asked.ticket, value=f"the group's committed offset: {why}")]
 
     def on_poll(self, poll: Poll) -> None:
         """Note the positions; an automatic commit joins the line if one is due."""
@@ -301,6 +321,11 @@ class CommitManager(RequestManager):
     def on_coordinator_lost(self, lost: CoordinatorLost) -> None:
         """Hold back what waits; what is in flight is answered or fails by itself."""
         self._coordinator = None
+        self._missing = lost.because
+
+    def on_coordinator_missing(self, missing: CoordinatorMissing) -> None:
+        """Who runs out of time is told why."""
+        self._missing = missing.because
 
     def on_coordinator_refused(self, refused: CoordinatorRefused) -> list[object]:
         """Nothing that waits can be done."""
@@ -324,6 +349,7 @@ class CommitManager(RequestManager):
         if self._coordinator is None or self._coordinator.node_id != node:
             return []
         self._coordinator = None
+        self._missing = because
         return [SuspectCoordinator(node_id=node, because=because)]
 
     # -- commits on the way
@@ -415,6 +441,7 @@ class CommitManager(RequestManager):
         for commit in commits:
             commit.attempts += 1
             commit.in_flight = True
+            commit.sent_at = now
             offsets |= commit.remaining
         member = self._member
         self.log.debug(

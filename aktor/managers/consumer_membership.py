@@ -388,7 +388,12 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             self.log.warning(
                 "member.stayed",
                 member=farewell.member_id,
-                because="leaving was not answered in time; the session will end it",
+                because=(
+                    "the group's coordinator is not known"
+                    if self._coordinator is None
+                    else "the coordinator did not answer in time"
+                )
+                + "; the session will end it",
             )
             self._end_farewell()
             return ()

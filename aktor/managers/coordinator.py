@@ -21,6 +21,7 @@ from aktor.errors import AuthenticationError
 from aktor.events.coordinator import (
     CoordinatorFound,
     CoordinatorLost,
+    CoordinatorMissing,
     CoordinatorRefused,
     SuspectCoordinator,
 )
@@ -180,7 +181,8 @@ class CoordinatorManager(RequestManager):
                 failures=self._failures.failures,
                 wait_ms=round((retry_at - now) * 1000),
             )
-            return []
+            because = str(error.args[0]) if error.args else str(error)
+            return [CoordinatorMissing(because=because)]
 
         pause = max(self.settings.retry_backoff_max, REFUSED_PAUSE) * (1.0 + 0.2 * jitter)
         self._refused_until = now + pause

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -30,7 +31,13 @@ from aktor.events.commits import (
 from aktor.events.membership import ConfirmSession, MemberChanged, MemberState
 from aktor.events.metadata import RefreshMetadata
 from aktor.events.network import Destination, Request
-from aktor.managers.commit_errors import UNKNOWN_TOPIC, CommitErrors, Waited, is_retriable
+from aktor.managers.commit_errors import (
+    UNKNOWN_TOPIC,
+    CommitErrors,
+    Coordinator,
+    Waited,
+    is_retriable,
+)
 from aktor.managers.commit_requests import (
     TopicIds,
     committed,
@@ -76,6 +83,7 @@ class LookUp:
     as_of: int | None = None
     by_name: bool = False
     in_flight: bool = False
+    sent_at: float = -math.inf
     last_error: Exception | None = None
 
     @property
@@ -219,23 +227,36 @@ class LookUps:
         """When those that are not in flight may be sent."""
         return (one.backoff.retry_at for one in self._under_way if not one.in_flight)
 
-    def end_overdue(self, now: float, *, coordinator_known: bool) -> list[object]:
+    def end_overdue(self, now: float, coordinator: Coordinator) -> list[object]:
         """Answer the calls whose deadline has come."""
         said: list[object] = []
         for look_up in list(self._under_way):
             for asker in [one for one in look_up.askers if one.deadline <= now]:
                 look_up.askers.remove(asker)
-                waited = Waited(
-                    since=asker.since,
-                    until=now,
-                    attempts=look_up.attempts,
-                    last_error=look_up.last_error,
-                    coordinator_known=coordinator_known,
-                )
+                waited = self._waited(look_up, asker.since, now, coordinator)
                 error = self._errors.look_up_timeout(look_up.wanted, waited)
                 said.append(Failed(ticket=asker.ticket, error=error))
             self._drop_unless_needed(look_up)
         return said
+
+    def why_not_found(self, tp: TopicPartition, now: float, coordinator: Coordinator) -> str:
+        """What the look-up of this committed offset for the position manager waits for."""
+        for look_up in self._under_way:
+            if tp in look_up.for_positions:
+                return self._waited(look_up, None, now, coordinator).because
+        return "it was not looked up in time"
+
+    def _waited(
+        self, look_up: LookUp, since: float | None, now: float, coordinator: Coordinator
+    ) -> Waited:
+        return Waited(
+            since=since,
+            until=now,
+            attempts=look_up.attempts,
+            last_error=look_up.last_error,
+            sent_at=look_up.sent_at if look_up.in_flight else None,
+            coordinator=coordinator,
+        )
 
     # -- on the way
 
@@ -265,6 +286,7 @@ class LookUps:
 
     def _send(self, look_up: LookUp, node: int, to: int | Destination, now: float) -> Request:
         look_up.in_flight = True
+        look_up.sent_at = now
         if look_up.as_of is None:
             look_up.as_of = self._consumed.commits_stored
         self.log.debug("offsets.requested", partitions=look_up.wanted, node=node)

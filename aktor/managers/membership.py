@@ -449,12 +449,19 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self.log.warning(
                 "member.stayed",
                 member=farewell.member_id,
-                because="LeaveGroup was not answered in time; the session will end it",
+                because=f"{self._why_stayed}; the session will end it",
             )
             self._end(farewell)
         if self._coordinator is None:
             return ()
         return tuple(self._leave_group(one) for one in self._farewells.due(self._now))
+
+    @property
+    def _why_stayed(self) -> str:
+        if self._coordinator is None:
+            return "the group's coordinator is not known"
+        broker = self._coordinator
+        return f"broker {broker.node_id} at {broker.host}:{broker.port} did not answer LeaveGroup"
 
     def _leave_group(self, farewell: Farewell) -> Request:
         farewell.in_flight = True

@@ -582,7 +582,8 @@ class MetadataManager(RequestManager):
         what = "all topics" if topics is None else f"the topics {', '.join(sorted(topics))}"
         timeout = KafkaTimeoutError(
             f"no broker described {what} within {now - question.since:.1f} s"
-            f" ({question.backoff.failures} attempts); the last one failed with {error}"
+            f" ({question.backoff.failures} attempts); the last one failed with {error}."
+            " Check that the brokers are up and can be reached."
         )
         return self._end_question(Failed(ticket=ticket, error=timeout))
 

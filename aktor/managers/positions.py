@@ -29,13 +29,19 @@ from kafka.structs import OffsetAndTimestamp, TopicPartition
 
 from aktor.actors.manager import NEVER, NOTHING, Backoff, PollResult, RequestManager
 from aktor.events.answers import Answered, Failed
-from aktor.events.commits import FindStartingOffsets, StartingOffsetsFailed, StartingOffsetsFound
+from aktor.events.commits import (
+    ExplainStartingOffset,
+    FindStartingOffsets,
+    StartingOffsetsFailed,
+    StartingOffsetsFound,
+)
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.metadata import Cluster, ClusterChanged, PartitionInfo, RefreshMetadata
 from aktor.events.network import Request, RequestFailed, ResponseReceived
 from aktor.events.positions import (
     Assigned,
     AssignmentChanged,
+    ExplainPosition,
     LookUpOffsets,
     Position,
     PositionsFailed,
@@ -57,6 +63,9 @@ POLICIES: Final[Mapping[str, ResetStrategy]] = {
     "earliest": ResetStrategy.EARLIEST,
     "latest": ResetStrategy.LATEST,
 }
+
+#: Partitions that an error names.
+NAMED: Final = 10
 
 #: The offset in an answer to ListOffsets that found none.
 NO_OFFSET: Final = -1
@@ -111,6 +120,14 @@ TRANSITIONS: Final[Mapping[State, Mapping[Trigger, State]]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _AskedOf:
+    """Which broker was asked, and when."""
+
+    node: int
+    at: float
+
+
 @dataclass(slots=True, kw_only=True)
 class _Partition:
     """One assigned partition. `strategy`, `from_offset`, `because` tell of the reset, if any."""
@@ -122,6 +139,9 @@ class _Partition:
     from_offset: int | None = None
     because: str = ""
     in_flight: bool = False
+    #: Whom it was asked of last and when, and what came of the attempt before.
+    asked: _AskedOf | None = None
+    trouble: object = None
 
     def move(self, trigger: Trigger) -> None:
         """The only place where `state` is assigned again."""
@@ -161,7 +181,7 @@ class _LookUp:
     asked: LookUpOffsets
     backoff: Backoff
     since: float | None = None
-    in_flight: set[TopicPartition] = field(default_factory=set)
+    in_flight: dict[TopicPartition, _AskedOf] = field(default_factory=dict)
     found: dict[TopicPartition, OffsetAndTimestamp | None] = field(default_factory=dict)
     troubles: dict[TopicPartition, object] = field(default_factory=dict)
 
@@ -194,6 +214,7 @@ class PositionManager(RequestManager):
         StartingOffsetsFailed: "on_starting_offsets_failed",
         ClusterChanged: "on_cluster_changed",
         LookUpOffsets: "on_look_up_offsets",
+        ExplainPosition: "on_explain_position",
         ActorsRestarted: "on_actors_restarted",
     }
     RESPONSES: ClassVar[Mapping[type, str]] = {ListOffsetsRequest: "on_list_offsets"}
@@ -418,6 +439,7 @@ class PositionManager(RequestManager):
         ]
         by_leader, leaderless = self._by_leader(due)
         for tp in leaderless:
+            self._partitions[tp].trouble = None
             self._partitions[tp].backoff.failed(now, jitter)
         if leaderless:
             yield _want_leaders(leaderless)
@@ -429,6 +451,7 @@ class PositionManager(RequestManager):
                 partition = self._partitions[tp]
                 assert partition.strategy is not None, "a reset without a strategy"
                 partition.in_flight = True
+                partition.asked = _AskedOf(node, now)
                 timestamps[tp] = partition.strategy.value
                 wanted[tp] = _Wanted(partition.epoch, partition.strategy)
                 failures = max(failures, partition.backoff.failures)
@@ -445,10 +468,11 @@ class PositionManager(RequestManager):
             by_leader, leaderless = self._by_leader(look_up.to_ask())
             if leaderless:
                 look_up.backoff.failed(now, jitter)
-                look_up.troubles.update(dict.fromkeys(leaderless, "its leader is unknown"))
+                for tp in leaderless:
+                    look_up.troubles.pop(tp, None)
                 yield _want_leaders(leaderless)
             for node, partitions in by_leader.items():
-                look_up.in_flight |= set(partitions)
+                look_up.in_flight |= dict.fromkeys(partitions, _AskedOf(node, now))
                 timestamps = {tp: look_up.asked.timestamps[tp] for tp in partitions}
                 context = _TimesAsked(look_up.asked.ticket, frozenset(partitions))
                 yield self._list_offsets(node, timestamps, now, deadline, context)
@@ -557,6 +581,7 @@ class PositionManager(RequestManager):
             else:
                 troubles[tp] = listed.troubles.get(tp) or OffsetNotAvailableError()
                 self._partitions[tp].in_flight = False
+                self._partitions[tp].trouble = troubles[tp]
                 self._partitions[tp].backoff.failed(now, jitter)
         error = TopicAuthorizationFailedError({tp.topic for tp in forbidden})
         return (
@@ -604,7 +629,8 @@ class PositionManager(RequestManager):
         look_up = self._look_ups.get(context.ticket)
         if look_up is None:
             return ()  # another leader's refusal or the deadline has ended it
-        look_up.in_flight -= context.partitions
+        for tp in context.partitions:
+            look_up.in_flight.pop(tp, None)
         if listed.forbidden:
             error = TopicAuthorizationFailedError({tp.topic for tp in listed.forbidden})
             return self._end_look_up(Failed(ticket=context.ticket, error=error))
@@ -635,14 +661,60 @@ class PositionManager(RequestManager):
             missing = sorted(look_up.asked.timestamps.keys() - look_up.found.keys())
             waited = now - (now if look_up.since is None else look_up.since)
             reasons = "; ".join(
-                f"{tp.topic}-{tp.partition}: {look_up.troubles.get(tp, 'no answer yet')}"
-                for tp in missing
+                f"{tp.topic}-{tp.partition}: "
+                + self._obstacle(tp, look_up.in_flight.get(tp), look_up.troubles.get(tp), now)
+                for tp in missing[:NAMED]
             )
+            more = f"; and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
             error = KafkaTimeoutError(
-                f"no offset was found within {waited:.1f} s for {reasons}."
+                f"no offset was found within {waited:.1f} s for {reasons}{more}."
                 " Check that the partitions exist and that their leaders can be reached."
             )
             yield from self._end_look_up(Failed(ticket=look_up.asked.ticket, error=error))
+
+    def on_explain_position(self, asked: ExplainPosition) -> Iterable[object]:
+        """Say what the position of an assigned partition waits for."""
+        tp = asked.partition
+        partition = self._partitions.get(tp)
+        if partition is not None and partition.state is State.INITIALIZING:
+            return (ExplainStartingOffset(ticket=asked.ticket, partition=tp, now=asked.now),)
+        if partition is None or partition.state is not State.AWAIT_RESET:
+            return (Answered(ticket=asked.ticket, value="it was not looked up in time"),)
+        where = {ResetStrategy.EARLIEST: "begins", ResetStrategy.LATEST: "ends"}
+        of = where.get(partition.strategy) if partition.strategy is not None else None
+        asked_of = partition.asked if partition.in_flight else None
+        why = self._obstacle(tp, asked_of, partition.trouble, asked.now)
+        return (Answered(ticket=asked.ticket, value=f"where its log {of or 'is'}: {why}"),)
+
+    def _obstacle(
+        self, tp: TopicPartition, asked: _AskedOf | None, trouble: object, now: float
+    ) -> str:
+        """What stands between a partition and its offset."""
+        info = self._cluster.leader(*tp)
+        if asked is not None:
+            silence = f"{self._name(asked.node)} has not answered for {now - asked.at:.1f} s"
+            return f"{silence} (before that: {trouble})" if trouble is not None else silence
+        if info is None:
+            return self._why_no_leader(tp)
+        if trouble is not None:
+            return f"{self._name(info.leader)}: {trouble}"
+        return f"{self._name(info.leader)} was not asked in time"
+
+    def _why_no_leader(self, tp: TopicPartition) -> str:
+        topic = self._cluster.topics.get(tp.topic)
+        if not self._cluster.brokers:
+            return "no broker has said yet who leads it"
+        if topic is None:
+            return "no broker has described the topic; it may not exist"
+        if tp.partition not in topic.partitions:
+            return f"the topic has no such partition (it has {len(topic.partitions)})"
+        return "the partition has no leader at the moment"
+
+    def _name(self, node: int) -> str:
+        broker = self._cluster.brokers.get(node)
+        return (
+            f"broker {node}" if broker is None else f"broker {node} at {broker.host}:{broker.port}"
+        )
 
 
 def _want_leaders(leaderless: list[TopicPartition]) -> RefreshMetadata:

@@ -14,6 +14,7 @@ from kafka.errors import (
     KafkaStorageError,
     KafkaTimeoutError,
     RebalanceInProgressError,
+    UnstableOffsetCommitError,
 )
 from kafka.structs import TopicPartition
 
@@ -189,6 +190,17 @@ class Play:
         self.world.cluster.fail_next("OffsetFetch", GroupAuthorizationFailedError)
         self.consumer.subscribe(["orders"], listener=self.reader)
         self.drive(3.0)
+        self._wait_for_positions_in_vain()
+
+    def _wait_for_positions_in_vain(self) -> None:
+        """What is committed cannot be read for longer than a call may take."""
+        self.attempt(self.consumer.unsubscribe)
+        self.reader.next.clear()
+        self.world.cluster.fail_next("OffsetFetch", UnstableOffsetCommitError, times=14)
+        self.consumer.subscribe(["orders"], listener=self.reader)
+        self.drive(3.0)
+        self.attempt(lambda: T0 in self.consumer.assignment() and self.consumer.position(T0))
+        self.drive(8.0)
 
     def must_have_recovered(self) -> None:
         """Within a minute it reads on, commits, and has lost nothing."""

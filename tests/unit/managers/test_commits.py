@@ -37,10 +37,17 @@ from aktor.events.commits import (
     StartingOffsetsFailed,
     StartingOffsetsFound,
 )
-from aktor.events.coordinator import CoordinatorLost, CoordinatorRefused, SuspectCoordinator
+from aktor.events.coordinator import (
+    CoordinatorLost,
+    CoordinatorMissing,
+    CoordinatorRefused,
+    SuspectCoordinator,
+)
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import ConfirmSession, MemberState
+from aktor.events.metadata import Broker
 from aktor.events.network import Destination, Lane, Request
+from aktor.managers.commit_errors import Coordinator, Waited
 from aktor.managers.commits import LINE_MAX, CommitManager
 from aktor.settings import Settings
 from aktor.trace import recording
@@ -485,6 +492,34 @@ def test_a_commit_waits_for_the_coordinator_until_its_deadline() -> None:
     assert late.wake_at == math.inf
 
 
+def test_the_timeout_says_that_the_group_rebalances() -> None:
+    coordinator = Coordinator(
+        broker=Broker(node_id=1, host="b1", port=9092), missing="", rebalancing=True
+    )
+    waited = Waited(
+        since=1.0, until=4.0, attempts=1, last_error=None, sent_at=2.0, coordinator=coordinator
+    )
+
+    assert str(waited) == (
+        "3.0 s (the coordinator, broker 1 at b1:9092, has not answered for 2.0 s, while the group"
+        " rebalances)"
+    )
+
+
+def test_the_timeout_says_what_was_heard_of_the_coordinator_last() -> None:
+    manager = committing(T0)
+    manager.handle(CoordinatorLost(because="it moved"))
+    manager.handle(commit({T0: 5}, deadline=0.5))
+    tick(manager, 0.0)
+    assert "coordinator is not known: it moved" in str(error_of(tick(manager, 0.5).said))
+
+    manager.handle(CoordinatorMissing(because="COORDINATOR_NOT_AVAILABLE"))
+    manager.handle(commit({T0: 5}, deadline=1.0))
+    tick(manager, 0.6)
+
+    assert "not known: COORDINATOR_NOT_AVAILABLE" in str(error_of(tick(manager, 1.0).said))
+
+
 def test_the_timeout_names_the_last_error_and_the_attempts() -> None:
     manager = committing(T0)
     manager.handle(commit({T0: 10}, deadline=0.5))
@@ -493,7 +528,7 @@ def test_the_timeout_names_the_last_error_and_the_attempts() -> None:
 
     error = error_of(tick(manager, 0.5).said)
 
-    assert "1 attempts" in str(error)
+    assert "1 attempt, the last that ended failed" in str(error)
     assert "COORDINATOR_LOAD_IN_PROGRESS" in str(error)
 
 

@@ -19,6 +19,7 @@ from aktor.errors import AuthenticationError
 from aktor.events.coordinator import (
     CoordinatorFound,
     CoordinatorLost,
+    CoordinatorMissing,
     CoordinatorRefused,
     SuspectCoordinator,
 )
@@ -107,7 +108,9 @@ def test_a_retriable_refusal_is_retried_after_the_backoff_and_not_before(
 
     said = answer(manager, tick(manager, 0.0).request, no_coordinator(code, version=version))
 
-    assert said == []
+    (missing,) = said
+    assert isinstance(missing, CoordinatorMissing)
+    assert "the coordinator of group 'g' could not be found" in missing.because
     assert tick(manager, 0.0).wake_at == pytest.approx(0.1)
     assert tick(manager, 0.09).requests == ()
     assert len(tick(manager, 0.11).requests) == 1
@@ -124,9 +127,11 @@ def test_a_retriable_refusal_is_retried_after_the_backoff_and_not_before(
 def test_a_request_without_an_answer_is_repeated_at_a_growing_backoff(error: Exception) -> None:
     manager = coordinating()
 
-    assert fail(manager, tick(manager, 0.0).request, error, now=1.0) == []
+    missing = CoordinatorMissing(because=str(error.args[0]))
+
+    assert fail(manager, tick(manager, 0.0).request, error, now=1.0) == [missing]
     second = tick(manager, 2.0)
-    assert fail(manager, second.request, error, now=2.0) == []
+    assert fail(manager, second.request, error, now=2.0) == [missing]
 
     assert tick(manager, 2.0).wake_at == pytest.approx(2.2)
 
@@ -136,7 +141,7 @@ def test_an_answer_without_our_group_is_retried() -> None:
 
     said = answer(manager, tick(manager, 0.0).request, coordinator_is(1, group="another"))
 
-    assert said == []
+    assert [type(one) for one in said] == [CoordinatorMissing]
     assert tick(manager, 0.0).wake_at == pytest.approx(0.1)
 
 

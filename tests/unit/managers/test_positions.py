@@ -689,7 +689,7 @@ def test_a_question_ends_at_its_deadline_naming_what_was_not_found() -> None:
 
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, KafkaTimeoutError)
-    assert "within 1.5 s for t-1: its leader is unknown" in str(failed.error)
+    assert "within 1.5 s for t-1: the topic has no such partition (it has 1)" in str(failed.error)
     assert "t-0" not in str(failed.error)
     assert tick(manager, 2.0) == Turn((), math.inf, [])
 
