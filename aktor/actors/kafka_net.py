@@ -37,6 +37,7 @@ from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
+from aktor.actors.addresses import Address, AddressBook, Race, Resolver, head_start
 from aktor.actors.codecs import codecs_to_write
 from aktor.actors.diagnosis import Diagnosis, Phase
 from aktor.actors.due import RAW_TOKEN, Due, write_request
@@ -82,7 +83,6 @@ _SASL_DEFAULTS: Final[Mapping[str, Any]] = {
 }
 
 _T = TypeVar("_T")
-_Address = tuple[int, int, int, str, Any]
 
 
 class _Loop(NetworkSelector):  # type: ignore[misc]  # kafka-python is untyped
@@ -109,12 +109,21 @@ class KafkaNet:
 
     Belongs to one thread, except for `wake`. Reports through `tell`, which must only note the
     report down. `connection` of the settings: kafka-python's names for TLS, SASL, socket options,
-    `client_dns_lookup`, `proxy_url`, `api_version`, `receive_message_max_bytes`.
+    `client_dns_lookup`, `proxy_url`, `api_version`, `receive_message_max_bytes`. `resolve` looks
+    names up, on a thread of its own.
     """
 
-    def __init__(self, settings: Settings, tell: Callable[[object], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        tell: Callable[[object], None],
+        *,
+        resolve: Resolver = socket.getaddrinfo,
+    ) -> None:
         self.settings = settings
         self.tell = tell
+        self.resolve = resolve
+        self.addresses = AddressBook()
         self.scratch = bytearray(SCRATCH_SIZE)
         self.loop = _Loop(
             client_id=settings.client_id,
@@ -230,6 +239,10 @@ class _Connection:
             config=self._config,
         )
         self._closed = False
+        #: What the name was, before it was made canonical; and which of its addresses it became.
+        self._name = host
+        self._address: Address | None = None
+        self._race: Race[socket.socket] | None = None
         self._sock: socket.socket | None = None
         self._tls = net.settings.security_protocol in ("SSL", "SASL_SSL")
         self._sasl = net.settings.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
@@ -240,6 +253,7 @@ class _Connection:
         )
         self._due: deque[Due] = deque()
         self._unsent: deque[bytes | memoryview] = deque()
+        self._must_hear = False
         self._held: deque[tuple[int, Any]] | None = None
         self._tasks: dict[str, Task] = {}
 
@@ -251,12 +265,12 @@ class _Connection:
 
     def start(self, timeout: float) -> None:
         """Begin; what is not open after `timeout` seconds has failed."""
-        self._tasks["open"] = self._loop.call_soon(self._open)
+        self._tasks["open"] = self._loop.call_soon(lambda: self._open(timeout))
         self._set_timer(timeout, lambda: self._give_up(timeout))
 
-    async def _open(self) -> None:
+    async def _open(self, timeout: float) -> None:
         try:
-            await self._connect()
+            await self._connect(timeout)
             if self._tls:
                 self._diagnosis.phase = Phase.SECURING
                 await self._secure()
@@ -272,6 +286,7 @@ class _Connection:
             self._lost(error)
             return
         self._diagnosis.phase = Phase.UNPROVEN
+        self._note_address(works=True)
         self._renew_after(lifetime)
         self._net.tell(ConnectionOpened(key=self._key))
 
@@ -289,23 +304,29 @@ class _Connection:
 
     # -- name, address, TLS
 
-    async def _connect(self) -> None:
+    async def _connect(self, timeout: float) -> None:
         # A proxy looks names up when it is made, so it is made by the thread that may wait.
-        factory, addresses = await self._resolve()
+        factory, found = await self._resolve()
         self._diagnosis.phase = Phase.CONNECTING
-        failure: OSError = OSError("the name has no address")
-        for address in addresses:
-            try:
-                self._sock = await self._connect_to(factory, address)
-                return
-            except OSError as error:
-                failure = error
-        raise failure
+        addresses = self._net.addresses.ordered(self._name, self._port, found)
+        self._race = Race(
+            self._loop,
+            addresses,
+            functools.partial(self._connect_to, factory),
+            # A proxy converses with one address at a time.
+            head_start=None if self._proxy else head_start(len(addresses), timeout),
+        )
+        self._address, self._sock = await self._race.winner()
 
-    async def _resolve(self) -> tuple[Any, list[_Address]]:
-        proxy = self._config.get("proxy_url") or self._config.get("socks5_proxy")
-        if proxy:
-            return await self._in_thread(lambda: self._resolve_proxy(proxy))
+    def _note_address(self, *, works: bool) -> None:
+        latest = self._race.latest if self._race is not None else None
+        address = self._address or latest
+        if address is not None:
+            self._net.addresses.note(self._name, self._port, address, works=works)
+
+    async def _resolve(self) -> tuple[Any, list[Address]]:
+        if self._proxy:
+            return await self._in_thread(self._resolve_proxy)
         factory = KafkaNetSocket()
         try:
             return factory, self._look_up(socket.AI_NUMERICHOST)
@@ -318,21 +339,23 @@ class _Connection:
         self._host = next((one[3] for one in addresses if one[3]), self._host)
         return factory, addresses
 
-    def _look_up(self, flags: int = 0) -> list[_Address]:
-        # Anew for every attempt: brokers move, and a cached address would outlive them.
-        return socket.getaddrinfo(  # type: ignore[return-value]
-            self._host, self._port, type=socket.SOCK_STREAM, flags=flags
-        )
+    @property
+    def _proxy(self) -> Any:
+        return self._config.get("proxy_url") or self._config.get("socks5_proxy")
 
-    def _resolve_proxy(self, proxy: str) -> tuple[Any, list[_Address]]:
+    def _look_up(self, flags: int = 0) -> list[Address]:
+        # Anew for every attempt: brokers move, and a cached address would outlive them.
+        return list(self._net.resolve(self._host, self._port, type=socket.SOCK_STREAM, flags=flags))
+
+    def _resolve_proxy(self) -> tuple[Any, list[Address]]:
         try:
-            factory = KafkaNetSocket(proxy)
+            factory = KafkaNetSocket(self._proxy)
         except ValueError:
             # kafka-python's text quotes the address, which may contain a password.
             raise OSError("proxy_url is not a socks5://, socks5h:// or http:// address") from None
         return factory, factory.dns_lookup(self._host, self._port)
 
-    async def _connect_to(self, factory: Any, address: _Address) -> socket.socket:
+    async def _connect_to(self, factory: Any, address: Address) -> socket.socket:
         family, kind, protocol, _, where = address
         sock: socket.socket = factory.socket(family, kind, protocol)
         try:
@@ -569,6 +592,9 @@ class _Connection:
         self._unsent.append(data)
         if len(self._unsent) > 1:
             return  # something waits already, and the writer for it
+        self._begin_to_write()
+
+    def _begin_to_write(self) -> None:
         try:
             if not self._flush():
                 self._tasks["write"] = self._loop.call_soon(self._write_rest)
@@ -576,12 +602,16 @@ class _Connection:
             self._lost_while_sending(error)
 
     def _flush(self) -> bool:
-        """Send what the socket takes; True when nothing is left."""
+        """Send what the socket takes; True when nothing is left that waits for room in it."""
         assert self._sock is not None, "nothing is sent before there is a socket"
         while self._unsent:
             data = self._unsent[0]
             try:
                 sent = self._sock.send(data)
+            except ssl.SSLWantReadError:
+                # There is room, but TLS must hear from the broker first: the reader goes on here.
+                self._must_hear = True
+                return True
             except _BLOCKED:
                 return False
             if sent == len(data):
@@ -619,6 +649,9 @@ class _Connection:
             while True:
                 # Decrypted bytes in TLS' own buffer do not make the socket readable again.
                 more = self._read_some() and self._tls
+                if self._must_hear:
+                    self._must_hear = False
+                    self._begin_to_write()
                 await (self._loop.again() if more else self._loop.parked())
         except Exception as error:
             self._lost(error)
@@ -692,12 +725,15 @@ class _Connection:
         if self._closed:
             return
         self._closed = True
+        self._note_address(works=False)  # the next attempt goes on from there
         self._net.forget(self._key)
         if self._sock is not None:
             self._loop.remove_reader(self._sock)
         for task in self._tasks.values():
             self._loop.cancel(task)
         self._tasks.clear()
+        if self._race is not None:
+            self._race.end()
         self.let_go()
         if error is None:
             return

@@ -83,12 +83,19 @@ Script = Callable[[Peer], None]
 
 
 class ScriptedBroker:
-    """Listens on a free port of 127.0.0.1 and runs the script for each connection."""
+    """Listens on a free port of 127.0.0.1, or where it is told to, and runs the script for each
+    connection."""
 
-    def __init__(self, script: Script, *, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        script: Script,
+        *,
+        tls: ssl.SSLContext | None = None,
+        address: tuple[str, int] = ("127.0.0.1", 0),
+    ) -> None:
         self._script = script
         self._tls = tls
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(address)
         self._open: list[socket.socket] = []
         self.port: int = self._listener.getsockname()[1]
         self.errors: list[BaseException] = []

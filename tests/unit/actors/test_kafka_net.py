@@ -31,6 +31,7 @@ from kafka.protocol.consumer import (
 )
 from kafka.protocol.metadata import MetadataRequest
 
+from aktor.actors.addresses import Resolver
 from aktor.actors.kafka_net import KafkaNet
 from aktor.actors.wire import (
     ConnectionClosed,
@@ -68,9 +69,9 @@ SECRET = "hunter2-canary"
 class Client:
     """A KafkaNet and what it has reported."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *, resolve: Resolver = socket.getaddrinfo, **settings: Any) -> None:
         self.told: list[Any] = []
-        self.net = KafkaNet(Settings(**settings), self.told.append)
+        self.net = KafkaNet(Settings(**settings), self.told.append, resolve=resolve)
         self.ids = 0
 
     def __enter__(self) -> Client:
@@ -601,34 +602,36 @@ def test_socket_options_and_buffer_sizes_are_set(monkeypatch: pytest.MonkeyPatch
 # -- names
 
 
-class Names:
-    """A resolver for tests: every name is 127.0.0.1, once the gate is open. It asks no DNS, which
-    may take longer than any test where there is no network."""
+def greeting_only(peer: Peer) -> None:
+    peer.greet()
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+
+class Names:
+    """A resolver for tests: every name has these addresses, once the gate is open. It asks no DNS,
+    which may take longer than any test where there is no network."""
+
+    def __init__(self, *addresses: str) -> None:
         self.asked: list[str] = []
         self.gate = threading.Event()
         self.gate.set()
-        self.addresses = ["127.0.0.1"]
-        self._original = socket.getaddrinfo
-        monkeypatch.setattr(socket, "getaddrinfo", self)
+        self.addresses = addresses
 
     def __call__(self, host: str, port: int, **more: Any) -> Any:
         if more.get("flags", 0) & socket.AI_NUMERICHOST:
-            return self._original(host, port, **more)
+            return socket.getaddrinfo(host, port, **more)
         self.asked.append(host)
         self.gate.wait(LIMIT)
         more.pop("flags", None)
         if not self.addresses:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        found = [one for ip in self.addresses for one in self._original(ip, port, **more)]
+        found = [one for ip in self.addresses for one in socket.getaddrinfo(ip, port, **more)]
         return [(*one[:3], "canonical.example", one[4]) for one in found]
 
 
-def test_a_slow_look_up_does_not_block_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = Names(monkeypatch)
+def test_a_slow_look_up_does_not_block_the_others() -> None:
+    names = Names("127.0.0.1")
     names.gate.clear()
-    with open_to(serve) as (client, broker):
+    with open_to(serve, resolve=names) as (client, broker):
         client.net.connect("slow", "slow.example", broker.port, LIMIT)
         assert client.ask().key == "a"
 
@@ -636,12 +639,10 @@ def test_a_slow_look_up_does_not_block_the_others(monkeypatch: pytest.MonkeyPatc
         assert client.next() == ConnectionOpened(key="slow")
 
 
-def test_a_look_up_that_takes_too_long_ends_with_the_attempt(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    names = Names(monkeypatch)
+def test_a_look_up_that_takes_too_long_ends_with_the_attempt() -> None:
+    names = Names("127.0.0.1")
     names.gate.clear()
-    with Client() as client:
+    with Client(resolve=names) as client:
         report = client.connect(1, "slow.example", timeout=0.1)
         names.gate.set()
         client.idle(0.1)
@@ -650,9 +651,9 @@ def test_a_look_up_that_takes_too_long_ends_with_the_attempt(
         assert client.told == []
 
 
-def test_a_name_is_looked_up_anew_for_every_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = Names(monkeypatch)
-    with ScriptedBroker(serve) as broker, Client() as client:
+def test_a_name_is_looked_up_anew_for_every_attempt() -> None:
+    names = Names("127.0.0.1")
+    with ScriptedBroker(serve) as broker, Client(resolve=names) as client:
         for key in "ab":
             assert client.connect(broker.port, "moving.example", key=key) == ConnectionOpened(
                 key=key
@@ -661,15 +662,63 @@ def test_a_name_is_looked_up_anew_for_every_attempt(monkeypatch: pytest.MonkeyPa
     assert names.asked == ["moving.example", "moving.example"]
 
 
-def test_all_addresses_of_a_name_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    Names(monkeypatch).addresses = ["127.0.0.9", "127.0.0.1"]
-    with ScriptedBroker(serve) as broker, Client() as client:
+def test_all_addresses_of_a_name_are_tried() -> None:
+    names = Names("127.0.0.9", "127.0.0.1")
+    with ScriptedBroker(serve) as broker, Client(resolve=names) as client:
         assert client.connect(broker.port, "both.example") == ConnectionOpened(key="a")
 
 
-def test_a_name_that_does_not_exist_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    Names(monkeypatch).addresses = []
-    with Client() as client:
+@contextlib.contextmanager
+def a_black_hole(address: str) -> Iterator[int]:
+    """A port of this address where packets vanish: its queue of connections is full."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind((address, 0))
+        listener.listen(0)
+        for _ in range(3):
+            sock = stack.enter_context(socket.socket())
+            sock.setblocking(False)
+            sock.connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
+
+
+def test_an_address_that_swallows_everything_does_not_keep_the_next_from_being_tried() -> None:
+    with (
+        a_black_hole("127.0.0.2") as port,
+        ScriptedBroker(serve, address=("127.0.0.1", port)),
+        Client(resolve=Names("127.0.0.2", "127.0.0.1")) as client,
+    ):
+        assert client.connect(port, "both.example") == ConnectionOpened(key="a")
+
+
+def test_an_address_that_connects_and_is_silent_gives_way_to_the_next_at_the_next_attempt() -> None:
+    with (
+        ScriptedBroker(in_silence, address=("127.0.0.2", 0)) as silent,
+        ScriptedBroker(serve, address=("127.0.0.1", silent.port)),
+        Client(resolve=Names("127.0.0.2", "127.0.0.1")) as client,
+    ):
+        first = client.connect(silent.port, "both.example", timeout=0.5)
+        second = client.connect(silent.port, "both.example", key="b")
+
+    assert isinstance(first, ConnectionFailed)
+    assert second == ConnectionOpened(key="b")
+
+
+def test_after_a_lost_connection_the_next_address_is_tried() -> None:
+    with (
+        ScriptedBroker(greeting_only, address=("127.0.0.2", 0)) as leaves,
+        ScriptedBroker(serve, address=("127.0.0.1", leaves.port)),
+        Client(resolve=Names("127.0.0.2", "127.0.0.1")) as client,
+    ):
+        assert client.connect(leaves.port, "both.example") == ConnectionOpened(key="a")
+        assert isinstance(client.next(), ConnectionClosed)
+        client.connect(leaves.port, "both.example", key="b")
+
+        assert isinstance(client.ask(key="b"), RequestAnswered)
+
+
+def test_a_name_that_does_not_exist_is_called_so() -> None:
+    with Client(resolve=Names()) as client:
         report = client.connect(9092, "no-such-name.invalid")
 
     assert isinstance(report, ConnectionFailed)
@@ -738,6 +787,65 @@ def test_answers_of_any_size_come_through_tls(certificates: Certificates) -> Non
     assert all(len(one.response.partitions[0].records) == 5_000_000 for one in answers)
 
 
+class Renegotiating:
+    """A socket under TLS as it looks when the broker begins another handshake: nothing can be sent
+    until what the broker says next has been read."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self.must_hear = False
+        self.attempts = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+    def do_handshake(self) -> None:
+        """It is done."""
+
+    def send(self, data: Any) -> int:
+        if self.must_hear:
+            self.attempts += 1
+            raise ssl.SSLWantReadError
+        return self._sock.send(data)
+
+    def recv_into(self, buffer: Any, *more: Any) -> int:
+        if self.must_hear:
+            self._sock.recv(1)
+            self.must_hear = False
+            raise ssl.SSLWantReadError
+        return self._sock.recv_into(buffer, *more)
+
+
+class RenegotiatingContext:
+    """Makes such sockets."""
+
+    def wrap_socket(self, sock: socket.socket, **_: Any) -> Renegotiating:
+        self.sock = Renegotiating(sock)
+        return self.sock
+
+
+def test_what_tls_cannot_send_before_it_has_heard_waits_for_that_without_spinning() -> None:
+    context, go = RenegotiatingContext(), threading.Event()
+
+    def script(peer: Peer) -> None:
+        go.wait(LIMIT)
+        peer.write(b"!")
+        peer.serve()
+
+    settings = {"security_protocol": "SSL", "connection": {"ssl_context": context}}
+    with open_to(script, **settings) as (client, _):
+        context.sock.must_hear = True
+        client.send()
+        client.send()
+        client.idle(0.2)
+        assert context.sock.attempts == 1
+
+        go.set()
+        answers = [client.next(), client.next()]
+
+    assert [type(one) for one in answers] == [RequestAnswered] * 2
+
+
 @pytest.mark.parametrize(
     ("certificate", "settings", "reason"),
     [
@@ -762,11 +870,10 @@ def test_a_certificate_that_does_not_hold_is_an_authentication_error_with_the_re
 
 
 def test_a_canonical_name_is_the_one_that_certificates_are_checked_against(
-    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+    certificates: Certificates,
 ) -> None:
-    Names(monkeypatch)
     broker = ScriptedBroker(serve, tls=certificates.server("broker"))
-    with broker, Client(**tls(certificates)) as client:
+    with broker, Client(**tls(certificates), resolve=Names("127.0.0.1")) as client:
         report = client.connect(broker.port, "alias.example", canonical=True)
 
     assert "not valid for 'canonical.example'" in str(report.error)
