@@ -52,6 +52,7 @@ def _settings(settings: ClusterSettings, replication_factor: int) -> Mapping[str
         "group.max.session.timeout.ms": _ms(groups.max_session_timeout),
         "group.max.size": str(groups.max_size),
         "group.min.session.timeout.ms": _ms(groups.min_session_timeout),
+        "log.cleaner.backoff.ms": _ms(settings.cleaner_backoff),
         "log.retention.check.interval.ms": _ms(settings.retention_check),
         "max.incremental.fetch.session.cache.slots": str(settings.fetch_session_slots),
         "min.insync.replicas": str(settings.min_insync_replicas),

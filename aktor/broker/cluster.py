@@ -81,6 +81,7 @@ class Cluster:
         #: Where followers were held back, in that order.
         self._lagging: dict[Partition, None] = {}
         self._next_retention = now + self.settings.retention_check
+        self._next_compaction = now + self.settings.cleaner_backoff
         self.topics = Topics(
             rng=self.rng,
             make_log=open_log or (lambda _id, _index, config: PartitionLog(config=config)),
@@ -127,7 +128,8 @@ class Cluster:
         self._progress()
 
     def tick(self, now: float) -> None:
-        """Do what is due: answer who waited long enough, expire sessions, delete old records."""
+        """Do what is due: answer who waited long enough, expire sessions, delete old records,
+        compact topics."""
         self.now = max(self.now, now)
         self.fetching.waiting.tick(now)
         self.producing.waiting.tick(now)
@@ -139,6 +141,9 @@ class Cluster:
         if self._next_retention <= now:
             self._next_retention = now + self.settings.retention_check
             self.retain(now)
+        if self._next_compaction <= now:
+            self._next_compaction = now + self.settings.cleaner_backoff
+            self.compact(now)
         self._progress()
 
     def wake_at(self) -> float:
@@ -149,6 +154,7 @@ class Cluster:
             self.groups.wake_at(),
             self.transactions.wake_at(),
             self._next_retention,
+            self._next_compaction,
             min(
                 (
                     one.behind_since + self.settings.replica_lag_max
@@ -292,12 +298,17 @@ class Cluster:
         self._progress()
 
     def retain(self, now: float) -> None:
-        """Delete and compact what the topics' policies say, now."""
+        """Delete what is too old or too much by the topics' policies, now."""
         for topic in self.topics:
             for partition in topic.partitions:
-                changed = partition.log.retain(now)
-                changed |= partition.log.compact(now)
-                if changed:
+                if partition.log.retain(now):
+                    partition.settle()
+
+    def compact(self, now: float) -> None:
+        """Keep the last record of each key where the topics' policies say so, now."""
+        for topic in self.topics:
+            for partition in topic.partitions:
+                if partition.log.compact(now):
                     partition.settle()
 
     def _take_down(self, partitions: Iterable[Partition]) -> None:

@@ -20,6 +20,7 @@ _ABOVE_ZERO: Final = frozenset(
         "min_insync_replicas",
         "replica_lag_max",
         "retention_check",
+        "cleaner_backoff",
         "fetch_max_bytes",
         "offsets_topic_partitions",
         "transactions_topic_partitions",
@@ -33,6 +34,8 @@ class ClusterSettings:
 
     partitions: `num.partitions`, of topics that are made by being asked for.
     replication_factor: `default.replication.factor`; None: as many as there are brokers, up to 3.
+    retention_check: `log.retention.check.interval.ms`, between two looks for old records.
+    cleaner_backoff: `log.cleaner.backoff.ms`, between two looks for what can be compacted.
     topic_configs: what every topic starts with, by Kafka's topic config names.
     replica_selector: whether clients with a rack are sent to a follower there (KIP-392).
     """
@@ -46,6 +49,7 @@ class ClusterSettings:
     replica_selector: bool = True
     replica_lag_max: float = 30.0
     retention_check: float = 300.0
+    cleaner_backoff: float = 15.0
     fetch_max_bytes: int = 57_671_680
     fetch_session_slots: int = 1000
     offsets_topic_partitions: int = 50

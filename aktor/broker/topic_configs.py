@@ -344,6 +344,7 @@ _BROKER_TABLE: Final = (
     _broker("group.min.session.timeout.ms", T.INT, "6000"),
     _broker("inter.broker.listener.name", T.STRING, None),
     _broker("listeners", T.LIST, "PLAINTEXT://:9092", dynamic=True),
+    _broker("log.cleaner.backoff.ms", T.LONG, "15000", dynamic=True),
     _broker("log.cleaner.enable", T.BOOLEAN, "true"),
     _broker("log.dir", T.LIST, "/tmp/kafka-logs"),
     _broker("log.dirs", T.LIST, None),

@@ -43,6 +43,7 @@ SETTINGS: Final = ClusterSettings(
     offsets_topic_partitions=4,
     transactions_topic_partitions=2,
     retention_check=3600.0,
+    cleaner_backoff=3600.0,
     replica_lag_max=LAG,
     groups=GroupSettings(initial_rebalance_delay=0.1),
 )

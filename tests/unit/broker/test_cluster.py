@@ -37,7 +37,7 @@ from tests.unit.broker.builders import (
     send,
     write,
 )
-from tests.unit.broker.log.building import a_batch, values
+from tests.unit.broker.log.building import NOW_MS, a_batch, values
 
 # Settings.
 
@@ -357,7 +357,7 @@ def test_a_topic_by_another_name_does_not_move_coordinators() -> None:
 
 
 def test_deleting_a_topic_forgets_who_lags_there() -> None:
-    cluster = a_cluster()
+    cluster = a_cluster(cleaner_backoff=3600.0)
     cluster.hold_replica(ORDERS, 0, 2)
     write(cluster, b"a", acks=1)
     topic = cluster.topics.get(ORDERS)
@@ -372,12 +372,14 @@ def test_deleting_a_topic_forgets_who_lags_there() -> None:
 # Time.
 
 
-def test_an_idle_cluster_wakes_up_for_retention_only() -> None:
-    cluster = a_cluster(retention_check=60.0)
+def test_an_idle_cluster_wakes_up_for_retention_and_compaction_only() -> None:
+    cluster = a_cluster(retention_check=60.0, cleaner_backoff=40.0)
 
+    assert cluster.wake_at() == NOW + 40.0
+    cluster.tick(NOW + 40.0)
     assert cluster.wake_at() == NOW + 60.0
     cluster.tick(NOW + 60.0)
-    assert cluster.wake_at() == NOW + 120.0
+    assert cluster.wake_at() == NOW + 80.0
 
 
 def test_time_does_not_go_back() -> None:
@@ -411,6 +413,20 @@ def test_old_records_go_when_retention_is_checked() -> None:
     assert fetched_code(asked) is Code.OFFSET_OUT_OF_RANGE
 
 
+def test_a_topic_is_compacted_every_15_seconds_however_rarely_retention_is_checked() -> None:
+    cluster = a_cluster(topics={}, retention_check=3600.0)
+    cluster.create_topic(ORDERS, 1, None, {"cleanup.policy": "compact", "segment.ms": "1"})
+    for second, value in enumerate((b"one", b"two", b"three")):
+        batch = a_batch(value, keys=[b"k"], timestamp=NOW_MS + 1000 * second)
+        partition_of(cluster).append(batch, now=NOW + second, api_version=9)
+
+    pass_time(cluster, 14.0)
+    assert values(partition_of(cluster).log) == [b"one", b"two", b"three"]
+
+    pass_time(cluster, 1.0)
+    assert values(partition_of(cluster).log) == [b"two", b"three"]  # the last segment is active
+
+
 def test_a_laggard_is_dropped_once_and_the_cluster_sleeps_again() -> None:
     cluster = a_cluster(replica_lag_max=0.1)
     cluster.hold_replica(ORDERS, 0, 2)
@@ -422,7 +438,7 @@ def test_a_laggard_is_dropped_once_and_the_cluster_sleeps_again() -> None:
 
     assert math.isclose(at, NOW + 0.8, abs_tol=1e-6)
     assert partition_of(cluster).isr == [1, 3]
-    assert cluster.wake_at() == NOW + 300.0
+    assert cluster.wake_at() == NOW + 15.0
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -15,6 +15,7 @@ from aktor.broker.transactions import TransactionSettings
     ("kind", "name", "value"),
     [
         (ClusterSettings, "retention_check", 0),
+        (ClusterSettings, "cleaner_backoff", 0),
         (ClusterSettings, "partitions", 0),
         (ClusterSettings, "replication_factor", -1),
         (GroupSettings, "min_session_timeout", -0.5),
