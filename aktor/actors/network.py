@@ -28,6 +28,7 @@ from aktor.actors.wire import (
     RequestBroken,
 )
 from aktor.errors import ActorRestartedError, AuthenticationError, BootstrapError
+from aktor.events.answers import Answered
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
 from aktor.events.lifecycle import ActorsRestarted, Tick, Ticked
 from aktor.events.metadata import Broker, Cluster, ClusterChanged
@@ -38,6 +39,7 @@ from aktor.events.network import (
     BrokersUnreachable,
     Destination,
     Lane,
+    ReportBootstrap,
     RequestFailed,
     ResponseReceived,
     SendRequests,
@@ -97,6 +99,7 @@ class NetworkActor(CooperativeActor):
         ConnectionClosed: "on_connection_closed",
         RequestAnswered: "on_request_answered",
         RequestBroken: "on_request_broken",
+        ReportBootstrap: "on_report_bootstrap",
         Tick: "on_tick",
     }
 
@@ -689,11 +692,9 @@ class NetworkActor(CooperativeActor):
 
     def _complaint_due(self) -> float:
         """When the application is to be told that nobody can be reached."""
-        if self._reached or self._began_at is None or not self._anywhere:
+        if self._began_at is None or not self._anywhere or not self._is_nobody_there():
             return math.inf
         failures = [one.failure for one in self._bootstrap]
-        if any(isinstance(one, AuthenticationError) for one in failures):
-            return math.inf  # somebody is there, and does not want us: that was said
         hard = all(one is not None and not _ran_out_of_time(one) for one in failures)
         wait = BOOTSTRAP_GRACE if hard else self.settings.bootstrap_timeout
         return max(self._began_at + wait, self._complained_at + BOOTSTRAP_REPEAT)
@@ -718,13 +719,27 @@ class NetworkActor(CooperativeActor):
 
     def _complain_of_bootstrap(self, now: float) -> None:
         self._complained_at = now
+        error = self._bootstrap_error()
+        self.log.warning("bootstrap.failed", because=error)
+        self._said.append(BootstrapFailed(error=error))
+
+    def on_report_bootstrap(self, asked: ReportBootstrap) -> None:
+        """Say what came of the attempts so far, if there were any and nobody was reached."""
+        wanted = self._began_at is not None and self._is_nobody_there()
+        value = self._bootstrap_error() if wanted else None
+        self._said.append(Answered(ticket=asked.ticket, value=value))
+
+    def _is_nobody_there(self) -> bool:
+        """Whether no broker has answered; one that does not want us is somebody: that was said."""
+        refused = any(isinstance(one.failure, AuthenticationError) for one in self._bootstrap)
+        return not self._reached and not refused
+
+    def _bootstrap_error(self) -> BootstrapError:
         attempts = {
             one.address: reason_of(one.failure) if one.failure else "no answer yet"
             for one in self._bootstrap
         }
-        error = BootstrapError(attempts=attempts)
-        self.log.warning("bootstrap.failed", because=error)
-        self._said.append(BootstrapFailed(error=error))
+        return BootstrapError(attempts=attempts)
 
     # the clock
 

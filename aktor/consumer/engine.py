@@ -51,6 +51,7 @@ from aktor.events.membership import (
     SubscriptionChanged,
 )
 from aktor.events.metadata import ClusterChanged, TopicPattern, TopicsRefused, TrackTopics
+from aktor.events.network import ReportBootstrap
 from aktor.events.polling import Poll
 from aktor.events.positions import (
     AssignmentChanged,
@@ -81,6 +82,13 @@ LEAVE_SHARE: Final = 0.25
 
 #: How soon a position is looked up again after an error that may pass, in seconds.
 POSITION_RETRY: Final = 1.0
+
+#: A poll that has waited so long (one of a second has) does not end with nothing as if the topics
+#: were empty, if no broker has ever answered. Shorter ones are called in loops from the start.
+UNREACHED_AFTER: Final = 0.95
+
+#: How long the network actor may take to say what came of its attempts, in seconds.
+REPORT_WAIT: Final = 1.0
 
 #: The share of the fetch buffer that must have been freed before the background is woken for it.
 WAKE_SHARE: Final = 4
@@ -217,6 +225,7 @@ class Engine:
         self, deadline: float, limit: int, *, advance: bool = True
     ) -> dict[TopicPartition, list[Any]]:
         """Records as soon as there are any, {} at the deadline. See the module's docstring."""
+        began = self.clock()
         while True:
             self._raise_interruptions()
             self.run_events()
@@ -232,9 +241,27 @@ class Engine:
                 return records
             self._be_heard(now)
             if now >= deadline:
+                if now - began >= UNREACHED_AFTER:
+                    self.raise_if_unreached()
                 return {}
             alive_until = now + self.settings.max_poll_interval / 3
             self._wait(min(deadline, alive_until, self._ask_again_at, self._look_up_at))
+
+    def raise_if_unreached(self) -> None:
+        """Raise BootstrapError if no broker has ever answered: nothing is not the same as empty."""
+        if self.port.cluster.version > 0:
+            return
+        try:
+            error = self.ask(
+                "network",
+                lambda ticket: ReportBootstrap(ticket=ticket),
+                deadline=self.clock() + REPORT_WAIT,
+                what="asking whether any broker was reached",
+            )
+        except (KafkaTimeoutError, ActorRestartedError):
+            return  # the background is busy with worse, and tells it by itself
+        if error is not None:
+            raise error
 
     def _wait(self, until: float) -> None:
         port = self.port

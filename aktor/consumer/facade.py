@@ -261,7 +261,8 @@ class KafkaConsumer:
             IllegalStateError: closed, forked, used by another thread, or called from a listener.
             WakeupError: `wakeup` was called.
             AuthenticationError, BootstrapError, BrokersUnreachableError: the cluster cannot be
-                used or reached; it is tried further on.
+                used or reached; it is tried further on. As long as no broker has ever answered, a
+                poll of a second or more does not return {}.
             NoOffsetForPartitionError, OffsetOutOfRangeError: no position, and no policy to reset.
             CorruptBatchError, RecordDeserializationError, BatchTooLargeError: at this offset; the
                 position stays until the user seeks past it.
@@ -288,7 +289,8 @@ class KafkaConsumer:
     def __next__(self) -> Any:
         """The next record, waiting up to `consumer_timeout_ms` for it.
 
-        A position moves past a record when it is handed out; each call counts as a poll.
+        A position moves past a record when it is handed out; each call counts as a poll. As long as
+        no broker has ever answered, BootstrapError is raised in place of StopIteration.
         """
         guard = self._guard
         if guard.closed:

@@ -89,6 +89,7 @@ class Iteration:
                 self.stow()
                 taken = self._engine.poll(deadline, limit, advance=False)
                 if not taken:
+                    self._engine.raise_if_unreached()
                     return None
                 self._look_at = self._engine.clock() + LOOK_EVERY
                 if self._engine.in_group:

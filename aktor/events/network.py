@@ -3,6 +3,7 @@
 manager ──Ticked(requests)──▶ Supervisor ──SendRequests──▶ NetworkActor ──bytes──▶ broker
 manager ◀──ResponseReceived | RequestFailed── NetworkActor
 application ◀──BrokerRefused | BootstrapFailed | BrokersUnreachable | BrokersReached── NetworkActor
+application ──ReportBootstrap──▶ NetworkActor ──Answered──▶ application
 """
 
 from __future__ import annotations
@@ -110,3 +111,13 @@ class BrokersUnreachable:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokersReached:
     """NetworkActor ▶ application: a broker can be reached after all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportBootstrap:
+    """application ▶ NetworkActor: was any broker reached? Answered with None or a BootstrapError.
+
+    None is also the answer if nobody was to be reached yet, or if a broker refused us.
+    """
+
+    ticket: int

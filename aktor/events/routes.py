@@ -46,6 +46,7 @@ ROUTES: Final[Mapping[type, tuple[str, ...]]] = {
     network.BootstrapFailed: (APPLICATION,),
     network.BrokersUnreachable: (APPLICATION,),
     network.BrokersReached: (APPLICATION,),
+    network.ReportBootstrap: (NETWORK,),
     answers.Answered: (APPLICATION,),
     answers.Failed: (APPLICATION,),
     metadata.TrackTopics: (METADATA,),

@@ -6,6 +6,7 @@ import gc
 import pickle
 import re
 import signal
+import socket
 import sys
 import threading
 import time
@@ -247,6 +248,24 @@ def test_arguments_of_the_wrong_kind_are_refused(kafka: Cluster, orders: TopicPa
         with pytest.raises(TypeError):
             consumer.seek("orders", 1)
         assert len(read(consumer, 10)) == 10
+
+
+# -- a cluster that is not there
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["nobody listens", "nobody answers"])
+def test_a_cluster_that_is_not_there_is_no_empty_topic(silent: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        if not silent:
+            server.close()
+        with KafkaConsumer(
+            "orders", bootstrap_servers=f"127.0.0.1:{port}", consumer_timeout_ms=1000
+        ) as consumer:
+            with pytest.raises(BootstrapError, match=f"127.0.0.1:{port}"):
+                list(consumer)
+            with pytest.raises(BootstrapError, match=f"127.0.0.1:{port}"):
+                consumer.poll(1000)
 
 
 # -- records

@@ -18,6 +18,7 @@ from kafka.errors import (
 )
 
 from aktor.errors import BootstrapError
+from aktor.events.network import ReportBootstrap
 from tests.scenarios.history import History
 from tests.scenarios.reading import T0, T1, a_member, read
 from tests.scenarios.world import World, seeds
@@ -102,6 +103,54 @@ def test_a_cluster_that_is_not_there_is_reported_and_waited_for(world: World) ->
             continue
 
     assert len(records) == 80
+
+
+@pytest.mark.parametrize("timeout_ms", [100, 1000, 5000])
+def test_an_iteration_over_a_cluster_that_is_down_does_not_end_as_if_it_were_empty(
+    world: World, timeout_ms: int
+) -> None:
+    world.cluster.down(1, 2, 3)
+    consumer = world.consumer("orders", consumer_timeout_ms=timeout_ms)
+
+    for _ in range(3):
+        with pytest.raises(BootstrapError, match="b1:9092"):
+            list(consumer)
+
+
+def test_an_actor_that_falls_over_the_question_what_came_of_the_attempts_ends_no_poll(
+    world: World,
+) -> None:
+    world.cluster.down(1, 2, 3)
+    consumer = a_member(world)
+    fell = world.site(consumer).crash("network", ReportBootstrap, times=2)
+
+    for _ in range(2):
+        assert consumer.poll(timeout_ms=1000) == {}
+    with pytest.raises(BootstrapError, match="b1:9092"):
+        consumer.poll(timeout_ms=5000)
+
+    assert len(fell) == 2
+
+
+def test_an_iteration_goes_on_when_the_cluster_comes_up_and_ends_when_it_is_read(
+    world: World,
+) -> None:
+    world.cluster.down(1, 2, 3)
+    world.after(3.5, lambda: world.cluster.back(1, 2, 3))
+    consumer = world.consumer("orders", auto_offset_reset="earliest", consumer_timeout_ms=1000)
+
+    records: list[Any] = []
+    errors = 0
+    while not records:
+        try:
+            records += consumer
+        except BootstrapError:
+            errors += 1
+    world.cluster.down(1, 2, 3)
+
+    assert errors >= 3
+    assert len(records) == 80
+    assert list(consumer) == []
 
 
 def test_one_broker_down_costs_nothing_but_a_moment(world: World) -> None:

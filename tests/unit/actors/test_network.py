@@ -26,6 +26,7 @@ from aktor.actors.wire import (
     RequestBroken,
 )
 from aktor.errors import ActorRestartedError, AuthenticationError, FrameError
+from aktor.events.answers import Answered
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
 from aktor.events.lifecycle import ActorsRestarted, Tick, Ticked
 from aktor.events.metadata import Broker, Cluster, ClusterChanged
@@ -36,6 +37,7 @@ from aktor.events.network import (
     BrokersUnreachable,
     Destination,
     Lane,
+    ReportBootstrap,
     Request,
     RequestFailed,
     ResponseReceived,
@@ -876,6 +878,34 @@ def test_a_listener_that_hangs_up_at_the_first_request_is_nobody_too() -> None:
 
     (*_, failed) = bench.of(BootstrapFailed)
     assert "expects a login" in str(failed.error)
+
+
+def reported(bench: Bench) -> Any:
+    bench.tell(ReportBootstrap(ticket=7))
+    return bench.of(Answered)[-1].value
+
+
+def test_who_asks_hears_at_once_what_came_of_the_attempts_so_far() -> None:
+    bench = Bench(bootstrap_servers=(("x", 1), ("y", 2))).send(a_request(ANY, deadline=1e6))
+    assert reported(bench).attempts == {"x:1": "no answer yet", "y:2": "no answer yet"}
+
+    keep_refusing(bench, until=0.5)
+
+    assert reported(bench).attempts == {"x:1": "Connection refused", "y:2": "Connection refused"}
+
+
+def test_who_asks_hears_nothing_if_nobody_was_to_be_reached_or_somebody_was() -> None:
+    assert reported(Bench()) is None
+    assert reported(Bench().send(a_request(ANY)).open().answer()) is None
+
+
+def test_who_asks_hears_nothing_of_a_broker_that_refused_us_which_was_said() -> None:
+    bench = Bench().send(a_request(ANY, deadline=1e6))
+    keep_refusing(
+        bench, until=0.5, error=lambda: AuthenticationError(broker="b:1", mechanism="", reason="no")
+    )
+
+    assert reported(bench) is None
 
 
 def test_once_a_broker_has_answered_the_application_is_not_told_of_a_failed_bootstrap() -> None:

@@ -30,6 +30,7 @@ from aktor.consumer.engine import (
     CONFIRM_REPEAT,
     POLL_REPEAT,
     POSITION_RETRY,
+    REPORT_WAIT,
     Engine,
 )
 from aktor.consumer.port import ApplicationPort
@@ -70,7 +71,7 @@ from aktor.events.metadata import (
     TopicsRefused,
     TrackTopics,
 )
-from aktor.events.network import BootstrapFailed
+from aktor.events.network import BootstrapFailed, ReportBootstrap
 from aktor.events.polling import Poll
 from aktor.events.positions import (
     Assigned,
@@ -144,6 +145,7 @@ class Site:
         self.clock = VirtualTime(100.0)
         self.bell = ScriptedBell(self.clock)
         self.port = ApplicationPort(self.bell, silent())
+        self.port.cluster = Cluster(version=1)  # a broker has answered
         self.said: list[Any] = []
         self.wakes: list[bool] = []
         self.on_said: Callable[[Any], None] = lambda message: None
@@ -377,6 +379,51 @@ def test_polls_with_no_news_wake_nobody() -> None:
 
     assert len(site.of(Poll)) == 5
     assert not any(site.wakes)
+
+
+# -- a cluster that nobody has reached
+
+
+def unreached(came: object) -> Site:
+    """Nobody has answered; `came` is what the network actor says came of the attempts."""
+    site = a_site()
+    site.port.cluster = Cluster()
+
+    def answer(said: Any) -> None:
+        if isinstance(said, ReportBootstrap):
+            site.hear(Answered(ticket=said.ticket, value=came))
+
+    site.on_said = answer
+    return site
+
+
+def test_a_long_poll_does_not_end_with_nothing_if_no_broker_was_ever_reached() -> None:
+    site = unreached(BootstrapError(attempts={"b1:9092": "refused"}))
+
+    for _ in range(2):
+        with pytest.raises(BootstrapError, match="b1:9092: refused"):
+            site.poll(1.0)
+
+    assert site.clock.now == 102.0
+
+
+def test_a_short_poll_gives_the_brokers_time_to_answer() -> None:
+    site = unreached(BootstrapError(attempts={"b1:9092": "no answer yet"}))
+
+    assert site.poll(0.5) == {}
+    assert site.of(ReportBootstrap) == []
+
+
+def test_a_poll_ends_with_nothing_if_a_broker_was_reached_and_has_nothing_to_tell_yet() -> None:
+    assert unreached(None).poll(1.0) == {}
+
+
+def test_a_poll_ends_in_time_if_nobody_says_what_came_of_the_attempts() -> None:
+    site = a_site()
+    site.port.cluster = Cluster()
+
+    assert site.poll(1.0) == {}
+    assert site.clock.now < 100.0 + 1.0 + 2 * REPORT_WAIT
 
 
 def test_an_automatic_commit_that_is_due_wakes_the_background_once_an_interval() -> None:
