@@ -41,7 +41,8 @@ def anything(name: str, value: Any) -> Any:
     return value
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether it is a number, NaN and infinity among them; True is none."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
@@ -50,7 +51,7 @@ def milliseconds(low: int = 0, high: int = INT32_MAX) -> Check:
     must = f"a number of milliseconds from {low} to {high}"
 
     def check(name: str, value: Any) -> Any:
-        if not _is_number(value) or not low <= value <= high:
+        if not is_number(value) or not low <= value <= high:
             raise refusal(name, value, must)
         return value
 
@@ -181,7 +182,7 @@ def buffer_size(name: str, value: Any) -> int | None:
 
 
 def consumer_timeout(name: str, value: Any) -> Any:
-    if not _is_number(value) or value != value:
+    if not is_number(value) or value != value:
         raise refusal(name, value, "a number of milliseconds; float('inf') iterates for ever")
     return float("inf") if value < 0 else value
 

@@ -23,9 +23,8 @@ from kafka.structs import (
     OffsetAndTimestamp,
     TopicPartition,
 )
-from kafka.util import ensure_valid_topic_name
 
-from aktor.consumer import configuration, deserializers
+from aktor.consumer import arguments, configuration, deserializers
 from aktor.consumer.engine import Engine
 from aktor.consumer.guard import Guard, exclusive, looking
 from aktor.consumer.iteration import Iteration
@@ -168,7 +167,9 @@ class KafkaConsumer:
         if isinstance(topics, str) or not isinstance(topics, Sequence):
             raise TypeError("Topics must be a list (or non-str sequence)")
         for topic in topics:
-            ensure_valid_topic_name(topic)
+            arguments.check_topic(topic)
+        if pattern is not None:
+            arguments.check_pattern(pattern)
         if listener is not None and not isinstance(
             listener, (ConsumerRebalanceListener, AsyncConsumerRebalanceListener)
         ):
@@ -225,12 +226,10 @@ class KafkaConsumer:
             IllegalStateError: after `subscribe`, or called from a listener.
         """
         self._forbid_in_callback("assign")
-        wanted = list(partitions or ())
+        wanted = arguments.checked_partitions(() if partitions is None else partitions)
         if not wanted:
             self.unsubscribe()
             return
-        for one in wanted:
-            _check_partition(one)
         if self._engine.is_subscribed:
             raise IllegalStateError("assign after subscribe: call unsubscribe first")
         self._iterating.stow()
@@ -269,19 +268,13 @@ class KafkaConsumer:
             TopicAuthorizationFailedError, GroupAuthorizationFailedError, ...: what Kafka said.
             UserCallbackError: a rebalance listener raised; its exception is the cause.
         """
-        if timeout_ms < 0:
-            raise ValueError("Timeout must not be negative")
+        timeout = arguments.seconds(timeout_ms)
         limit = self.config["max_poll_records"] if max_records is None else max_records
-        if not isinstance(limit, int):
-            raise TypeError("max_records must be an integer")
-        if limit <= 0:
-            raise ValueError("max_records must be positive")
+        limit = arguments.record_limit(limit)
         with self._guard:
             self._forbid_in_callback("poll")
             self._iterating.stow()
-            return self._engine.poll(
-                self._clock() + timeout_ms / 1000, limit, advance=update_offsets
-            )
+            return self._engine.poll(self._clock() + timeout, limit, advance=update_offsets)
 
     def __iter__(self) -> KafkaConsumer:
         return self
@@ -340,9 +333,7 @@ class KafkaConsumer:
     @exclusive
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Give out records from `offset` on. ValueError: not an int >= 0, or not assigned."""
-        _check_partition(partition)
-        if not isinstance(offset, int) or offset < 0:
-            raise ValueError("Offset must be int >= 0")
+        offset = arguments.offset(offset)
         self._check_assigned(partition, ValueError("Unassigned partition"))
         self._iterating.stow()
         self._engine.seek(partition, Position(offset=offset))
@@ -361,7 +352,7 @@ class KafkaConsumer:
 
     def _assigned_or_all(self, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:
         for one in partitions:
-            _check_partition(one)
+            arguments.check_partition(one)
         if not partitions:
             if not self._engine.delivery.partitions:
                 raise ValueError("No partitions are currently assigned")
@@ -371,7 +362,7 @@ class KafkaConsumer:
         return list(partitions)
 
     def _check_assigned(self, partition: TopicPartition, error: Exception) -> None:
-        _check_partition(partition)
+        arguments.check_partition(partition)
         if partition not in self._engine.delivery.partitions:
             raise error
 
@@ -399,7 +390,7 @@ class KafkaConsumer:
     @looking
     def highwater(self, partition: TopicPartition) -> int | None:
         """The offset after the last record, as the latest poll knew it; None before the first."""
-        _check_partition(partition)
+        arguments.check_partition(partition)
         state = self._engine.delivery.partitions.get(partition)
         if state is None:
             raise IllegalStateError("Partition is not assigned")
@@ -424,7 +415,7 @@ class KafkaConsumer:
             KafkaTimeoutError: not done in time.
         """
         chosen = self._offsets_to_commit(offsets)
-        timeout = self._settings.request_timeout if timeout_ms is None else timeout_ms / 1000
+        timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
         self._engine.commit(chosen, self._clock() + timeout)
 
     @exclusive
@@ -438,6 +429,7 @@ class KafkaConsumer:
         `callback(offsets, response_or_error)` (response None) runs in the next poll, commit or
         close, on the application thread. The future ends by itself.
         """
+        arguments.check_callback(callback)
         chosen = self._offsets_to_commit(offsets)
         future = Future()
         # Not the consumer itself: one that nobody has any more would live on until the answer.
@@ -460,17 +452,7 @@ class KafkaConsumer:
             raise IllegalStateError("Requires group_id")
         if offsets is None:
             return self._engine.delivery.consumed()
-        for one, offset in offsets.items():
-            if not isinstance(one, TopicPartition):
-                raise TypeError("keys must be TopicPartition namedtuples")
-            if not isinstance(offset, OffsetAndMetadata):
-                raise TypeError("values must be OffsetAndMetadata namedtuples")
-            if offset.offset < 0:
-                raise ValueError(
-                    f"the offset {offset.offset} of {one.topic}-{one.partition} is negative and"
-                    " cannot be committed"
-                )
-        return dict(offsets)
+        return arguments.checked_offsets(offsets)
 
     def _commit_quietly(self) -> None:
         """The last commit before partitions go away, if auto-commit is on; not waited for."""
@@ -490,7 +472,7 @@ class KafkaConsumer:
         """
         if self._settings.group_id is None:
             raise IllegalStateError("Requires group_id")
-        _check_partition(partition)
+        arguments.check_partition(partition)
         deadline = self._deadline(timeout_ms)
         found = self._engine.ask(
             "commits",
@@ -532,6 +514,7 @@ class KafkaConsumer:
 
         A broker is asked about a topic that is not being read, which one thread at a time may do.
         """
+        arguments.check_topic(topic)
         known = self._port.cluster.partitions_for_topic(topic)
         if known is not None:
             return known
@@ -569,7 +552,8 @@ class KafkaConsumer:
         strategy: ResetStrategy,
         timeout_ms: float | None,
     ) -> dict[TopicPartition, int]:
-        found = self._look_up_offsets(dict.fromkeys(partitions, strategy.value), timeout_ms)
+        wanted = dict.fromkeys(arguments.checked_partitions(partitions), strategy.value)
+        found = self._look_up_offsets(wanted, timeout_ms)
         return {one: offset.offset for one, offset in found.items() if offset is not None}
 
     @exclusive
@@ -581,23 +565,15 @@ class KafkaConsumer:
         Raises ValueError for a negative time, KafkaTimeoutError for a partition that does not
         answer in time (default `request_timeout_ms`).
         """
-        for one, timestamp in timestamps.items():
-            timestamps[one] = int(timestamp)
-            if timestamp < 0:
-                raise ValueError(
-                    f"The target time for partition {one} is {timestamp}."
-                    " The target time cannot be negative."
-                )
-        return self._look_up_offsets(timestamps, timeout_ms)
+        wanted = arguments.checked_timestamps(timestamps)
+        return self._look_up_offsets(wanted, timeout_ms)
 
     def _look_up_offsets(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
         if not timestamps:
             return {}
-        for one in timestamps:
-            _check_partition(one)
-        timeout = self._settings.request_timeout if timeout_ms is None else timeout_ms / 1000
         deadline = self._clock() + timeout
         topics = frozenset(one.topic for one in timestamps)
         names = ", ".join(sorted(f"{one.topic}-{one.partition}" for one in timestamps)[:10])
@@ -722,7 +698,7 @@ class KafkaConsumer:
         consumer that was given up (ActorCrashedError) the partitions are lost.
 
         Raises:
-            ValueError: there is no such operation.
+            ValueError, TypeError: there is no such operation, or timeout.
             UserCallbackError: the listener raised; the consumer is closed all the same.
         """
         operation = Operation.named(group_membership_operation)
@@ -731,7 +707,7 @@ class KafkaConsumer:
         self._guard.enter()
         try:
             self._forbid_in_callback("close")
-            timeout = self._settings.request_timeout if timeout_ms is None else timeout_ms / 1000
+            timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
             self._close(self._clock() + timeout, autocommit, operation)
         finally:
             self._guard.__exit__()
@@ -786,7 +762,7 @@ class KafkaConsumer:
             self._trace.warning("commit.failed", because=error, at=at, offsets=consumed)
 
     def _deadline(self, timeout_ms: float | None) -> float:
-        timeout = self._settings.default_api_timeout if timeout_ms is None else timeout_ms / 1000
+        timeout = arguments.seconds(timeout_ms, self._settings.default_api_timeout)
         return self._clock() + timeout
 
     def __repr__(self) -> str:
@@ -794,8 +770,3 @@ class KafkaConsumer:
         return (
             f"<KafkaConsumer {self._settings.client_id} group={self._settings.group_id} [{topics}]>"
         )
-
-
-def _check_partition(partition: Any) -> None:
-    if not isinstance(partition, TopicPartition):
-        raise TypeError("partition must be a TopicPartition namedtuple")

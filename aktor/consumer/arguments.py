@@ -1,0 +1,179 @@
+"""The checks of what a consumer's methods are given.
+
+They are made on the caller's thread, before anybody else hears of it: what an actor cannot send,
+or cannot compare with its clock, would crash that actor instead, far from the line to blame.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import re
+import reprlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kafka.structs import OffsetAndMetadata, TopicPartition
+from kafka.util import ensure_valid_topic_name
+
+from aktor.consumer.checks import INT32_MAX, INT64_MAX, is_number
+from aktor.consumer.pattern import SubscriptionPattern
+
+__all__ = [
+    "check_callback",
+    "check_partition",
+    "check_pattern",
+    "check_topic",
+    "checked_offsets",
+    "checked_partitions",
+    "checked_timestamps",
+    "offset",
+    "record_limit",
+    "seconds",
+]
+
+#: No wait is longer, in seconds: to add it to a clock, or to wait for it, still means something.
+FOREVER: Final = 1e9
+
+#: The longest text that every version of the protocol can carry, in bytes.
+TEXT_MAX: Final = 32_767
+
+
+def seconds(timeout_ms: Any, default: float | None = None) -> float:
+    """A timeout, given in milliseconds, or the default. Infinity is as long as it takes."""
+    if timeout_ms is None and default is not None:
+        return default
+    if not is_number(timeout_ms):
+        raise TypeError(f"timeout_ms is {reprlib.repr(timeout_ms)}, but must be a number")
+    if not timeout_ms >= 0:  # nor NaN
+        raise ValueError(
+            f"timeout_ms is {reprlib.repr(timeout_ms)}, but a timeout must not be negative"
+        )
+    return FOREVER if timeout_ms >= FOREVER * 1000 else float(timeout_ms) / 1000
+
+
+def record_limit(max_records: Any) -> int:
+    """How many records a poll may give out."""
+    limit = _whole_number("max_records", max_records)
+    if limit <= 0:
+        raise ValueError(f"max_records is {reprlib.repr(limit)}, but must be positive")
+    return min(limit, INT32_MAX)
+
+
+def check_topic(name: Any) -> None:
+    """Check that a topic may have this name."""
+    if not isinstance(name, str):
+        raise TypeError(f"a topic's name must be a str, not {reprlib.repr(name)}")
+    _check_name(name)
+
+
+#: What was found good is good again: many partitions are of one topic.
+_check_name = functools.lru_cache(maxsize=1000)(ensure_valid_topic_name)
+
+
+def check_partition(partition: Any) -> None:
+    """Check that it names a partition that there could be."""
+    if not isinstance(partition, TopicPartition):
+        raise TypeError(
+            f"partition must be a TopicPartition namedtuple, not {reprlib.repr(partition)}"
+        )
+    check_topic(partition.topic)
+    number = partition.partition
+    if type(number) is not int:
+        _whole_number("the partition's number", number)
+    if not 0 <= number <= INT32_MAX:
+        raise ValueError(f"{partition} cannot be: partitions are numbered from 0 to {INT32_MAX}")
+
+
+def checked_partitions(partitions: Iterable[Any]) -> list[TopicPartition]:
+    """These partitions, once each of them was checked."""
+    found = list(partitions)
+    for one in found:
+        check_partition(one)
+    return found
+
+
+def offset(value: Any) -> int:
+    """An offset to seek."""
+    try:
+        number = _whole_number("offset", value)
+    except TypeError:
+        raise ValueError(f"Offset must be int >= 0, not {reprlib.repr(value)}") from None
+    if not 0 <= number <= INT64_MAX:
+        raise ValueError(f"Offset must be int >= 0 and <= {INT64_MAX}, not {reprlib.repr(value)}")
+    return number
+
+
+def checked_offsets(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Offsets that can be committed."""
+    if not isinstance(offsets, Mapping):
+        raise TypeError("offsets must be a dict of TopicPartition: OffsetAndMetadata")
+    chosen = dict(offsets)
+    for one, value in chosen.items():
+        if not isinstance(one, TopicPartition):
+            raise TypeError("keys must be TopicPartition namedtuples")
+        check_partition(one)
+        if not isinstance(value, OffsetAndMetadata):
+            raise TypeError("values must be OffsetAndMetadata namedtuples")
+        _check_committable(f"{one.topic}-{one.partition}", value)
+    return chosen
+
+
+def _check_committable(name: str, value: OffsetAndMetadata) -> None:
+    number = _whole_number(f"the offset of {name}", value.offset)
+    if number < 0:
+        raise ValueError(f"the offset {number} of {name} is negative and cannot be committed")
+    if number > INT64_MAX:
+        raise ValueError(f"the offset of {name} is larger than {INT64_MAX}")
+    if value.metadata is not None:
+        if not isinstance(value.metadata, str):
+            raise TypeError(f"the metadata of {name} must be a str or None")
+        if len(value.metadata.encode()) > TEXT_MAX:
+            raise ValueError(f"the metadata of {name} is longer than {TEXT_MAX} bytes")
+    if value.leader_epoch is not None:
+        epoch = _whole_number(f"the leader epoch of {name}", value.leader_epoch)
+        if not -1 <= epoch <= INT32_MAX:
+            raise ValueError(f"the leader epoch {epoch} of {name} is none: -1 if it is not known")
+
+
+def checked_timestamps(timestamps: Any) -> dict[TopicPartition, int]:
+    """Times to look up, in milliseconds."""
+    if not isinstance(timestamps, Mapping):
+        raise TypeError("timestamps must be a dict of TopicPartition: milliseconds")
+    return {one: _timestamp(one, value) for one, value in timestamps.items()}
+
+
+def _timestamp(partition: Any, value: Any) -> int:
+    check_partition(partition)
+    if not is_number(value):
+        raise TypeError(f"The target time for partition {partition} is no number")
+    if value < 0:
+        raise ValueError(
+            f"The target time for partition {partition} is {reprlib.repr(value)}."
+            " The target time cannot be negative."
+        )
+    if not value <= INT64_MAX:  # nor NaN
+        raise ValueError(f"The target time for partition {partition} is no time")
+    return int(value)
+
+
+def check_pattern(pattern: Any) -> None:
+    """Check that it is a pattern of texts: topics are not named by bytes."""
+    text = pattern.pattern if isinstance(pattern, re.Pattern) else pattern
+    if not isinstance(text, str | SubscriptionPattern):
+        raise TypeError("pattern must be a str, a re.Pattern of str, or a SubscriptionPattern")
+
+
+def check_callback(callback: Any) -> None:
+    """Check that it can be called, if there is one."""
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be a function, not {reprlib.repr(callback)}")
+
+
+def _whole_number(what: str, value: Any) -> int:
+    if not isinstance(value, bool):
+        try:
+            return operator.index(value)
+        except TypeError:
+            pass
+    raise TypeError(f"{what} is {reprlib.repr(value)}, but must be an int")
