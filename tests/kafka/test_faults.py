@@ -183,6 +183,28 @@ def test_a_commit_waits_for_a_coordinator_that_shuts_down_and_the_application_se
         assert longest_commit(stage) < max(RESUME_AFTER_SHUTDOWN_S, elected_after + PROMPT_S)
 
 
+def test_another_coordinator_is_found_at_once_however_long_fetches_wait(
+    kafka3: Cluster, topic: str, group: str
+) -> None:
+    with (
+        Stage(kafka3, topic, group) as stage,
+        quick(
+            kafka3, topic, group_id=group, fetch_max_wait_ms=25_000, session_timeout_ms=30_000
+        ) as consumer,
+    ):
+        poll_until(consumer, consumer.assignment, "the consumer owns the partitions")
+        consumer.poll(1000)  # now each broker keeps a Fetch
+
+        node = stage.coordinator()
+        kafka3.terminate(node)
+        elected_after = others_lead(stage, node, OFFSETS_TOPIC)
+        began = time.monotonic()
+        consumer.commit(timeout_ms=30_000)
+
+        # Kafka takes its time when the machine is busy; then no client can be faster.
+        assert time.monotonic() - began < max(RESUME_AFTER_SHUTDOWN_S, elected_after + PROMPT_S)
+
+
 @FREEZING
 @ROLES
 def test_a_broker_that_freezes_takes_no_partition_from_anybody_and_other_partitions_flow(

@@ -77,6 +77,23 @@ def test_a_seek_goes_back_and_forth(kafka: Cluster, orders: TopicPartition) -> N
         assert offsets(read(consumer, 1)) == [9]
 
 
+def test_what_is_asked_does_not_wait_for_a_fetch(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    with quick(kafka, orders.topic, group_id=group, fetch_max_wait_ms=25_000) as consumer:
+        read(consumer, 10)
+        poll(consumer, 500)  # now the broker keeps a Fetch until there are more
+
+        began = time.monotonic()
+        assert consumer.end_offsets([orders]) == {orders: 10}
+        assert orders.topic in consumer.topics()
+        consumer.commit()
+        consumer.seek_to_end(orders)
+        assert consumer.position(orders) == 10
+
+        assert time.monotonic() - began < PROMPT_S
+
+
 @COMPRESSIONS
 def test_a_seek_into_the_middle_of_a_batch_starts_exactly_there(
     kafka: Cluster, topic: str, compression: str | None
