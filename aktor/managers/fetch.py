@@ -3,7 +3,7 @@
     application ──AssignmentChanged, SeekPartitions, ResetPositions──▶ fetch
     application ──PausePartitions, Poll──▶ fetch
     positions ──PositionsResolved──▶ fetch
-    fetch ──Fetch──▶ leaders, or replicas near us
+    fetch ──Fetch──▶ leaders, or replicas near us     (of a session; and beside it, sessionless)
     fetch ──RecordsFetched──▶ application
     fetch ──RefreshMetadata | LeadersMoved──▶ MetadataManager
 
@@ -40,6 +40,7 @@ from aktor.events.positions import (
     SeekPartitions,
 )
 from aktor.managers.fetch_answer import FetchAnswer
+from aktor.managers.fetch_aside import SHARE_OF_LINE, FetchAside
 from aktor.managers.fetch_cursor import FetchCursor
 from aktor.managers.fetch_line import PATIENCE, FetchLine
 from aktor.managers.fetch_request import CHUNK_OVERHEAD, Asked, fetch_request
@@ -62,20 +63,31 @@ EMPTY_PACE: Final = 0.02
 
 
 class _Node:
-    """What is between one broker and us: its session, and at most one request in flight."""
+    """What is between one broker and us: its session, and at most one request of it in flight."""
 
-    __slots__ = ("asked", "backoff", "late_at", "line", "rest_until", "session", "turn")
+    __slots__ = ("aside", "asked", "backoff", "late_at", "line", "rest_until", "session", "turn")
 
     def __init__(self, session: FetchSession, line: FetchLine, backoff: Backoff) -> None:
         self.session = session
         self.line = line
         self.backoff = backoff
         self.asked: Asked | None = None
+        #: What is asked beside it, without a session.
+        self.aside = FetchAside()
         self.rest_until = -math.inf
         #: When the answer to what it was asked is late.
         self.late_at = NEVER
         #: When it was asked last, counted in requests: who waited longest comes first.
         self.turn = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether it owes an answer."""
+        return self.asked is not None or self.aside.asked is not None
+
+    def covers(self, cursor: FetchCursor) -> bool:
+        """Whether the Fetch in flight asks for this partition where it is."""
+        return self.asked is not None and cursor.still_wants(self.asked.wanted.get(cursor.tp))
 
 
 @dataclass(slots=True)
@@ -207,7 +219,7 @@ class FetchManager(RequestManager):
         for cursor in self._cursors.values():
             cursor.follow(before, self._cluster)
         for node_id in list(self._nodes):
-            if node_id not in self._cluster.brokers and self._nodes[node_id].asked is None:
+            if node_id not in self._cluster.brokers and not self._nodes[node_id].busy:
                 del self._nodes[node_id]
         self._changed = True
 
@@ -285,6 +297,10 @@ class FetchManager(RequestManager):
             )
             if part:
                 yield self._fetch(node_id, plan, part, now)
+        for node_id, ready in plan.ready.items():
+            node = self._nodes[node_id]
+            if node.asked is not None or node_id in waiting:
+                yield from self._fetch_aside(node, node_id, ready, plan, now)
 
     def _idle_nodes(self, plan: _Plan, now: float) -> list[int]:
         """Nodes that can be asked now, the one that waits longest first."""
@@ -293,7 +309,7 @@ class FetchManager(RequestManager):
             node = self._node(node_id)
             if node.asked is not None:
                 continue
-            ready_at = max(node.backoff.retry_at, node.rest_until)
+            ready_at = max(node.backoff.retry_at, node.rest_until, node.aside.answers_until(now))
             if now < ready_at:
                 plan.wake_at = min(plan.wake_at, ready_at)
             else:
@@ -334,11 +350,47 @@ class FetchManager(RequestManager):
         plan.wake_at = min(plan.wake_at, node.late_at)
         self._turns += 1
         node.turn = self._turns
+        node.aside.begin()
         self._room.reserve(asked.reserved)
         body = fetch_request(asked, settings, wait=min(wait, patience / 2))
         return self.request(
             body, to=node_id, deadline=now + patience, context=asked, lane=Lane.FETCH
         )
+
+    def _fetch_aside(
+        self, node: _Node, node_id: int, ready: list[FetchCursor], plan: _Plan, now: float
+    ) -> Iterator[Request]:
+        """Ask at once for what the Fetch in flight does not bring, and nothing is buffered of."""
+        uncovered = [one for one in ready if not one.buffered and not node.covers(one)]
+        due = node.aside.due(uncovered, now)
+        part = 0
+        if due:
+            part = self._room.aside(
+                max(1, node.line.bytes // SHARE_OF_LINE),
+                nodes=len(plan.nodes),
+                readable=plan.held.total(),
+                held=plan.held[node_id],
+            )
+        if part:
+            wanted = {
+                one.tp: one.wanted(self.settings.max_partition_fetch_bytes)._replace(max_bytes=part)
+                for one in due
+            }
+            asked = Asked(
+                node=node_id,
+                max_bytes=max(1, part - min(CHUNK_OVERHEAD * len(wanted), part // 2)),
+                sent_at=now,
+                session=node.aside.session.next_request(wanted),
+                wanted=wanted,
+                aside=True,
+            )
+            node.aside.sent(asked)
+            self._room.reserve(asked.reserved)
+            body = fetch_request(asked, self.settings, wait=0.0)
+            deadline = now + min(self.settings.request_timeout, PATIENCE)
+            yield self.request(body, to=node_id, deadline=deadline, context=asked)
+        elif uncovered and not due:
+            plan.wake_at = min(plan.wake_at, node.aside.again_at)
 
     # -- what is answered
 
@@ -348,7 +400,9 @@ class FetchManager(RequestManager):
         response: FetchResponse = received.response
         node = self._finished(asked)
         if response.error_code:
-            return self._on_session_refused(node, asked, received)
+            return self._on_refused(node, asked, received)
+        if asked.aside:
+            return self._file(self._answer(node.aside.session, received), response)
         node.session.answered(asked.session, response.session_id)
         node.backoff.reset()
 
@@ -356,7 +410,9 @@ class FetchManager(RequestManager):
         node.line.brought(size, asked=asked.max_bytes, seconds=received.now - asked.sent_at)
         if not size:
             node.rest_until = asked.sent_at + EMPTY_PACE
-        answer = self._answer(node, received)
+        return self._file(self._answer(node.session, received), response)
+
+    def _file(self, answer: FetchAnswer, response: FetchResponse) -> Iterable[object]:
         answer.read(response.partitions)
         for cursor in answer.served:
             # To the end of the line: the others come first next time.
@@ -364,12 +420,12 @@ class FetchManager(RequestManager):
         self._room.fill(sum(chunk.size for chunk in answer.chunks))
         return answer.news()
 
-    def _answer(self, node: _Node, came: ResponseReceived | RequestFailed) -> FetchAnswer:
+    def _answer(self, session: FetchSession, came: ResponseReceived | RequestFailed) -> FetchAnswer:
         return FetchAnswer(
             asked=came.request.context,
             now=came.now,
             jitter=came.jitter,
-            session=node.session,
+            session=session,
             cursors=self._cursors,
             cluster=self._cluster,
             replica_age=self.settings.metadata_max_age,
@@ -379,15 +435,21 @@ class FetchManager(RequestManager):
     def _finished(self, asked: Asked) -> _Node:
         """Whatever came of it: the node can be asked again, the room is free (KAFKA-19259)."""
         node = self._nodes[asked.node]
-        node.asked = None
+        if asked.aside:
+            node.aside.asked = None
+        else:
+            node.asked = None
         self._room.release(asked.reserved)
         self._changed = True
         return node
 
-    def _on_session_refused(
+    def _on_refused(
         self, node: _Node, asked: Asked, received: ResponseReceived
     ) -> Iterable[object]:
         error = for_code(received.response.error_code)
+        if asked.aside:
+            self._trace_failure(asked, error.__name__, node.aside.again_at - received.now)
+            return ()
         at_once = node.session.refused(received.response.error_code)
         self.log.info("session.restarted", node=asked.node, because=error.__name__)
         if at_once:
@@ -400,6 +462,10 @@ class FetchManager(RequestManager):
         """Nobody knows what became of the session; try again after the backoff."""
         asked: Asked = failed.request.context
         node = self._finished(asked)
+        if asked.aside:
+            # What is wrong with the node or the line is found out by the session's Fetch.
+            self._trace_failure(asked, failed.error, node.aside.again_at - failed.now)
+            return ()
         node.session.restart()
         if isinstance(failed.error, KafkaTimeoutError):
             node.line.timed_out(asked=asked.max_bytes)
@@ -412,7 +478,7 @@ class FetchManager(RequestManager):
         news: list[object] = [RefreshMetadata(because=f"a fetch from node {asked.node} failed")]
         if isinstance(failed.error, UnsupportedVersionError):
             # Waiting does not help, and nobody else would tell.
-            answer = self._answer(node, failed)
+            answer = self._answer(node.session, failed)
             answer.refuse_all(failed.error)
             news += answer.news()
         return news

@@ -102,9 +102,14 @@ class FetchCursor:
             )
         return self._wanted
 
-    def still_wants(self, wanted: Wanted) -> bool:
-        """Whether the partition is still where it was when it was asked for."""
-        return self.epoch == wanted.epoch and self.offset == wanted.offset and not self.stopped
+    def still_wants(self, wanted: Wanted | None) -> bool:
+        """Whether the partition is still where it was when it was asked for (None: it was not)."""
+        return (
+            wanted is not None
+            and self.epoch == wanted.epoch
+            and self.offset == wanted.offset
+            and not self.stopped
+        )
 
     def try_again(self) -> None:
         """What stood in the way is gone."""

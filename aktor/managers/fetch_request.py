@@ -21,13 +21,17 @@ CHUNK_OVERHEAD: Final = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Context of a Fetch: what it asked for, and how much of the room is set aside for it."""
+    """Context of a Fetch: what it asked for, and how much of the room is set aside for it.
+
+    `aside` says that it went beside the session's Fetch (see `FetchAside`).
+    """
 
     node: int
     max_bytes: int
     sent_at: float
     session: SessionRequest
     wanted: Mapping[TopicPartition, Wanted]
+    aside: bool = False
 
     @property
     def reserved(self) -> int:

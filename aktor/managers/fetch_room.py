@@ -53,9 +53,7 @@ class FetchRoom:
         is how much of that came from this node.
         """
         nodes = max(2, nodes)
-        # Less than this is not worth a request. It is so small that every node gets its turn.
-        least = max(1, min(self._per_partition, self._bound // 4, self._bound // nodes))
-        room = self._bound - self._buffered - self._reserved
+        least, room = self._least(nodes), self._left
         if room >= least:
             # Never all: the next answer should be under way while this one is read.
             return min(max(least, room // waiting), max(least, self._bound // nodes))
@@ -65,3 +63,29 @@ class FetchRoom:
         if readable + self._reserved + least <= self._bound and held <= least // 2:
             return least - held
         return 0
+
+    def aside(self, limit: int, *, nodes: int, readable: int, held: int) -> int:
+        """How much to ask of a node beside the Fetch in its long poll, at most `limit`; as `part`.
+
+        The long polls may have set aside all the room there is, and most of them bring nothing:
+        beyond the bound, a quarter of a least request is kept for each node.
+        """
+        nodes = max(2, nodes)
+        quarter = max(1, self._least(nodes) // 4)
+        if self._left >= quarter:
+            return min(limit, self._left)
+        small = min(limit, quarter)
+        fills = self._buffered + small > self._bound
+        if not fills and self._left + nodes * quarter >= small:
+            return small
+        if fills and readable + small <= self._bound and held + small <= quarter:
+            return small
+        return 0
+
+    @property
+    def _left(self) -> int:
+        return self._bound - self._buffered - self._reserved
+
+    def _least(self, nodes: int) -> int:
+        """Less is not worth a request. It is so small that each of `nodes` gets its turn."""
+        return max(1, min(self._per_partition, self._bound // 4, self._bound // nodes))

@@ -285,3 +285,45 @@ def test_a_topic_that_is_not_there_is_told_in_seconds(seed: int) -> None:
         return sim.now - began
 
     assert one_member(seed, look, allow_auto_create_topics=False) < 4.0
+
+
+#: What a question to a broker takes at most, there and back, once its connection is open.
+TRIP_S = 0.01
+
+
+@SEEDS
+@pytest.mark.parametrize("wait_ms", [500, 25_000])
+def test_a_record_that_is_sought_comes_at_once_though_a_fetch_is_in_its_long_poll(
+    wait_ms: int, seed: int
+) -> None:
+    orders = TopicPartition("orders", 0)
+
+    def look(sim: Simulation, consumer: KafkaConsumer) -> list[float]:
+        consumer.poll(timeout_ms=300)  # at the end: the long poll has begun
+        times = []
+        for offset in (9, 5, 0, 7):
+            consumer.seek(orders, offset)
+            began = sim.now
+            ((first, *_),) = consumer.poll(timeout_ms=60_000).values()
+            times.append(sim.now - began)
+            assert first.offset == offset
+            consumer.seek(orders, 10)
+            consumer.poll(timeout_ms=30)
+        return times[1:]  # before the first, a connection had to be made
+
+    assert max(one_member(seed, look, fetch_max_wait_ms=wait_ms)) < 2 * TRIP_S
+
+
+@SEEDS
+def test_the_end_is_found_at_once_though_a_fetch_is_in_its_long_poll(seed: int) -> None:
+    orders = TopicPartition("orders", 0)
+
+    def look(sim: Simulation, consumer: KafkaConsumer) -> list[float]:
+        times = []
+        for _ in range(4):
+            consumer.poll(timeout_ms=300)
+            consumer.seek_to_end(orders)
+            times.append(took(sim, lambda: consumer.position(orders)))
+        return times[1:]
+
+    assert max(one_member(seed, look, fetch_max_wait_ms=25_000)) < 2 * TRIP_S

@@ -388,10 +388,11 @@ def test_a_small_bound_is_shared_by_all_nodes_and_who_waited_longest_comes_first
     second = around.the_request()
     around.answer(second, of(second.to, a_batch(1, 1, size=KIB - CHUNK_OVERHEAD)))
     around.consume({second.to: 2}, freed=KIB)
-    third = around.the_request()
+    third, beside = around.tick()
 
     assert [one.body.max_bytes for one in first] == [KIB - CHUNK_OVERHEAD] * 8
     assert (second.to, third.to) == (first[0].to, first[1].to)
+    assert (beside.to, beside.lane) == (first[0].to, Lane.ORDINARY)  # it has nothing to read left
 
 
 def test_one_request_never_asks_for_all_the_room() -> None:
@@ -1063,8 +1064,8 @@ class World:
     def send(self, after: float) -> None:
         requests = self.around.tick(after)
         self.in_flight += requests
-        nodes = [one.to for one in self.in_flight]
-        assert len(nodes) == len(set(nodes)), "two requests in flight to one node"
+        ways = [(one.to, one.lane) for one in self.in_flight]
+        assert len(ways) == len(set(ways)), "two requests in flight on one connection"
         assert self.around.wake_at > self.around.now, "it would spin"
         promised = sum(one.body.max_bytes for one in self.in_flight)
         readable = any(chunk.partition.partition not in self.paused for chunk in self.buffer)
@@ -1101,7 +1102,9 @@ class World:
         self.deliver(self.around.answer(request, *answers, session_id=session))
 
     def remember(self, request: Request) -> dict[int, int]:
-        if request.body.session_epoch <= 0:
+        if request.body.session_epoch < 0:
+            return offsets(request)
+        if request.body.session_epoch == 0:
             known = self.remembered[request.to] = {}
         else:
             known = self.remembered[request.to]
