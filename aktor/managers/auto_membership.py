@@ -83,6 +83,11 @@ class AutoMembershipManager(RequestManager):
         """What either manager understands."""
         return ClassicMembershipManager.understands() | ConsumerMembershipManager.understands()
 
+    @property
+    def looks_after(self) -> frozenset[str]:
+        """What the chosen manager looks after."""
+        return self._chosen.looks_after
+
     def handle(self, message: object) -> list[object]:
         """Pass it on to the chosen manager."""
         if isinstance(message, Tick):

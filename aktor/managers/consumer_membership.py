@@ -104,6 +104,12 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         """Where the member is on its way round."""
         return self._member.state
 
+    @property
+    def looks_after(self) -> frozenset[str]:
+        """Our id, while we are in the group, come back to it, or have yet to leave."""
+        out = self.state in (State.UNSUBSCRIBED, State.FATAL) and self._farewell is None
+        return frozenset() if out else frozenset({self._member.member_id})
+
     # -- the application's side
 
     def on_subscription_changed(self, message: SubscriptionChanged) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -87,6 +88,11 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         self._last_poll = math.inf
         self._pulse = Pulse(settings)
         self._failure: Exception | None = None
+
+    @property
+    @abstractmethod
+    def looks_after(self) -> frozenset[str]:
+        """The ids under which we are in the group, or have yet to take our leave of it."""
 
     # -- what is said
 

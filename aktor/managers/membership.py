@@ -103,6 +103,12 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         """Where the member is on its way round."""
         return self._member.state
 
+    @property
+    def looks_after(self) -> frozenset[str]:
+        """Our id, and those of the members that have yet to leave."""
+        leaving = {one.member_id for one in self._farewells.all()}
+        return frozenset({self._member.member_id, *leaving}) - {""}
+
     # -- the application's side
 
     def on_subscription_changed(self, message: SubscriptionChanged) -> None:

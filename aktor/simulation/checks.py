@@ -699,6 +699,31 @@ def who_leaves_is_gone(history: History) -> list[str]:
     return complaints
 
 
+def nobody_is_left_behind(history: History) -> list[str]:
+    """A group has no member that nobody looks after (`strangers`), but of a process that was
+    killed, of a consumer whose actors are beyond help, and those that came back with an older state
+    of the group, or could not be told that they leave."""
+    complaints = []
+    excused: dict[str, set[str]] = defaultdict(set)
+    dead: set[str] = set()
+    for event in history.events:
+        who = event["member"]
+        match event["event"]:
+            case "member.left" | "member.stayed":
+                excused[who].add(event["member_id"])
+            case "member.lost" if event["because"] in _WITHOUT_A_WORD:
+                excused[who].add(event["member_id"])
+            case "member.killed" | "actor.escalated":
+                dead.add(who)
+            case "group.has_stranger" if not {who, _process(who)} & dead:
+                if event["member_id"] not in excused[who]:
+                    complaints.append(
+                        f"{_when(event)} does not know {event['member_id']}, which is a member of"
+                        f" its group since {event['since']} at least"
+                    )
+    return complaints
+
+
 def no_session_is_believed_in_for_too_long(history: History) -> list[str]:
     """A member never takes its session for longer than its coordinator does, which may expel it
     then, unless it slept meanwhile."""
@@ -1041,6 +1066,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     calls_end_in_time,
     nothing_is_assigned_after_unsubscribing,
     who_leaves_is_gone,
+    nobody_is_left_behind,
     no_session_is_believed_in_for_too_long,
     every_request_ends_once,
     every_future_ends_once,

@@ -467,6 +467,10 @@ class Brokers:
         """The ids of the group's members, as its coordinator knows them."""
         return {one.member_id for one in self.model.groups.members(group)}
 
+    def members_by_consumer(self, group: str) -> list[tuple[str, GroupMember]]:
+        """The group's members, each with the consumer whose it is."""
+        return [(_consumer(one), one) for one in self._members(group)]
+
     def members_of(self, group: str, consumer: str) -> list[str]:
         """The ids of those of the group's members that are this consumer's."""
         return [one.member_id for one in self._members(group) if _consumer(one) == consumer]

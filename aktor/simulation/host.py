@@ -16,6 +16,8 @@ from aktor.consumer.port import ApplicationPort
 from aktor.consumer.system import Host
 from aktor.events.membership import SessionExtended
 from aktor.events.routes import ROUTES
+from aktor.managers.auto_membership import AutoMembershipManager
+from aktor.managers.group_membership import GroupMembershipManager
 from aktor.settings import Settings
 from aktor.simulation.history import Event
 from aktor.simulation.network import SimulatedNet
@@ -195,6 +197,16 @@ class Site(Host):
     # -- looking
 
     @property
+    def looks_after(self) -> frozenset[str]:
+        """The ids under which its consumer is, or still has to leave, a group; with that under
+        which its application will join again if the membership actor was restarted meanwhile."""
+        manager = self.dispatcher.receivers.get("membership") if self.started else None
+        if manager is None or self.dispatcher.ended:
+            return frozenset()
+        assert isinstance(manager, GroupMembershipManager | AutoMembershipManager)
+        return manager.looks_after | {self.port.last_member_id}
+
+    @property
     def closed(self) -> bool:
         """Whether all is closed: its thread has ended, and no connection or question is open."""
         connected = any(net.connected for net in self._nets)
@@ -257,6 +269,8 @@ class SimulatedDispatcher(Dispatcher):
     def __init__(self, site: Site, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.ended = False
+        #: Who is told something under each name.
+        self.receivers: dict[str, Any] = {}
         self._site = site
 
     def connect(self, name: str, receiver: Any) -> None:
@@ -266,6 +280,7 @@ class SimulatedDispatcher(Dispatcher):
             self._watch(receiver)
         elif isinstance(receiver, CooperativeActor):
             self._wrap(receiver)
+        self.receivers[name] = receiver
         super().connect(name, receiver)
 
     def _watch(self, port: ApplicationPort) -> None:

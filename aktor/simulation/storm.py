@@ -27,6 +27,7 @@ from aktor.simulation.errors import CheckFailedError
 from aktor.simulation.protocol import CHOICES, MIX, draw_protocol
 from aktor.simulation.reader import KINDS
 from aktor.simulation.simulation import Simulation, Topic
+from aktor.simulation.strangers import Strangers
 
 __all__ = ["CHOICES", "FAULTY", "MIX", "Outcome", "Size", "run_storm", "shrink"]
 
@@ -137,6 +138,7 @@ def run_storm(
             each=lambda configs, number: spoken.configs(configs, number, sim.now),
             **_settings(draw),
         )
+        Strangers(sim).watch()
         rate = draw.choice([0.1, 0.4, 1.0])
         transactions = draw.random() < 0.4
         timeout = draw.choice([2.0, 8.0])

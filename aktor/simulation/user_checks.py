@@ -138,7 +138,7 @@ def the_listener_hears_the_right_word(history: History) -> list[str]:
                 doubted.add(who)
             case "actor.restarted" | "actor.escalated" | "member.left" | "commit.failed":
                 doubted.add(who)
-            case "session.unconfirmed":
+            case "session.unconfirmed" | "heartbeat.failed" | "topic.recreated":
                 doubted.add(who)
             case "listener.told" if event["told"] == "revoked":
                 if event["at"] > lost[who] + HEARD_WITHIN:

@@ -136,6 +136,7 @@ LEAVES, STILL_THERE = ("x", "user.leaves", {}), ("x", "group.still_has", {"membe
 FROZEN, THAWED = ("x", "member.frozen", {}), ("x", "member.thawed", {})
 
 OVERRATED = ("x", "session.overrated", {"member_id": "x-1", "seconds": 0.5})
+STRANGER = ("x", "group.has_stranger", {"member_id": "x-1", "since": 0.0})
 
 CONVERTED = ("", "group.converted", {})
 PAUSED = ("x", "partitions.paused", {"partitions": ["a-0"]})
@@ -254,6 +255,12 @@ BROKEN: list[tuple[Check, Story, str]] = [
         checks.who_leaves_is_gone,
         [out("lost", "fenced: ILLEGAL_GENERATION"), LEAVES, STILL_THERE],
         "its group has ['x-1']",
+    ),
+    (checks.nobody_is_left_behind, [STRANGER], "does not know x-1"),
+    (
+        checks.nobody_is_left_behind,
+        [out("lost", "fenced: ILLEGAL_GENERATION"), STRANGER],
+        "does not know x-1",
     ),
     (checks.no_session_is_believed_in_for_too_long, [OVERRATED], "for 0.5 s too long"),
     (
@@ -617,6 +624,11 @@ FORGIVEN: list[tuple[Check, Story]] = [
         [LEAVES, ("x", "member.leave_failed", {}), STILL_THERE, LEAVES, STILL_THERE],
     ),
     (checks.who_leaves_is_gone, [("x", "actor.escalated", {"actors": []}), LEAVES, STILL_THERE]),
+    (checks.nobody_is_left_behind, [out("left"), STRANGER]),
+    (checks.nobody_is_left_behind, [out("stayed"), STRANGER]),
+    (checks.nobody_is_left_behind, [out("lost", "fenced: UNKNOWN_MEMBER_ID"), STRANGER]),
+    (checks.nobody_is_left_behind, [("x", "member.killed", {}), STRANGER]),
+    (checks.nobody_is_left_behind, [("x", "actor.escalated", {"actors": []}), STRANGER]),
     (
         checks.no_session_is_believed_in_for_too_long,
         [FROZEN, ("x", "member.thawed", {"asleep": True}), OVERRATED],

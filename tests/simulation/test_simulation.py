@@ -39,6 +39,7 @@ from aktor.simulation import (
     checks,
     storm,
 )
+from aktor.simulation.strangers import Strangers
 
 
 def count_records(sim: Simulation, topic: str, wanted: int) -> int:
@@ -535,3 +536,25 @@ def test_code_with_addresses_of_its_own_runs_as_it_is() -> None:
         sim.run(until=lambda: len(seen) == 20, at_most=30)
 
     assert sorted(seen) == sorted(topic.values)
+
+
+def test_a_member_that_nobody_looks_after_any_more_is_noted_until_its_session_is_over() -> None:
+    with Simulation(seed=1) as sim:
+        orders = sim.topic("orders", records=10)
+        alice, _ = sim.consumers(
+            group="g", topics=[orders], count=2, session_timeout_ms=6000, heartbeat_interval_ms=500
+        )
+        Strangers(sim).watch()
+        sim.run(for_=10.0)
+        unnoticed = not list(sim.history.named("group.has_stranger"))
+        alice.kill()
+        killed_at = sim.now
+        sim.run(for_=10.0)
+
+        found = list(sim.history.named("group.has_stranger"))
+
+        assert unnoticed
+        assert [one["member"] for one in found] == ["alice"]
+        assert found[0]["since"] == pytest.approx(killed_at, abs=1.0)
+        assert found[0]["at"] < killed_at + 6.0
+        sim.check()
