@@ -94,6 +94,8 @@ class Reply(pykka.ThreadingFuture[Any]):
 
     def __init__(self, bell: Bell | None = None) -> None:
         super().__init__()
+        #: What it ended in, if it was no result.
+        self.error: BaseException | None = None
         self._bell = bell
 
     @property
@@ -109,6 +111,7 @@ class Reply(pykka.ThreadingFuture[Any]):
 
     def fail(self, error: BaseException) -> None:
         """End in `error`, wake the waiter."""
+        self.error = error
         self.set_exception((type(error), error, error.__traceback__))
         if self._bell is not None:
             self._bell.ring()

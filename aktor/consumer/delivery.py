@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kafka.errors import KafkaError
@@ -31,7 +32,9 @@ class Partition:
     """One assigned partition.
 
     `offset` is the consumed position: the next record to give out, None until it is resolved.
-    `taken` is how far its records were decoded: the two differ only while somebody iterates.
+    `taken` is how far its records were decoded: the two differ while they are on their way to the
+    user. An interrupt may come between any two lines; what the next call goes on from is `epoch`,
+    `offset`, `paused` and `reset` (which, while there is one, wins over the offset).
     """
 
     __slots__ = (
@@ -49,6 +52,7 @@ class Partition:
         "reader",
         "reset",
         "taken",
+        "taken_epoch",
         "topic_partition",
     )
 
@@ -58,6 +62,7 @@ class Partition:
         self.offset: int | None = None
         self.taken: int | None = None
         self.leader_epoch = -1
+        self.taken_epoch = -1
         self.paused = False
         #: False while `on_partitions_assigned` has not returned yet; what arrives is kept.
         self.delivering = True
@@ -75,12 +80,14 @@ class Partition:
         #: Records decoded for an iteration that was interrupted; given out first.
         self.held: list[ConsumerRecord] = []
 
-    def move_to(self, position: Position | None) -> None:
-        """Set the position, or forget it."""
+    def move_to(self, position: Position | None, reset: Reset | None = None) -> None:
+        """Set the position, or forget it (`reset`: in order to go there)."""
+        self.reset = reset or self.reset
+        self.leader_epoch = -1
         self.offset = self.taken = None if position is None else position.offset
-        self.leader_epoch = -1 if position is None else position.leader_epoch
+        self.leader_epoch = self.taken_epoch = -1 if position is None else position.leader_epoch
         self.error = None
-        self.reset = None
+        self.reset = reset
 
     @property
     def position(self) -> Position | None:
@@ -124,12 +131,14 @@ class Delivery:
     def __init__(self, make_reader: ReaderMaker, trace: Trace) -> None:
         #: What is owned. Replaced as a whole, never changed: any thread may look at it.
         self.partitions: Mapping[TopicPartition, Partition] = {}
-        #: Bytes taken out of the fetch buffer and not yet reported by a Poll.
-        self.freed_bytes = 0
         self.buffered_bytes = 0
+        #: The bytes that came in all, with the chunk that was counted last while it may be counted
+        #: again; and how many of them were reported as freed.
+        self._received: tuple[Chunk | None, int] = (None, 0)
+        self._told_freed = 0
         self.records_taken = 0
         self.bytes_taken = 0
-        #: Partitions to be sought anew: what was taken of them was interrupted, or had a gap.
+        #: Partitions to be sought anew: what came of them had a gap.
         self.astray: set[TopicPartition] = set()
         self.log = trace.bind(actor="application")
         self._make_reader = make_reader
@@ -139,6 +148,8 @@ class Delivery:
         #: if it was raised already.
         self._failed: dict[TopicPartition, bool] = {}
         self._turn: deque[TopicPartition] = deque()
+        #: What the positions were before the last records were given out: (its epoch, offset, ...).
+        self._given: list[tuple[Partition, int, int | None, int]] = []
 
     # -- assignment
 
@@ -171,12 +182,17 @@ class Delivery:
         self._moved -= gone
         self._turn = deque(one for one in self._turn if one not in gone)
 
-    def seek(self, topic_partition: TopicPartition, position: Position | None) -> Partition:
-        """Go to this position (None: it will be looked up), in a new epoch."""
+    def seek(
+        self,
+        topic_partition: TopicPartition,
+        position: Position | None,
+        reset: Reset | None = None,
+    ) -> Partition:
+        """Go to this position (None: it will be looked up, as `reset` says), in a new epoch."""
         state = self.partitions[topic_partition]
         self._drop_buffered(state)
         state.epoch = self.next_epoch()
-        state.move_to(position)
+        state.move_to(position, None if reset is None else replace(reset, epoch=state.epoch))
         if position is not None:
             self._moved.add(topic_partition)
         return state
@@ -228,14 +244,18 @@ class Delivery:
         return moved
 
     @property
-    def has_moved(self) -> bool:
-        """Whether positions moved or bytes were freed since they were last asked for."""
-        return bool(self._moved or self.freed_bytes)
+    def freed_bytes(self) -> int:
+        """Bytes taken out of the fetch buffer and not yet reported by a Poll."""
+        return self._received[1] - self.buffered_bytes - self._told_freed
 
-    def take_freed_bytes(self) -> int:
-        """Bytes freed since this was last asked."""
-        freed, self.freed_bytes = self.freed_bytes, 0
-        return freed
+    def told_freed(self, freed: int) -> None:
+        """So many of them were reported."""
+        self._told_freed += freed
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether positions moved or bytes were freed since they were last reported."""
+        return bool(self._moved or self.freed_bytes)
 
     def mark_moved(self, state: Partition) -> None:
         """Report this partition's position with the next Poll."""
@@ -244,9 +264,47 @@ class Delivery:
 
     def advance(self, state: Partition, offset: int, leader_epoch: int) -> None:
         """The user has been given everything below `offset`."""
+        state.leader_epoch = -1  # an old one would not fit, if we are interrupted here
         state.offset = offset
         state.leader_epoch = leader_epoch
         self._moved.add(state.topic_partition)
+
+    def move_past(self, state: Partition, offset: int, leader_epoch: int) -> None:
+        """The user has been given everything below `offset`, which may have been noted before."""
+        if state.offset is None or state.offset < offset:
+            self.advance(state, offset, leader_epoch)
+        self.mark_moved(state)
+
+    def give(self, taken: Mapping[TopicPartition, list[Any]]) -> None:
+        """These records are given out now: the positions move past what was taken.
+
+        The last thing that a call does. If it is interrupted before it returns, nothing was given
+        out, and they are taken back.
+        """
+        states = [self.partitions[one] for one in taken]
+        self._given = [(one, one.epoch, one.offset, one.leader_epoch) for one in states]
+        for one in states:
+            self.advance_past(one)
+
+    def accept(self) -> None:
+        """What was given out last has arrived."""
+        self._given = []
+
+    def take_back(self) -> None:
+        """What was given out last did not arrive: the positions are what they were."""
+        for state, epoch, offset, leader_epoch in self._given:
+            if state.epoch == epoch:
+                state.offset, state.leader_epoch = offset, leader_epoch
+        self._given = []
+
+    def recount(self) -> None:
+        """Make anew what follows from the assignment and the buffers."""
+        owned = dict.fromkeys(one for one in self._turn if one in self.partitions)
+        self._turn = deque(owned | dict.fromkeys(self.partitions))
+        self._moved = set(self.partitions)
+        self.buffered_bytes = sum(
+            chunk.size for state in self.partitions.values() for chunk in state.chunks
+        )
 
     def apply(self, outcome: PositionsResolved | PositionsFailed) -> None:
         """A position was found, or cannot be."""
@@ -318,8 +376,10 @@ class Delivery:
     def put(self, chunk: Chunk) -> None:
         """File one fetched chunk, or drop it if its partition has moved on."""
         state = self.partitions.get(chunk.partition)
+        counted, total = self._received
+        if counted is not chunk:
+            self._received = chunk, total + chunk.size
         if state is None or state.epoch != chunk.epoch or state.going:
-            self.freed_bytes += chunk.size
             self.log.debug(
                 "chunk.dropped",
                 partition=chunk.partition,
@@ -335,41 +395,33 @@ class Delivery:
             self.buffered_bytes += chunk.size
             self._look_for_refusal(state)
 
+    def all_put(self) -> None:
+        """Everything that came was filed: nothing of it can come again."""
+        self._received = None, self._received[1]
+
     def take(self, limit: int, *, advance: bool = True) -> dict[TopicPartition, list[Any]]:
         """Up to `limit` records, partition by partition, in turn.
 
-        With `advance` the consumed positions move at once; without it the caller advances record
+        With `advance` the consumed positions move at the end; without it the caller advances record
         by record. A partition whose next record cannot be given out (a corrupt batch, one that is
         not deserialized, ...) keeps that as its error, see `next_error`; its position stays there.
         """
-        before: list[tuple[Partition, Position | None]] = []
-        try:
-            return self._take_in_turn(limit, before, advance=advance)
-        except BaseException:
-            # Ctrl-C while records are decoded: nobody gets what was taken, so it is untaken.
-            for state, position in before:
-                self.seek(state.topic_partition, position)
-                self.astray.add(state.topic_partition)
-            raise
-
-    def _take_in_turn(
-        self, limit: int, before: list[tuple[Partition, Position | None]], *, advance: bool
-    ) -> dict[TopicPartition, list[Any]]:
         taken: dict[TopicPartition, list[Any]] = {}
         for _ in range(len(self._turn)):
             state = self.partitions[self._turn[0]]
             self._turn.rotate(-1)
             if not state.ready:
                 continue
-            before.append((state, state.position))
             records = self._take_from(state, limit)
             if records:
                 taken[state.topic_partition] = records
                 limit -= len(records)
-            if advance or not records:
+            else:
                 self.advance_past(state)
             if limit <= 0:
                 break
+        if advance and taken:
+            self.give(taken)
         return taken
 
     def advance_past(self, state: Partition) -> None:
@@ -377,7 +429,7 @@ class Delivery:
         offset = state.given_up_to
         assert offset is not None, "records are taken only after the position is known"
         if offset != state.offset:
-            self.advance(state, offset, state.leader_epoch)
+            self.advance(state, offset, state.taken_epoch)
 
     def _take_from(self, state: Partition, limit: int) -> list[Any]:
         if state.held:
@@ -393,12 +445,14 @@ class Delivery:
             try:
                 more = reader.take(limit - len(records))
             except KafkaError as error:
-                self._fail(state, error)
+                if error is not reader.error:
+                    raise  # a signal handler's
+                self._fail(state, reader.error)
                 break
             records = records + more if records else more
             state.taken = reader.next_offset
             if reader.leader_epoch >= 0:
-                state.leader_epoch = reader.leader_epoch
+                state.taken_epoch = reader.leader_epoch
             if reader.exhausted:
                 self._finish_chunk(state)
         self.records_taken += len(records)
@@ -427,14 +481,12 @@ class Delivery:
     def _finish_chunk(self, state: Partition) -> None:
         chunk = state.chunks.popleft()
         state.reader = None
-        self.freed_bytes += chunk.size
         self.buffered_bytes -= chunk.size
         self.bytes_taken += len(chunk.data)
         self._look_for_refusal(state)
 
     def _drop_buffered(self, state: Partition) -> None:
         size = sum(chunk.size for chunk in state.chunks)
-        self.freed_bytes += size
         self.buffered_bytes -= size
         state.chunks.clear()
         state.reader = None

@@ -11,6 +11,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from kafka.errors import (
@@ -31,6 +32,7 @@ from aktor.consumer.rebalancing import Rebalancing, Step
 from aktor.errors import (
     ActorRestartedError,
     BatchTooLargeError,
+    ConsumerClosedError,
     RecordDeserializationError,
     WakeupError,
 )
@@ -65,7 +67,7 @@ from aktor.events.positions import (
 from aktor.settings import Settings
 from aktor.trace import Trace
 
-__all__ = ["Engine", "Publish"]
+__all__ = ["Completion", "Engine", "Publish"]
 
 Publish = Callable[..., None]
 
@@ -94,6 +96,16 @@ REPORT_WAIT: Final = 1.0
 WAKE_SHARE: Final = 4
 
 
+class Completion:
+    """The callback of a commit that is over, to be called once."""
+
+    __slots__ = ("begun", "call")
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self.call = call
+        self.begun = False
+
+
 class Engine:
     """Owns what the user sees: subscription, assignment as applied, positions, open callbacks."""
 
@@ -114,6 +126,8 @@ class Engine:
         self.clock = clock
         self.delivery = Delivery(make_reader, trace)
         self.rebalancing = Rebalancing(self.delivery, publish, trace, clock)
+        #: The user's code that a call is in.
+        self.user_code = self.rebalancing.user_code
         self.subscription: frozenset[str] = frozenset()
         #: In place of topics: a pattern that we evaluate, or one that the brokers do.
         self.pattern: TopicPattern | None = None
@@ -122,11 +136,26 @@ class Engine:
         #: The last commit before leaving was refused: the group does not know us any more.
         self.expelled = False
         #: Callbacks of finished asynchronous commits, for the application thread to run.
-        self.completions: deque[Callable[[], None]] = deque()
+        self.completions: deque[Completion] = deque()
         self.log = trace.bind(actor="application")
         self._events: deque[object] = deque()
-        self.in_callback = False
         self.closing = False
+        #: A nested `close` waits for the outermost call to end.
+        self.close_asked = False
+        #: Whether the call under way has begun to change anything.
+        self.touched = False
+        #: The error of our own that a call ends in: any other one is an interrupt, and may have
+        #: come anywhere. And one that is raised later if an interrupt took its place.
+        self.ended_in: BaseException | None = None
+        self._owed: BaseException | None = None
+        #: The questions of the call under way.
+        self._asked: list[int] = []
+        #: What the membership was told last (topics, regex); None while it is being told.
+        self._subscribed_as: tuple[frozenset[str], str] | None = (frozenset(), "")
+        self._unraised: BaseException | None = None
+        #: The restart that is being answered, and the leaving that is under way.
+        self._restoring: object = None
+        self._leaving: object = None
         self._bell = bell
         self._publish = publish
         self._on_auto_commit = on_auto_commit
@@ -143,6 +172,59 @@ class Engine:
         self._unread = False
         self._unread_bytes = 0
 
+    # -- how a call begins and ends
+
+    def begin_call(self) -> None:
+        """An outermost call begins, and what the last one did is sound."""
+        self.touched = False
+        self.user_code.name = ""
+        self.ended_in = self._owed = self._restoring = None
+        self.delivery.accept()
+        self._asked = []
+
+    def own(self, error: BaseException, *, owed: bool = False) -> BaseException:
+        """This error is raised next, and leaves nothing half done.
+
+        If it is `owed`, and an interrupt takes its place, then a later poll raises it.
+        """
+        self._owed = error if owed else None
+        self.ended_in = error
+        return error
+
+    def repair(self) -> None:
+        """The last call was interrupted, anywhere: make sound again what it left half done.
+
+        What counts is the subscription, the positions of what was given out, what is paused, which
+        resets are not answered, and the steps that are not. All else follows from it: it is made
+        anew and said again, in new epochs, so that what was said and fetched before is dropped.
+        May itself be interrupted, and is then done again.
+        """
+        self.user_code.name = ""
+        self.closing = False
+        self._restoring = None
+        self._unraised = self._owed or self._unraised
+        for ticket in self._asked:
+            self.port.give_up(ticket)
+        if self.port.failure is not None:
+            return
+        self.delivery.take_back()
+        for state in self.delivery.partitions.values():
+            self._renew(state)
+        self.delivery.recount()
+        self._unresolved.clear()
+        self._look_up_at = math.inf
+        self._track()
+        self._say_assignment()
+        self._say_resets("a call was interrupted")
+        kept = self.delivery.not_wanted()
+        self.say(
+            PausePartitions(partitions=kept, resumed=frozenset(self.delivery.partitions) - kept)
+        )
+        if self._subscribed_as != (self.subscription, self.regex):
+            self._say_subscription()
+        self._urgent = True
+        self.log.info("call.repaired")
+
     # -- saying and asking
 
     @property
@@ -154,6 +236,12 @@ class Engine:
     def is_subscribed(self) -> bool:
         """Whether topics, or patterns of them, were asked for."""
         return bool(self.subscription or self.pattern or self.regex)
+
+    def _say_subscription(self, member_id: str = "") -> None:
+        self._subscribed_as = None
+        topics, regex = self.subscription, self.regex
+        self.say(SubscriptionChanged(topics=topics, regex=regex, member_id=member_id))
+        self._subscribed_as = topics, regex
 
     def say(self, message: object) -> None:
         """Tell the background something, at once."""
@@ -181,22 +269,29 @@ class Engine:
         self.restore_if_restarted()
         began = self.clock()
         until = max(began, deadline) + ANSWER_GRACE
-        ticket, reply = self.port.ask(actor)
+        self.touched = True
+        ticket, reply = self.port.ask(actor, asked=self._asked)
         try:
             self.say(question(ticket))
             while not reply.done:
                 if interruptible:
                     self._raise_interruptions()
+                    self._end_for_close()
                 else:
                     self._check_alive()
                 now = self.clock()
                 if now >= until:
-                    raise KafkaTimeoutError(
-                        f"{what} was not done within {max(0.0, deadline - began):.3g} s, and the"
-                        f" {actor} actor does not say why: the consumer's background thread does"
-                        " not get to run. See whether the process is short of CPU time."
+                    raise self.own(
+                        KafkaTimeoutError(
+                            f"{what} was not done within {max(0.0, deadline - began):.3g} s, and"
+                            f" the {actor} actor does not say why: the consumer's background"
+                            " thread does not get to run. See whether the process is short of CPU"
+                            " time."
+                        )
                     )
                 self._bell.wait(until - now)
+            if reply.error is not None:
+                self.own(reply.error)
             return reply.get()
         finally:
             self.port.give_up(ticket)
@@ -206,18 +301,27 @@ class Engine:
         self.woken = True
         self._bell.ring()
 
+    def end_waits(self) -> None:
+        """A nested `close` waits for the outermost call: what it waits for comes no more."""
+        self.close_asked = True
+        self._bell.ring()
+
+    def _end_for_close(self) -> None:
+        if self.close_asked and not self.closing:
+            raise self.own(ConsumerClosedError())
+
     def _check_alive(self) -> None:
         if self.port.failure is not None:
-            raise self.port.failure
+            raise self.own(self.port.failure)
 
     def _raise_interruptions(self) -> None:
         self._check_alive()
         if self.woken and not self.closing:
             self.woken = False
-            raise WakeupError
+            raise self.own(WakeupError())
         error = self.port.take_connection_error()
         if error is not None:
-            raise error
+            raise self.own(error)
 
     # -- poll
 
@@ -225,8 +329,9 @@ class Engine:
         self, deadline: float, limit: int, *, advance: bool = True
     ) -> dict[TopicPartition, list[Any]]:
         """Records as soon as there are any, {} at the deadline. See the module's docstring."""
+        self.touched = True
         began = self.clock()
-        while True:
+        while not self.close_asked:
             self._raise_interruptions()
             self.run_events()
             now = self.clock()
@@ -234,8 +339,9 @@ class Engine:
             self._tell_poll(now)
             try:
                 records = self._collect(limit, now, advance=advance)
-            except BaseException:
-                self._be_heard(now)
+            except BaseException as error:
+                if error is self.ended_in:  # after an interrupt, positions are not what they seem
+                    self._be_heard(now)
                 raise
             if records:
                 return records
@@ -246,6 +352,7 @@ class Engine:
                 return {}
             alive_until = now + self.settings.max_poll_interval / 3
             self._wait(min(deadline, alive_until, self._ask_again_at, self._look_up_at))
+        return {}
 
     def raise_if_unreached(self) -> None:
         """Raise BootstrapError if no broker has ever answered: nothing is not the same as empty."""
@@ -261,7 +368,7 @@ class Engine:
         except (KafkaTimeoutError, ActorRestartedError):
             return  # the background is busy with worse, and tells it by itself
         if error is not None:
-            raise error
+            raise self.own(error)
 
     def _wait(self, until: float) -> None:
         port = self.port
@@ -291,7 +398,7 @@ class Engine:
             elif self._is_told(state):
                 return
         self._error_was_last = True
-        raise error.with_traceback(None)
+        raise self.own(error.with_traceback(None), owed=True)
 
     def _is_told(self, state: Partition) -> bool:
         """Look its position up anew; True if an error of this attempt was raised already."""
@@ -326,9 +433,8 @@ class Engine:
 
     def _renew(self, state: Partition) -> None:
         """A new epoch for a partition, with what it had: position, or reset to be answered."""
-        reset = state.reset
-        self.delivery.seek(state.topic_partition, state.position)
-        state.reset = replace(reset, epoch=state.epoch) if reset is not None else None
+        position = None if state.reset is not None else state.position
+        self.delivery.seek(state.topic_partition, position, state.reset)
 
     def confirmed(self, now: float) -> bool:
         """Whether the group has confirmed us recently enough to give records out.
@@ -370,7 +476,9 @@ class Engine:
         self.apply_positions()
         chunks = self.port.chunks
         while chunks:
-            self.delivery.put(chunks.popleft())
+            self.delivery.put(chunks[0])
+            chunks.popleft()
+        self.delivery.all_put()
 
     def _anything_ready(self) -> bool:
         return any(state.ready for state in self.delivery.partitions.values())
@@ -384,8 +492,8 @@ class Engine:
         ]
         for state in refused:
             offset = state.offset
-            self.delivery.seek(state.topic_partition, None)
-            state.reset = Reset(epoch=state.epoch, from_offset=offset)
+            reset = Reset(epoch=state.epoch, from_offset=offset)
+            self.delivery.seek(state.topic_partition, None, reset)
         if refused:
             self._say_resets("the offset is out of range")
 
@@ -406,7 +514,7 @@ class Engine:
 
     def _tell_poll(self, now: float, *, force: bool = False) -> None:
         moved = self.delivery.take_moved()
-        freed = self.delivery.take_freed_bytes()
+        freed = self.delivery.freed_bytes
         news = bool(moved or freed)
         wake = force or self._urgent or (news and self._has_run_dry) or self._must_wake(now, freed)
         if not (wake or news or now - self._polled_at >= POLL_REPEAT):
@@ -416,6 +524,7 @@ class Engine:
         self._unread_bytes = 0 if wake else self._unread_bytes + freed
         self._unread = not wake and (self._unread or news)
         self._publish(Poll(now=now, positions=moved, freed_bytes=freed), wake=wake)
+        self.delivery.told_freed(freed)
 
     @property
     def _has_run_dry(self) -> bool:
@@ -445,20 +554,29 @@ class Engine:
     # -- events
 
     def run_events(self) -> None:
-        """Act on what the background said, on this thread; raises what must be raised."""
+        """Act on what the background said, on this thread; raises what must be raised.
+
+        An event leaves the queue when it was acted on: who was interrupted finds it again.
+        """
+        self._raise_owed()
         self.run_completions()
         while self._gather():
-            event = self._events.popleft()
+            event = self._events[0]
             match event:
                 case ActorsRestarted():
                     self._restore(event)
                 case AutoCommitFinished():
                     if self._on_auto_commit is not None:
-                        self._on_auto_commit(event.offsets, event.error)
+                        call = partial(self._on_auto_commit, event.offsets, event.error)
+                        self.completions.append(Completion(call))
+                    self._done_with(event)
+                    self.run_completions()
                 case CoordinatorRefused() if self.in_group:
                     pass  # the membership says so as well, with what it means for the member
                 case TopicsRefused() | GroupFailed() | CoordinatorRefused():
-                    raise event.error
+                    error = self.own(event.error, owed=True)
+                    self._done_with(event)
+                    raise error
                 case ClusterChanged():
                     self._match_topics()
                     self._assign_everything()
@@ -466,23 +584,49 @@ class Engine:
                     self.log.info("step.skipped", rebalance=event.rebalance, because="lost since")
                 case _:
                     self._run_step(event)
+            self._done_with(event)
 
-    def _is_over(self, _assigned: AssignPartitions) -> bool:
+    def _done_with(self, event: object) -> None:
+        """It is acted on, unless it was forgotten meanwhile."""
+        if self._events and self._events[0] is event:
+            self._events.popleft()
+
+    def _raise_owed(self) -> None:
+        """An error that an interrupt kept from being raised."""
+        owed = self._unraised
+        if owed is not None:
+            self.own(owed, owed=True)
+            self._unraised = None
+            raise owed
+
+    def _is_over(self, assigned: AssignPartitions) -> bool:
         """Whether what is to be taken on was lost meanwhile, while the application was busy."""
-        return any(isinstance(later, Step) for later in self._events)
+        later = (one for one in self._events if one is not assigned)
+        return not self.rebalancing.has_begun(assigned) and any(
+            isinstance(one, Step) for one in later
+        )
 
     def _gather(self) -> deque[object]:
         """Take over what was said. Only this thread's own deque may be searched and cut."""
-        while self.port.events:
-            self._events.append(self.port.events.popleft())
+        said = self.port.events
+        while said:
+            # Its last one may have been interrupted between these two lines.
+            if not self._events or self._events[-1] is not said[0]:
+                self._events.append(said[0])
+            said.popleft()
         return self._events
 
-    def _run_step(self, step: Any) -> None:
-        if isinstance(step, RunRevokedCallback) and self._is_lost_by_now():
+    def _run_step(self, event: Any) -> None:
+        step = event
+        if isinstance(step, AssignPartitions):
+            self._leaving = None
+        elif isinstance(step, RunRevokedCallback) and self._is_lost_by_now():
             step = replace(step, loss=Loss.LOST)
-        error = self._in_callback(lambda: self.rebalancing.run(step))
+        error = self.rebalancing.run(step, event)
         self._urgent = True
         if error is not None:
+            self.own(error, owed=True)
+            self._done_with(event)
             raise error
 
     def _is_lost_by_now(self) -> bool:
@@ -497,42 +641,43 @@ class Engine:
             for one in self._gather()
         )
 
-    def _in_callback(self, act: Callable[[], BaseException | None]) -> BaseException | None:
-        before, self.in_callback = self.in_callback, True
-        try:
-            return act()
-        finally:
-            self.in_callback = before
-
     def run_completions(self) -> None:
-        """Run the callbacks of finished asynchronous commits."""
+        """Run the callbacks of finished asynchronous commits, each once."""
         while self.completions:
-            self.completions.popleft()()
+            first = self.completions[0]
+            if first.begun:
+                self.completions.popleft()
+                continue
+            before, self.user_code.name = self.user_code.name, "a commit callback"
+            try:
+                first.begun = True
+                first.call()
+            finally:
+                self.user_code.name = before
 
     def apply_positions(self) -> None:
         """Take over positions that were found."""
-        while self.port.positions:
-            self.delivery.apply(self.port.positions.popleft())
+        found = self.port.positions
+        while found:
+            self.delivery.apply(found[0])
+            found.popleft()
 
     # -- after a restart
 
     def restore_if_restarted(self) -> None:
         """Tell restarted actors what they must know, before anything else is asked of them."""
-        # One at a time: a lost callback may ask for something, too, and come here.
-        while restarts := [one for one in self._gather() if isinstance(one, ActorsRestarted)]:
-            self._events.remove(restarts[0])
-            self._restore(restarts[0])
+        for restarted in [one for one in self._gather() if isinstance(one, ActorsRestarted)]:
+            # A lost callback may ask for something, too, and come here.
+            if restarted in self._events and restarted is not self._restoring:
+                self._restore(restarted)
 
     def _restore(self, restarted: ActorsRestarted) -> None:
-        error = None
+        error, self._restoring = None, restarted
         if "membership" in restarted.actors and self.in_group:
             self._forget_steps()
             owned = frozenset(self.delivery.partitions)
-            error = self._in_callback(lambda: self.rebalancing.give_up(owned, Loss.LOST))
-            rejoining = SubscriptionChanged(
-                topics=self.subscription, regex=self.regex, member_id=self.port.last_member_id
-            )
-            self.say(rejoining)
+            error = self.rebalancing.give_up(owned, Loss.LOST, restarted)
+            self._say_subscription(self.port.last_member_id)
         # What was fetched ahead is unknown to the new fetch manager: go on from the positions.
         for state in self.delivery.partitions.values():
             self._renew(state)
@@ -541,6 +686,9 @@ class Engine:
         self._say_resets("actors were restarted")
         self.say(PausePartitions(partitions=self.delivery.not_wanted()))
         self._urgent = True
+        if error is not None:
+            self.own(error, owed=True)
+        self._events = deque(one for one in self._events if one is not restarted)
         if error is not None:
             raise error
 
@@ -567,6 +715,8 @@ class Engine:
         regex: str = "",
     ) -> None:
         """Replace the subscription; partitions come and go in later polls."""
+        self.touched = True
+        self._subscribed_as = None
         self.rebalancing.listener = listener
         self.subscription, self.pattern, self.regex = topics, pattern, regex
         if pattern is not None:
@@ -576,7 +726,7 @@ class Engine:
         self.port.watch_cluster = pattern is not None or self.settings.group_id is None
         if self.settings.group_id is not None:
             self._say_assignment()
-            self.say(SubscriptionChanged(topics=self.subscription, regex=regex))
+            self._say_subscription()
         else:
             self._assign_everything()
 
@@ -599,7 +749,7 @@ class Engine:
             self.subscription = matching
             self._urgent = True
             if self.settings.group_id is not None:
-                self.say(SubscriptionChanged(topics=matching))
+                self._say_subscription()
 
     def _assign_everything(self) -> None:
         """Without a group, subscribing means owning all partitions (as kafka-python does)."""
@@ -617,6 +767,7 @@ class Engine:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Replace the assignment by hand."""
+        self.touched = True
         self.assigned_by_user = True
         self.delivery.assign(partitions)
         self._track()
@@ -648,14 +799,15 @@ class Engine:
             loss = Loss.REVOKED if self._is_member() else Loss.LOST
             owned = frozenset(self.delivery.partitions)
             began = self.clock()
-            error = self._in_callback(lambda: self.rebalancing.give_up(owned, loss))
+            self._leaving = self._leaving or object()
+            error = self.rebalancing.give_up(owned, loss, self._leaving)
             deadline += self.clock() - began
             self._leave_group(deadline, because, operation)
             # What the group said while the listener ran or until it heard (KAFKA-20428).
             self._forget_steps()
         elif self.settings.group_instance_id is not None and operation is Operation.LEAVE_GROUP:
             self._leave_group(deadline, because, operation)  # it may have said that it comes back
-        self.subscription, self.pattern, self.regex = frozenset(), None, ""
+        self.subscription, self.pattern, self.regex, self._leaving = frozenset(), None, "", None
         self.assigned_by_user = self.expelled = False
         self.port.watch_cluster = False
         self.delivery.assign(())
@@ -667,7 +819,7 @@ class Engine:
         if self.in_group:
             self._forget_steps()
             owned = frozenset(self.delivery.partitions)
-            error = self._in_callback(lambda: self.rebalancing.give_up(owned, Loss.LOST))
+            error = self.rebalancing.give_up(owned, Loss.LOST, self)
         self.delivery.assign(())
         return error
 
@@ -690,6 +842,7 @@ class Engine:
 
     def _leave_group(self, deadline: float, because: str, operation: Operation) -> None:
         member_id = self.port.last_member_id
+        self._subscribed_as = None
         while True:
             try:
                 self.ask(
@@ -707,6 +860,8 @@ class Engine:
                 self.port.last_member_id = member_id
                 continue
             except Exception as error:
+                if error is not self.ended_in:
+                    raise  # a signal handler's
                 self.log.warning("member.leave_failed", error=error)
             break
         self.say(SubscriptionChanged(topics=frozenset()))
@@ -723,15 +878,17 @@ class Engine:
 
     def seek(self, topic_partition: TopicPartition, position: Position | None) -> None:
         """Read on from here; None looks the position up again."""
+        self.touched = True
         state = self.delivery.seek(topic_partition, position)
         self.say(SeekPartitions(partitions={topic_partition: state.assigned}))
 
     def reset(self, topic_partitions: Iterable[TopicPartition], strategy: ResetStrategy) -> None:
         """Go to the beginning or the end, lazily."""
+        self.touched = True
         resets = {}
         for one in topic_partitions:
-            state = self.delivery.seek(one, None)
-            resets[one] = state.reset = Reset(epoch=state.epoch, strategy=strategy)
+            state = self.delivery.seek(one, None, Reset(epoch=0, strategy=strategy))
+            resets[one] = Reset(epoch=state.epoch, strategy=strategy)
         self.say(ResetPositions(partitions=resets, because="the application asked for it"))
 
     def position(self, topic_partition: TopicPartition, deadline: float) -> int | None:
@@ -739,6 +896,7 @@ class Engine:
 
         Raises IllegalStateError if the partition was given up because an actor was restarted.
         """
+        self.touched = True
         self.restore_if_restarted()
         while True:
             self.apply_positions()
@@ -753,6 +911,7 @@ class Engine:
             if state.error is not None:
                 self._raise_error_of(state, state.error)
             self._raise_interruptions()
+            self._end_for_close()
             now = self.clock()
             self._ask_positions_anew(now)
             if now >= deadline:
@@ -762,6 +921,7 @@ class Engine:
 
     def pause(self, topic_partitions: Iterable[TopicPartition], *, paused: bool) -> None:
         """Give out nothing of these, or give them out again."""
+        self.touched = True
         those = frozenset(topic_partitions)
         self.delivery.pause(those, paused=paused)
         if paused:
@@ -806,10 +966,12 @@ class Engine:
         """Commit without waiting; `settle` is called when it ended, on the background thread."""
         self._check_alive()
         self.restore_if_restarted()
-        ticket = self.port.open("commits", settle)
+        self.touched = True
+        ticket = self.port.open("commits", settle, self._asked)
         self.say(
             CommitOffsets(ticket=ticket, offsets=dict(offsets), deadline=math.inf, retry=False)
         )
+        self._asked.remove(ticket)
 
 
 #: Errors of a partition that stand until the user seeks.

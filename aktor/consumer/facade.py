@@ -7,9 +7,11 @@ they differ the docstring says so. Differences on purpose are listed in `docs/di
 from __future__ import annotations
 
 import re
+import sys
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from types import FrameType
+from typing import Any, Final, NamedTuple
 
 from kafka.consumer.subscription_state import (
     AsyncConsumerRebalanceListener,
@@ -25,7 +27,7 @@ from kafka.structs import (
 )
 
 from aktor.consumer import arguments, configuration, deserializers
-from aktor.consumer.engine import Engine
+from aktor.consumer.engine import Completion, Engine
 from aktor.consumer.guard import Guard, exclusive, looking
 from aktor.consumer.iteration import Iteration
 from aktor.consumer.metrics import ConsumerMetrics
@@ -33,7 +35,7 @@ from aktor.consumer.pattern import SubscriptionPattern
 from aktor.consumer.port import ApplicationPort
 from aktor.consumer.status import ConsumerStatus, PartitionStatus
 from aktor.consumer.system import HOST, ActorSystem, Host
-from aktor.errors import ConfigurationError
+from aktor.errors import ConfigurationError, ConsumerClosedError
 from aktor.events.commits import CommitOffsets, FetchCommittedOffsets
 from aktor.events.fetching import Chunk
 from aktor.events.lifecycle import ActorStatus, ReportStatus
@@ -51,6 +53,14 @@ STATUS_WAIT: Final = 1.0
 
 #: How long `unsubscribe` waits for its last commit, in seconds.
 LAST_COMMIT_WAIT: Final = 5.0
+
+
+class _Close(NamedTuple):
+    """The arguments of `close`."""
+
+    autocommit: bool
+    timeout: float
+    operation: str
 
 
 class KafkaConsumer:
@@ -82,6 +92,10 @@ class KafkaConsumer:
             self.config["value_deserializer"], "value_deserializer"
         )
         self._guard = Guard()
+        #: What a nested `close` has asked for: the outermost call does it as it ends.
+        self._close_asked: _Close | None = None
+        self._ended = False
+        self._to_close = [self.config["value_deserializer"], self.config["key_deserializer"]]
         self._trace = open_trace(consumer=settings.client_id, group=settings.group_id)
         self._host = HOST.get().for_consumer(self)
         bell = self._host.make_bell()
@@ -155,7 +169,6 @@ class KafkaConsumer:
             re.error: the pattern is not one of Python's.
             ConfigurationError: a SubscriptionPattern without a group that speaks KIP-848.
         """
-        self._forbid_in_callback("subscribe")
         if not topics and not pattern:
             raise ValueError("Must provide topics or pattern")
         if topics and pattern:
@@ -201,7 +214,6 @@ class KafkaConsumer:
     @exclusive
     def unsubscribe(self) -> None:
         """Leave the group and own nothing; with auto-commit the positions are committed first."""
-        self._forbid_in_callback("unsubscribe")
         self._iterating.stow()
         now, timeout = self._clock(), self._settings.request_timeout
         if self._settings.enable_auto_commit:
@@ -218,18 +230,20 @@ class KafkaConsumer:
             return {one.topic for one in self._engine.delivery.partitions} or None
         return set(self._engine.subscription) or None
 
-    @exclusive
     def assign(self, partitions: Iterable[TopicPartition] | None) -> None:
         """Read exactly these partitions, without group management. Empty is `unsubscribe`.
 
         Raises:
             IllegalStateError: after `subscribe`, or called from a listener.
         """
-        self._forbid_in_callback("assign")
         wanted = arguments.checked_partitions(() if partitions is None else partitions)
         if not wanted:
             self.unsubscribe()
             return
+        self._assign(wanted)
+
+    @exclusive
+    def _assign(self, wanted: list[TopicPartition]) -> None:
         if self._engine.is_subscribed:
             raise IllegalStateError("assign after subscribe: call unsubscribe first")
         self._iterating.stow()
@@ -240,10 +254,6 @@ class KafkaConsumer:
     def assignment(self) -> set[TopicPartition]:
         """The partitions owned now."""
         return set(self._engine.delivery.partitions)
-
-    def _forbid_in_callback(self, method: str) -> None:
-        if self._engine.in_callback:
-            raise IllegalStateError(f"{method} may not be called from a rebalance listener")
 
     # -- records
 
@@ -271,10 +281,14 @@ class KafkaConsumer:
         timeout = arguments.seconds(timeout_ms)
         limit = self.config["max_poll_records"] if max_records is None else max_records
         limit = arguments.record_limit(limit)
-        with self._guard:
-            self._forbid_in_callback("poll")
-            self._iterating.stow()
-            return self._engine.poll(self._clock() + timeout, limit, advance=update_offsets)
+        return self._poll(timeout, limit, update_offsets)
+
+    @exclusive
+    def _poll(
+        self, timeout: float, limit: int, update_offsets: bool
+    ) -> dict[TopicPartition, list[Any]]:
+        self._iterating.stow()
+        return self._engine.poll(self._clock() + timeout, limit, advance=update_offsets)
 
     def __iter__(self) -> KafkaConsumer:
         return self
@@ -288,22 +302,37 @@ class KafkaConsumer:
         guard = self._guard
         if guard.closed:
             raise StopIteration("KafkaConsumer closed")
-        if guard.enter_at_once():
-            try:
-                record = self._iterating.next()
-            finally:  # Ctrl-C in here must not lock the consumer for good
-                guard.leave_at_once()
-            if record is not None:
+        if not guard.enter(sys._getframe()):
+            raise self._refusal("iteration", self._engine.user_code.name)
+        # As in `guard.exclusive`, but a call begins in earnest only if there is more to do than to
+        # look at a record that is here.
+        batch = self._iterating.batch
+        handed = batch.handed
+        try:
+            if guard.broken or (record := self._iterating.next()) is None:
+                record = self._wait_for_record()
+            guard.begun = False
+            del guard.holder[None]
+            if self._close_asked is None:
                 return record
-        with guard:
-            self._forbid_in_callback("iteration")
-            record = self._iterating.wait(
-                self._clock() + self.config["consumer_timeout_ms"] / 1000,
-                self.config["max_poll_records"],
-            )
-            if record is None:
-                raise StopIteration
-            return record
+            self._iterating.take_back(batch, handed)
+        except BaseException as error:
+            self._iterating.take_back(batch, handed)
+            self._end_call_by(error, sys._getframe())
+            raise
+        self._close_as_asked("__next__", None)
+        raise StopIteration("KafkaConsumer closed")
+
+    def _wait_for_record(self) -> Any:
+        self._guard.check_process()
+        self._begin_call()
+        record = self._iterating.wait(
+            self._clock() + self.config["consumer_timeout_ms"] / 1000,
+            self.config["max_poll_records"],
+        )
+        if record is None:
+            raise self._engine.own(StopIteration())
+        return record
 
     def wakeup(self) -> None:
         """End a blocked call with `WakeupError`, or the next one. From any thread."""
@@ -437,7 +466,7 @@ class KafkaConsumer:
 
         def settle(_value: Any, error: BaseException | None) -> None:
             if callback is not None:
-                completions.append(lambda: callback(chosen, error))
+                completions.append(Completion(lambda: callback(chosen, error)))
             if error is None:
                 future.success(None)
             else:
@@ -503,7 +532,6 @@ class KafkaConsumer:
 
     # -- the cluster
 
-    @exclusive
     def topics(self) -> set[str]:
         """The names of all topics this user may describe. Always asks a broker."""
         return set(self._look_up_topics(None))
@@ -518,10 +546,10 @@ class KafkaConsumer:
         known = self._port.cluster.partitions_for_topic(topic)
         if known is not None:
             return known
-        with self._guard:
-            found = self._look_up_topics(frozenset({topic})).get(topic)
+        found = self._look_up_topics(frozenset({topic})).get(topic)
         return set(found.partitions) if found is not None else set()
 
+    @exclusive
     def _look_up_topics(self, topics: frozenset[str] | None) -> Mapping[str, TopicInfo]:
         deadline = self._deadline(None)
         found: Mapping[str, TopicInfo] = self._engine.ask(
@@ -613,7 +641,7 @@ class KafkaConsumer:
         partitions = {}
         for one, state in delivery.partitions.items():
             # Read once: another thread may move them meanwhile.
-            position = state.offset
+            position = self._iterating.offset_of(state)
             end = state.last_stable_offset if read_committed else state.high_watermark
             partitions[one] = PartitionStatus(
                 position=position,
@@ -661,9 +689,9 @@ class KafkaConsumer:
         self._engine.say(ReportStatus(ticket=ticket))
         try:
             bell.wait(STATUS_WAIT)
+            if not reply.done or self._port.failure is not None:
+                return ()
             actors: tuple[ActorStatus, ...] = reply.get(timeout=0)
-        except Exception:
-            return ()
         finally:
             self._port.give_up(ticket)
         return actors
@@ -701,46 +729,132 @@ class KafkaConsumer:
             ValueError, TypeError: there is no such operation, or timeout.
             UserCallbackError: the listener raised; the consumer is closed all the same.
         """
-        operation = Operation.named(group_membership_operation)
-        if self._guard.closed or self._guard.forked:
+        Operation.named(group_membership_operation)
+        if self._ended or self._guard.forked:
             return
-        self._guard.enter()
+        timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
+        asked = _Close(autocommit, timeout, group_membership_operation)
+        if not self._guard.enter(sys._getframe()):
+            self._close_asked = asked
+            self._engine.end_waits()
+            return
         try:
-            self._forbid_in_callback("close")
-            timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
-            self._close(self._clock() + timeout, autocommit, operation)
-        finally:
-            self._guard.__exit__()
+            self._begin_call(closing=True)
+            self._close(asked)
+            self._guard.begun = False
+            self._guard.leave(sys._getframe())
+        except BaseException as error:
+            self._close_asked = None
+            self._end_call_by(error, sys._getframe())
+            raise
 
-    def _close(self, deadline: float, autocommit: bool, operation: Operation) -> None:
-        self._iterating.stow()
-        engine, error = self._engine, None
-        engine.closing = True
+    def _close(self, asked: _Close) -> None:
+        deadline, error = self._clock() + asked.timeout, None
+        self._engine.closing = True
         try:
-            if self._port.failure is None:
-                commits_until = engine.commits_until(deadline)
-                if autocommit and self._settings.enable_auto_commit:
-                    self._commit_last(commits_until, at="close")
-                error = engine.leave(
-                    deadline,
-                    because="the consumer was closed",
-                    operation=operation,
-                    commits_until=commits_until,
-                )
-                engine.run_completions()
-            else:
-                error = engine.lose()
+            if not self._guard.closed:  # else it was interrupted when nothing but its end was left
+                error = self._leave(deadline, asked)
         finally:
-            self._guard.closed = True
-            self._system.dispatcher.stop(max(0.5, deadline - self._clock()))
-            self._port.close()
-            engine.run_completions()
-            deserializers.close(self.config["key_deserializer"])
-            deserializers.close(self.config["value_deserializer"])
-            if self._metrics is not None:
-                self._metrics.close()
+            self._end(deadline)
         if error is not None:
-            raise error
+            raise self._engine.own(error)
+
+    def _leave(self, deadline: float, asked: _Close) -> BaseException | None:
+        self._iterating.stow()
+        engine = self._engine
+        if self._port.failure is not None:
+            return engine.lose()
+        commits_until = engine.commits_until(deadline)
+        if asked.autocommit and self._settings.enable_auto_commit:
+            self._commit_last(commits_until, at="close")
+        error = engine.leave(
+            deadline,
+            because="the consumer was closed",
+            operation=Operation.named(asked.operation),
+            commits_until=commits_until,
+        )
+        engine.run_completions()
+        return error
+
+    def _end(self, deadline: float) -> None:
+        """Everything that `close` does in any case; each step may be done twice."""
+        self._guard.closed = True
+        self._system.dispatcher.stop(max(0.5, deadline - self._clock()))
+        self._port.close()
+        self._engine.run_completions()
+        while self._to_close:
+            deserializers.close(self._to_close.pop())
+        if self._metrics is not None:
+            self._metrics.close()
+        self._ended = True
+
+    # -- how a call begins and ends (see `guard`)
+
+    def _begin_call(self, *, closing: bool = False) -> None:
+        """Before anything else of an outermost call: repair what the last one left half done."""
+        if self._guard.broken:
+            self._iterating.settle()
+            self._iterating.forget()
+            self._engine.repair()
+            self._guard.broken = False
+        self._engine.begin_call()
+        self._guard.begun = True
+        self._iterating.settle()
+        if self._close_asked is not None and not closing:
+            raise self._engine.own(ConsumerClosedError())  # it is closed as this call ends
+
+    def _end_call_by(self, error: BaseException, frame: FrameType, *, begun: bool = False) -> None:
+        """An outermost call ends by this error: an interrupt, unless it is one of our own."""
+        begun = begun or self._guard.begun
+        if begun and self._engine.touched and error is not self._engine.ended_in:
+            self._guard.broken = True
+        self._guard.begun = False
+        self._guard.leave(frame)
+        if self._close_asked is not None:
+            try:
+                self._close_as_asked("", None)
+            except Exception as failure:
+                self._trace.warning("close.failed", because=failure)  # `error` is raised
+
+    def _close_as_asked(self, method: str, result: Any) -> Any:
+        """Close, as a signal handler or a listener has asked for during a call that is over."""
+        asked = self._close_asked
+        if asked is not None:
+            if method == "_poll" and result:  # they will not be given out
+                result = {}
+                self._guard.broken = True
+            self.close(
+                asked.autocommit,
+                asked.timeout * 1000,
+                group_membership_operation=asked.operation,
+            )
+        return result
+
+    def _call_nested(self, method: Any, args: Any, kwargs: Any) -> Any:
+        """A call in the middle of another one of this thread: only callbacks of the user's may."""
+        engine = self._engine
+        callback, name = engine.user_code.name, method.__name__.strip("_")
+        if not callback or name in ("poll", "subscribe", "unsubscribe", "assign"):
+            raise self._refusal(name, callback)
+        engine.user_code.name = ""
+        try:
+            return method(self, *args, **kwargs)
+        except BaseException as error:
+            if engine.touched and error is not engine.ended_in:
+                self._guard.broken = True
+            raise
+        finally:
+            engine.user_code.name = callback
+
+    def _refusal(self, method: str, callback: str) -> IllegalStateError:
+        if callback:
+            return IllegalStateError(f"{method} may not be called from {callback}")
+        return IllegalStateError(
+            f"{method} was called while this thread was in the middle of another call, by a signal"
+            " handler or a deserializer. Only close(), wakeup() and what only looks (status(),"
+            " assignment(), ...) may be called there: call one of them, or set a flag to be looked"
+            " at between calls"
+        )
 
     def _commit_last(self, deadline: float, *, at: str) -> None:
         consumed = self._engine.delivery.consumed()
@@ -757,6 +871,8 @@ class KafkaConsumer:
                 interruptible=self._engine.closing,
             )
         except Exception as error:
+            if error is not self._engine.ended_in:
+                raise  # a signal handler's
             # Nothing is lost: the group goes on from the last commit and repeats some records.
             self._engine.expelled = says_expelled(error)
             self._trace.warning("commit.failed", because=error, at=at, offsets=consumed)

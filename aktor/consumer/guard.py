@@ -1,11 +1,24 @@
-"""Who may use a consumer: one thread at a time, in the process that made it, until it is closed."""
+"""Who is inside a consumer: one call at a time, in the process that made it, until it is closed.
+
+A public call is *outermost*, or *nested*: made by a callback of the user's, or by a signal handler
+that ran in the middle of our own code. What holds the guard is the frame of the outermost call. An
+interrupt (Ctrl-C, or whatever a signal handler raises) may come between any two lines, so that a
+call can end without having let go: then its frame does not run any more, the next call sees that,
+takes over, and repairs what was left half done (`broken`).
+
+How a call ends: it lets go, looks whether a nested `close` was put off to now, and returns. From
+letting go to the return CPython looks for no signals; an exception that is put there all the same
+(by a debugger) makes the call a broken one, too. A result counts as given once it was returned.
+"""
 
 from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, TypeVar, cast
 
 from aktor.errors import ConcurrentAccessError, ConsumerClosedError, ConsumerForkedError
@@ -14,28 +27,43 @@ __all__ = ["Guard", "exclusive", "looking"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+#: What a call has that has not come to its result.
+_NOTHING = object()
+
+#: How often this process, as its own parent, was forked; to look at it is cheaper than `getpid`.
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
 
 class Guard:
-    """Owns the right to be inside the consumer. Re-entrant, for calls made in callbacks."""
+    """Owns the right to be inside the consumer."""
 
-    __slots__ = ("_depth", "_lock", "_owner", "_owner_name", "_pid", "closed")
+    __slots__ = ("_forks", "_pid", "_rare", "begun", "broken", "closed", "holder")
 
     def __init__(self) -> None:
         self.closed = False
+        #: The call that is inside has begun: what the one before gave out has arrived.
+        self.begun = False
+        #: The last call did not end as it should: the next one begins with a repair.
+        self.broken = False
+        #: At most one entry, for None: the frame of the outermost call. A dict's `setdefault` is
+        #: atomic, and `del` is no call, after which Python would run signal handlers.
+        self.holder: dict[None, FrameType] = {}
+        self._rare = threading.RLock()
         self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._owner = 0
-        self._owner_name = ""
-        self._depth = 0
+        self._forks = _forks
 
     @property
     def forked(self) -> bool:
         """Whether this is a child of the process that made the consumer."""
-        return os.getpid() != self._pid
-
-    def __enter__(self) -> None:
-        self.check_usable()
-        self.enter()
+        return self._forks != _forks or os.getpid() != self._pid
 
     def check_process(self) -> None:
         """Raise in a forked child."""
@@ -48,43 +76,87 @@ class Guard:
         if self.closed:
             raise ConsumerClosedError
 
-    def enter_at_once(self) -> bool:
-        """Enter for a moment in which nothing is called that could enter again; False if busy.
+    def enter(self, frame: FrameType) -> bool:
+        """Enter with a call of this frame; False if it is nested, in another one of this thread.
 
-        Cheaper than `with guard`; for what is done per record.
+        Raises ConcurrentAccessError if another thread is inside.
         """
-        return os.getpid() == self._pid and self._lock.acquire(blocking=False)
+        if self._forks != _forks:
+            self.check_process()
+        return self.holder.setdefault(None, frame) is frame or self._take_over(frame)
 
-    def leave_at_once(self) -> None:
-        """The moment is over."""
-        self._lock.release()
+    def _take_over(self, frame: FrameType) -> bool:
+        if not self._rare.acquire(blocking=False):
+            raise self._refusal(None)
+        try:
+            while (holder := self.holder.setdefault(None, frame)) is not frame:
+                if _is_below(holder, frame):
+                    return False
+                if _is_running(holder):
+                    raise self._refusal(holder)
+                if self.holder.get(None) is holder:  # else it has let go just now
+                    self.broken = self.broken or self.begun
+                    self.begun = False
+                    self.holder[None] = frame
+            return True
+        finally:
+            self._rare.release()
 
-    def enter(self) -> None:
-        """Enter even if closed (for `close` itself)."""
-        me = threading.get_ident()
-        if self._owner != me:
-            if not self._lock.acquire(blocking=False):
-                raise ConcurrentAccessError(
-                    owner=self._owner_name, other=threading.current_thread().name
-                )
-            self._owner = me
-            self._owner_name = threading.current_thread().name
-        self._depth += 1
+    def _refusal(self, holder: FrameType | None) -> ConcurrentAccessError:
+        owner = next(
+            (
+                thread.name
+                for thread in threading.enumerate()
+                if _is_below(holder, sys._current_frames().get(thread.ident or 0))
+            ),
+            "unknown",
+        )
+        return ConcurrentAccessError(owner=owner, other=threading.current_thread().name)
 
-    def __exit__(self, *_: object) -> None:
-        self._depth -= 1
-        if self._depth == 0:
-            self._owner = 0
-            self._lock.release()
+    def leave(self, frame: FrameType) -> None:
+        """Let go, if it is still this frame's."""
+        if self.holder.get(None) is frame:
+            del self.holder[None]
+
+
+def _is_below(holder: FrameType | None, frame: FrameType | None) -> bool:
+    """Whether `frame` was called, over however many others, by `holder`, or is it."""
+    while frame is not None and frame is not holder:
+        frame = frame.f_back
+    return frame is not None
+
+
+def _is_running(frame: FrameType) -> bool:
+    """Whether it is on the stack of any thread, or of a greenlet that waits."""
+    try:
+        frame.clear()
+    except RuntimeError:
+        return True
+    return False
 
 
 def exclusive(method: F) -> F:
-    """A method of an object with a `_guard` that only one thread may be in."""
+    """A method of a consumer that only one thread may be in; its frame is a call's (see above)."""
 
     @functools.wraps(method)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with self._guard:
-            return method(self, *args, **kwargs)
+        guard: Guard = self._guard
+        guard.check_usable()
+        # (The frame is kept in no variable of its own: that would be a cycle for each call.)
+        if not guard.enter(sys._getframe()):
+            return self._call_nested(method, args, kwargs)
+        result: Any = _NOTHING
+        try:
+            self._begin_call()
+            result = method(self, *args, **kwargs)
+            guard.begun = False
+            del guard.holder[None]
+            if self._close_asked is None:
+                return result
+        except BaseException as error:
+            self._end_call_by(error, sys._getframe(), begun=result is not _NOTHING)
+            raise
+        return self._close_as_asked(method.__name__, result)
 
     return cast("F", guarded)
 

@@ -3,6 +3,9 @@
 A position moves past a record when the record is handed out, so that a commit in the loop's body
 covers it, as in kafka-python. What is left when something else happens (a poll, a pause, a seek, a
 rebalance step) is put back and given out later, or dropped if its partition has moved on.
+
+How many records of a batch were handed out is one number, and the partition's position follows from
+it (`settle`): whatever interrupts an iteration, no record is skipped and none comes twice.
 """
 
 from __future__ import annotations
@@ -13,36 +16,36 @@ from typing import Any, Final
 from aktor.consumer.delivery import Partition
 from aktor.consumer.engine import Engine
 
-__all__ = ["Iteration"]
+__all__ = ["Batch", "Iteration"]
 
 #: How long records are handed out without a word to the background, in seconds.
 LOOK_EVERY: Final = 1.0
 
 
+class Batch:
+    """The records that a poll took of one partition; the first `handed` were handed out."""
+
+    __slots__ = ("epoch", "handed", "records", "state")
+
+    def __init__(self, state: Partition | None, records: list[Any]) -> None:
+        self.state = state
+        self.epoch = 0 if state is None else state.epoch
+        self.records = records
+        self.handed = 0
+
+
 class Iteration:
     """Owns the records of a poll that an iteration has not handed out yet."""
 
-    __slots__ = (
-        "_batches",
-        "_clock",
-        "_engine",
-        "_epoch",
-        "_events",
-        "_index",
-        "_look_at",
-        "_records",
-        "_state",
-    )
+    __slots__ = ("_clock", "_engine", "_events", "_look_at", "_waiting", "batch")
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._clock = engine.clock
         self._events = engine.port.events
-        self._batches: list[tuple[Partition, int, list[Any]]] = []
-        self._state: Partition | None = None
-        self._epoch = 0
-        self._records: list[Any] = []
-        self._index = 0
+        #: The one being handed out, and those after it (the next one is last).
+        self.batch = Batch(None, [])
+        self._waiting: list[Batch] = []
         self._look_at = -math.inf
 
     def next(self) -> Any:
@@ -50,42 +53,64 @@ class Iteration:
 
         The one path that is walked per record: flat, and without a call that is not needed.
         """
-        index = self._index
-        state = self._state
+        batch = self.batch
+        index = batch.handed
         if (
-            state is None
-            or index >= len(self._records)
-            or state.epoch != self._epoch
+            index >= len(batch.records)
+            or batch.state.epoch != batch.epoch  # type: ignore[union-attr]  # it has records
             or self._events
             or self._engine.woken
             or self._clock() > self._look_at
         ):
             return None
-        record = self._records[index]
-        self._index = index + 1
-        state.offset = record.offset + 1
-        state.leader_epoch = record.leader_epoch
+        record = batch.records[index]
+        batch.handed = index + 1
         return record
+
+    def take_back(self, batch: Batch, handed: int) -> None:
+        """What was handed out since the batch and its count were these has not arrived."""
+        self.batch.handed = handed if self.batch is batch else 0
+
+    def settle(self) -> None:
+        """Move the position past what was handed out."""
+        batch = self.batch
+        if batch.handed and batch.state is not None and batch.state.epoch == batch.epoch:
+            record = batch.records[batch.handed - 1]
+            self._engine.delivery.move_past(batch.state, record.offset + 1, record.leader_epoch)
+
+    def offset_of(self, state: Partition) -> int | None:
+        """The consumed position, settled or not. From any thread."""
+        batch = self.batch
+        handed = batch.handed
+        if batch.state is not state or batch.epoch != state.epoch or not handed:
+            return state.offset
+        after: int = batch.records[handed - 1].offset + 1
+        return max(state.offset or 0, after)
 
     def stow(self) -> None:
         """Put back what was not handed out; a later poll begins with it."""
-        state = self._state
-        if state is not None and state.epoch == self._epoch:
-            state.held = self._records[self._index :] + state.held
-            if self._index:
-                self._engine.delivery.mark_moved(state)
-        for waiting, epoch, records in self._batches:
-            if waiting.epoch == epoch:
-                waiting.held = records + waiting.held
-        self._batches = []
-        self._state = None
-        self._records = []
-        self._index = 0
+        self._engine.touched = True
+        self.settle()
+        self._put_back(self.batch)
+        while self._waiting:
+            self._put_back(self._waiting.pop())
+        self.forget()
+
+    def _put_back(self, batch: Batch) -> None:
+        if batch.state is not None and batch.state.epoch == batch.epoch:
+            batch.state.held = batch.records[batch.handed :] + batch.state.held
+
+    def forget(self) -> None:
+        """Hand out nothing more of what is here: the partitions are read anew."""
+        self._waiting = []
+        self.batch = Batch(None, [])
 
     def wait(self, deadline: float, limit: int) -> Any:
         """Go on with the next partition, or poll until there is a record; None at the deadline."""
+        self._engine.touched = True
         while True:
-            if self._index < len(self._records) or not self._begin_next_batch():
+            batch = self.batch
+            if batch.handed < len(batch.records) or not self._begin_next_batch():
                 self.stow()
                 taken = self._engine.poll(deadline, limit, advance=False)
                 if not taken:
@@ -95,9 +120,7 @@ class Iteration:
                 if self._engine.in_group:
                     self._look_at = min(self._look_at, self._engine.port.session_until)
                 partitions = self._engine.delivery.partitions
-                self._batches = [
-                    (partitions[one], partitions[one].epoch, taken[one]) for one in reversed(taken)
-                ]
+                self._waiting = [Batch(partitions[one], taken[one]) for one in reversed(taken)]
                 self._begin_next_batch()
             record = self.next()
             if record is not None:
@@ -105,11 +128,9 @@ class Iteration:
 
     def _begin_next_batch(self) -> bool:
         """Finish this partition's records and begin the next one's; False if there are none."""
-        if self._state is not None and self._state.epoch == self._epoch:
-            self._engine.delivery.advance_past(self._state)
-            self._engine.delivery.mark_moved(self._state)
-        self._state, self._records, self._index = None, [], 0
-        if not self._batches:
-            return False
-        self._state, self._epoch, self._records = self._batches.pop()
-        return True
+        state = self.batch.state
+        if state is not None and state.epoch == self.batch.epoch:
+            self.settle()
+            self._engine.delivery.advance_past(state)
+        self.batch = self._waiting.pop() if self._waiting else Batch(None, [])
+        return self.batch.state is not None

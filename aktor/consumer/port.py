@@ -196,15 +196,22 @@ class ApplicationPort:
 
     # -- the application's side
 
-    def open(self, actor: str, settle: Settle) -> int:
-        """A new ticket for a question to `actor`; `settle` is called once, on either thread."""
+    def open(self, actor: str, settle: Settle, asked: list[int] | None = None) -> int:
+        """A new ticket for a question to `actor`; `settle` is called once, on either thread.
+
+        It is added to `asked` first: who is interrupted can give it up.
+        """
         ticket = next(self._tickets)
+        if asked is not None:
+            asked.append(ticket)
         self._open[ticket] = (actor, settle)
         if self.failure is not None:
             self._settle(ticket, None, self.failure)
         return ticket
 
-    def ask(self, actor: str, bell: Bell | None = None) -> tuple[int, Reply]:
+    def ask(
+        self, actor: str, bell: Bell | None = None, asked: list[int] | None = None
+    ) -> tuple[int, Reply]:
         """A new ticket and the future of its answer, which rings `bell` (default: the port's)."""
         reply = Reply(bell or self.bell)
 
@@ -214,7 +221,7 @@ class ApplicationPort:
             else:
                 reply.fail(error)
 
-        return self.open(actor, settle), reply
+        return self.open(actor, settle, asked), reply
 
     def give_up(self, ticket: int) -> None:
         """Nobody waits for this answer any more."""

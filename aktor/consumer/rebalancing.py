@@ -34,6 +34,26 @@ __all__ = ["Rebalancing", "Step"]
 Step = RevokePartitions | RunRevokedCallback | AssignPartitions
 
 
+class UserCode:
+    """Owns the name of the user's callback that the application thread is in, "" if in none."""
+
+    __slots__ = ("name",)
+
+    def __init__(self) -> None:
+        self.name = ""
+
+
+class _Outcome:
+    """What came of calling the listener for a step: it is called once, whatever interrupts us."""
+
+    __slots__ = ("begun", "error", "step")
+
+    def __init__(self, step: object) -> None:
+        self.step = step
+        self.begun = False
+        self.error: BaseException | None = None
+
+
 class Rebalancing:
     """Owns the rebalance listener."""
 
@@ -45,23 +65,35 @@ class Rebalancing:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.listener: Any = None
+        self.user_code = UserCode()
+        self._outcome = _Outcome(None)
         self.log = trace.bind(actor="application")
         self._delivery = delivery
         self._publish = publish
         self._clock = clock
 
-    def run(self, step: Step) -> BaseException | None:
-        """Take one step and answer it. Returns what the listener raised, for `poll` to raise."""
+    def run(self, step: Step, event: object = None) -> BaseException | None:
+        """Take one step and answer it. Returns what the listener raised, for `poll` to raise.
+
+        Who was interrupted runs the same `event` (the step as it was said) again: what was done is
+        done and answered again, which does no harm, but the listener is not called twice.
+        """
+        event = event or step
         match step:
             case RevokePartitions():
                 self._release(step)
                 return None
             case RunRevokedCallback():
-                error = self.give_up(step.partitions, step.loss)
+                error = self.give_up(step.partitions, step.loss, event)
             case AssignPartitions():
-                error = self._take_on(step)
-        self._publish(CallbackFinished(rebalance=step.rebalance, error=error))
+                error = self._take_on(step, event)
+        takes_on = isinstance(step, AssignPartitions)
+        self._publish(CallbackFinished(rebalance=step.rebalance, error=error, takes_on=takes_on))
         return error
+
+    def has_begun(self, step: Step) -> bool:
+        """Whether the listener was called for this step."""
+        return self._outcome.step is step and self._outcome.begun
 
     def _release(self, step: RevokePartitions) -> None:
         self._delivery.hold_back(step.partitions)
@@ -69,52 +101,72 @@ class Rebalancing:
         self._publish(PartitionsReleased(rebalance=step.rebalance, positions=positions))
         self._publish(PausePartitions(partitions=step.partitions))
 
-    def give_up(self, partitions: frozenset[TopicPartition], loss: Loss) -> BaseException | None:
+    def give_up(
+        self, partitions: frozenset[TopicPartition], loss: Loss, event: object = None
+    ) -> BaseException | None:
         """Run the callback for partitions that go away, then own them no more."""
         self._delivery.hold_back(partitions)
         owned = set(partitions) & self._delivery.partitions.keys()
         callback = "on_partitions_revoked" if loss is Loss.REVOKED else "on_partitions_lost"
-        error = self._call(callback, owned) if owned else None
+        error = None
+        if owned or self._outcome.step is event:
+            error = self._call(callback, owned, event or object())
         self._delivery.remove(owned)
         self._publish(AssignmentChanged(partitions=self._delivery.as_assigned(), by_group=True))
         return error
 
-    def _take_on(self, step: AssignPartitions) -> BaseException | None:
+    def _take_on(self, step: AssignPartitions, event: object) -> BaseException | None:
         # Positions are looked up and data is fetched while the callback runs; a seek in the
         # callback raises the epoch, so that it wins over both.
         self._delivery.assign(sorted(step.assigned), delivering=False)
         self._publish(AssignmentChanged(partitions=self._delivery.as_assigned(), by_group=True))
-        error = self._call("on_partitions_assigned", set(step.added))
+        error = self._call("on_partitions_assigned", set(step.added), event)
         withheld = step.added if error is not None and step.must_succeed else frozenset()
         # All may be lost by now: whatever the callback asks for finds out about a restart.
         for one in (step.assigned - withheld) & self._delivery.partitions.keys():
             self._delivery.partitions[one].delivering = True
         return error
 
-    def _call(self, name: str, partitions: set[TopicPartition]) -> BaseException | None:
-        if self.listener is None:
-            return None
+    def _call(
+        self, name: str, partitions: set[TopicPartition], event: object
+    ) -> BaseException | None:
+        """Call the listener, once for each event; returns what it raised."""
+        if self._outcome.step is not event:
+            self._outcome = _Outcome(event)
+        if not self._outcome.begun and self.listener is not None:
+            self._begin(self._outcome, name, partitions)
+        return self._outcome.error
+
+    def _begin(self, outcome: _Outcome, name: str, partitions: set[TopicPartition]) -> None:
+        callback = getattr(self.listener, name)
         began = self._clock()
+        before, self.user_code.name = self.user_code.name, "a rebalance listener"
         try:
-            result = getattr(self.listener, name)(partitions)
+            outcome.begun = True  # from here on what is raised is the listener's
+            result = callback(partitions)
             if inspect.isawaitable(result):
                 _finish(result)
         except WakeupError as error:
-            return error
+            outcome.error = error
         except Exception as error:
+            if not outcome.begun:
+                raise
+            outcome.error = UserCallbackError(name)
+            outcome.error.__cause__ = error
             self.log.warning("callback.failed", callback=name, partitions=partitions, error=error)
-            failure = UserCallbackError(name)
-            failure.__cause__ = error
-            return failure
         except BaseException as error:  # Ctrl-C: raised by `poll` once the step is answered
-            return error
-        self.log.info(
-            "callback.finished",
-            callback=name,
-            partitions=partitions,
-            ms=round((self._clock() - began) * 1000, 1),
-        )
-        return None
+            if not outcome.begun:
+                raise
+            outcome.error = error
+        else:
+            self.log.info(
+                "callback.finished",
+                callback=name,
+                partitions=partitions,
+                ms=round((self._clock() - began) * 1000, 1),
+            )
+        finally:
+            self.user_code.name = before
 
 
 def _finish(result: Any) -> None:

@@ -100,10 +100,14 @@ class AssignPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallbackFinished:
-    """application ▶ membership: the step is done; `error` is what the listener raised, if so."""
+    """application ▶ membership: the step is done; `error` is what the listener raised, if so.
+
+    `takes_on`: the step was AssignPartitions, else RunRevokedCallback. May be said twice.
+    """
 
     rebalance: int
     error: BaseException | None = None
+    takes_on: bool = False
 
 
 class Operation(enum.Enum):

@@ -109,10 +109,11 @@ class GroupMember(ABC, Generic[S, T]):
     def heard(self, answer: Answer) -> bool:
         """Note that the application or the commits did a step; False (traced) if it is over."""
         current = answer.rebalance == self.rebalance
-        if isinstance(answer, CallbackFinished) and current and self._is_assigning:
-            self._applied = answer.error is None
-            return True
-        if self._hand_back is not None and self._hand_back.heard(answer):
+        if isinstance(answer, CallbackFinished) and answer.takes_on:
+            if current and self._is_assigning:
+                self._applied = answer.error is None
+                return True
+        elif self._hand_back is not None and self._hand_back.heard(answer):
             return True
         self.log.info(
             "step.dropped",

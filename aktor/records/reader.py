@@ -80,6 +80,11 @@ class RecordReader:
         self._error: KafkaError | None = None
 
     @property
+    def error(self) -> KafkaError | None:
+        """What `take` raises after the records before it."""
+        return self._error
+
+    @property
     def exhausted(self) -> bool:
         """Whether there is nothing more in here. What is left of a cut-off batch does not count."""
         if self._ready or self._cursor is not None or self._error is not None:

@@ -78,15 +78,17 @@ def observe_ownership(consumer: KafkaConsumer, note: Note) -> None:
         if names:
             note("partitions.released", partitions=names, group=group)
 
-    def giving_up(partitions: frozenset[TopicPartition], loss: Loss) -> BaseException | None:
+    def giving_up(
+        partitions: frozenset[TopicPartition], loss: Loss, event: object = None
+    ) -> BaseException | None:
         owned = sorted(_name(one) for one in partitions if one in delivery.partitions)
         note("partitions.going", partitions=owned, loss=loss.name.lower(), group=group)
         with consumer._in_listener():  # type: ignore[attr-defined]
-            return give_up(partitions, loss)
+            return give_up(partitions, loss, event)
 
-    def running(step: Step) -> BaseException | None:
+    def running(step: Step, event: object = None) -> BaseException | None:
         with consumer._in_listener():  # type: ignore[attr-defined]
-            error = run(step)
+            error = run(step, event)
         if isinstance(step, RevokePartitions):
             note("partitions.held_back", partitions=sorted(_name(one) for one in step.partitions))
         return error

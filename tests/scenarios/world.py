@@ -99,6 +99,11 @@ class World(VirtualTime):
 
     # -- time
 
+    @property
+    def is_turning(self) -> bool:
+        """Whether the background runs."""
+        return self._turning
+
     def __call__(self) -> float:
         if not (self._turning or self.stand_still) and self.random.random() < 0.25:
             self._overtake()

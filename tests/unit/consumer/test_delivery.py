@@ -132,7 +132,7 @@ def test_a_chunk_of_an_older_epoch_is_dropped_and_its_bytes_are_freed() -> None:
     delivery.put(old := a_chunk(epoch=1))
 
     assert delivery.take(10) == {}
-    assert (delivery.buffered_bytes, delivery.take_freed_bytes()) == (0, old.size)
+    assert (delivery.buffered_bytes, delivery.freed_bytes) == (0, old.size)
     assert [(one["event"], one["partition"]) for one in events] == [("chunk.dropped", "orders-0")]
 
 
@@ -142,7 +142,7 @@ def test_a_chunk_of_a_partition_that_is_not_owned_is_dropped_and_its_bytes_are_f
     delivery.put(foreign := a_chunk(B))
 
     assert delivery.take(10) == {}
-    assert (delivery.buffered_bytes, delivery.take_freed_bytes()) == (0, foreign.size)
+    assert (delivery.buffered_bytes, delivery.freed_bytes) == (0, foreign.size)
 
 
 def test_freed_bytes_are_told_once() -> None:
@@ -150,8 +150,9 @@ def test_freed_bytes_are_told_once() -> None:
     delivery.put(chunk := a_chunk())
     delivery.take(10)
 
-    assert delivery.take_freed_bytes() == chunk.size
-    assert delivery.take_freed_bytes() == 0
+    assert delivery.freed_bytes == chunk.size
+    delivery.told_freed(chunk.size)
+    assert delivery.freed_bytes == 0
 
 
 def test_a_chunk_is_freed_when_its_last_record_is_taken_and_not_before() -> None:
@@ -174,7 +175,7 @@ def test_what_is_buffered_for_a_partition_about_to_be_revoked_is_dropped() -> No
     delivery.hold_back([A, B])
 
     assert delivery.take(10) == {}
-    assert (delivery.buffered_bytes, delivery.take_freed_bytes()) == (0, chunk.size)
+    assert (delivery.buffered_bytes, delivery.freed_bytes) == (0, chunk.size)
 
 
 def test_what_arrives_for_a_partition_about_to_be_revoked_is_dropped() -> None:
@@ -184,7 +185,7 @@ def test_what_arrives_for_a_partition_about_to_be_revoked_is_dropped() -> None:
     delivery.put(chunk := a_chunk())
 
     assert delivery.take(10) == {}
-    assert (delivery.buffered_bytes, delivery.take_freed_bytes()) == (0, chunk.size)
+    assert (delivery.buffered_bytes, delivery.freed_bytes) == (0, chunk.size)
 
 
 def test_a_partition_about_to_be_revoked_keeps_its_position_for_the_last_commit() -> None:
@@ -267,7 +268,7 @@ def test_a_partition_that_goes_frees_its_buffer_and_is_new_when_it_comes_back() 
     delivery.assign([])
     delivery.assign([A])
 
-    assert (delivery.buffered_bytes, delivery.take_freed_bytes()) == (0, chunk.size)
+    assert (delivery.buffered_bytes, delivery.freed_bytes) == (0, chunk.size)
     assert delivery.as_assigned() == {A: Assigned(epoch=2)}
 
 
@@ -455,7 +456,7 @@ def test_a_seek_drops_what_is_buffered_and_held_and_begins_a_new_epoch() -> None
     delivery.partitions[A].held = delivery.take(1, advance=False)[A]
 
     delivery.seek(A, Position(offset=40))
-    assert delivery.take_freed_bytes() == chunk.size
+    assert delivery.freed_bytes == chunk.size
 
     delivery.put(a_chunk(offset=40, epoch=2))
     assert offsets(delivery.take(10)) == {A: [40, 41, 42]}
@@ -654,19 +655,43 @@ def test_the_error_of_a_partition_that_was_sought_or_given_up_is_over(leave: str
     assert not delivery.has_errors
 
 
-def test_an_interrupt_unmakes_the_take_for_all_partitions_and_marks_them_astray() -> None:
+def test_an_interrupt_moves_no_position() -> None:
     delivery = a_delivery(A, B, C)
     delivery.put(a_chunk(A, epoch=1))
     delivery.put(a_chunk(B, 0, b"0", b"interrupt", epoch=2))
-    delivery.put(kept := a_chunk(C, epoch=3))
+    delivery.put(a_chunk(C, epoch=3))
 
     with pytest.raises(KeyboardInterrupt):
         delivery.take(10)
 
-    assert delivery.astray == {A, B}
-    assert {one: said.offset for one, said in delivery.consumed().items()} == {A: 0, B: 0, C: 0}
-    assert delivery.buffered_bytes == kept.size
-    assert offsets(delivery.take(10)) == {C: [0, 1, 2]}
+    assert delivery.consumed() == dict.fromkeys((A, B, C), OffsetAndMetadata(0, "", -1))
+
+
+def test_what_was_given_out_and_did_not_arrive_is_taken_back() -> None:
+    delivery = a_delivery(A, B)
+    delivery.put(a_chunk(A, epoch=1))
+    delivery.put(a_chunk(B, 0, epoch=2))
+    delivery.take(10)
+    assert delivery.consumed() == dict.fromkeys((A, B), OffsetAndMetadata(3, "", 5))
+
+    delivery.seek(B, Position(offset=40))
+    delivery.take_back()
+
+    assert delivery.consumed() == {
+        A: OffsetAndMetadata(0, "", -1),
+        B: OffsetAndMetadata(40, "", -1),
+    }
+
+
+def test_what_has_arrived_is_not_taken_back() -> None:
+    delivery = a_delivery()
+    delivery.put(a_chunk())
+    delivery.take(2)
+
+    delivery.accept()
+    delivery.take_back()
+
+    assert delivery.consumed() == {A: OffsetAndMetadata(2, "", 5)}
 
 
 # -- gaps

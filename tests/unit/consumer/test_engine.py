@@ -31,6 +31,7 @@ from aktor.consumer.engine import (
     POLL_REPEAT,
     POSITION_RETRY,
     REPORT_WAIT,
+    Completion,
     Engine,
 )
 from aktor.consumer.port import ApplicationPort
@@ -636,9 +637,12 @@ def test_what_an_interrupt_took_from_us_is_fetched_anew_from_the_position() -> N
 
     with pytest.raises(KeyboardInterrupt):
         site.poll()
+    site.engine.repair()
 
-    (told,) = site.of(SeekPartitions)
+    told = site.of(AssignmentChanged)[-1]
     assert told.partitions[A].position == Position(offset=0)
+    assert site.of(Poll) == []
+    assert site.engine.delivery.freed_bytes > 0
     site.fetched(a_chunk(epoch=told.partitions[A].epoch))
     assert site.poll() == {A: [0, 1, 2]}
 
@@ -884,7 +888,7 @@ def test_what_a_listener_raises_is_raised_by_the_poll_that_ran_it() -> None:
         site.poll()
 
     assert isinstance(site.said[-1], CallbackFinished)
-    assert not site.engine.in_callback
+    assert site.engine.user_code.name == ""
     assert site.poll() == {}
 
 
@@ -1014,11 +1018,11 @@ def test_an_asynchronous_commit_is_said_at_once_and_settled_when_answered() -> N
 def test_callbacks_of_finished_commits_run_in_poll_and_after_a_commit() -> None:
     site = a_site()
     ran: list[str] = []
-    site.engine.completions.append(lambda: ran.append("in poll"))
+    site.engine.completions.append(Completion(lambda: ran.append("in poll")))
     site.poll()
 
     site.on_said = lambda message: site.hear(Answered(ticket=message.ticket))
-    site.engine.completions.append(lambda: ran.append("after a commit"))
+    site.engine.completions.append(Completion(lambda: ran.append("after a commit")))
     site.engine.commit({}, 105.0)
 
     assert ran == ["in poll", "after a commit"]

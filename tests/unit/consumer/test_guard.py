@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
+import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
 from typing import Any
 
 import pytest
 
-from aktor.consumer.guard import Guard, exclusive
+from aktor.consumer.guard import Guard, exclusive, looking
 from aktor.errors import ConcurrentAccessError, ConsumerClosedError, ConsumerForkedError
 from tests.scenarios.world import World
 
@@ -30,134 +35,197 @@ def on_another_thread(act: Callable[[], Any], name: str = "worker") -> Any:
     return outcome[0]
 
 
-def enter_and_leave(guard: Guard) -> str:
-    with guard:
-        return "was inside"
+class Consumer:
+    """The least that has a guard: `stay` is one call, in which `act` is done."""
+
+    def __init__(self) -> None:
+        self._guard = Guard()
+        self._close_asked = None
+        self.repairs = 0
+
+    @exclusive
+    def stay(self, act: Callable[[], Any] = lambda: "was inside", *, times: int = 1) -> Any:
+        """What `act` returned."""
+        return [act() for _ in range(times)][-1]
+
+    @looking
+    def look(self) -> str:
+        return "saw"
+
+    def _begin_call(self) -> None:
+        self.repairs += self._guard.broken
+        self._guard.broken = False
+        self._guard.begun = True
+
+    def _end_call_by(self, error: BaseException, frame: FrameType, *, begun: bool) -> None:
+        self._guard.begun = False
+        self._guard.leave(frame)
+
+    def _call_nested(self, method: Any, args: Any, kwargs: Any) -> Any:
+        return method(self, *args, **kwargs)
+
+
+def refused(consumer: Consumer) -> bool:
+    return isinstance(on_another_thread(consumer.stay), ConcurrentAccessError)
 
 
 def test_a_second_thread_is_refused_with_both_names() -> None:
-    guard = Guard()
+    consumer = Consumer()
 
-    with guard:
-        refused = on_another_thread(lambda: enter_and_leave(guard), name="worker")
+    refusal = consumer.stay(lambda: on_another_thread(consumer.stay, name="worker"))
 
-    assert isinstance(refused, ConcurrentAccessError)
-    assert f"{threading.current_thread().name!r} is inside" in str(refused)
-    assert "'worker' made another" in str(refused)
-    assert "wakeup" in str(refused)
+    assert isinstance(refusal, ConcurrentAccessError)
+    assert f"{threading.current_thread().name!r} is inside" in str(refusal)
+    assert "'worker' made another" in str(refusal)
+    assert "wakeup" in str(refusal)
 
 
 def test_a_second_thread_may_enter_once_the_first_has_left() -> None:
-    guard = Guard()
-    enter_and_leave(guard)
+    consumer = Consumer()
+    consumer.stay()
 
-    assert on_another_thread(lambda: enter_and_leave(guard)) == "was inside"
-    assert enter_and_leave(guard) == "was inside"
+    assert on_another_thread(consumer.stay) == "was inside"
+    assert consumer.stay() == "was inside"
 
 
-def test_the_same_thread_may_enter_again_and_is_out_when_it_has_left_as_often() -> None:
-    guard = Guard()
+def test_the_same_thread_may_enter_again_and_is_out_when_the_first_call_has_ended() -> None:
+    consumer = Consumer()
 
-    with guard:
-        with guard:
-            pass
-        refused = on_another_thread(lambda: enter_and_leave(guard))
+    def again() -> bool:
+        assert consumer.stay() == "was inside"
+        return refused(consumer)
 
-    assert isinstance(refused, ConcurrentAccessError)
-    assert on_another_thread(lambda: enter_and_leave(guard)) == "was inside"
+    assert consumer.stay(again)
+    assert on_another_thread(consumer.stay) == "was inside"
+    assert consumer.repairs == 0
 
 
 def test_who_was_refused_has_not_let_anybody_else_in() -> None:
-    guard = Guard()
+    consumer = Consumer()
 
-    with guard:
-        refused = [on_another_thread(lambda: enter_and_leave(guard)) for _ in range(2)]
-
-    assert [type(one) for one in refused] == [ConcurrentAccessError] * 2
+    assert consumer.stay(lambda: [refused(consumer) for _ in range(2)]) == [True, True]
 
 
 def test_an_error_inside_lets_the_guard_go() -> None:
-    guard = Guard()
+    consumer = Consumer()
 
-    with pytest.raises(ZeroDivisionError), guard:
-        raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError):
+        consumer.stay(lambda: 1 // 0)
 
-    assert on_another_thread(lambda: enter_and_leave(guard)) == "was inside"
+    assert on_another_thread(consumer.stay) == "was inside"
 
 
-def test_a_closed_consumer_is_entered_by_close_only() -> None:
-    guard = Guard()
-    guard.closed = True
+@pytest.mark.parametrize("begun", [False, True])
+def test_who_was_interrupted_before_it_could_let_go_is_succeeded_by_the_next(begun: bool) -> None:
+    consumer = Consumer()
+
+    def interrupted() -> None:
+        assert consumer._guard.enter(sys._getframe())
+        consumer._guard.begun = begun
+
+    interrupted()
+
+    assert on_another_thread(consumer.stay) == "was inside"
+    assert (consumer.stay(), consumer.repairs) == ("was inside", begun)
+
+
+def test_who_is_inside_is_found_out_also_if_it_is_many_calls_deep() -> None:
+    consumer = Consumer()
+
+    def deep(levels: int) -> Any:
+        return deep(levels - 1) if levels else (consumer.stay(), refused(consumer))
+
+    assert consumer.stay(lambda: deep(50)) == ("was inside", True)
+    assert consumer.repairs == 0
+
+
+def test_many_threads_are_never_inside_at_once() -> None:
+    consumer = Consumer()
+    inside: list[str] = []
+    seen: list[int] = []
+
+    def act() -> None:
+        inside.append("me")
+        seen.append(len(inside))
+        inside.pop()
+
+    def run() -> int:
+        entered = 0
+        for _ in range(2000):
+            with contextlib.suppress(ConcurrentAccessError):
+                consumer.stay(act)
+                entered += 1
+        return entered
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            entered = [one.result() for one in [pool.submit(run) for _ in range(4)]]
+    finally:
+        sys.setswitchinterval(before)
+
+    assert set(seen) == {1}
+    assert sum(entered) == len(seen)
+    assert consumer.repairs == 0
+
+
+def test_a_call_leaves_nothing_for_the_garbage_collector() -> None:
+    consumer = Consumer()
+    gc.collect()
+    gc.disable()
+    try:
+        consumer.stay()
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
+def test_a_closed_consumer_is_used_no_more() -> None:
+    consumer = Consumer()
+    consumer._guard.closed = True
 
     with pytest.raises(ConsumerClosedError):
-        enter_and_leave(guard)
-    guard.enter()
-    guard.__exit__()
+        consumer.stay()
+    with pytest.raises(ConsumerClosedError):
+        consumer.look()
 
 
-def test_a_moment_inside_is_refused_to_others_and_over_when_left() -> None:
-    guard = Guard()
+def test_looking_is_for_any_thread_at_any_time() -> None:
+    consumer = Consumer()
 
-    assert guard.enter_at_once()
-    assert on_another_thread(guard.enter_at_once) is False
-    assert isinstance(on_another_thread(lambda: enter_and_leave(guard)), ConcurrentAccessError)
-
-    guard.leave_at_once()
-    assert on_another_thread(lambda: enter_and_leave(guard)) == "was inside"
-
-
-def test_a_moment_inside_is_refused_while_somebody_is_inside() -> None:
-    guard = Guard()
-
-    with guard:
-        assert not guard.enter_at_once()
+    assert consumer.stay(lambda: on_another_thread(consumer.look)) == "saw"
 
 
 def test_a_child_of_fork_is_refused_with_both_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    guard, parent = Guard(), os.getpid()
-    assert not guard.forked
+    consumer, parent = Consumer(), os.getpid()
+    assert not consumer._guard.forked
 
     monkeypatch.setattr(os, "getpid", lambda: parent + 1)
 
-    assert guard.forked
-    assert not guard.enter_at_once()
+    assert consumer._guard.forked
     with pytest.raises(ConsumerForkedError, match=f"made in process {parent} .* {parent + 1}"):
-        enter_and_leave(guard)
+        consumer.stay()
 
 
 def test_a_child_of_fork_is_refused_also_if_it_was_forked_inside_a_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    guard, parent = Guard(), os.getpid()
+    consumer, parent = Consumer(), os.getpid()
 
-    with guard:
+    def forked() -> None:
         monkeypatch.setattr(os, "getpid", lambda: parent + 1)
         with pytest.raises(ConsumerForkedError):
-            enter_and_leave(guard)
+            consumer.stay()
+
+    consumer.stay(forked)
 
 
-def test_an_exclusive_method_is_guarded_and_gives_its_result() -> None:
-    class Consumer:
-        def __init__(self) -> None:
-            self._guard = Guard()
-
-        @exclusive
-        def add(self, one: int, *, other: int) -> int:
-            """Their sum."""
-            refused = on_another_thread(lambda: self.add(0, other=0)) if one else None
-            assert one == 0 or isinstance(refused, ConcurrentAccessError)
-            return one + other
-
-        def close(self) -> None:
-            self._guard.closed = True
-
+def test_an_exclusive_method_keeps_its_name_arguments_and_result() -> None:
     consumer = Consumer()
 
-    assert consumer.add(1, other=2) == 3
-    assert (consumer.add.__name__, consumer.add.__doc__) == ("add", "Their sum.")
-    consumer.close()
-    with pytest.raises(ConsumerClosedError):
-        consumer.add(1, other=2)
+    assert consumer.stay(lambda: 3, times=2) == 3
+    assert (consumer.stay.__name__, consumer.stay.__doc__) == ("stay", "What `act` returned.")
 
 
 class Interrupted(World):

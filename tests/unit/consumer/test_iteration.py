@@ -34,6 +34,7 @@ def take(iteration: Iteration, site: Site, count: int = 1, *, limit: int = 500) 
         if record is None:
             break
         found.append(record.offset)
+    iteration.settle()  # as a call in the loop's body would
     return found
 
 

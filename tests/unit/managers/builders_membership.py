@@ -298,7 +298,7 @@ class Scene:
     def apply(self, error: Exception | None = None) -> AssignPartitions:
         """Answer AssignPartitions."""
         step = self.said(AssignPartitions)
-        self.tell(CallbackFinished(rebalance=step.rebalance, error=error))
+        self.tell(CallbackFinished(rebalance=step.rebalance, error=error, takes_on=True))
         return step
 
     # -- longer stretches

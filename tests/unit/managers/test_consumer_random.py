@@ -153,7 +153,7 @@ class Living:
             self.confirmed = self.confirmed if error else step.assigned
             self.withheld = step.added if error else frozenset()
             self.taking = step.assigned if error else frozenset()
-            answer = CallbackFinished(rebalance=step.rebalance, error=error)
+            answer = CallbackFinished(rebalance=step.rebalance, error=error, takes_on=True)
         self.scene.tell(answer)
 
     def commits(self) -> None:
