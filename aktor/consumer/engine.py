@@ -538,7 +538,7 @@ class Engine:
         other poll comes here before it waits, returns or raises: what the application waits for
         may never come if the fetch manager does not know that there is room for it again.
         """
-        if self._unread or self.delivery.has_moved:
+        if self._unread or self._urgent or self.delivery.has_moved:
             self._tell_poll(now, force=True)
 
     def _must_wake(self, now: float, freed: int) -> bool:
@@ -697,6 +697,7 @@ class Engine:
     def _say_assignment(self) -> None:
         assigned = self.delivery.as_assigned()
         self.say(AssignmentChanged(partitions=assigned, by_group=self.in_group))
+        self._urgent = True  # what is assigned by hand is fetched from the next Poll on
 
     def _track(self) -> None:
         topics = self.subscription

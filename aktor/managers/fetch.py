@@ -124,6 +124,8 @@ class FetchManager(RequestManager):
         self._cluster = Cluster()
         # In the order in which they are asked for: who brought data goes to the end.
         self._cursors: dict[TopicPartition, FetchCursor] = {}
+        #: Assigned by hand since the last Poll: nobody has asked for their records yet.
+        self._unpolled: set[TopicPartition] = set()
         self._paused: set[TopicPartition] = set()
         self._nodes: dict[int, _Node] = {}
         self._leaderless = self._new_backoff()
@@ -151,6 +153,11 @@ class FetchManager(RequestManager):
                 cursor.go_to(assigned.position.offset)
             self._cursors[tp] = cursor
         self._paused &= self._cursors.keys()
+        if not changed.by_group:
+            # Who only asks for positions must not be sent records. In a group the application
+            # polls: it is inside of a poll that it is given partitions.
+            self._unpolled |= self._cursors.keys() - before.keys()
+        self._unpolled &= self._cursors.keys()
         self._changed = True
 
     def _new_cursor(self, tp: TopicPartition, epoch: int, position: Position | None) -> FetchCursor:
@@ -200,7 +207,10 @@ class FetchManager(RequestManager):
         self._changed = True
 
     def on_poll(self, poll: Poll) -> None:
-        """The application has read on: there is room again."""
+        """The application has read on: there is room again. It wants records of all it has."""
+        if self._unpolled:
+            self._unpolled.clear()
+            self._changed = True
         if not poll.freed_bytes and not poll.positions:
             return
         self._changed = True
@@ -243,7 +253,7 @@ class FetchManager(RequestManager):
         plan = _Plan()
         share = self._room.share(len(self._cursors))
         for tp, cursor in self._cursors.items():
-            if cursor.offset is None:
+            if cursor.offset is None or tp in self._unpolled:
                 continue
             source = cursor.source(self._cluster, now)
             if tp not in self._paused:

@@ -56,6 +56,36 @@ def test_a_poll_gives_no_more_than_its_limit_and_loses_nothing(world: World, lim
     assert given == {T0: list(range(40)), T1: list(range(40))}
 
 
+def test_who_asks_for_positions_only_is_sent_no_records(world: World) -> None:
+    consumer = world.consumer(auto_offset_reset="earliest")
+    consumer.assign([T0, T1])
+
+    assert [consumer.position(one) for one in (T0, T1)] == [0, 0]
+    consumer.seek_to_end()
+    assert [consumer.position(one) for one in (T0, T1)] == [40, 40]
+    assert consumer.end_offsets([T0]) == {T0: 40}
+    world.sleep(5.0)
+    assert world.cluster.asked["Fetch"] == 0
+
+    consumer.seek(T0, 30)
+    assert offsets(read(world, consumer, 10), 0) == list(range(30, 40))
+
+
+@pytest.mark.parametrize("timeout_ms", [0, 600_000])
+def test_the_first_poll_begins_the_fetching_however_the_partitions_come(
+    world: World, timeout_ms: int
+) -> None:
+    """Without a group, topics are known only while a poll waits already."""
+    consumer = world.consumer("orders", auto_offset_reset="earliest", group_id=None)
+
+    began, count = world.now, 0
+    while count < 80:
+        count += sum(map(len, consumer.poll(timeout_ms=timeout_ms).values()))
+        world.sleep(0.01)
+
+    assert world.now - began < 2.0
+
+
 def test_an_empty_poll_ends_when_its_time_is_over(world: World) -> None:
     consumer = a_member(world, auto_offset_reset="latest")
     consumer.poll(timeout_ms=1000)

@@ -124,12 +124,18 @@ class Around:
     def cluster(self, leaders: Mapping[Partition, Any], **how: Any) -> None:
         self.tell(ClusterChanged(cluster=a_cluster(leaders, **how)))
 
-    def assign(self, offsets: Mapping[Partition, int | None], *, epoch: int = 1) -> None:
-        self.tell(
-            AssignmentChanged(
-                partitions={tp(one): _assigned(epoch, offset) for one, offset in offsets.items()}
-            )
-        )
+    def assign(
+        self,
+        offsets: Mapping[Partition, int | None],
+        *,
+        epoch: int = 1,
+        by_group: bool = False,
+        polled: bool = True,
+    ) -> None:
+        partitions = {tp(one): _assigned(epoch, offset) for one, offset in offsets.items()}
+        self.tell(AssignmentChanged(partitions=partitions, by_group=by_group))
+        if polled:
+            self.consume({})
 
     def seek(self, partition: Partition, offset: int, *, epoch: int) -> None:
         self.tell(SeekPartitions(partitions={tp(partition): _assigned(epoch, offset)}))

@@ -119,6 +119,37 @@ def test_a_partition_without_a_position_waits_for_it() -> None:
     assert len(around.events("position.dropped")) == 1
 
 
+def test_what_is_assigned_by_hand_is_fetched_once_the_application_polls() -> None:
+    """Programs that ask for positions only cost no records."""
+    around = Around()
+    around.cluster({0: 1, 1: 1})
+    around.assign({0: 0}, polled=False)
+    assert around.tick() == []
+    around.seek(0, 5, epoch=2)
+    assert around.tick() == []
+
+    around.consume({})
+    assert offsets(around.the_request()) == {0: 5}
+    around.assign({0: 0, 1: 0}, epoch=3, polled=False)
+
+    known = around.the_request()
+    assert offsets(known) == {0: 0}  # in a new epoch, but the application polls for it already
+    around.answer(known, of(0), session_id=0)
+    assert around.tick() == []
+    around.consume({})
+    assert offsets(around.the_request()) == {1: 0}
+
+
+def test_what_a_group_assigns_is_fetched_at_once() -> None:
+    """While the listener runs, say: the application is inside of a poll."""
+    around = Around()
+    around.cluster({0: 1})
+
+    around.assign({0: 0}, by_group=True, polled=False)
+
+    assert offsets(around.the_request()) == {0: 0}
+
+
 def test_a_consumer_without_partitions_is_idle() -> None:
     around = Around()
     around.cluster({0: 1})
