@@ -22,9 +22,11 @@ from kafka.errors import (
 )
 
 from aktor import KafkaConsumer, TopicPartition
+from aktor.broker import EmbeddedKafka
 from aktor.consumer.engine import Engine
 from aktor.errors import (
     BootstrapError,
+    BrokersUnreachableError,
     ConcurrentAccessError,
     ConfigurationError,
     ConsumerClosedError,
@@ -50,7 +52,7 @@ from tests.kafka.support import (
     values,
     wait_until,
 )
-from tests.real_kafka import topics
+from tests.real_kafka import KafkaCluster, topics
 
 #: What the client finds out by itself, after several attempts, and long before a poll of 20 s ends.
 TOLD_S = 10.0
@@ -141,6 +143,44 @@ def test_a_port_that_speaks_something_else_is_told_soon(kafka: Cluster) -> None:
         assert isinstance(error, BootstrapError)
         assert address in str(error)
     server.close()
+
+
+# -- advertised addresses
+
+
+def _embedded_elsewhere() -> Any:
+    return EmbeddedKafka(advertised_host="no-such-host.invalid")
+
+
+def _real_elsewhere() -> Any:
+    return KafkaCluster(settings={"advertised.listeners": "PLAINTEXT://127.0.0.1:1"})
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        pytest.param(_embedded_elsewhere, "no-such-host.invalid", id="embedded"),
+        pytest.param(_real_elsewhere, "127.0.0.1:1", id="real", marks=pytest.mark.real("Java")),
+    ],
+)
+def test_advertised_addresses_that_lead_nowhere_are_told_soon_and_again(
+    make: Callable[[], Any], named: str
+) -> None:
+    with make() as cluster:
+        servers = cluster.bootstrap_servers
+        port = (servers if isinstance(servers, str) else servers[0]).rpartition(":")[2]
+        address = f"127.0.0.1:{port}"
+        with KafkaConsumer("orders", group_id="g", bootstrap_servers=address) as consumer:
+            began = time.monotonic()
+            errors = [raised_within(SOON_S, lambda: consumer.poll(30_000)) for _ in range(2)]
+            assert time.monotonic() - began < 2 * TOLD_S
+            assert "running, but none of the cluster's brokers" in consumer.status().state
+
+    for error in errors:
+        assert isinstance(error, BrokersUnreachableError)
+        assert named in str(error)
+        assert error.advertised_by == address
+        assert "advertised.listeners" in str(error)
 
 
 # -- settings
