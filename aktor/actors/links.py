@@ -90,6 +90,8 @@ class Link:
         self.patient_until = -math.inf
         #: The current connection has brought an answer: the listener is the right one.
         self.proven = False
+        #: Since when nothing but failures came of it, None if an answer was the last that came.
+        self.failing_since: float | None = None
         #: How the last attempt ended, until one succeeds.
         self.failure: Exception | None = None
 

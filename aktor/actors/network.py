@@ -35,6 +35,7 @@ from aktor.events.metadata import Broker, Cluster, ClusterChanged
 from aktor.events.network import (
     BootstrapFailed,
     BrokerRefused,
+    BrokersLost,
     BrokersReached,
     BrokersUnreachable,
     Destination,
@@ -68,6 +69,9 @@ BOOTSTRAP_GRACE: Final = 2.0
 
 #: The application is told at most this often, while it lasts.
 BOOTSTRAP_REPEAT: Final = 2.0
+
+#: A broker that is needed and could not be reached for so long is named in `status()`.
+LOST_AFTER: Final = 30.0
 
 #: How much longer a late answer is waited for while its bytes keep arriving; then looked at again.
 ARRIVING_PATIENCE: Final = 1.0
@@ -129,6 +133,7 @@ class NetworkActor(CooperativeActor):
         self._anywhere: deque[Waiting] = deque()
         self._cluster = Cluster()
         self._advertised = Advertised()
+        self._lost: frozenset[int] = frozenset()
         #: The ordinary connection to each broker, and that for Fetches to those that got one.
         self._nodes: dict[int, Link] = {}
         self._fetching: dict[int, Link] = {}
@@ -427,7 +432,7 @@ class NetworkActor(CooperativeActor):
         if not link.proven:
             link.proven = self._reached = True
             self._advertised.answered(link.address)
-            link.failure = None
+            link.failure = link.failing_since = None
             link.backoff.reset()
             self._bootstrapping = False
 
@@ -451,6 +456,7 @@ class NetworkActor(CooperativeActor):
         self._probe(now)
         self._close_unneeded(now)
         self._complain(now)
+        self._tell_lost(now)
         self._said.append(
             Ticked(
                 actor=self.name,
@@ -650,6 +656,8 @@ class NetworkActor(CooperativeActor):
 
     def _back_off(self, link: Link, error: Exception) -> None:
         link.failure = error if not link.proven else None
+        if link.failing_since is None:
+            link.failing_since = self._clock()
         link.failed_at = self._clock()
         link.retry_at = link.backoff.failed(self._clock(), self._random.random())
 
@@ -716,6 +724,23 @@ class NetworkActor(CooperativeActor):
         elif advertised.found(links):
             self.log.info("brokers.reached", broker=[one.address for one in links if one.is_open])
             self._said.append(BrokersReached())
+
+    def _tell_lost(self, now: float) -> None:
+        """Tell of brokers that are needed and have not been reached for long, and when they are."""
+        lost: dict[int, str] = {}
+        for link in self._links():
+            since = link.failing_since
+            if since is None or link.node < 0 or now < since + LOST_AFTER:
+                continue
+            if link.attempted_at >= now - LOST_AFTER or link.unsent:  # else nobody needs it
+                why = reason_of(link.failure) if link.failure else "it hangs up"
+                lost[link.node] = f"{link.address}: {why}"
+        if lost.keys() == self._lost:
+            return
+        for node in lost.keys() - self._lost:
+            self.log.warning("broker.lost", node=node, broker=lost[node], for_s=LOST_AFTER)
+        self._lost = frozenset(lost)
+        self._said.append(BrokersLost(brokers=lost))
 
     def _complain_of_bootstrap(self, now: float) -> None:
         self._complained_at = now

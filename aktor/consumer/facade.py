@@ -649,6 +649,7 @@ class KafkaConsumer:
                 lag=None if position is None or end is None else max(0, end - position),
                 paused=state.paused,
                 buffered_bytes=sum(chunk.size for chunk in state.chunks.copy()),
+                trouble=self._trouble_of(one),
             )
         actors = self._actors()
         member = self._port.member
@@ -664,6 +665,11 @@ class KafkaConsumer:
             partitions=partitions,
             actors=actors,
         )
+
+    def _trouble_of(self, topic_partition: TopicPartition) -> str:
+        leader = self._port.cluster.leader(*topic_partition)
+        why = self._port.lost.get(leader.leader) if leader is not None else None
+        return f"its leader cannot be reached ({why})" if why else ""
 
     def _group_protocol(self) -> str:
         """What is spoken in the group; "auto" as long as that is not decided."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from aktor.actors.runtime import Bell, Reply
@@ -33,6 +33,7 @@ from aktor.events.metadata import Cluster, ClusterChanged, TopicsRefused
 from aktor.events.network import (
     BootstrapFailed,
     BrokerRefused,
+    BrokersLost,
     BrokersReached,
     BrokersUnreachable,
 )
@@ -70,6 +71,8 @@ class ApplicationPort:
         self.connection_error: Exception | None = None
         #: Why nobody can be reached, while that lasts.
         self.unreachable: Exception | None = None
+        #: Brokers that are needed and have not been reached for long, by node, with the reason.
+        self.lost: Mapping[int, str] = {}
         self.watch_cluster = False
         self._tickets = itertools.count(1)
         self._open: dict[int, tuple[str, Settle]] = {}
@@ -86,6 +89,7 @@ class ApplicationPort:
             BootstrapFailed: self._on_unreachable,
             BrokersUnreachable: self._on_unreachable,
             BrokersReached: self._on_brokers_reached,
+            BrokersLost: self._on_brokers_lost,
             ActorsRestarted: self._on_restarted,
             ConsumerFailed: self._on_consumer_failed,
             RevokePartitions: self._on_event,
@@ -158,6 +162,9 @@ class ApplicationPort:
             self.connection_error = None
         self.unreachable = None
 
+    def _on_brokers_lost(self, said: BrokersLost) -> None:
+        self.lost = said.brokers
+
     def _on_restarted(self, restarted: ActorsRestarted) -> None:
         for ticket, (actor, _) in list(self._open.items()):
             if actor in restarted.actors:
@@ -165,6 +172,7 @@ class ApplicationPort:
                 error.__cause__ = restarted.because
                 self._settle(ticket, None, error)
         if "network" in restarted.actors:
+            self.lost = {}
             self.unreachable = None  # the new one finds out for itself
         if "membership" in restarted.actors:
             self.member = NOT_A_MEMBER

@@ -25,6 +25,8 @@ class PartitionStatus:
     lag: int | None
     paused: bool
     buffered_bytes: int
+    #: Why nothing comes: its leader has not been reached for 30 s.
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,7 @@ class ConsumerStatus:
             lines.append(
                 f"  {one.topic}-{one.partition}: position {_or(status.position)},"
                 f" end {_or(status.end)}, lag {_or(status.lag)}{paused}"
+                f"{f', {status.trouble}' if status.trouble else ''}"
             )
         for actor in self.actors:
             lines.append(f"  actor {actor.name}: incarnation {actor.incarnation}")

@@ -4,11 +4,13 @@ manager ──Ticked(requests)──▶ Supervisor ──SendRequests──▶ N
 manager ◀──ResponseReceived | RequestFailed── NetworkActor
 application ◀──BrokerRefused | BootstrapFailed | BrokersUnreachable | BrokersReached── NetworkActor
 application ──ReportBootstrap──▶ NetworkActor ──Answered──▶ application
+application ◀──BrokersLost── NetworkActor
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,3 +123,10 @@ class ReportBootstrap:
     """
 
     ticket: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokersLost:
+    """NetworkActor ▶ application: all that are needed and have not been reached for 30 s."""
+
+    brokers: Mapping[int, str]

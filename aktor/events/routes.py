@@ -47,6 +47,7 @@ ROUTES: Final[Mapping[type, tuple[str, ...]]] = {
     network.BrokersUnreachable: (APPLICATION,),
     network.BrokersReached: (APPLICATION,),
     network.ReportBootstrap: (NETWORK,),
+    network.BrokersLost: (APPLICATION,),
     answers.Answered: (APPLICATION,),
     answers.Failed: (APPLICATION,),
     metadata.TrackTopics: (METADATA,),

@@ -161,3 +161,26 @@ def test_who_wants_nothing_of_a_broker_is_told_nothing(world: World) -> None:
     world.sleep(30.0)
     assert consumer.topics() == {"orders"}
     assert consumer.status().state == "running"
+
+
+def test_the_status_names_partitions_whose_leader_has_not_been_reached_for_long(
+    world: World,
+) -> None:
+    consumer = world.consumer(auto_offset_reset="earliest")
+    consumer.assign([T0, TopicPartition("orders", 1)])
+    read(world, consumer, 80)
+    hide(world, REFUSED, 1)
+    world.site(consumer).cut()
+
+    world.sleep(20.0)
+    assert consumer.status().partitions[T0].trouble == ""
+    world.sleep(60.0)
+    text = "its leader cannot be reached (inner-1:9092: Connection refused)"
+    assert consumer.status().partitions[T0].trouble == text
+    assert text in str(consumer.status())
+    assert consumer.status().partitions[TopicPartition("orders", 1)].trouble == ""
+    assert consumer.status().state == "running"
+
+    world.cluster.unreachable.clear()
+    world.sleep(60.0)
+    assert consumer.status().partitions[T0].trouble == ""
