@@ -731,6 +731,10 @@ class KafkaConsumer:
         also when all brokers are down. Closing twice, or in a forked child, does nothing. Of a
         consumer that was given up (ActorCrashedError) the partitions are lost.
 
+        In a signal handler that has hit the middle of another call, and in a callback, it is put
+        off: that call waits for nothing more, and closes as it ends. `poll` then returns {}.
+        Interrupted itself (Ctrl-C), it ends the thread all the same, and may be called again.
+
         Raises:
             ValueError, TypeError: there is no such operation, or timeout.
             UserCallbackError: the listener raised; the consumer is closed all the same.

@@ -18,7 +18,7 @@ from aktor import (
     KafkaConsumer,
     TopicPartition,
 )
-from aktor.errors import UserCallbackError, WakeupError
+from aktor.errors import ConsumerClosedError, UserCallbackError, WakeupError
 from tests.embedded import Cluster
 from tests.kafka.support import (
     PROMPT_S,
@@ -179,7 +179,7 @@ def test_the_assigned_callback_may_ask_positions_pause_and_look_up_offsets(
         assert read_for(consumer, 0.2) == []
 
 
-@pytest.mark.parametrize("method", ["poll", "subscribe", "unsubscribe", "assign", "close"])
+@pytest.mark.parametrize("method", ["poll", "subscribe", "unsubscribe", "assign"])
 def test_what_makes_no_sense_inside_a_callback_is_refused_there(
     kafka: Cluster, four: str, group: str, method: str
 ) -> None:
@@ -195,6 +195,20 @@ def test_what_makes_no_sense_inside_a_callback_is_refused_there(
         assert isinstance(error, UserCallbackError)
         assert isinstance(error.__cause__, IllegalStateError)
         assert len(read(consumer, 20)) == 20
+
+
+def test_a_close_inside_a_callback_is_put_off_until_the_poll_ends(
+    kafka: Cluster, four: str, group: str
+) -> None:
+    consumer = quick(kafka, group_id=group)
+    consumer.subscribe([four], listener=Notes(assigned=lambda _: consumer.close()))
+
+    error = raised_within(SOON_S, lambda: consumer.poll(200))
+
+    assert isinstance(error, ConsumerClosedError)
+    assert consumer.status().state == "closed"
+    with quick(kafka, four, group_id=group) as successor:
+        assert len(read(successor, 20)) == 20
 
 
 @pytest.mark.parametrize("which", ["assigned", "revoked"])

@@ -313,6 +313,18 @@ def test_the_application_hears_under_which_id_the_member_joins_before_it_is_sent
     assert (changed.member_id, changed.joins_as) == ("m-2", "")
 
 
+def test_a_repeated_answer_to_the_giving_up_is_not_taken_for_one_to_the_taking_on() -> None:
+    """The application says it again if it was interrupted as it said it."""
+    scene = a_member().is_assigning("a-0", generation=5)
+    step = scene.said(AssignPartitions)
+
+    scene.tell(CallbackFinished(rebalance=step.rebalance))
+    assert scene.last_said(MemberChanged).state is MemberState.REBALANCING
+
+    scene.tell(CallbackFinished(rebalance=step.rebalance, takes_on=True))
+    assert scene.last_said(MemberChanged).state is MemberState.STABLE
+
+
 def test_an_answer_to_a_step_of_an_earlier_incarnation_is_not_taken_for_ours() -> None:
     before = a_member().is_assigning().said(AssignPartitions)
     scene = a_member(incarnation=2).is_assigning()
