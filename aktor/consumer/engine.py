@@ -52,7 +52,7 @@ from aktor.events.membership import (
     RunRevokedCallback,
     SubscriptionChanged,
 )
-from aktor.events.metadata import ClusterChanged, TopicPattern, TopicsRefused, TrackTopics
+from aktor.events.metadata import Cluster, ClusterChanged, TopicPattern, TopicsRefused, TrackTopics
 from aktor.events.network import ReportBootstrap
 from aktor.events.polling import Poll
 from aktor.events.positions import (
@@ -171,6 +171,10 @@ class Engine:
         #: Positions or freed bytes were told without a wake, and nobody was woken since; how many.
         self._unread = False
         self._unread_bytes = 0
+        #: Of the topics that are read: their ids, as far as they are known, and the snapshot in
+        #: which that was looked up.
+        self._topic_ids: dict[str, object] = {}
+        self._followed: Cluster | None = None
 
     # -- how a call begins and ends
 
@@ -497,6 +501,56 @@ class Engine:
         if refused:
             self._say_resets("the offset is out of range")
 
+    def follow_topics(self) -> None:
+        """Reset, by the policy, what is of a topic that was deleted and created anew.
+
+        An offset of the old topic means nothing in the new one: what lies below it there would be
+        skipped. A seek that comes later wins. Members of a KIP-848 group are assigned the new topic
+        by their coordinator.
+        """
+        cluster = self.port.cluster
+        if cluster is self._followed:
+            return
+        self._followed = cluster
+        anew = {
+            topic: info.topic_id
+            for topic, was in self._topic_ids.items()
+            if (info := cluster.topics.get(topic)) and info.topic_id not in (None, was)
+        }
+        self._topic_ids.update(anew)
+        self._note_topics()
+        if not self.is_assigned_by_name:
+            return
+        resets = {}
+        for one, state in self.delivery.partitions.items():
+            if one.topic in anew:
+                offset = state.offset
+                self.delivery.seek(one, None, Reset(epoch=0, from_offset=offset))
+                resets[one] = Reset(epoch=state.epoch, from_offset=offset)
+        if resets:
+            because = "the topic was deleted and created anew"
+            self.say(ResetPositions(partitions=resets, because=because))
+
+    @property
+    def is_assigned_by_name(self) -> bool:
+        """Whether partitions are those of a topic's name; KIP-848 groups assign them by its id."""
+        return not (self.in_group and self.port.spoken == "consumer")
+
+    def _note_topics(self) -> None:
+        """Remember the ids of the topics that are read, as they were when they were first known."""
+        topics = self.port.cluster.topics
+        ids = {
+            topic: self._topic_ids.get(topic)
+            or (topics[topic].topic_id if topic in topics else None)
+            for topic in {one.topic for one in self.delivery.partitions}
+        }
+        self._topic_ids = {topic: known for topic, known in ids.items() if known is not None}
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What of the present topics the application is through with."""
+        self.follow_topics()
+        return self.delivery.consumed()
+
     def _say_resets(self, because: str) -> None:
         """Say every reset that is not answered yet; repeating one does no harm."""
         resets = {
@@ -560,6 +614,7 @@ class Engine:
         """
         self._raise_owed()
         self.run_completions()
+        self.follow_topics()
         while self._gather():
             event = self._events[0]
             match event:
@@ -623,6 +678,7 @@ class Engine:
         elif isinstance(step, RunRevokedCallback) and self._is_lost_by_now():
             step = replace(step, loss=Loss.LOST)
         error = self.rebalancing.run(step, event)
+        self._note_topics()
         self._urgent = True
         if error is not None:
             self.own(error, owed=True)
@@ -695,6 +751,7 @@ class Engine:
     # -- subscription and assignment
 
     def _say_assignment(self) -> None:
+        self._note_topics()
         assigned = self.delivery.as_assigned()
         self.say(AssignmentChanged(partitions=assigned, by_group=self.in_group))
         self._urgent = True  # what is assigned by hand is fetched from the next Poll on
@@ -880,12 +937,14 @@ class Engine:
     def seek(self, topic_partition: TopicPartition, position: Position | None) -> None:
         """Read on from here; None looks the position up again."""
         self.touched = True
+        self.follow_topics()
         state = self.delivery.seek(topic_partition, position)
         self.say(SeekPartitions(partitions={topic_partition: state.assigned}))
 
     def reset(self, topic_partitions: Iterable[TopicPartition], strategy: ResetStrategy) -> None:
         """Go to the beginning or the end, lazily."""
         self.touched = True
+        self.follow_topics()
         resets = {}
         for one in topic_partitions:
             state = self.delivery.seek(one, None, Reset(epoch=0, strategy=strategy))

@@ -480,14 +480,14 @@ class KafkaConsumer:
         if self._settings.group_id is None:
             raise IllegalStateError("Requires group_id")
         if offsets is None:
-            return self._engine.delivery.consumed()
+            return self._engine.consumed()
         return arguments.checked_offsets(offsets)
 
     def _commit_quietly(self) -> None:
         """The last commit before partitions go away, if auto-commit is on; not waited for."""
         if not self._settings.enable_auto_commit:
             return
-        consumed = self._engine.delivery.consumed()
+        consumed = self._engine.consumed()
         if consumed:
             self._engine.commit_async(consumed, lambda _value, _error: None)
 
@@ -867,7 +867,7 @@ class KafkaConsumer:
         )
 
     def _commit_last(self, deadline: float, *, at: str) -> None:
-        consumed = self._engine.delivery.consumed()
+        consumed = self._engine.consumed()
         if not consumed:
             return
         try:

@@ -301,12 +301,13 @@ class CommitManager(RequestManager):
         self._look_ups.topic_ids = self._topic_ids
 
     def on_cluster_changed(self, changed: ClusterChanged) -> None:
-        """Name topics by their ids where they are known."""
+        """Name topics by their ids where they are known; forget positions of those of before."""
         self._known_ids = {
             name: info.topic_id
             for name, info in changed.cluster.topics.items()
             if info.topic_id is not None
         }
+        self._consumed.know(self._known_ids, by_name=not self._member.topic_ids)
         self._look_ups.topic_ids = self._topic_ids
 
     @property

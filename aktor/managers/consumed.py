@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from aktor.managers.commit_requests import Offsets
+from aktor.managers.commit_requests import Offsets, TopicIds
 
 __all__ = ["UNHEARD", "Consumed"]
 
@@ -32,6 +32,7 @@ class Consumed:
         self.commits_stored = 0
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._positions: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._topic_ids: dict[str, Any] = {}
         self._ownerships = 0
         self._heard = False
 
@@ -47,6 +48,20 @@ class Consumed:
     def moved(self, positions: Offsets) -> None:
         """The application has consumed up to these."""
         self._positions.update({k: v for k, v in positions.items() if k in self.owned})
+
+    def know(self, topic_ids: TopicIds, *, by_name: bool) -> None:
+        """Forget what was read, and committed, of a topic that was created anew since.
+
+        Not if partitions are assigned by topic id, as in a KIP-848 group (`by_name` is False).
+        """
+        anew = {topic for topic, was in self._topic_ids.items() if topic_ids.get(topic, was) != was}
+        ours = {one.topic for one in self.owned}  # remembered while they are deleted
+        kept = {topic: was for topic, was in self._topic_ids.items() if topic in ours}
+        self._topic_ids = {**kept, **topic_ids}
+        for one in self.owned if by_name and anew else ():
+            if one.topic in anew:
+                self._positions.pop(one, None)
+                self._committed.pop(one, None)
 
     def released(self, positions: Offsets) -> None:
         """The application has let go at these: an automatic commit must not go back behind them.

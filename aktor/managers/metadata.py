@@ -57,6 +57,9 @@ UNKNOWN_ANSWERS: Final = 2
 #: ... and this many seconds: a topic that is being created is unknown for a moment.
 UNKNOWN_SECONDS: Final = 2.0
 
+#: An id that a topic had before is taken again only after so many answers in a row that tell it.
+PAST_ANSWERS: Final = 5
+
 #: Before Metadata v9 (Kafka 2.4) a broker may tell leader epochs that lag behind (KAFKA-9212).
 RELIABLE_EPOCHS: Final = 9
 
@@ -148,6 +151,10 @@ class MetadataManager(RequestManager):
         self._answered_at = -math.inf if self.incarnation == 1 else math.inf
 
         self._seen: set[str] = set()
+        #: Ids that a topic had before it was created anew, and how many answers in a row have told
+        #: one of them since.
+        self._past_ids: dict[str, set[object]] = {}
+        self._past_told: dict[str, int] = {}
         self._unknown: dict[str, _Unknown] = {}
         self._refused: dict[str, type[Exception]] = {}
 
@@ -185,6 +192,8 @@ class MetadataManager(RequestManager):
     def _forget(self, gone: frozenset[str]) -> Iterable[object]:
         self._seen -= gone
         for topic in gone:
+            self._past_ids.pop(topic, None)
+            self._past_told.pop(topic, None)
             self._unknown.pop(topic, None)
             self._refused.pop(topic, None)
         kept = {name: info for name, info in self.cluster.topics.items() if name not in gone}
@@ -449,8 +458,8 @@ class MetadataManager(RequestManager):
         if old is None:
             return new
         if new.topic_id != old.topic_id and None not in (new.topic_id, old.topic_id):
-            self.log.warning("topic.recreated", topic=name, was=old.topic_id, now=new.topic_id)
-            return new
+            return self._replace(name, old, new)
+        self._past_told.pop(name, None)
         partitions = dict(new.partitions)
         for partition, known in old.partitions.items():
             told = partitions.get(partition)
@@ -471,6 +480,24 @@ class MetadataManager(RequestManager):
             partitions=dict(sorted(partitions.items())),
             internal=new.internal,
         )
+
+    def _replace(self, name: str, old: TopicInfo, new: TopicInfo) -> TopicInfo:
+        """A topic was deleted and created anew, unless a broker that lags tells an id of before.
+
+        Such an id is not taken again, unless the brokers stay with it: then it was the other one
+        that was out of date.
+        """
+        past = self._past_ids.setdefault(name, set())
+        told = self._past_told[name] = self._past_told.get(name, 0) + 1
+        if new.topic_id in past and told < PAST_ANSWERS:
+            self._soon = f"a broker told an earlier id of {name}"
+            self.log.info("topic.outdated", topic=name, told=new.topic_id, known=old.topic_id)
+            return old
+        del self._past_told[name]
+        past.discard(new.topic_id)
+        past.add(old.topic_id)
+        self.log.warning("topic.recreated", topic=name, was=old.topic_id, now=new.topic_id)
+        return new
 
     # -- the snapshot
 

@@ -330,6 +330,33 @@ def test_partitions_added_while_reading_lose_nothing(
         assert len(consumer.assignment()) == 3
 
 
+@pytest.mark.parametrize("by", ["assign", "group"])
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_topic_created_anew_is_read_from_its_start_though_it_is_longer_by_then(
+    kafka: Cluster, topic: str, group: str, by: str, commits: bool
+) -> None:
+    """At the offset of the old topic half of the new one would be skipped."""
+    servers = kafka.bootstrap_servers
+    topics.create_topic(servers, topic)
+    topics.produce(servers, topic, numbered(1000))
+
+    with quick(kafka, group_id=group, enable_auto_commit=False) as consumer:
+        if by == "assign":
+            consumer.assign([TopicPartition(topic, 0)])
+        else:
+            consumer.subscribe([topic])
+        read(consumer, 1000)
+        if commits:
+            consumer.commit()
+        topics.delete_topic(servers, topic)
+        topics.create_topic(servers, topic)
+        topics.produce(servers, topic, numbered(2000))
+
+        found, _ = read_through(consumer, 2000, UnknownTopicOrPartitionError)
+
+    assert offsets(found) == list(range(2000))
+
+
 def test_a_topic_deleted_while_reading_does_not_disturb_the_others(
     kafka: Cluster, topic: str, group: str
 ) -> None:

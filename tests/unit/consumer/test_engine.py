@@ -243,6 +243,86 @@ def a_restart(*actors: str) -> ActorsRestarted:
     return ActorsRestarted(actors=actors, because=CRASH)
 
 
+# -- topics that are deleted and created anew
+
+
+def the_topic(number: int | None) -> ClusterChanged:
+    """A's topic with this id; None: it is deleted."""
+    info = TopicInfo(topic_id=number, partitions={0: PartitionInfo(leader=1, leader_epoch=0)})
+    topics = {} if number is None else {A.topic: info}
+    return ClusterChanged(cluster=Cluster(topics=topics))
+
+
+def a_site_that_has_read() -> Site:
+    """It has come to offset 7 of a topic that has the id 1."""
+    site = a_site()
+    site.hear(the_topic(1))
+    site.engine.seek(A, Position(offset=7))
+    site.poll()
+    site.forget()
+    return site
+
+
+def test_a_position_in_a_topic_that_was_created_anew_is_reset_by_the_policy() -> None:
+    site = a_site_that_has_read()
+
+    site.hear(the_topic(2))
+    site.poll()
+    site.poll()
+
+    (reset,) = site.of(ResetPositions)
+    assert reset.because == "the topic was deleted and created anew"
+    assert [(one.strategy, one.from_offset) for one in reset.partitions.values()] == [(None, 7)]
+
+
+def test_a_topic_that_was_gone_for_a_while_is_another_one_as_well() -> None:
+    site = a_site_that_has_read()
+
+    site.hear(the_topic(None))
+    site.poll()
+    still = not site.of(ResetPositions)
+    site.hear(the_topic(2))
+    site.poll()
+
+    assert still
+    assert site.of(ResetPositions)
+
+
+def test_what_was_read_of_the_old_topic_is_not_committed_for_the_new_one() -> None:
+    site = a_site_that_has_read()
+
+    site.hear(the_topic(2))
+
+    assert site.engine.consumed() == {}
+
+
+def test_a_seek_after_the_topic_was_created_anew_wins() -> None:
+    site = a_site_that_has_read()
+
+    site.hear(the_topic(2))
+    site.engine.seek(A, Position(offset=3))
+    site.poll()
+
+    assert isinstance(site.said[0], ResetPositions)
+    assert isinstance(site.said[1], SeekPartitions)
+    assert len(site.of(ResetPositions)) == 1
+    assert site.engine.consumed()[A].offset == 3
+
+
+def test_a_member_of_a_kip_848_group_is_assigned_the_new_topic_by_its_coordinator() -> None:
+    site = a_member()
+    known = MemberChanged(
+        member_id="m-1", generation=1, state=MemberState.STABLE, protocol="consumer"
+    )
+    site.hear(known, the_topic(1))
+    site.poll()
+
+    site.hear(the_topic(2))
+    site.poll()
+
+    assert not site.of(ResetPositions)
+
+
 # -- the Poll that is told
 
 

@@ -87,6 +87,7 @@ from tests.unit.managers.builders_commits import (
     offsets,
     polled,
     tick,
+    topics,
 )
 
 LOST = CoordinatorLost(because="it is silent")
@@ -791,6 +792,19 @@ def test_what_is_committed_already_is_not_committed_again() -> None:
 
     assert idle.requests == ()
     assert asked_to_commit(tick(manager, 15.0).request) == {T1: 3}
+
+
+def test_what_was_read_of_a_topic_is_not_committed_once_it_is_created_anew() -> None:
+    manager = auto(T0)
+    manager.handle(topics(**{T0.topic: 1}))
+    manager.handle(polled(5.0, {T0: 10}))
+    manager.handle(topics())
+    manager.handle(topics(**{T0.topic: 2}))
+
+    assert tick(manager, 5.0).requests == ()
+
+    manager.handle(polled(10.0, {T0: 3}))
+    assert asked_to_commit(tick(manager, 10.0).request) == {T0: 3}
 
 
 def test_what_was_asked_for_behind_an_automatic_commit_does_not_go_back_behind_it() -> None:

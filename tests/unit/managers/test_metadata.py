@@ -30,7 +30,7 @@ from aktor.events.metadata import (
     TrackTopics,
 )
 from aktor.events.network import Destination, Request
-from aktor.managers.metadata import MetadataManager
+from aktor.managers.metadata import PAST_ANSWERS, MetadataManager
 from aktor.settings import Settings
 from aktor.trace import recording
 from tests.unit.managers.builders_positions import (
@@ -364,6 +364,32 @@ def test_a_recreated_topic_begins_anew_with_lower_epochs_and_fewer_partitions() 
     assert cluster_in(said).topics["t"] == TopicInfo(
         topic_id=topic_id(2), partitions={0: PartitionInfo(leader=1, leader_epoch=0)}
     )
+
+
+def test_an_earlier_id_of_a_topic_is_told_by_a_broker_that_lags_and_not_taken_again() -> None:
+    manager = a_manager_that_knows(a_topic(id_number=1))
+    refresh(manager, metadata(a_topic(id_number=2)), now=1.0)
+
+    said = refresh(manager, metadata(a_topic(id_number=1)), now=2.0)
+    asks_again = tick(manager, 2.1).request
+
+    assert said == []
+    assert manager.cluster.topics["t"].topic_id == topic_id(2)
+    answer(manager, asks_again, metadata(a_topic(id_number=2)), now=2.1)
+    assert manager.cluster.topics["t"].topic_id == topic_id(2)
+
+
+def test_an_earlier_id_of_a_topic_is_taken_again_if_the_brokers_stay_with_it() -> None:
+    """The first to name the other one was out of date, not those that come after it."""
+    manager = a_manager_that_knows(a_topic(id_number=2))
+    refresh(manager, metadata(a_topic(id_number=1)), now=1.0)
+
+    for number in range(PAST_ANSWERS):
+        was = manager.cluster.topics["t"].topic_id
+        refresh(manager, metadata(a_topic(id_number=2)), now=2.0 + number)
+
+    assert was == topic_id(1)
+    assert manager.cluster.topics["t"].topic_id == topic_id(2)
 
 
 def test_a_deleted_topic_disappears_with_the_second_answer_that_does_not_know_it() -> None:
