@@ -44,12 +44,16 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """The cluster as last heard of: a frozen snapshot; `version` grows with every change."""
+    """The cluster as last heard of: a frozen snapshot; `version` grows with every change.
+
+    `unknown` are topics that somebody needs and the brokers say that they do not know.
+    """
 
     version: int = 0
     cluster_id: str | None = None
     brokers: Mapping[int, Broker] = field(default_factory=dict)
     topics: Mapping[str, TopicInfo] = field(default_factory=dict)
+    unknown: frozenset[str] = frozenset()
 
     def leader(self, topic: str, partition: int) -> PartitionInfo | None:
         """The partition's leader, or None if the partition is unknown or has none now."""

@@ -54,8 +54,13 @@ class Leader:
         return [TrackTopics(owner="group", topics=self._tracked)] if self._tracked else []
 
     def is_waiting(self, cluster: Cluster, now: float) -> bool:
-        """Whether to wait on for metadata before the group is told."""
-        return self.plan is not None and now < self.wait_until and bool(self.plan.missing(cluster))
+        """Whether to wait on for metadata before the group is told.
+
+        Not for topics that do not exist: when one appears the group is assigned anew.
+        """
+        if self.plan is None or now >= self.wait_until:
+            return False
+        return bool(self.plan.missing(cluster) - cluster.unknown)
 
     def assign(self, cluster: Cluster) -> Mapping[str, bytes] | None:
         """Member id -> assignment; None if it is not ours to make.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from kafka.errors import (
@@ -509,10 +509,17 @@ class MetadataManager(RequestManager):
     ) -> Iterable[object]:
         """The only place where the snapshot is replaced; says so if anything is different."""
         old = self.cluster
-        if (cluster_id, brokers, topics) != (old.cluster_id, old.brokers, old.topics):
-            self.cluster = Cluster(
-                version=old.version + 1, cluster_id=cluster_id, brokers=brokers, topics=topics
-            )
+        self.cluster = Cluster(
+            version=old.version,
+            cluster_id=cluster_id,
+            brokers=brokers,
+            topics=topics,
+            unknown=frozenset(self._unknown.keys() - topics.keys()),
+        )
+        if self.cluster == old:
+            self.cluster = old
+        else:
+            self.cluster = replace(self.cluster, version=old.version + 1)
             self._trace_change(old, self.cluster)
         self._is_unresolved = self._lacks_something()
         return () if self.cluster is old else (ClusterChanged(cluster=self.cluster),)

@@ -56,7 +56,7 @@ from aktor.events.membership import (
     RunRevokedCallback,
     SessionExtended,
 )
-from aktor.events.metadata import Broker, RefreshMetadata, TrackTopics
+from aktor.events.metadata import Broker, ClusterChanged, RefreshMetadata, TrackTopics
 from aktor.events.network import Destination, Request
 from aktor.managers.classic_states import State
 from aktor.managers.membership import ClassicMembershipManager
@@ -77,6 +77,7 @@ from tests.unit.managers.builders_membership import (
     REBALANCE_IN_PROGRESS,
     UNKNOWN_MEMBER_ID,
     Scene,
+    a_cluster,
     a_subscription,
     beaten,
     join_refused,
@@ -419,6 +420,25 @@ def test_the_leader_does_not_wait_for_ever_for_a_topic_that_does_not_exist() -> 
 
     (mine,) = scene.sent(SyncGroupRequest).body.assignments
     assert set(ConsumerProtocolAssignment.decode(mine.assignment).partitions()) == partitions("a-0")
+
+
+def test_a_leader_does_not_wait_for_a_topic_that_does_not_exist_and_assigns_anew_when_it_does() -> (
+    None
+):
+    scene = a_member()
+    scene.see(a=1)
+    members = {"m": a_subscription("a"), "n": a_subscription("nowhere")}
+    scene.is_syncing("a", leader="m", members=members)
+    waits = not scene.has_sent(SyncGroupRequest)
+
+    unknown = dataclasses.replace(a_cluster(a=1), unknown=frozenset({"nowhere"}))
+    scene.tell(ClusterChanged(cluster=unknown))
+
+    assert waits
+    scene.answer(scene.sent(SyncGroupRequest), synced("a-0"))
+    scene.apply()
+    scene.see(a=1, nowhere=1)
+    assert scene.manager.state is not State.STABLE
 
 
 def test_a_leader_that_lacks_a_topic_it_tracks_already_asks_for_fresh_metadata() -> None:

@@ -356,6 +356,16 @@ def test_a_partition_does_not_disappear_from_the_same_topic() -> None:
     assert said == []
 
 
+def test_the_snapshot_says_which_topics_do_not_exist_until_they_do() -> None:
+    manager = a_manager(tracking=["t"])
+
+    said = refresh(manager, metadata(a_topic(error=UNKNOWN_TOPIC)), now=1.0)
+    again = refresh(manager, metadata(a_topic()), now=2.0)
+
+    assert cluster_in(said).unknown == {"t"}
+    assert cluster_in(again).unknown == frozenset()
+
+
 def test_a_recreated_topic_begins_anew_with_lower_epochs_and_fewer_partitions() -> None:
     manager = a_manager_that_knows(a_topic(leaders={0: (2, 6), 1: (1, 1)}, id_number=1))
 

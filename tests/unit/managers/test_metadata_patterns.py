@@ -12,6 +12,7 @@ from aktor.events.metadata import (
     RefreshMetadata,
     TopicPattern,
     TopicsNamed,
+    TopicsRefused,
     TrackTopics,
 )
 from aktor.events.network import Request
@@ -169,7 +170,7 @@ def test_a_topic_that_only_the_group_names_is_looked_for_and_its_absence_not_tol
         said += answer(manager, tick(manager, now).request, metadata(a_topic("a1")), now=now)
         now = tick(manager, now).wake_at
 
-    assert said == []
+    assert not any(isinstance(one, TopicsRefused) for one in said)
 
 
 def test_another_pattern_is_asked_for_at_once_and_what_only_the_first_matched_is_forgotten() -> (
