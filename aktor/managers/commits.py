@@ -133,6 +133,8 @@ class CommitManager(RequestManager):
         self._missing = ""
         self._member = MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED)
         self._known_ids: TopicIds = {}
+        #: Topics of which the brokers say that there are none.
+        self._deleted: frozenset[str] = frozenset()
         #: Whether the group hands out our partitions, as opposed to `assign`.
         self._managed = False
         self._aside = False
@@ -307,6 +309,7 @@ class CommitManager(RequestManager):
             for name, info in changed.cluster.topics.items()
             if info.topic_id is not None
         }
+        self._deleted = changed.cluster.unknown
         self._consumed.know(self._known_ids, by_name=not self._member.topic_ids)
         self._look_ups.topic_ids = self._topic_ids
 
@@ -576,8 +579,10 @@ class CommitManager(RequestManager):
             is_newer = member.generation != sent.generation
             rejoins = member.state is MemberState.REBALANCING and not member.gives_back
             return member.generation >= 0 and (is_newer or rejoins)
-        if commit.kind is Kind.REVOCATION and isinstance(error, UNKNOWN_TOPIC):
-            return False
+        if isinstance(error, UNKNOWN_TOPIC):
+            deleted = {one.topic for one in commit.remaining} <= self._deleted
+            if deleted or commit.kind is Kind.REVOCATION:
+                return False
         return is_retriable(error)
 
     def _end(self, commit: Commit, error: Exception | None) -> list[object]:

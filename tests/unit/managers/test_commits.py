@@ -45,7 +45,7 @@ from aktor.events.coordinator import (
 )
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import ConfirmSession, MemberState
-from aktor.events.metadata import Broker
+from aktor.events.metadata import Broker, Cluster, ClusterChanged
 from aktor.events.network import Destination, Lane, Request
 from aktor.managers.commit_errors import Coordinator, Waited
 from aktor.managers.commits import LINE_MAX, CommitManager
@@ -384,6 +384,23 @@ def test_forbidden_topics_are_named_and_the_others_are_stored() -> None:
 
     assert isinstance(error, TopicAuthorizationFailedError)
     assert error.args[0] == {"t"}
+
+
+def test_a_commit_for_a_topic_that_was_deleted_gives_up_once_the_brokers_say_so() -> None:
+    manager = committing(T0, U0)
+    manager.handle(commit({T0: 10, U0: 12}))
+    request = tick(manager, 0.0).request
+    unknown = committed(request, {U0: UNKNOWN_TOPIC})
+
+    said = answer(manager, request, unknown)
+    gone = ClusterChanged(cluster=Cluster(unknown=frozenset({U0.topic})))
+    manager.handle(gone)
+    again = tick(manager, 1.0).request
+    error = error_of(answer(manager, again, committed(again, {U0: UNKNOWN_TOPIC})))
+
+    assert said == []
+    assert asked_to_commit(again) == {U0: 12}
+    assert isinstance(error, UnknownTopicOrPartitionError)
 
 
 def test_many_partition_errors_are_one_failed_attempt_and_only_these_are_sent_again() -> None:
