@@ -511,18 +511,13 @@ class Engine:
         cluster = self.port.cluster
         if cluster is self._followed:
             return
-        self._followed = cluster
         anew = {
             topic: info.topic_id
             for topic, was in self._topic_ids.items()
             if (info := cluster.topics.get(topic)) and info.topic_id not in (None, was)
         }
-        self._topic_ids.update(anew)
-        self._note_topics()
-        if not self.is_assigned_by_name:
-            return
         resets = {}
-        for one, state in self.delivery.partitions.items():
+        for one, state in self.delivery.partitions.items() if self.is_assigned_by_name else ():
             if one.topic in anew:
                 offset = state.offset
                 self.delivery.seek(one, None, Reset(epoch=0, from_offset=offset))
@@ -530,6 +525,10 @@ class Engine:
         if resets:
             because = "the topic was deleted and created anew"
             self.say(ResetPositions(partitions=resets, because=because))
+        # Last, so that an interrupt before this has everything done again.
+        self._topic_ids.update(anew)
+        self._note_topics()
+        self._followed = cluster
 
     @property
     def is_assigned_by_name(self) -> bool:
