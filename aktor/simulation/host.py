@@ -273,6 +273,10 @@ class SimulatedDispatcher(Dispatcher):
         self.receivers: dict[str, Any] = {}
         self._site = site
 
+    def _wake_for_mail(self, wake: bool) -> None:
+        if wake:
+            self._site.mail_came()
+
     def connect(self, name: str, receiver: Any) -> None:
         """Remember the port; let faults come before what an actor does."""
         if isinstance(receiver, ApplicationPort):
@@ -366,7 +370,6 @@ class _Drawn:
         if not inbox:
             self._waiting.append(actor)
         inbox.append(mail)
-        self._site.mail_came()
 
     def put_all(self, mails: Any) -> None:
         """Add each to its receiver's inbox."""

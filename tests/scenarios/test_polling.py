@@ -431,3 +431,31 @@ def test_status_reads_well_while_running_and_after_the_end(world: World) -> None
     assert (running.state, running.lag) == ("running", 0)
     assert [one.incarnation for one in running.actors] == [1] * 7
     assert (closed.state, closed.actors) == ("closed", ())
+
+
+def test_pausing_partitions_while_the_buffer_is_full_costs_the_others_no_time(world: World) -> None:
+    """What was freed is known to the fetch manager before the application waits."""
+    big = bytes(2_000)
+    for _ in range(60):
+        world.cluster.produce("orders", 0, big)
+    consumer = world.consumer(
+        auto_offset_reset="earliest",
+        max_buffered_bytes=60_000,
+        max_partition_fetch_bytes=10_000,
+        fetch_max_wait_ms=5_000,
+        max_poll_records=1,
+    )
+    consumer.assign([T0, T1])
+    read(world, consumer, 60)
+    consumer.pause(T0)
+    read(world, consumer, 40, within=1.0)
+
+    late: list[float] = []
+    for count in range(40):
+        world.sleep(0.1)
+        world.cluster.produce("orders", 1, big if count % 3 else b"small")
+        began = world.now
+        assert len(read(world, consumer, 1)) == 1
+        late.append(world.now - began)
+
+    assert max(late) < 0.3

@@ -232,6 +232,8 @@ class Site(Host):
         self.port: ApplicationPort
         self.frozen = False
         self.started = False
+        #: It takes no turn until then, unless it is woken.
+        self.asleep_until = -math.inf
         #: The consumer's trace; "at" is the virtual time.
         self.events: list[Event] = []
         #: Faults: called with (actor, message) before an actor gets a message.
@@ -285,8 +287,11 @@ class Site(Host):
         return self.started and not self.frozen and not self.dispatcher.ended
 
     def turn(self) -> float | None:
-        """As the thread of a real consumer would."""
+        """As the thread of a real consumer would: what is said without a wake lets it sleep."""
+        if self.world.now < self.asleep_until:
+            return self.asleep_until
         idle_until = self.dispatcher.turn()
+        self.asleep_until = -math.inf if idle_until is None else idle_until
         if self.dispatcher.failure is not None:
             self.dispatcher.stop(0.0)
             return math.inf
@@ -350,6 +355,10 @@ class WorldDispatcher(Dispatcher):
         super().__init__(*args, **kwargs)
         self.site = site
         self.ended = False
+
+    def _wake_for_mail(self, wake: bool) -> None:
+        if wake:
+            self.site.asleep_until = -math.inf
 
     def connect(self, name: str, receiver: Any) -> None:
         """Remember the port; let faults come before what an actor does."""
