@@ -165,6 +165,8 @@ def test_odd_arguments_in_any_order_leave_a_consumer_that_works(
         for name, odd in calls:
             if name == "poll" and odd == math.inf:
                 continue
+            if name == "commit_async with callback" and callable(odd):
+                continue  # what it raises is its own matter
             with suppress(KafkaError):  # what a broker says to odd things is typed, too
                 call(world, consumer, name, odd)
             nobody_suffered(world.site(consumer))
