@@ -39,6 +39,10 @@ __all__ = ["FetchAnswer"]
 #: How often a partition is tried that the broker refused for good: a right may be granted later.
 REFUSED_PACE: Final = 1.0
 
+#: How long a partition rests that a broker does not know, at least: the metadata is refreshed
+#: within `retry_backoff_ms`, and says whether it is that of another topic of the same name by then.
+UNKNOWN_PACE: Final = 0.5
+
 
 #: Our metadata is stale, or the broker's: ask for it, and try again after a backoff.
 _STALE: Final = frozenset(
@@ -257,6 +261,9 @@ class FetchAnswer:
                 return
         self._stale = f"node {self.asked.node} refused {cursor.name}: {because}"
         self._retry_later(cursor, because)
+        if said.error_code == UnknownTopicOrPartitionError.errno:
+            # Perhaps it is being created anew: the metadata tells before an old offset is read.
+            cursor.retry_at = max(cursor.retry_at, self.now + UNKNOWN_PACE)
 
     def _retry_later(self, cursor: FetchCursor, because: str) -> None:
         cursor.retry_at = cursor.backoff.failed(self.now, self.jitter)

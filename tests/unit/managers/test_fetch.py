@@ -629,7 +629,7 @@ STALE = [
 ]
 
 
-@pytest.mark.parametrize("error", STALE)
+@pytest.mark.parametrize("error", STALE[:-1])
 def test_an_error_of_stale_metadata_asks_for_it_and_waits_for_the_backoff(error: Any) -> None:
     around = Around.reading({0: 1, 1: 1}, retry_backoff=0.1)
 
@@ -641,6 +641,17 @@ def test_an_error_of_stale_metadata_asks_for_it_and_waits_for_the_backoff(error:
     assert (offsets(request), forgotten(request)) == ({1: 10}, {0})
     around.answer(request, of(1, a_batch(10, 10)))
     assert offsets(around.the_request(0.02)) == {0: 0, 1: 20}
+
+
+def test_a_partition_that_a_broker_does_not_know_rests_until_the_metadata_is_fresh() -> None:
+    """Its topic may be created anew: an old offset must not be read of that one."""
+    around = Around.reading({0: 1}, retry_backoff=0.1)
+
+    said = around.answer(around.the_request(), of(0, error_code=UnknownTopicOrPartitionError.errno))
+
+    assert len(refreshes(said)) == 1
+    assert around.tick(0.49) == []
+    around.the_request(0.02)  # the session has it still
 
 
 @pytest.mark.parametrize("error", STALE)
