@@ -1,13 +1,24 @@
-"""Every program in examples/ does what it says, on a real Kafka."""
+"""Every program in examples/ does what it says, on both Kafkas."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from examples import bad_record, poll_and_commit, rebalance_listener
-from tests.kafka.support import PROMPT_S
+from aktor import KafkaConsumer, TopicPartition
+from aktor.errors import BootstrapError
+from examples import bad_record, poll_and_commit, rebalance_listener, watch_from_another_thread
+from examples.wait_for_kafka import wait_for_kafka
+from tests.embedded import EmbeddedCluster
+from tests.kafka.support import PROMPT_S, ROOT, SOON_S, quick
+from tests.real_kafka.ports import free_ports
 from tests.real_kafka.topics import create_topic, produce
 
 #: A busy machine may stand still before the first record, while the program joins its group.
@@ -43,3 +54,82 @@ def test_bad_record_puts_it_aside_and_goes_on(kafka: Any, topic: str, group: str
 
     assert good == [1, 3]
     assert bad == [b"not json"]
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_stop_on_sigterm_finishes_what_it_has_in_hand(
+    kafka: Any, topic: str, group: str, stop: signal.Signals
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic, partitions=1)
+    produce(kafka.bootstrap_servers, topic, [b"%d" % number for number in range(100)])
+    with program("stop_on_sigterm", ",".join(kafka.bootstrap_servers), topic, group) as child:
+        assert line(child) == "reading"
+        assert [line(child) for _ in range(100)] == [f"{n} {b'%d' % n!r}" for n in range(100)]
+
+        child.send_signal(stop)
+
+        assert line(child) == "stopped after 100 records"
+        assert child.wait(SOON_S) == 0
+    with quick(kafka, group_id=group) as consumer:
+        assert consumer.committed(TopicPartition(topic, 0)) == 100
+
+
+def test_watching_from_another_thread_does_not_disturb_the_reading(
+    kafka: Any, topic: str, group: str
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic, partitions=2)
+    produce(kafka.bootstrap_servers, topic, [b"%d" % number for number in range(100)])
+    told: list[str] = []
+
+    read = watch_from_another_thread.main(
+        ",".join(kafka.bootstrap_servers),
+        topic,
+        group,
+        tell=told.append,
+        idle_ms=PATIENT_MS,
+        every_s=0.001,
+    )
+
+    assert read == 100
+    assert told[-1] == "running: stable, read 100, lag 0"
+
+
+def test_wait_for_kafka_begins_as_soon_as_the_cluster_answers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with EmbeddedCluster() as kafka:
+        create_topic(kafka.bootstrap_servers, "orders", partitions=1)
+        (address,) = kafka.bootstrap_servers
+        kafka.kill(1)
+        with KafkaConsumer(bootstrap_servers=address) as consumer:
+            starting = threading.Timer(5.0, kafka.restart, [1])
+            starting.start()
+            assert "orders" in wait_for_kafka(consumer, patience_s=2 * SOON_S)
+            starting.join()
+    assert f"no Kafka broker could be reached ({address}: " in capsys.readouterr().out
+
+
+def test_wait_for_kafka_says_which_server_did_not_answer() -> None:
+    (port,) = free_ports(1)
+    with (
+        KafkaConsumer(bootstrap_servers=f"127.0.0.1:{port}") as consumer,
+        pytest.raises(BootstrapError, match=f"127.0.0.1:{port}"),
+    ):
+        wait_for_kafka(consumer, patience_s=1.0)
+
+
+@contextmanager
+def program(name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """An example in a process of its own, which ends with the test."""
+    command = [sys.executable, "-m", f"examples.{name}", *arguments]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def line(child: subprocess.Popen[str]) -> str:
+    """The next line that it prints; "" at its end."""
+    assert child.stdout is not None
+    return child.stdout.readline().rstrip("\n")
