@@ -130,6 +130,22 @@ def poll_some(consumer: KafkaConsumer, count: int) -> list[Any]:
     return read(consumer, count, max_records=count)
 
 
+def test_seeks_and_questions_do_not_wait_for_a_fetch_in_its_long_poll(
+    kafka: Cluster, orders: TopicPartition
+) -> None:
+    with assigned(kafka, orders, fetch_max_wait_ms=20_000) as consumer:
+        read(consumer, 10)
+        assert read_for(consumer, 0.3) == []
+        for start in (4, 9, 0, 7):
+            consumer.seek(orders, start)
+            began = time.monotonic()
+            assert offsets(read(consumer, 10 - start))[0] == start
+            consumer.seek_to_end(orders)
+            assert consumer.position(orders) == 10
+            assert consumer.end_offsets([orders]) == {orders: 10}
+            assert time.monotonic() - began < PROMPT_S
+
+
 def test_the_beginning_and_the_end_are_where_they_were_when_asked(
     kafka: Cluster, orders: TopicPartition
 ) -> None:
