@@ -136,7 +136,7 @@ def run_storm(
             count=members,
             kind=kind,
             each=lambda configs, number: spoken.configs(configs, number, sim.now),
-            **_settings(draw),
+            **_settings(draw, random.Random(f"{seed} waits")),
         )
         Strangers(sim).watch()
         rate = draw.choice([0.1, 0.4, 1.0])
@@ -180,7 +180,7 @@ def _shake(sim: Simulation, topic: Topic, draw: random.Random) -> None:
     topic.write(20)
 
 
-def _settings(draw: random.Random) -> dict[str, Any]:
+def _settings(draw: random.Random, waits: random.Random) -> dict[str, Any]:
     assignor = draw.choice([RangePartitionAssignor, CooperativeStickyAssignor])
     return {
         "partition_assignment_strategy": [assignor],
@@ -190,6 +190,7 @@ def _settings(draw: random.Random) -> dict[str, Any]:
         "max_poll_records": draw.choice([5, 500]),
         "enable_auto_commit": draw.random() < 0.6,
         "isolation_level": draw.choice(["read_uncommitted", "read_committed"]),
+        "fetch_max_wait_ms": waits.choice([500, 500, 25_000]),
     }
 
 
