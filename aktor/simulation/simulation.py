@@ -325,6 +325,17 @@ class Simulation:
             if group is not None
         )
 
+    def nobody_else_is_in(self) -> bool:
+        """Whether the coordinators know nobody but running consumers: who died keeps its partitions
+        until its session is over."""
+        alive = {
+            site.port.member.member_id
+            for member in self.members
+            if member.running
+            for site in member.sites
+        }
+        return all(alive.issuperset(self.brokers.members(group)) for group in self.groups)
+
     def check(self) -> Self:
         """All promises: see `checks`. Raises CheckFailedError."""
         broken = broken_promises(self.history)

@@ -154,6 +154,7 @@ def run_storm(
             sim.run(for_=FAULTY)
             sim.heal()
             _recover(sim)
+            sim.run(until=sim.now_and_then(sim.nobody_else_is_in), at_most=IN_BY)
             for _ in range(AFTERSHOCKS):
                 _shake(sim, orders, draw)
                 _recover(sim, SHAKEN, SHAKEN)
