@@ -106,9 +106,11 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     @property
     def looks_after(self) -> frozenset[str]:
-        """Our id, while we are in the group, come back to it, or have yet to leave."""
+        """Our id, while we are in the group, or may be, come back to it, or have yet to leave."""
         out = self.state in (State.UNSUBSCRIBED, State.FATAL) and self._farewell is None
-        return frozenset() if out else frozenset({self._member.member_id})
+        return (
+            frozenset() if out and not self._is_left_over else frozenset({self._member.member_id})
+        )
 
     # -- the application's side
 
