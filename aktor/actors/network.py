@@ -39,6 +39,7 @@ from aktor.events.network import (
     BrokersReached,
     BrokersUnreachable,
     Destination,
+    ExpectFetches,
     Lane,
     ReportBootstrap,
     RequestFailed,
@@ -94,6 +95,7 @@ class NetworkActor(CooperativeActor):
     name = "network"
     HANDLERS: ClassVar[Mapping[type, str]] = {
         SendRequests: "on_send_requests",
+        ExpectFetches: "on_expect_fetches",
         ClusterChanged: "on_cluster_changed",
         CoordinatorFound: "on_coordinator_found",
         CoordinatorLost: "on_coordinator_lost",
@@ -137,6 +139,7 @@ class NetworkActor(CooperativeActor):
         #: The ordinary connection to each broker, and that for Fetches to those that got one.
         self._nodes: dict[int, Link] = {}
         self._fetching: dict[int, Link] = {}
+        self._fetches_follow: frozenset[int] = frozenset()
         self._coordinator: Link | None = None
         self._coordinator_known = False
         self._leaving: list[Link] = []
@@ -204,6 +207,10 @@ class NetworkActor(CooperativeActor):
         for request in message.requests:
             self._request_ids += 1
             self._enqueue(Waiting(request, self._request_ids, now))
+
+    def on_expect_fetches(self, message: ExpectFetches) -> None:
+        """Connect while the positions are looked up; the tick that follows does."""
+        self._fetches_follow |= message.nodes
 
     def _enqueue(self, waiting: Waiting) -> None:
         to = waiting.request.to
@@ -453,6 +460,7 @@ class NetworkActor(CooperativeActor):
         for link in self._links():
             if link.unsent:
                 self._connect_or_send(link, now)
+        self._connect_for_fetches(now)
         self._probe(now)
         self._close_unneeded(now)
         self._complain(now)
@@ -590,6 +598,13 @@ class NetworkActor(CooperativeActor):
         )
 
     # connections
+
+    def _connect_for_fetches(self, now: float) -> None:
+        for node in sorted(self._fetches_follow & self._nodes.keys()):
+            link = self._lane(node, Lane.FETCH)
+            if link.can_connect(now):
+                self._connect(link, now)
+        self._fetches_follow = frozenset()
 
     def _connect_or_send(self, link: Link, now: float) -> None:
         if link.can_connect(now):

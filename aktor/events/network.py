@@ -3,6 +3,7 @@
 manager ──Ticked(requests)──▶ Supervisor ──SendRequests──▶ NetworkActor ──bytes──▶ broker
 manager ◀──ResponseReceived | RequestFailed── NetworkActor
 application ◀──BrokerRefused | BootstrapFailed | BrokersUnreachable | BrokersReached── NetworkActor
+fetch ──ExpectFetches──▶ NetworkActor
 application ──ReportBootstrap──▶ NetworkActor ──Answered──▶ application
 application ◀──BrokersLost── NetworkActor
 """
@@ -113,6 +114,13 @@ class BrokersUnreachable:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokersReached:
     """NetworkActor ▶ application: a broker can be reached after all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectFetches:
+    """fetch ▶ NetworkActor: Fetches to these nodes follow shortly; connect meanwhile."""
+
+    nodes: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

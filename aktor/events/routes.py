@@ -46,6 +46,7 @@ ROUTES: Final[Mapping[type, tuple[str, ...]]] = {
     network.BootstrapFailed: (APPLICATION,),
     network.BrokersUnreachable: (APPLICATION,),
     network.BrokersReached: (APPLICATION,),
+    network.ExpectFetches: (NETWORK,),
     network.ReportBootstrap: (NETWORK,),
     network.BrokersLost: (APPLICATION,),
     answers.Answered: (APPLICATION,),

@@ -6,6 +6,7 @@
     fetch ──Fetch──▶ leaders, or replicas near us     (of a session; and beside it, sessionless)
     fetch ──RecordsFetched──▶ application
     fetch ──RefreshMetadata | LeadersMoved──▶ MetadataManager
+    fetch ──ExpectFetches──▶ NetworkActor
 
 Fetching runs ahead of the application, bounded by `max_buffered_bytes`: what is buffered and not
 yet paid back by a `Poll`, and what the requests in flight may bring, together stay below it. What
@@ -29,7 +30,7 @@ from aktor.actors.manager import NEVER, Backoff, PollResult, RequestManager
 from aktor.events.fetching import PausePartitions
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.metadata import Cluster, ClusterChanged, RefreshMetadata
-from aktor.events.network import Lane, Request, RequestFailed, ResponseReceived
+from aktor.events.network import ExpectFetches, Lane, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.events.positions import (
     Assigned,
@@ -97,6 +98,8 @@ class _Plan:
     ready: dict[int, list[FetchCursor]] = field(default_factory=dict)
     nodes: set[int] = field(default_factory=set)
     crowded: set[int] = field(default_factory=set)
+    #: Where partitions will be fetched from whose positions are being looked up.
+    expected: set[int] = field(default_factory=set)
     leaderless: list[FetchCursor] = field(default_factory=list)
     #: Bytes that the application can read now, by the node they would be fetched from.
     held: Counter[int | None] = field(default_factory=Counter)
@@ -128,6 +131,8 @@ class FetchManager(RequestManager):
         self._unpolled: set[TopicPartition] = set()
         self._paused: set[TopicPartition] = set()
         self._nodes: dict[int, _Node] = {}
+        #: The nodes that the network actor knows will be asked, once positions are known.
+        self._expected: set[int] = set()
         self._leaderless = self._new_backoff()
         self._room = FetchRoom(
             self.settings.max_buffered_bytes, self.settings.max_partition_fetch_bytes
@@ -244,7 +249,11 @@ class FetchManager(RequestManager):
             return PollResult(wake_at=self._wake_at)
         self._changed = False
         plan = self._plan(now)
-        said = (*self._want_leaders(plan, now, jitter), *self._doubt_late(plan, now, jitter))
+        said = (
+            *self._expect(plan),
+            *self._want_leaders(plan, now, jitter),
+            *self._doubt_late(plan, now, jitter),
+        )
         requests = tuple(self._requests(plan, now))
         self._wake_at = plan.wake_at
         return PollResult(requests=requests, wake_at=plan.wake_at, said=said)
@@ -253,9 +262,13 @@ class FetchManager(RequestManager):
         plan = _Plan()
         share = self._room.share(len(self._cursors))
         for tp, cursor in self._cursors.items():
-            if cursor.offset is None or tp in self._unpolled:
+            if tp in self._unpolled:
                 continue
             source = cursor.source(self._cluster, now)
+            if cursor.offset is None:
+                if source is not None and tp not in self._paused:
+                    plan.expected.add(source)
+                continue
             if tp not in self._paused:
                 plan.held[source] += cursor.buffered
             if cursor.stopped:
@@ -273,6 +286,13 @@ class FetchManager(RequestManager):
             else:
                 plan.ready.setdefault(source, []).append(cursor)
         return plan
+
+    def _expect(self, plan: _Plan) -> Iterator[ExpectFetches]:
+        """Say who will be asked when positions are known: a connection takes a while too."""
+        news = plan.expected - self._expected
+        self._expected = plan.expected
+        if news:
+            yield ExpectFetches(nodes=frozenset(news))
 
     def _want_leaders(self, plan: _Plan, now: float, jitter: float) -> Iterator[RefreshMetadata]:
         """Ask for leaders that are missing, as often as the backoff allows."""

@@ -36,6 +36,7 @@ from aktor.events.network import (
     BrokersReached,
     BrokersUnreachable,
     Destination,
+    ExpectFetches,
     Lane,
     ReportBootstrap,
     Request,
@@ -300,6 +301,26 @@ def test_a_broker_gets_a_connection_for_fetches_when_there_is_one_to_send() -> N
     bench.send(a_request(1, lane=FETCH))
 
     assert bench.addresses == ["a:9092", "a:9092"]
+
+
+def test_the_connection_for_fetches_that_are_expected_is_made_before_there_is_one() -> None:
+    bench = connected().send(a_request(1)).tell(ExpectFetches(nodes=frozenset({1, 9})))
+    assert bench.addresses == ["a:9092", "a:9092"]
+    bench.open()
+
+    bench.tell(ExpectFetches(nodes=frozenset({1}))).send(a_request(1, lane=FETCH))
+
+    assert [key for key, _, _ in bench.net.sends][-1] == bench.last_key
+    assert len(bench.addresses) == 2
+
+
+def test_a_connection_that_failed_waits_for_its_backoff_though_fetches_are_expected() -> None:
+    bench = connected().tell(ExpectFetches(nodes=frozenset({1}))).refuse()
+
+    bench.tell(ExpectFetches(nodes=frozenset({1})))
+
+    assert len(bench.addresses) == 2
+    assert bench.of(RequestFailed) == []
 
 
 def test_a_fetch_that_is_not_answered_in_time_costs_no_other_request_its_connection() -> None:

@@ -33,7 +33,7 @@ from kafka.protocol.consumer.fetch import FetchRequest
 from aktor.errors import CorruptBatchError
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.metadata import LeadersMoved, PartitionInfo, RefreshMetadata
-from aktor.events.network import Lane, Request
+from aktor.events.network import ExpectFetches, Lane, Request
 from aktor.managers.fetch import EMPTY_PACE
 from aktor.managers.fetch_answer import CHUNK_OVERHEAD, REFUSED_PACE
 from aktor.protocol.fetch import MAX_VERSION, MIN_VERSION
@@ -52,6 +52,11 @@ KIB = 1024
 
 def refreshes(said: list[object]) -> list[RefreshMetadata]:
     return [one for one in said if isinstance(one, RefreshMetadata)]
+
+
+def expected(around: Around) -> list[set[int]]:
+    """The nodes that were said to be asked soon, message by message."""
+    return [set(one.nodes) for one in around.said if isinstance(one, ExpectFetches)]
 
 
 # -- what is asked
@@ -117,6 +122,36 @@ def test_a_partition_without_a_position_waits_for_it() -> None:
 
     assert offsets(around.the_request()) == {0: 42}
     assert len(around.events("position.dropped")) == 1
+
+
+def test_who_leads_partitions_whose_positions_are_looked_up_is_connected_to_meanwhile() -> None:
+    around = Around()
+    around.cluster({0: 1, 1: 2, 2: 2})
+    around.assign({0: None, 1: None, 2: 7})
+
+    around.tick()
+    around.tick()
+
+    assert expected(around) == [{1, 2}]
+    around.resolve(0, 40, epoch=1)
+    around.resolve(1, 40, epoch=1)
+    around.tick()
+    around.reset(1, epoch=2)
+    around.tick()
+    assert expected(around) == [{1, 2}, {2}]
+
+
+def test_who_only_asks_for_positions_or_has_paused_all_is_connected_to_nobody() -> None:
+    around = Around()
+    around.cluster({0: 1, 1: 2})
+    around.assign({0: None, 1: None}, polled=False)
+    around.pause(1)
+    around.tick()
+    assert expected(around) == []
+
+    around.consume({})
+    around.tick()
+    assert expected(around) == [{1}]
 
 
 def test_what_is_assigned_by_hand_is_fetched_once_the_application_polls() -> None:
