@@ -882,8 +882,17 @@ class Engine:
 
     def _is_member(self) -> bool:
         """Whether the group counts on us, and our session cannot have run out unheard."""
-        in_session = self.clock() <= self.port.session_until
-        return self.port.member.generation >= 0 and in_session and not self.expelled
+        overdue = self.clock() - self.port.session_until
+        if self.port.member.generation < 0:
+            because = "it is in no generation of the group"
+        elif self.expelled:
+            because = "the group did not know it at its last commit"
+        elif overdue > 0:
+            because = f"its session may be over, for {overdue:.3f} s"
+        else:
+            return True
+        self.log.info("membership.doubted", because=because)
+        return False
 
     def _finish_commits(self, until: float) -> None:
         """Wait for the commits under way: who has left the group can commit no more."""

@@ -127,6 +127,7 @@ def the_listener_hears_the_right_word(history: History) -> list[str]:
     #: When each consumer's membership ended; when anything happened by which it may have.
     lost: dict[str, float] = defaultdict(lambda: math.inf)
     doubted: set[str] = set()
+    renewed: set[str] = set()
     for event in history.events:
         who = event["member"]
         match event["event"]:
@@ -136,17 +137,17 @@ def the_listener_hears_the_right_word(history: History) -> list[str]:
             case "member.lost":
                 lost[who] = min(lost[who], event["at"])
                 doubted.add(who)
-            case "actor.restarted" | "actor.escalated" | "member.left" | "commit.failed":
+            case "actor.restarted" | "actor.escalated" | "membership.doubted":
                 doubted.add(who)
-            case "session.unconfirmed" | "heartbeat.failed" | "topic.recreated":
-                doubted.add(who)
+            case "topic.recreated":
+                renewed.add(who)  # the partitions of the old topic are lost
             case "listener.told" if event["told"] == "revoked":
                 if event["at"] > lost[who] + HEARD_WITHIN:
                     complaints.append(
                         f"{_when(event)} was told revoked: {event['partitions']}, which it had lost"
                         f" at {lost[who]:.3f}"
                     )
-            case "listener.told" if event["told"] == "lost" and who not in doubted:
+            case "listener.told" if event["told"] == "lost" and who not in doubted | renewed:
                 complaints.append(
                     f"{_when(event)} was told lost: {event['partitions']}, and is a member"
                 )
