@@ -31,6 +31,7 @@ BENCHMARKS: Final = (
     "handover",
     "protocols",
     "memory",
+    "partitions",
     "embedded",
     "simulation",
 )

@@ -83,7 +83,7 @@ def _throughput(site: Site) -> Table:
     rounds = 1 if site.quick else ROUNDS
     produced, served, costs, memory = [], [], [], []
     for _ in range(rounds):
-        with _serving(PARTITIONS) as (bootstrap, server):
+        with serving(PARTITIONS) as (bootstrap, server):
             place: dict[str, Any] = {"bootstrap": bootstrap, "count": count}
             produced.append(child.run(produce, **place))
             served.append(child.run(consume, **place))
@@ -182,7 +182,8 @@ def idle(brokers: int, seconds: float) -> float:
 
 
 @contextmanager
-def _serving(partitions: int) -> Iterator[tuple[str, child.Child]]:
+def serving(partitions: int) -> Iterator[tuple[str, child.Child]]:
+    """The address of a broker with so many partitions of "orders", and its process."""
     port = _free_port()
     server = child.Child(serve, port=port, partitions=partitions)
     server.wait_until_ready()
