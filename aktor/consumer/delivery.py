@@ -6,7 +6,7 @@ what was fetched for an older epoch is dropped here, which is all the locking th
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -147,7 +147,9 @@ class Delivery:
         #: Partitions that had an error when last seen, in the order in which they are raised; True
         #: if it was raised already.
         self._failed: dict[TopicPartition, bool] = {}
-        self._turn: deque[TopicPartition] = deque()
+        #: Partitions that may have something to give out, the next one first: whatever makes one
+        #: ready puts it at the end. One that is not ready when its turn comes leaves.
+        self._line: OrderedDict[Partition, None] = OrderedDict()
         #: What the positions were before the last records were given out: (its epoch, offset, ...).
         self._given: list[tuple[Partition, int, int | None, int]] = []
 
@@ -167,7 +169,6 @@ class Delivery:
             if one not in owned:
                 state = owned[one] = Partition(one, self.next_epoch())
                 state.delivering = delivering
-                self._turn.append(one)
         self.partitions = owned
 
     def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
@@ -180,7 +181,6 @@ class Delivery:
         for one in gone:
             self._drop_buffered(self.partitions[one])
         self._moved -= gone
-        self._turn = deque(one for one in self._turn if one not in gone)
 
     def seek(
         self,
@@ -208,7 +208,16 @@ class Delivery:
     def pause(self, topic_partitions: Iterable[TopicPartition], *, paused: bool) -> None:
         """Give out nothing of these, or give them out again."""
         for one in topic_partitions:
-            self.partitions[one].paused = paused
+            state = self.partitions[one]
+            state.paused = paused
+            self._line_up(state)
+
+    def deliver(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Give out what was kept of these while `on_partitions_assigned` ran."""
+        for one in topic_partitions:
+            state = self.partitions[one]
+            state.delivering = True
+            self._line_up(state)
 
     def not_wanted(
         self, topic_partitions: Iterable[TopicPartition] | None = None
@@ -299,8 +308,8 @@ class Delivery:
 
     def recount(self) -> None:
         """Make anew what follows from the assignment and the buffers."""
-        owned = dict.fromkeys(one for one in self._turn if one in self.partitions)
-        self._turn = deque(owned | dict.fromkeys(self.partitions))
+        for state in self.partitions.values():
+            self._line_up(state)
         self._moved = set(self.partitions)
         self.buffered_bytes = sum(
             chunk.size for state in self.partitions.values() for chunk in state.chunks
@@ -324,6 +333,7 @@ class Delivery:
             state.move_to(assigned.position)
             self._moved.add(one)
             self._look_for_refusal(state)
+            self._line_up(state)
 
     # -- errors
 
@@ -357,6 +367,7 @@ class Delivery:
         """It was raised and may pass by itself: go on with what was fetched since."""
         state.error = None
         self._look_for_refusal(state)
+        self._line_up(state)
 
     def _fail(self, state: Partition, error: Exception) -> None:
         state.error = error
@@ -394,10 +405,31 @@ class Delivery:
             state.chunks.append(chunk)
             self.buffered_bytes += chunk.size
             self._look_for_refusal(state)
+            self._line_up(state)
+
+    def put_back(self, state: Partition, records: list[Any]) -> None:
+        """These were taken and not given out: they come first."""
+        state.held = records + state.held
+        self._line_up(state)
 
     def all_put(self) -> None:
         """Everything that came was filed: nothing of it can come again."""
         self._received = None, self._received[1]
+
+    @property
+    def anything_ready(self) -> bool:
+        """Whether there is something to give out now: then the first in the line has some."""
+        while self._line:
+            first = next(iter(self._line))
+            if first.ready:
+                return True
+            del self._line[first]
+        return False
+
+    def _line_up(self, state: Partition) -> None:
+        """Give it its turn, after the others, if it has something to give out."""
+        if state.ready:
+            self._line.setdefault(state)
 
     def take(self, limit: int, *, advance: bool = True) -> dict[TopicPartition, list[Any]]:
         """Up to `limit` records, partition by partition, in turn.
@@ -407,11 +439,11 @@ class Delivery:
         not deserialized, ...) keeps that as its error, see `next_error`; its position stays there.
         """
         taken: dict[TopicPartition, list[Any]] = {}
-        for _ in range(len(self._turn)):
-            state = self.partitions[self._turn[0]]
-            self._turn.rotate(-1)
+        for _ in range(len(self._line)):
+            state = self._line.popitem(last=False)[0]
             if not state.ready:
                 continue
+            self._line[state] = None
             records = self._take_from(state, limit)
             if records:
                 taken[state.topic_partition] = records

@@ -458,7 +458,7 @@ class Engine:
     def _collect(self, limit: int, now: float, *, advance: bool) -> dict[TopicPartition, list[Any]]:
         self.drain_buffer()
         delivery = self.delivery
-        if not (delivery.buffered_bytes or delivery.has_errors or self._anything_ready()):
+        if not (delivery.buffered_bytes or delivery.has_errors or delivery.anything_ready):
             self._ask_again_at = math.inf  # what waited for the group's word is gone
             return {}
         if not self.confirmed(now):
@@ -483,9 +483,6 @@ class Engine:
             self.delivery.put(chunks[0])
             chunks.popleft()
         self.delivery.all_put()
-
-    def _anything_ready(self) -> bool:
-        return any(state.ready for state in self.delivery.partitions.values())
 
     def _reset_out_of_range(self) -> None:
         """What a fetch was refused for is reset by the policy; only a policy "none" raises it."""
@@ -990,8 +987,9 @@ class Engine:
     def pause(self, topic_partitions: Iterable[TopicPartition], *, paused: bool) -> None:
         """Give out nothing of these, or give them out again."""
         self.touched = True
-        those = frozenset(topic_partitions)
-        self.delivery.pause(those, paused=paused)
+        in_order = tuple(topic_partitions)
+        self.delivery.pause(in_order, paused=paused)
+        those = frozenset(in_order)
         if paused:
             self.say(PausePartitions(partitions=those))
         else:

@@ -98,7 +98,7 @@ class Iteration:
 
     def _put_back(self, batch: Batch) -> None:
         if batch.state is not None and batch.state.epoch == batch.epoch:
-            batch.state.held = batch.records[batch.handed :] + batch.state.held
+            self._engine.delivery.put_back(batch.state, batch.records[batch.handed :])
 
     def forget(self) -> None:
         """Hand out nothing more of what is here: the partitions are read anew."""

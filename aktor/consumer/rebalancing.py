@@ -123,8 +123,8 @@ class Rebalancing:
         error = self._call("on_partitions_assigned", set(step.added), event)
         withheld = step.added if error is not None and step.must_succeed else frozenset()
         # All may be lost by now: whatever the callback asks for finds out about a restart.
-        for one in (step.assigned - withheld) & self._delivery.partitions.keys():
-            self._delivery.partitions[one].delivering = True
+        left = (step.assigned - withheld) & self._delivery.partitions.keys()
+        self._delivery.deliver(sorted(left))
         return error
 
     def _call(

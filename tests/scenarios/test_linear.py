@@ -77,6 +77,7 @@ ONE: dict[str, Act] = {
     "position": lambda consumer, every: consumer.position(every[6]),
     "highwater": lambda consumer, every: consumer.highwater(every[7]),
     "commit_async": lambda consumer, every: consumer.commit_async({every[7]: at(0)}),
+    "poll": lambda consumer, every: consumer.poll(0),
 }
 
 ALL: dict[str, Act] = {
@@ -98,6 +99,26 @@ def at(offset: int) -> OffsetAndMetadata:
 @pytest.mark.parametrize("name", ONE)
 def test_what_is_done_for_one_partition_costs_the_same_among_many(name: str) -> None:
     assert cost(ONE[name], MANY) <= cost(ONE[name], FEW) + 20
+
+
+def busy_poll(partitions: int, *, filled: slice) -> int:
+    """Lines of a poll: these partitions have records buffered, and only three are not paused."""
+    with reading(partitions) as (world, consumer, every):
+        for one in every[filled]:
+            world.cluster.log("orders", one.partition).append([b"value"] * 10)
+        world.sleep(2.0)
+        consumer.pause(*every[3:])
+        consumer.poll(0, max_records=2)
+        world.stand_still = True
+        try:
+            return lines(lambda: consumer.poll(0, max_records=100))
+        finally:
+            world.stand_still = False
+
+
+@pytest.mark.parametrize("filled", [slice(3), slice(None)], ids=["three have records", "all have"])
+def test_a_poll_costs_what_is_ready(filled: slice) -> None:
+    assert busy_poll(MANY, filled=filled) <= busy_poll(FEW, filled=filled) + 20
 
 
 @pytest.mark.parametrize("name", ALL)

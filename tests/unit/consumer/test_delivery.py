@@ -207,7 +207,7 @@ def test_a_new_partition_gives_nothing_until_its_callback_returned_and_then_what
     assert delivery.take(10) == {}
     assert delivery.buffered_bytes == chunk.size
 
-    delivery.partitions[A].delivering = True
+    delivery.deliver([A])
     assert offsets(delivery.take(10)) == {A: [0, 1, 2]}
 
 
@@ -225,12 +225,12 @@ def test_nothing_is_given_before_the_position_is_known() -> None:
 def test_a_paused_partition_keeps_what_it_has_and_gives_it_when_resumed() -> None:
     delivery = a_delivery()
     delivery.put(a_chunk())
-    delivery.partitions[A].paused = True
+    delivery.pause([A], paused=True)
 
     assert delivery.take(10) == {}
     assert delivery.not_wanted() == {A}
 
-    delivery.partitions[A].paused = False
+    delivery.pause([A], paused=False)
     assert offsets(delivery.take(10)) == {A: [0, 1, 2]}
     assert delivery.not_wanted() == frozenset()
 
@@ -249,7 +249,7 @@ def test_nothing_is_to_be_fetched_for_a_partition_about_to_be_revoked() -> None:
 def test_partitions_that_stay_keep_position_epoch_buffer_and_pause() -> None:
     delivery = a_delivery(A, at=7)
     delivery.put(a_chunk(offset=7))
-    delivery.partitions[A].paused = True
+    delivery.pause([A], paused=True)
 
     delivery.assign([B, A, A])
 
@@ -314,6 +314,32 @@ def test_a_partition_with_nothing_to_give_takes_no_turn() -> None:
     assert offsets(delivery.take(1)) == {B: [1]}
 
 
+def test_what_was_passed_over_has_its_turn_when_it_is_resumed() -> None:
+    delivery = a_delivery(A, B)
+    delivery.put(a_chunk(A))
+    delivery.put(a_chunk(B, epoch=2))
+    delivery.pause([A], paused=True)
+
+    assert delivery.anything_ready
+    assert offsets(delivery.take(10)) == {B: [0, 1, 2]}
+    assert not delivery.anything_ready
+
+    delivery.pause([A], paused=False)
+    assert delivery.anything_ready
+    assert offsets(delivery.take(10)) == {A: [0, 1, 2]}
+
+
+def test_the_turn_of_a_partition_that_an_interrupt_lost_is_counted_anew() -> None:
+    delivery = a_delivery(A, B)
+    for epoch, one in enumerate([A, B], start=1):
+        delivery.put(a_chunk(one, epoch=epoch))
+    delivery._line.clear()
+
+    delivery.recount()
+
+    assert offsets(delivery.take(10)) == {A: [0, 1, 2], B: [0, 1, 2]}
+
+
 def test_chunks_are_given_one_after_the_other_within_one_take() -> None:
     delivery = a_delivery()
     delivery.put(a_chunk(offset=0, count=3))
@@ -326,8 +352,7 @@ def test_chunks_are_given_one_after_the_other_within_one_take() -> None:
 def test_held_records_come_first_and_within_the_limit() -> None:
     delivery = a_delivery()
     delivery.put(a_chunk(count=4))
-    held = delivery.take(3, advance=False)[A]
-    delivery.partitions[A].held = held
+    delivery.put_back(delivery.partitions[A], delivery.take(3, advance=False)[A])
 
     assert offsets(delivery.take(2)) == {A: [0, 1]}
     assert delivery.consumed()[A].offset == 2
@@ -453,7 +478,7 @@ def _found(partition: TopicPartition, *, epoch: int, offset: int) -> PositionsRe
 def test_a_seek_drops_what_is_buffered_and_held_and_begins_a_new_epoch() -> None:
     delivery = a_delivery()
     delivery.put(chunk := a_chunk())
-    delivery.partitions[A].held = delivery.take(1, advance=False)[A]
+    delivery.put_back(delivery.partitions[A], delivery.take(1, advance=False)[A])
 
     delivery.seek(A, Position(offset=40))
     assert delivery.freed_bytes == chunk.size
@@ -596,7 +621,7 @@ def test_an_error_waits_for_the_records_before_it_that_an_iteration_put_back() -
     delivery.put(a_chunk(A, 0, b"fine", b"bad"))
     taken = delivery.take(10, advance=False)
     delivery.take(10)
-    delivery.partitions[A].held = taken[A]
+    delivery.put_back(delivery.partitions[A], taken[A])
 
     assert error_of(delivery) is None
     assert offsets(delivery.take(10)) == {A: [0]}
@@ -616,9 +641,9 @@ def test_a_paused_partition_has_no_error_to_be_raised() -> None:
     delivery = a_delivery()
     delivery.put(a_refusal(refused := CorruptRecordError()))
 
-    delivery.partitions[A].paused = True
+    delivery.pause([A], paused=True)
     assert error_of(delivery) is None
-    delivery.partitions[A].paused = False
+    delivery.pause([A], paused=False)
     assert error_of(delivery) is refused
 
 
@@ -841,14 +866,13 @@ def _do(
         case "hold":
             try:
                 for one, records in delivery.take(number, advance=False).items():
-                    state = delivery.partitions[one]
-                    state.held = records + state.held
+                    delivery.put_back(delivery.partitions[one], records)
             except OffsetOutOfRangeError:
                 return {}
         case "seek" if owned:
             delivery.seek(partition, Position(offset=number))
         case "pause" if owned:
-            delivery.partitions[partition].paused ^= True
+            delivery.pause([partition], paused=not delivery.partitions[partition].paused)
         case "hold back":
             delivery.hold_back([partition])
         case "assign":

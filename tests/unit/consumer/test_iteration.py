@@ -248,12 +248,12 @@ def test_a_pause_keeps_the_records_for_later() -> None:
     iteration = an_iteration(site)
     take(iteration, site, 2)
 
-    site.engine.delivery.partitions[A].paused = True
+    site.engine.delivery.pause([A], paused=True)
     iteration.stow()
     assert take(iteration, site, 9) == []
     assert positions(site) == {A: 2}
 
-    site.engine.delivery.partitions[A].paused = False
+    site.engine.delivery.pause([A], paused=False)
     assert take(iteration, site, 9) == [2, 3]
 
 
