@@ -6,7 +6,7 @@
 #   NODES=3 PORT=9092    for `make kafka`
 #   ARGS="-k commit -x"  for `make test`: passed on to pytest, which uses two processes ("-n 0 ...": one)
 #   FIRST=1000 JOBS=2    for `make soak`: storms from this seed on (by default from the time), so many at once
-#   ARGS="--jobs 2"      for `make mutations` (historic bugs put back: does a simulated storm find
+#   ARGS="--jobs 2"      for `make mutations` (bugs put into our code: does a simulated storm find
 #                        each?): passed on, as are parts of names, --seeds 60, --write
 
 SHELL := /bin/bash

@@ -835,7 +835,13 @@ def no_message_vanishes(history: History) -> list[str]:
 
 
 def buffers_stay_in_bounds(history: History) -> list[str]:
-    """`max_buffered_bytes` is kept."""
+    """`max_buffered_bytes` bounds what is fetched and could be given out, arrived or taken over.
+
+    Beyond it are: for each Fetch that can be under way (two for each broker), a first batch, which
+    a broker sends whole however little was asked for (KIP-74); for each broker a sixteenth of the
+    bound, asked for beside a Fetch in its long poll. What was fetched of a partition before it was
+    paused, and before a seek, does not count: it must not keep the others from being fetched.
+    """
     return [f"{_when(event)}: {event}" for event in history.named("buffer.exceeded")]
 
 

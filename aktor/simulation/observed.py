@@ -12,6 +12,7 @@ from kafka.structs import TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.rebalancing import Step
+from aktor.events.fetching import Chunk
 from aktor.events.membership import Loss, RevokePartitions
 from aktor.simulation.history import fingerprint
 
@@ -24,6 +25,12 @@ LATE: Final = 1.0
 
 #: Seconds between two polls that are worth a note.
 AWAY: Final = 5.0
+
+#: Requests for records that can be under way to one broker: a session's Fetch and one beside it.
+FETCHES: Final = 2
+
+#: Of the bound, what each broker may be asked for beyond it, beside the Fetch in its long poll.
+BESIDE: Final = 16
 
 
 def observe(
@@ -43,6 +50,8 @@ def observe(
     consumer._last_asked = now()  # type: ignore[attr-defined]
     consumer._futures = itertools.count()  # type: ignore[attr-defined]
     consumer._nested = 0.0  # type: ignore[attr-defined]
+    consumer._put_aside = set()  # type: ignore[attr-defined]
+    consumer._brokers = 0  # type: ignore[attr-defined]
 
 
 def observe_ownership(consumer: KafkaConsumer, note: Note) -> None:
@@ -138,6 +147,10 @@ class _Observed(KafkaConsumer):
     _futures: Iterator[int]
     #: Seconds that listeners took during the present call.
     _nested: float
+    #: Partitions that were paused, and of which something is still buffered.
+    _put_aside: set[TopicPartition]
+    #: The most brokers that there were.
+    _brokers: int
 
     def poll(self, timeout_ms: float = 0, *args: Any, **kwargs: Any) -> dict[Any, list[Any]]:
         self._came_back()
@@ -227,6 +240,7 @@ class _Observed(KafkaConsumer):
 
     def pause(self, *partitions: Any) -> None:
         super().pause(*partitions)
+        self._put_aside.update(partitions)
         self._note("partitions.paused", partitions=[_name(one) for one in partitions])
 
     def resume(self, *partitions: Any) -> None:
@@ -279,6 +293,7 @@ class _Observed(KafkaConsumer):
         return sorted(self._engine.delivery.partitions)
 
     def _came_back(self) -> None:
+        self._measure_buffer()
         if self._now() - self._last_asked > AWAY:
             self._note("user.was_away", seconds=round(self._now() - self._last_asked, 3))
         if self._given:
@@ -296,8 +311,25 @@ class _Observed(KafkaConsumer):
             contents=self._fingerprints(records),
             group=self.config["group_id"],
         )
-        if self._engine.delivery.buffered_bytes > self._settings.max_buffered_bytes:
-            self._note("buffer.exceeded", bytes=self._engine.delivery.buffered_bytes)
+        self._measure_buffer()
+
+    def _measure_buffer(self) -> None:
+        """Note a buffer that is fuller than it may be, see `checks.buffers_stay_in_bounds`."""
+        port, owned = self._engine.port, self._engine.delivery.partitions
+        self._brokers = max(self._brokers, len(port.cluster.brokers))
+        chunks = [
+            one
+            for one in (*port.chunks, *(one for state in owned.values() for one in state.chunks))
+            if one.partition in owned and one.epoch == owned[one.partition].epoch
+        ]
+        paused = {one for one, state in owned.items() if state.paused}
+        self._put_aside &= paused | {one.partition for one in chunks}
+        size = sum(one.size for one in chunks if one.partition not in self._put_aside)
+        bound = self._settings.max_buffered_bytes
+        batch = max(map(_with_one_batch, chunks), default=0)
+        allowed = bound + self._brokers * (bound // BESIDE + FETCHES * batch)
+        if size > allowed:
+            self._note("buffer.exceeded", bytes=size, allowed=allowed, bound=bound)
 
     def _fingerprints(self, records: list[Any]) -> list[int] | None:
         """What each record is known by; None if a deserializer has made something else of it."""
@@ -312,6 +344,12 @@ class _Observed(KafkaConsumer):
 
 def _name(where: Any) -> str:
     return f"{where.topic}-{where.partition}"
+
+
+def _with_one_batch(chunk: Chunk) -> int:
+    """What a chunk would count if it were its first batch alone: after the offset, the size."""
+    length = int.from_bytes(chunk.data[8:12], "big") + 12 if len(chunk.data) >= 12 else 0
+    return chunk.size - len(chunk.data) + min(length, len(chunk.data))
 
 
 def _runs(records: list[Any]) -> tuple[list[list[int]], list[int]]:

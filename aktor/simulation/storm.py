@@ -53,6 +53,9 @@ AFTERSHOCKS: Final = 2
 RECORDS: Final = 100
 PER_SECOND: Final = 10.0
 
+#: The share of storms whose members have little room for records.
+SMALL_BUFFERS: Final = 1 / 3
+
 #: The share of records that `shrink` tries to do with.
 _SHARES: Final = (0.02, 0.1, 0.3, 0.6)
 
@@ -137,6 +140,7 @@ def run_storm(
             kind=kind,
             each=lambda configs, number: spoken.configs(configs, number, sim.now),
             **_settings(draw, random.Random(f"{seed} waits")),
+            **_buffers(random.Random(f"{seed} buffers")),
         )
         Strangers(sim).watch()
         rate = draw.choice([0.1, 0.4, 1.0])
@@ -192,6 +196,17 @@ def _settings(draw: random.Random, waits: random.Random) -> dict[str, Any]:
         "enable_auto_commit": draw.random() < 0.6,
         "isolation_level": draw.choice(["read_uncommitted", "read_committed"]),
         "fetch_max_wait_ms": waits.choice([500, 500, 25_000]),
+    }
+
+
+def _buffers(draw: random.Random) -> dict[str, Any]:
+    """A third has little room for records; some limits are below the size of a batch."""
+    if draw.random() > SMALL_BUFFERS:
+        return {}
+    return {
+        "max_buffered_bytes": draw.choice([3000, 10_000]),
+        "fetch_max_bytes": draw.choice([500, 3000, 1_000_000]),
+        "max_partition_fetch_bytes": draw.choice([100, 1000, 1_000_000]),
     }
 
 

@@ -1,5 +1,6 @@
-"""Does the simulator find bugs? Historic bugs, each put back into our code by a patch.
+"""Does the simulator find bugs? Historic ones, and gross ones, each put into our code by a patch.
 
-A patch begins with one or two sentences: which bug it is, and what its users saw. It is written
-against `aktor` as it is now; `python -m tests.mutations` looks for a seed that finds it.
+A patch begins with one or two sentences: which bug it is, and what its users saw (of a gross one:
+would see). It is written against `aktor` as it is now; `python -m tests.mutations` looks for a seed
+that finds it.
 """

@@ -1,4 +1,4 @@
-"""`python -m tests.mutations`: run storms over each historic bug until one finds it."""
+"""`python -m tests.mutations`: run storms over each bug, historic or gross, until one finds it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Puts each historic bug back, alone, and runs storms until one finds it."""
+"""Puts each bug into our code, alone, and runs storms until one finds it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class StormsError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutation:
-    """One historic bug: `bug` says which, `seen` what its users saw."""
+    """One bug, a historic or a gross one: `bug` says which, `seen` what its users saw."""
 
     path: Path
     bug: str

@@ -1,4 +1,4 @@
-"""Historic bugs that are put back: every patch can be used, and the simulator is not blind."""
+"""Historic bugs put back, and gross ones: every patch can be used, the simulator is not blind."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from tests.mutations.run import (
 QUICK = [
     ("02_", 0, "no_gap_no_step_back_no_duplicate_inside_an_ownership"),
     ("05_", 0, "nothing_is_given_out_while_it_is_handed_back"),
+    ("27_", 0, "buffers_stay_in_bounds"),
 ]
 
 
@@ -37,8 +38,9 @@ def test_a_patch_says_which_bug_it_is_and_applies_to_the_code_as_it_is(mutation:
         )
 
 
-def test_there_are_twenty_of_them() -> None:
-    assert [one.number for one in mutations()] == [f"{number:02}" for number in range(1, 21)]
+def test_there_are_twenty_historic_bugs_and_then_seven_gross_ones() -> None:
+    assert [one.number for one in mutations()] == [f"{number:02}" for number in range(1, 28)]
+    assert [one.bug.startswith("gross: ") for one in mutations()] == [False] * 20 + [True] * 7
 
 
 @pytest.mark.parametrize(("name", "seed", "check"), QUICK)
