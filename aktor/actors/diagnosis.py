@@ -24,10 +24,13 @@ _SECRETS: Final = ("sasl_plain_password", "ssl_password")
 
 
 class Phase(enum.Enum):
-    """How far a connection is; the value completes "the broker closed the connection ..."."""
+    """How far a connection is; the value completes "the broker closed the connection ...".
 
-    RESOLVING = "before it was there"
-    CONNECTING = "while it was made"
+    Those of phases that can run out of time complete "no answer within 10 s ..." as well.
+    """
+
+    RESOLVING = "while the broker's name was looked up"
+    CONNECTING = "while the connection was opened"
     SECURING = "during the TLS handshake"
     VERSIONING = "at the first request"
     LOGGING_IN = "during the login"

@@ -517,11 +517,17 @@ class NetworkActor(CooperativeActor):
     def _late(
         self, waiting: Waiting, now: float, because: str, link: Link | None = None
     ) -> Exception:
-        failures = [link.failure] if link else [one.failure for one in self._candidates()]
-        last = next((reason_of(one) for one in failures if one is not None), None)
+        if link is not None:
+            failures = [reason_of(link.failure)] if link.failure else []
+        else:
+            failures = [
+                f"{one.address}: {reason_of(one.failure)}"
+                for one in self._candidates()
+                if one.failure
+            ]
         error: Exception = KafkaTimeoutError(
             f"{waiting.body_name} timed out after {now - waiting.came_at:.3g} s: {because}"
-            + (f" (last failure: {last})" if last else "")
+            + (f" (last failure: {failures[0]})" if failures else "")
         )
         return error
 

@@ -275,8 +275,14 @@ class CommitErrors:
                 f"{what}: another consumer has joined {self._group} with the same"
                 " group_instance_id. Give each consumer an id of its own.",
             )
-        again = " Commit again." if error_type.retriable else ""
-        text = f"{what} in {self._group}: {code}.{again}"
+        if error_type in UNKNOWN_TOPIC:
+            remedy = (
+                " The coordinator knows no such topic or partition. If it was deleted, leave it out"
+                " of the commit; if it is new, commit again."
+            )
+        else:
+            remedy = " Commit again." if error_type.retriable else ""
+        text = f"{what} in {self._group}: {code}.{remedy}"
         return _error(error_type, text, cause=_error(error_type, code))
 
     def _member_refused(

@@ -109,7 +109,7 @@ TABLE: Final[list[tuple[tuple[str, ...], Callable[[World], None], bool, str]]] =
         ("topics", "partitions_for_topic"),
         all_brokers_go_down,
         False,
-        r"no broker could be reached \(last failure: connection refused\)",
+        r"no broker could be reached \(last failure: b\d:9092: connection refused\)",
     ),
     (
         ("commit", "committed", "position"),

@@ -691,6 +691,14 @@ def test_an_address_that_swallows_everything_does_not_keep_the_next_from_being_t
         assert client.connect(port, "both.example") == ConnectionOpened(key="a")
 
 
+def test_an_address_that_swallows_everything_is_said_to_have_opened_no_connection() -> None:
+    with a_black_hole("127.0.0.2") as port, Client(resolve=Names("127.0.0.2")) as client:
+        failed = client.connect(port, "one.example", timeout=0.3)
+
+    assert isinstance(failed, ConnectionFailed)
+    assert "no answer within 0.3 s while the connection was opened" in str(failed.error)
+
+
 def test_an_address_that_connects_and_is_silent_gives_way_to_the_next_at_the_next_attempt() -> None:
     with (
         ScriptedBroker(in_silence, address=("127.0.0.2", 0)) as silent,

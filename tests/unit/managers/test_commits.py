@@ -401,6 +401,7 @@ def test_a_commit_for_a_topic_that_was_deleted_gives_up_once_the_brokers_say_so(
     assert said == []
     assert asked_to_commit(again) == {U0: 12}
     assert isinstance(error, UnknownTopicOrPartitionError)
+    assert "If it was deleted, leave it out" in str(error)
 
 
 def test_many_partition_errors_are_one_failed_attempt_and_only_these_are_sent_again() -> None:
