@@ -60,10 +60,11 @@ class Advertised:
         if before and not before & self._addresses:
             self._since, self._told_at = None, -math.inf
 
-    def answered(self, address: str) -> None:
-        """A broker answered there."""
+    def answered(self, address: str, *, as_broker: bool) -> None:
+        """A broker answered there. `as_broker`: it is an advertised address, though the metadata of
+        which it is part may be yet to come (the coordinator's)."""
         self._answered.add(address)
-        self.reached = self.reached or address in self._addresses
+        self.reached = self.reached or as_broker or address in self._addresses
 
     def tried(self, now: float) -> None:
         """A connection to one of them is begun."""
@@ -90,7 +91,7 @@ class Advertised:
 
         `links` lead to the advertised addresses. Who wants nothing of the brokers is told nothing.
         """
-        if not self.in_doubt or self._since is None:
+        if not self.in_doubt or self._since is None or not links:
             return math.inf
         if self._wanted_at <= now - REPEAT and not any(one.unsent for one in links):
             return math.inf

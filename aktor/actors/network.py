@@ -438,7 +438,7 @@ class NetworkActor(CooperativeActor):
         # login opens connections and closes them at the first request, for ever.
         if not link.proven:
             link.proven = self._reached = True
-            self._advertised.answered(link.address)
+            self._advertised.answered(link.address, as_broker=link.node >= 0)
             link.failure = link.failing_since = None
             link.backoff.reset()
             self._bootstrapping = False

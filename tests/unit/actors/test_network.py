@@ -1054,6 +1054,18 @@ def test_brokers_that_moved_to_addresses_which_cannot_be_reached_are_told() -> N
     assert len(bench.at(5.0).of(BrokersUnreachable)) == 1
 
 
+def test_a_coordinator_that_answered_was_reached_though_the_metadata_is_yet_to_come() -> None:
+    """A restarted actor hears of the coordinator first, and then of another one."""
+    bench = Bench().tell(a_coordinator("a", node=1)).send(a_request(COORDINATOR)).open().answer()
+
+    bench.at(10.0).tell(a_coordinator("b", node=2)).send(a_request(COORDINATOR))
+
+    assert bench.of(BrokersUnreachable) == []
+    for second in range(11, 30):
+        refuse_all(bench.at(float(second)))
+    assert bench.of(BrokersUnreachable) == []
+
+
 def test_refused_credentials_are_never_called_unreachable_brokers() -> None:
     bench = stranded(a=1, until=20.0, error=wrong_password)
 
