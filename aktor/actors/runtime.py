@@ -449,11 +449,16 @@ class Dispatcher:
         """True while the thread turns."""
         return self._thread is not None and self._thread.is_alive()
 
+    @property
+    def turns_here(self) -> bool:
+        """Whether the caller runs on the dispatching thread: what it waits for never comes."""
+        return self._thread_id == threading.get_ident()
+
     def stop(self, timeout: float) -> bool:
         """End the thread and wait for it; False if it did not end in time."""
         self._stopping = True
         self._wake()
-        if self._thread is not None and self._thread is not threading.current_thread():
+        if self._thread is not None and self.alive and not self.turns_here:
             self._thread.join(timeout)
         return not self.alive
 

@@ -150,6 +150,8 @@ class Engine:
         self._owed: BaseException | None = None
         #: The questions of the call under way.
         self._asked: list[int] = []
+        #: Whether a commit callback runs.
+        self._completing = False
         #: What the membership was told last (topics, regex); None while it is being told.
         self._subscribed_as: tuple[frozenset[str], str] | None = (frozenset(), "")
         self._unraised: BaseException | None = None
@@ -180,7 +182,7 @@ class Engine:
 
     def begin_call(self) -> None:
         """An outermost call begins, and what the last one did is sound."""
-        self.touched = False
+        self.touched = self._completing = False
         self.user_code.name = ""
         self.ended_in = self._owed = self._restoring = None
         self.delivery.accept()
@@ -194,6 +196,10 @@ class Engine:
         self._owed = error if owed else None
         self.ended_in = error
         return error
+
+    def forget_errors(self) -> None:
+        """What the call ended in is raised: its traceback would keep a dropped consumer alive."""
+        self.ended_in = self._owed = None
 
     def repair(self) -> None:
         """The last call was interrupted, anywhere: make sound again what it left half done.
@@ -694,7 +700,12 @@ class Engine:
         )
 
     def run_completions(self) -> None:
-        """Run the callbacks of finished asynchronous commits, each once."""
+        """Run the callbacks of finished asynchronous commits, each once and one after the other.
+
+        What a callback calls runs none of them: hundreds, each inside the one before, are too deep.
+        """
+        if self._completing:
+            return
         while self.completions:
             first = self.completions[0]
             if first.begun:
@@ -702,9 +713,10 @@ class Engine:
                 continue
             before, self.user_code.name = self.user_code.name, "a commit callback"
             try:
-                first.begun = True
+                self._completing = first.begun = True
                 first.call()
             finally:
+                self._completing = False
                 self.user_code.name = before
 
     def apply_positions(self) -> None:

@@ -115,12 +115,12 @@ class KafkaConsumer:
         self._clock = dispatcher.clock
         self._metrics = ConsumerMetrics(self.config) if self.config["metrics_enabled"] else None
         self._iterating = Iteration(self._engine)
-        self._last_actors: tuple[ActorStatus, ...] = ()
         if topics:
             self.subscribe(topics)
-        self._host.start(dispatcher, f"aktor-{settings.client_id}")
-        # A consumer that is dropped without close() must not leave its thread behind.
+        # A consumer that is dropped without close(), or whose constructor is interrupted, must not
+        # leave its thread behind.
         weakref.finalize(self, dispatcher.stop, 0.0)
+        self._host.start(dispatcher, f"aktor-{settings.client_id}")
 
     def _reader_maker(self) -> Any:
         settings, read_committed = (
@@ -456,7 +456,8 @@ class KafkaConsumer:
         """Commit without waiting; returns kafka-python's `Future`.
 
         `callback(offsets, response_or_error)` (response None) runs in the next poll, commit or
-        close, on the application thread. The future ends by itself.
+        close, on the application thread. The future ends by itself, on the background thread: what
+        is added to it there (`add_callback`) may not call the consumer.
         """
         arguments.check_callback(callback)
         chosen = self._offsets_to_commit(offsets)
@@ -689,6 +690,8 @@ class KafkaConsumer:
     def _actors(self) -> tuple[ActorStatus, ...]:
         if self._guard.closed or self._guard.forked or self._port.failure is not None:
             return ()
+        if self._system.dispatcher.turns_here:
+            return ()  # a callback of a Future: it would wait for itself
         # A bell of its own: any thread may ask, and must not take the ring another one waits for.
         bell = self._host.make_bell()
         ticket, reply = self._port.ask("supervisor", bell)
@@ -794,14 +797,17 @@ class KafkaConsumer:
         self._engine.run_completions()
         while self._to_close:
             deserializers.close(self._to_close.pop())
-        if self._metrics is not None:
-            self._metrics.close()
         self._ended = True
 
     # -- how a call begins and ends (see `guard`)
 
     def _begin_call(self, *, closing: bool = False) -> None:
         """Before anything else of an outermost call: repair what the last one left half done."""
+        if self._system.dispatcher.turns_here:
+            raise IllegalStateError(
+                "the consumer was called on its own background thread, by a callback of a Future."
+                " Give commit_async() a `callback`: it runs on the application thread"
+            )
         if self._guard.broken:
             self._iterating.settle()
             self._iterating.forget()
@@ -818,6 +824,8 @@ class KafkaConsumer:
         begun = begun or self._guard.begun
         if begun and self._engine.touched and error is not self._engine.ended_in:
             self._guard.broken = True
+        else:
+            self._engine.forget_errors()
         self._guard.begun = False
         self._guard.leave(frame)
         if self._close_asked is not None:
@@ -890,6 +898,9 @@ class KafkaConsumer:
     def _deadline(self, timeout_ms: float | None) -> float:
         timeout = arguments.seconds(timeout_ms, self._settings.default_api_timeout)
         return self._clock() + timeout
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a KafkaConsumer cannot be copied or pickled: make one where it is used")
 
     def __repr__(self) -> str:
         topics = ", ".join(sorted(self._engine.subscription))

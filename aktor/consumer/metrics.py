@@ -6,11 +6,10 @@ read from the actors when metrics are asked for.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kafka.metrics import AnonMeasurable, MetricConfig, Metrics
+from kafka.metrics import AnonMeasurable, KafkaMetric, MetricConfig, MetricName
 
 from aktor.consumer.engine import Engine
 from aktor.events.lifecycle import ActorStatus
@@ -20,33 +19,35 @@ __all__ = ["ConsumerMetrics"]
 FETCH: Final = "consumer-fetch-manager-metrics"
 COORDINATOR: Final = "consumer-coordinator-metrics"
 CONSUMER: Final = "consumer-metrics"
+COUNT: Final = "kafka-metrics-count"
 
 
 class ConsumerMetrics:
-    """Owns the registry of metrics; the values are gauges over the latest snapshot."""
+    """Owns the metrics; the values are gauges over the latest snapshot.
+
+    Several threads may look at once, and a signal handler in the middle of another look: there is
+    no lock, and what is shared is only ever added to.
+    """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        self._registry = Metrics(MetricConfig(tags={"client-id": config["client_id"]}))
-        self._values: dict[tuple[str, str], float] = {}
-        # Several threads may look at once.
-        self._lock = threading.Lock()
+        self._config = MetricConfig(tags={"client-id": config["client_id"]})
+        self._values: dict[MetricName, float] = {}
+        self._metrics: dict[MetricName, KafkaMetric] = {}
+        self._set(COUNT, "count", 1)
 
     def snapshot(self, engine: Engine, actors: tuple[ActorStatus, ...], *, raw: bool) -> Any:
         """The metrics as of now. From any thread."""
-        with self._lock:
-            return self._snapshot(engine, actors, raw=raw)
-
-    def _snapshot(self, engine: Engine, actors: tuple[ActorStatus, ...], *, raw: bool) -> Any:
         self._set_from_application(engine)
         for actor in actors:
             for name, value in actor.counters.items():
                 self._set(_group_of(name), name, value)
             self._set(CONSUMER, f"{actor.name}-restarts-total", actor.incarnation - 1)
+        self._set(COUNT, "count", len(self._metrics))
         if raw:
-            return dict(self._registry.metrics)
+            return self._metrics.copy()
         grouped: dict[str, dict[str, float]] = {}
-        for name, metric in self._registry.metrics.items():
-            grouped.setdefault(name.group, {})[name.name] = metric.value()
+        for metric, value in self._values.copy().items():
+            grouped.setdefault(metric.group, {})[metric.name] = value
         return grouped
 
     def _set_from_application(self, engine: Engine) -> None:
@@ -60,17 +61,11 @@ class ConsumerMetrics:
         self._set(COORDINATOR, "assigned-partitions", len(delivery.partitions))
 
     def _set(self, group: str, name: str, value: float) -> None:
-        key = (group, name)
-        if key not in self._values:
-            metric = self._registry.metric_name(name, group)
-            self._registry.add_metric(
-                metric, AnonMeasurable(lambda _config, _now, key=key: self._values[key])
-            )
+        key = MetricName(name, group, "", self._config.tags)
         self._values[key] = value
-
-    def close(self) -> None:
-        """Free the registry."""
-        self._registry.close()
+        if key not in self._metrics:
+            gauge = AnonMeasurable(lambda _config, _now: self._values[key])
+            self._metrics.setdefault(key, KafkaMetric(key, gauge, self._config))
 
 
 def _group_of(name: str) -> str:

@@ -420,3 +420,29 @@ def test_a_negative_offset_is_refused(kafka: Cluster, orders: TopicPartition, gr
         consumer.commit({orders: at(5)})
 
         assert consumer.committed(orders) == 5
+
+
+def test_what_is_added_to_the_future_of_a_commit_may_not_call_the_consumer(
+    kafka: Cluster, orders: TopicPartition, group: str
+) -> None:
+    """It runs on the background thread, which would wait for itself."""
+    with quick(kafka, orders.topic, group_id=group) as consumer:
+        poll_until(consumer, consumer.assignment, "no assignment")
+        met: list[tuple[threading.Thread, Exception | None]] = []
+
+        def note(_value: Any) -> None:
+            try:
+                consumer.commit(timeout_ms=1000)
+                met.append((threading.current_thread(), None))
+            except Exception as error:
+                met.append((threading.current_thread(), error))
+
+        # The answer may be there before it is listened for: then this is the application thread.
+        while not met or met[-1][0] is threading.current_thread():
+            before = len(met)
+            consumer.commit_async().add_callback(note)
+            wait_until(lambda: len(met) > before, "no answer")  # noqa: B023  # called here
+        error = met[-1][1]
+        assert isinstance(error, IllegalStateError)
+        assert "background thread" in str(error)
+        consumer.commit()

@@ -111,6 +111,38 @@ def test_asynchronous_commits_end_in_their_order_and_the_last_one_wins(world: Wo
     assert [world.cluster.committed("g", *one) for one in (T0, T1)] == [10, 3]
 
 
+def test_hundreds_of_commit_callbacks_that_commit_are_not_called_inside_one_another(
+    world: World,
+) -> None:
+    consumer = a_member(world, enable_auto_commit=False)
+    read(world, consumer, 80)
+    inside: list[int] = []
+    deepest = 0
+
+    def commit_again(number: int) -> None:
+        nonlocal deepest
+        inside.append(number)
+        deepest = max(deepest, len(inside))
+        again.append(consumer.commit_async())
+        inside.pop()
+        called.append(number)
+
+    called: list[int] = []
+    again: list[Any] = []
+    futures = [
+        consumer.commit_async(callback=lambda *_, number=number: commit_again(number))
+        for number in range(300)
+    ]
+    while not all(future.is_done for future in futures):
+        world.sleep(0.1)
+    consumer.poll(timeout_ms=100)
+    consumer.commit()
+
+    assert called == list(range(300))
+    assert deepest == 1
+    assert all(future.succeeded() for future in again)
+
+
 def test_an_asynchronous_commit_is_not_lost_by_a_close_right_after_it(world: World) -> None:
     """Java 27: testCommitAsyncCompletedBeforeConsumerCloses."""
     consumer = a_member(world, enable_auto_commit=False)

@@ -233,6 +233,21 @@ def test_a_thread_wakes_the_dispatcher_and_stops_it() -> None:
     assert len(heard) <= 100
 
 
+def test_a_thread_that_could_not_be_started_need_not_be_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    dispatcher = Dispatcher({})
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            dispatcher.start_thread("test")
+
+    assert dispatcher.stop(timeout=30.0)
+
+
 def test_a_bell_rung_before_the_wait_is_not_lost_and_rings_once() -> None:
     bell = Bell()
 

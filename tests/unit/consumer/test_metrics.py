@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
-import pytest
 from kafka.metrics import KafkaMetric
 
 from aktor.consumer.metrics import ConsumerMetrics
@@ -99,10 +99,35 @@ def test_raw_metrics_are_kafka_pythons_objects_tagged_with_the_client() -> None:
     assert values["assigned-partitions"] == 1
 
 
-@pytest.mark.parametrize("times", [1, 2])
-def test_metrics_can_be_closed(times: int) -> None:
-    metrics = ConsumerMetrics({"client_id": "app"})
-    metrics.snapshot(a_site().engine, (), raw=False)
+def test_a_signal_handler_may_look_in_the_middle_of_a_look() -> None:
+    """Whatever it hits, and although it may be the first that sees an actor's counters."""
+    engine = a_site().engine
+    actors = (an_actor("fetch", **{"fetch-total": 5}), an_actor("network", **{"request-total": 4}))
+    source = ConsumerMetrics.snapshot.__code__.co_filename
+    lines: list[int] = []
+    expected = ConsumerMetrics({"client_id": "app"}).snapshot(engine, actors, raw=False)
 
-    for _ in range(times):
-        metrics.close()
+    def look(at: int) -> Any:
+        metrics, count = ConsumerMetrics({"client_id": "app"}), 0
+
+        def on_line(frame: Any, event: str, _arg: Any) -> Any:
+            nonlocal count
+            if frame.f_code.co_filename != source:
+                return None
+            if event == "line":
+                count += 1
+                if count == at:  # (nothing is traced while a tracer runs)
+                    assert metrics.snapshot(engine, actors, raw=False) == expected
+            return on_line
+
+        sys.settrace(on_line)
+        try:
+            said = metrics.snapshot(engine, actors, raw=False)
+        finally:
+            sys.settrace(None)
+        lines.append(count)
+        return said
+
+    assert look(0) == expected
+    for at in range(1, lines[0] + 1):
+        assert look(at) == expected
