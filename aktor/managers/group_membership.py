@@ -111,13 +111,18 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     def on_step(self, message: PartitionsReleased | RevocationCommitted | CallbackFinished) -> None:
         """A step of the rebalance is done; what a listener raised the application raises."""
-        error = message.error if isinstance(message, CallbackFinished) else None
-        if self._member.heard(message) and error is not None:
+        if not self._member.heard(message):
+            return
+        if isinstance(message, RevocationCommitted) and message.expelled:
+            self.log.info(
+                "membership.doubted", because="the group did not know it at its last commit"
+            )
+        if isinstance(message, CallbackFinished) and message.error is not None:
             self.log.warning(
                 "listener.failed",
                 rebalance=message.rebalance,
                 state=self._member.state,
-                because=error,
+                because=message.error,
             )
 
     def on_confirm_session(self, message: ConfirmSession) -> None:

@@ -653,6 +653,7 @@ def test_what_a_refused_commit_shows_to_be_somebody_elses_is_lost_and_not_revoke
     scene.tell(RevocationCommitted(rebalance=commit.rebalance, expelled=True))
 
     assert scene.said(RunRevokedCallback).loss is Loss.LOST
+    assert len(scene.traced("membership.doubted")) == 1
 
 
 def test_a_restart_of_the_commits_actor_counts_as_a_failed_commit() -> None:
