@@ -24,6 +24,7 @@ from tests.kafka.support import (
     SOON_S,
     named,
     numbered,
+    poll,
     poll_until,
     raised_within,
     read,
@@ -401,6 +402,7 @@ def test_a_right_that_is_missing_is_told_beside_a_busy_topic_and_read_on_when_it
 
         wait_until(is_buffered, "the busy topic is buffered")
         consumer.assign([busy, orders])
+        found += poll(consumer)  # what is assigned is fetched from the next poll on
         wait_until(lambda: named(events, "fetch.refused"), "the fetch is refused")
         told: list[Exception] = []
         while not told:
