@@ -31,7 +31,7 @@ from aktor.consumer.pattern import SubscriptionPattern
 from aktor.errors import ActorCrashedError
 from aktor.events.lifecycle import ActorsRestarted, Tick
 from aktor.events.metadata import LeadersMoved, NameTopics
-from aktor.events.network import SendRequests
+from aktor.events.network import ReportBootstrap, SendRequests
 from aktor.simulation.cluster import SETTINGS as CLUSTER
 from aktor.simulation.crashes import Crash, Crashes, Point
 from aktor.simulation.errors import SimulationError
@@ -44,6 +44,7 @@ __all__ = ["BROKERS", "CONSUMER_UNREACHED", "UNREACHED", "Drill", "Outcome", "Ph
 UNREACHED: Final[dict[Point, str]] = {
     Point("fetch", ActorsRestarted): "it is always among the restarted, so it never hears of it",
     Point("metadata", LeadersMoved): "brokers name new leaders from Fetch v16 on; ours is v12",
+    Point("network", ReportBootstrap): "who has read knows that a broker was reached",
     Point("metadata", NameTopics): "only a member of a KIP-848 group asks for names",
 }
 
@@ -416,6 +417,7 @@ class Drill:
         self._fail_brokers()
         self._lose_connections()
         self._stand_still()
+        self._ask_for_a_position_in_vain()
         self._refuse()
         self._attempt(self._unsubscribe)
         self._attempt(lambda: self._subscribe(self._consumer))
@@ -504,6 +506,19 @@ class Drill:
         self.alice.freeze()
         self.sim.scheduler.after(2.3, self.alice.thaw)
         self.sim.sleep(0.01)
+        self._poll(0.5)
+
+    def _ask_for_a_position_in_vain(self) -> None:
+        """Alice joins anew, and her coordinator does not say yet what is committed."""
+        brokers, consumer = self.sim.brokers, self._consumer
+        loading = Code.COORDINATOR_LOAD_IN_PROGRESS
+        brokers.refuse("OffsetFetch", loading, client_id=self.alice.name, times=1000)
+        self._attempt(self._unsubscribe)
+        self._attempt(lambda: self._subscribe(consumer))
+        while not consumer.assignment():
+            self._poll(0.1)
+        self._attempt(lambda: [consumer.position(one) for one in self._mine()[:1]])
+        brokers.refuse_no_more()
         self._poll(0.5)
 
     def _refuse(self) -> None:

@@ -45,8 +45,13 @@ UNREACHED = {
         "fetch on ActorsRestarted",
         "metadata on LeadersMoved",
         "metadata on NameTopics",
+        "network on ReportBootstrap",
     },
-    "consumer": {"fetch on ActorsRestarted", "metadata on LeadersMoved"},
+    "consumer": {
+        "fetch on ActorsRestarted",
+        "metadata on LeadersMoved",
+        "network on ReportBootstrap",
+    },
 }
 
 
