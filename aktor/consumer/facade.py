@@ -840,7 +840,6 @@ class KafkaConsumer:
         if asked is not None:
             if method == "_poll" and result:  # they will not be given out
                 result = {}
-                self._guard.broken = True
             self.close(
                 asked.autocommit,
                 asked.timeout * 1000,

@@ -153,6 +153,7 @@ def exclusive(method: F) -> F:
             del guard.holder[None]
             if self._close_asked is None:
                 return result
+            guard.broken = True  # before another interrupt may come: what it gave is taken back
         except BaseException as error:
             self._end_call_by(error, sys._getframe(), begun=result is not _NOTHING)
             raise
