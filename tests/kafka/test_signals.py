@@ -133,24 +133,28 @@ def test_a_close_in_the_handler_of_sigterm_ends_the_loop_and_leaves_the_group(
 def test_ctrl_c_at_any_moment_of_a_with_block_is_all_that_the_program_ends_in(
     kafka: Cluster, orders: TopicPartition, group: str
 ) -> None:
+    # Python drops an interrupt that comes in a weak reference's callback (its own, of threads that
+    # have ended), so another one follows, later than any close.
     program = (
-        "import random, threading\n"
+        "import random\n"
+        "signal.signal(signal.SIGALRM, signal.default_int_handler)\n"
         "ends = []\n"
         "for turn in range(25):\n"
-        "    delay = random.uniform(0.0, 0.15)\n"
-        "    timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))\n"
+        "    delay = random.uniform(0.001, 0.15)\n"
         "    try:\n"
         "        with KafkaConsumer(topic, bootstrap_servers=servers, **QUICK) as consumer:\n"
-        "            timer.start()\n"
+        "            signal.setitimer(signal.ITIMER_REAL, delay, 8.0)\n"
         "            for record in consumer:\n"
         "                consumer.pause(); consumer.position(TopicPartition(topic, 0))\n"
         "    except KeyboardInterrupt:\n"
         "        ends.append('interrupted')\n"
         "    except Exception as error:\n"
         "        ends.append(repr(error))\n"
-        "    timer.join()\n"
+        "    signal.setitimer(signal.ITIMER_REAL, 0.0)\n"
         "say(ends)\n"
     )
     with Child(kafka, orders.topic, group, program) as child:
         assert child.hear(READ_S) == ["interrupted"] * 25
-        assert child.end() == (0, "")
+        code, errors = child.end()
+        assert code == 0, errors
+        assert not errors or errors.startswith("Exception ignored in: <function WeakSet"), errors
