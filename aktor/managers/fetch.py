@@ -17,9 +17,8 @@ while it fills the buffer, each node may bring a little more (see `FetchRoom.par
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, ClassVar, Final
 
 from kafka.errors import KafkaTimeoutError, UnsupportedVersionError, for_code
@@ -29,7 +28,7 @@ from kafka.structs import TopicPartition
 from aktor.actors.manager import NEVER, Backoff, PollResult, RequestManager
 from aktor.events.fetching import PausePartitions
 from aktor.events.lifecycle import ActorsRestarted
-from aktor.events.metadata import Cluster, ClusterChanged, RefreshMetadata
+from aktor.events.metadata import ClusterChanged, RefreshMetadata
 from aktor.events.network import ExpectFetches, Lane, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.events.positions import (
@@ -44,6 +43,7 @@ from aktor.managers.fetch_answer import FetchAnswer
 from aktor.managers.fetch_aside import SHARE_OF_LINE, FetchAside
 from aktor.managers.fetch_cursor import FetchCursor
 from aktor.managers.fetch_line import PATIENCE, FetchLine
+from aktor.managers.fetch_plan import FetchPlan
 from aktor.managers.fetch_request import CHUNK_OVERHEAD, Asked, fetch_request
 from aktor.managers.fetch_room import FetchRoom
 from aktor.managers.fetch_session import FetchSession
@@ -91,21 +91,6 @@ class _Node:
         return self.asked is not None and cursor.still_wants(self.asked.wanted.get(cursor.tp))
 
 
-@dataclass(slots=True)
-class _Plan:
-    """What could be fetched now: cursors by node, and what matters for sharing the room."""
-
-    ready: dict[int, list[FetchCursor]] = field(default_factory=dict)
-    nodes: set[int] = field(default_factory=set)
-    crowded: set[int] = field(default_factory=set)
-    #: Where partitions will be fetched from whose positions are being looked up.
-    expected: set[int] = field(default_factory=set)
-    leaderless: list[FetchCursor] = field(default_factory=list)
-    #: Bytes that the application can read now, by the node they would be fetched from.
-    held: Counter[int | None] = field(default_factory=Counter)
-    wake_at: float = NEVER
-
-
 class FetchManager(RequestManager):
     """Owns fetch cursors and sessions, preferred replicas, high watermarks, bytes outstanding."""
 
@@ -124,19 +109,16 @@ class FetchManager(RequestManager):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._cluster = Cluster()
-        # In the order in which they are asked for: who brought data goes to the end.
-        self._cursors: dict[TopicPartition, FetchCursor] = {}
-        #: Assigned by hand since the last Poll: nobody has asked for their records yet.
-        self._unpolled: set[TopicPartition] = set()
-        self._paused: set[TopicPartition] = set()
-        self._nodes: dict[int, _Node] = {}
         #: The nodes that the network actor knows will be asked, once positions are known.
         self._expected: set[int] = set()
         self._leaderless = self._new_backoff()
         self._room = FetchRoom(
             self.settings.max_buffered_bytes, self.settings.max_partition_fetch_bytes
         )
+        self._plan = FetchPlan(self._room)
+        #: Of these the application has bytes that it did not read yet.
+        self._buffered: set[TopicPartition] = set()
+        self._nodes: dict[int, _Node] = {}
         self._turns = 0
         # A tick follows every message of anybody's: most change nothing here.
         self._changed = True
@@ -149,25 +131,27 @@ class FetchManager(RequestManager):
 
     def on_assignment_changed(self, changed: AssignmentChanged) -> None:
         """Fetch exactly these; a partition that keeps its epoch keeps its cursor."""
-        before, self._cursors = self._cursors, {}
+        plan = self._plan
+        before, plan.cursors = plan.cursors, {}
         for tp, assigned in changed.partitions.items():
             cursor = before.get(tp)
             if cursor is None or cursor.epoch != assigned.epoch:
                 cursor = self._new_cursor(tp, assigned.epoch, assigned.position)
             elif cursor.offset is None and assigned.position is not None:
                 cursor.go_to(assigned.position.offset)
-            self._cursors[tp] = cursor
-        self._paused &= self._cursors.keys()
+            plan.cursors[tp] = cursor
+        plan.paused &= plan.cursors.keys()
         if not changed.by_group:
             # Who only asks for positions must not be sent records. In a group the application
             # polls: it is inside of a poll that it is given partitions.
-            self._unpolled |= self._cursors.keys() - before.keys()
-        self._unpolled &= self._cursors.keys()
+            plan.unpolled |= plan.cursors.keys() - before.keys()
+        plan.unpolled &= plan.cursors.keys()
+        plan.touch_all()
         self._changed = True
 
     def _new_cursor(self, tp: TopicPartition, epoch: int, position: Position | None) -> FetchCursor:
         cursor = FetchCursor(tp, epoch, position, backoff=self._new_backoff(), log=self.log)
-        cursor.find_leader(self._cluster)
+        cursor.find_leader(self._plan.cluster)
         return cursor
 
     def on_seek_partitions(self, sought: SeekPartitions) -> None:
@@ -183,10 +167,14 @@ class FetchManager(RequestManager):
     def _replace(
         self, tp: TopicPartition, epoch: int, position: Position | None, *, because: str
     ) -> None:
-        if tp not in self._cursors:
+        if tp not in self._plan.cursors:
             self.log.info("fetch.dropped", partition=tp, because=f"{because}, not assigned")
             return
-        self._cursors[tp] = self._new_cursor(tp, epoch, position)
+        self._plan.cursors[tp] = self._new_cursor(tp, epoch, position)
+        self._touch(tp)
+
+    def _touch(self, *partitions: TopicPartition) -> None:
+        self._plan.touch(partitions)
         self._changed = True
 
     def on_positions_resolved(self, resolved: PositionsResolved) -> None:
@@ -194,48 +182,58 @@ class FetchManager(RequestManager):
         for tp, assigned in resolved.partitions.items():
             if self._waits_for(tp, assigned):
                 assert assigned.position is not None, "a resolved position without an offset"
-                self._cursors[tp].go_to(assigned.position.offset)
-                self._changed = True
+                self._plan.cursors[tp].go_to(assigned.position.offset)
+                self._touch(tp)
             else:
                 self.log.info(
                     "position.dropped", partition=tp, because="it is not waited for any more"
                 )
 
     def _waits_for(self, tp: TopicPartition, assigned: Assigned) -> bool:
-        cursor = self._cursors.get(tp)
+        cursor = self._plan.cursors.get(tp)
         return cursor is not None and cursor.epoch == assigned.epoch and cursor.offset is None
 
     def on_pause_partitions(self, pause: PausePartitions) -> None:
         """Ask for these no more; what is in flight or buffered is kept."""
-        self._paused |= pause.partitions
-        self._paused -= pause.resumed
-        self._changed = True
+        self._plan.paused |= pause.partitions
+        self._plan.paused -= pause.resumed
+        self._touch(*pause.partitions, *pause.resumed)
 
     def on_poll(self, poll: Poll) -> None:
         """The application has read on: there is room again. It wants records of all it has."""
-        if self._unpolled:
-            self._unpolled.clear()
-            self._changed = True
+        if self._plan.unpolled:
+            self._touch(*self._plan.unpolled)
+            self._plan.unpolled.clear()
         if not poll.freed_bytes and not poll.positions:
             return
         self._changed = True
         self._room.free(poll.freed_bytes)
         for tp, position in poll.positions.items():
-            cursor = self._cursors.get(tp)
+            cursor = self._plan.cursors.get(tp)
             if cursor is not None:
                 cursor.consumed_up_to(position.offset)
+                self._touch(tp)
         if self._room.nothing_buffered:
-            for cursor in self._cursors.values():
+            self._consumed_all()
+
+    def _consumed_all(self) -> None:
+        for tp in self._buffered:
+            cursor = self._plan.cursors.get(tp)
+            if cursor is not None:
                 cursor.consumed_all()
+        self._touch(*self._buffered)
+        self._buffered.clear()
 
     def on_cluster_changed(self, changed: ClusterChanged) -> None:
         """A partition whose leader is another now is fetched from that one at once."""
-        before, self._cluster = self._cluster, changed.cluster
-        for cursor in self._cursors.values():
-            cursor.follow(before, self._cluster)
+        plan = self._plan
+        before, plan.cluster = plan.cluster, changed.cluster
+        for cursor in plan.cursors.values():
+            cursor.follow(before, plan.cluster)
         for node_id in list(self._nodes):
-            if node_id not in self._cluster.brokers and not self._nodes[node_id].busy:
+            if node_id not in plan.cluster.brokers and not self._nodes[node_id].busy:
                 del self._nodes[node_id]
+        plan.touch_all()
         self._changed = True
 
     def on_actors_restarted(self, _restarted: ActorsRestarted) -> None:
@@ -248,65 +246,45 @@ class FetchManager(RequestManager):
         if not self._changed and now < self._wake_at:
             return PollResult(wake_at=self._wake_at)
         self._changed = False
-        plan = self._plan(now)
+        self._wake_at = NEVER
+        for node_id, cursor in self._plan.refresh(now):
+            node = self._node(node_id)
+            if not cursor.buffered and not node.covers(cursor):
+                node.aside.want(cursor.tp)
         said = (
-            *self._expect(plan),
-            *self._want_leaders(plan, now, jitter),
-            *self._doubt_late(plan, now, jitter),
+            *self._expect(),
+            *self._want_leaders(now, jitter),
+            *self._doubt_late(now, jitter),
         )
-        requests = tuple(self._requests(plan, now))
-        self._wake_at = plan.wake_at
-        return PollResult(requests=requests, wake_at=plan.wake_at, said=said)
+        requests = tuple(self._requests(now))
+        self._wake_by(self._plan.wake_at)
+        return PollResult(requests=requests, wake_at=self._wake_at, said=said)
 
-    def _plan(self, now: float) -> _Plan:
-        plan = _Plan()
-        share = self._room.share(len(self._cursors))
-        for tp, cursor in self._cursors.items():
-            if tp in self._unpolled:
-                continue
-            source = cursor.source(self._cluster, now)
-            if cursor.offset is None:
-                if source is not None and tp not in self._paused:
-                    plan.expected.add(source)
-                continue
-            if tp not in self._paused:
-                plan.held[source] += cursor.buffered
-            if cursor.stopped:
-                continue
-            if source is not None:
-                plan.nodes.add(source)
-            if tp in self._paused:
-                continue
-            if now < cursor.retry_at:
-                plan.wake_at = min(plan.wake_at, cursor.retry_at)
-            elif source is None:
-                plan.leaderless.append(cursor)
-            elif cursor.buffered >= share:
-                plan.crowded.add(source)
-            else:
-                plan.ready.setdefault(source, []).append(cursor)
-        return plan
+    def _wake_by(self, at: float) -> None:
+        self._wake_at = min(self._wake_at, at)
 
-    def _expect(self, plan: _Plan) -> Iterator[ExpectFetches]:
+    def _expect(self) -> Iterator[ExpectFetches]:
         """Say who will be asked when positions are known: a connection takes a while too."""
-        news = plan.expected - self._expected
-        self._expected = plan.expected
+        expected = self._plan.expected_nodes()
+        news = expected - self._expected
+        self._expected = expected
         if news:
             yield ExpectFetches(nodes=frozenset(news))
 
-    def _want_leaders(self, plan: _Plan, now: float, jitter: float) -> Iterator[RefreshMetadata]:
+    def _want_leaders(self, now: float, jitter: float) -> Iterator[RefreshMetadata]:
         """Ask for leaders that are missing, as often as the backoff allows."""
-        if not plan.leaderless:
+        leaderless = self._plan.leaderless
+        if not leaderless:
             self._leaderless.reset()
             return
         if now >= self._leaderless.retry_at:
             self._leaderless.failed(now, jitter)
-            names = ", ".join(cursor.name for cursor in plan.leaderless[:5])
-            more = f" and {len(plan.leaderless) - 5} more" if len(plan.leaderless) > 5 else ""
+            names = ", ".join(cursor.name for cursor in islice(leaderless.values(), 5))
+            more = f" and {len(leaderless) - 5} more" if len(leaderless) > 5 else ""
             yield RefreshMetadata(because=f"no leader is known of {names}{more}")
-        plan.wake_at = min(plan.wake_at, self._leaderless.retry_at)
+        self._wake_by(self._leaderless.retry_at)
 
-    def _doubt_late(self, plan: _Plan, now: float, jitter: float) -> Iterator[RefreshMetadata]:
+    def _doubt_late(self, now: float, jitter: float) -> Iterator[RefreshMetadata]:
         """Ask whether partitions of a broker that owes us an answer have another leader now."""
         for node_id, node in self._nodes.items():
             if node.asked is None:
@@ -314,34 +292,35 @@ class FetchManager(RequestManager):
             if now >= node.late_at:
                 node.late_at = now + LATE * (1.0 + 0.2 * jitter)
                 yield RefreshMetadata(because=f"node {node_id} takes long over a fetch")
-            plan.wake_at = min(plan.wake_at, node.late_at)
+            self._wake_by(node.late_at)
 
-    def _requests(self, plan: _Plan, now: float) -> Iterator[Request]:
-        waiting = self._idle_nodes(plan, now)
+    def _requests(self, now: float) -> Iterator[Request]:
+        plan = self._plan
+        waiting = self._idle_nodes(now)
         for index, node_id in enumerate(waiting):
             part = self._room.part(
                 waiting=len(waiting) - index,
-                nodes=len(plan.nodes),
-                readable=plan.held.total(),
-                held=plan.held[node_id],
+                nodes=plan.nodes,
+                readable=plan.readable,
+                held=plan.held(node_id),
             )
             if part:
-                yield self._fetch(node_id, plan, part, now)
-        for node_id, ready in plan.ready.items():
+                yield self._fetch(node_id, part, now)
+        for node_id in plan.ready_nodes():
             node = self._nodes[node_id]
             if node.asked is not None or node_id in waiting:
-                yield from self._fetch_aside(node, node_id, ready, plan, now)
+                yield from self._fetch_aside(node, node_id, now)
 
-    def _idle_nodes(self, plan: _Plan, now: float) -> list[int]:
+    def _idle_nodes(self, now: float) -> list[int]:
         """Nodes that can be asked now, the one that waits longest first."""
         idle = []
-        for node_id in plan.ready:
+        for node_id in self._plan.ready_nodes():
             node = self._node(node_id)
             if node.asked is not None:
                 continue
             ready_at = max(node.backoff.retry_at, node.rest_until, node.aside.answers_until(now))
             if now < ready_at:
-                plan.wake_at = min(plan.wake_at, ready_at)
+                self._wake_by(ready_at)
             else:
                 idle.append(node_id)
         return sorted(idle, key=lambda node_id: self._nodes[node_id].turn)
@@ -354,13 +333,13 @@ class FetchManager(RequestManager):
             node = self._nodes[node_id] = _Node(session, line, self._new_backoff())
         return node
 
-    def _fetch(self, node_id: int, plan: _Plan, room: int, now: float) -> Request:
+    def _fetch(self, node_id: int, room: int, now: float) -> Request:
         settings, node = self.settings, self._nodes[node_id]
         per_partition = settings.max_partition_fetch_bytes
-        wanted = {cursor.tp: cursor.wanted(per_partition) for cursor in plan.ready[node_id]}
+        wanted = {tp: one.wanted(per_partition) for tp, one in self._plan.ready(node_id).items()}
         failures = node.backoff.failures
         wait = settings.fetch_max_wait
-        if node_id in plan.crowded:
+        if self._plan.crowded(node_id):
             wait = min(wait, CROWDED_WAIT)
         patience = min(settings.request_timeout, (wait + PATIENCE) * 2.0 ** min(failures, 10))
         asked = Asked(
@@ -377,7 +356,7 @@ class FetchManager(RequestManager):
         node.asked = asked
         # What it failed to answer before was late already.
         node.late_at = now + LATE + (0.0 if failures else wait)
-        plan.wake_at = min(plan.wake_at, node.late_at)
+        self._wake_by(node.late_at)
         self._turns += 1
         node.turn = self._turns
         node.aside.begin()
@@ -387,40 +366,42 @@ class FetchManager(RequestManager):
             body, to=node_id, deadline=now + patience, context=asked, lane=Lane.FETCH
         )
 
-    def _fetch_aside(
-        self, node: _Node, node_id: int, ready: list[FetchCursor], plan: _Plan, now: float
-    ) -> Iterator[Request]:
+    def _fetch_aside(self, node: _Node, node_id: int, now: float) -> Iterator[Request]:
         """Ask at once for what the Fetch in flight does not bring, and nothing is buffered of."""
-        uncovered = [one for one in ready if not one.buffered and not node.covers(one)]
-        due = node.aside.due(uncovered, now)
-        part = 0
-        if due:
+        aside = node.aside
+        if aside.pending(now):
             part = self._room.aside(
                 max(1, node.line.bytes // SHARE_OF_LINE),
-                nodes=len(plan.nodes),
-                readable=plan.held.total(),
-                held=plan.held[node_id],
+                nodes=self._plan.nodes,
+                readable=self._plan.readable,
+                held=self._plan.held(node_id),
             )
-        if part:
-            wanted = {
-                one.tp: one.wanted(self.settings.max_partition_fetch_bytes)._replace(max_bytes=part)
-                for one in due
-            }
-            asked = Asked(
-                node=node_id,
-                max_bytes=max(1, part - min(CHUNK_OVERHEAD * len(wanted), part // 2)),
-                sent_at=now,
-                session=node.aside.session.next_request(wanted),
-                wanted=wanted,
-                aside=True,
-            )
-            node.aside.sent(asked)
-            self._room.reserve(asked.reserved)
-            body = fetch_request(asked, self.settings, wait=0.0)
-            deadline = now + min(self.settings.request_timeout, PATIENCE)
-            yield self.request(body, to=node_id, deadline=deadline, context=asked)
-        elif uncovered and not due:
-            plan.wake_at = min(plan.wake_at, node.aside.again_at)
+            if not part:
+                return
+            due = aside.due(self._plan.ready(node_id), node.covers, now)
+            if due:
+                yield self._request_aside(node, node_id, due, part, now)
+                return
+        self._wake_by(aside.again_at)
+
+    def _request_aside(
+        self, node: _Node, node_id: int, due: list[FetchCursor], part: int, now: float
+    ) -> Request:
+        per_partition = self.settings.max_partition_fetch_bytes
+        wanted = {one.tp: one.wanted(per_partition)._replace(max_bytes=part) for one in due}
+        asked = Asked(
+            node=node_id,
+            max_bytes=max(1, part - min(CHUNK_OVERHEAD * len(wanted), part // 2)),
+            sent_at=now,
+            session=node.aside.session.next_request(wanted),
+            wanted=wanted,
+            aside=True,
+        )
+        node.aside.sent(asked)
+        self._room.reserve(asked.reserved)
+        body = fetch_request(asked, self.settings, wait=0.0)
+        deadline = now + min(self.settings.request_timeout, PATIENCE)
+        return self.request(body, to=node_id, deadline=deadline, context=asked)
 
     # -- what is answered
 
@@ -445,10 +426,12 @@ class FetchManager(RequestManager):
     def _file(self, answer: FetchAnswer, response: FetchResponse) -> Iterable[object]:
         answer.read(response.partitions)
         for cursor in answer.served:
-            # To the end of the line: the others come first next time.
-            self._cursors[cursor.tp] = self._cursors.pop(cursor.tp)
+            self._plan.to_the_end(cursor)
+            self._buffered.add(cursor.tp)
         self._room.fill(sum(chunk.size for chunk in answer.chunks))
-        return answer.news()
+        news = tuple(answer.news())
+        self._touch(*(TopicPartition(said.topic, said.partition) for said in response.partitions))
+        return news
 
     def _answer(self, session: FetchSession, came: ResponseReceived | RequestFailed) -> FetchAnswer:
         return FetchAnswer(
@@ -456,8 +439,8 @@ class FetchManager(RequestManager):
             now=came.now,
             jitter=came.jitter,
             session=session,
-            cursors=self._cursors,
-            cluster=self._cluster,
+            cursors=self._plan.cursors,
+            cluster=self._plan.cluster,
             replica_age=self.settings.metadata_max_age,
             log=self.log,
         )
@@ -469,6 +452,7 @@ class FetchManager(RequestManager):
             node.aside.asked = None
         else:
             node.asked = None
+            node.aside.over()
         self._room.release(asked.reserved)
         self._changed = True
         return node
@@ -502,7 +486,7 @@ class FetchManager(RequestManager):
         retry_at = node.backoff.failed(failed.now, failed.jitter)
         self._trace_failure(asked, failed.error, retry_at - failed.now)
         for tp in asked.wanted:
-            cursor = self._cursors.get(tp)
+            cursor = self._plan.cursors.get(tp)
             if cursor is not None and cursor.replica == asked.node:
                 cursor.leave_replica(because="it does not answer")
         news: list[object] = [RefreshMetadata(because=f"a fetch from node {asked.node} failed")]
@@ -511,6 +495,7 @@ class FetchManager(RequestManager):
             answer = self._answer(node.session, failed)
             answer.refuse_all(failed.error)
             news += answer.news()
+        self._touch(*asked.wanted)
         return news
 
     def _trace_failure(self, asked: Asked, because: object, retry_in: float) -> None:

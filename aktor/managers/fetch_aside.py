@@ -7,7 +7,7 @@ it: over the ordinary connection, without a session, and without waiting for dat
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from kafka.structs import TopicPartition
@@ -30,32 +30,71 @@ SHORTLY: Final = 0.1
 #: What it may bring, as a part of what the line can bring in time: requests behind it wait.
 SHARE_OF_LINE: Final = 64
 
+#: Whether the session's Fetch in flight asks for a partition where it is.
+Covered = Callable[[FetchCursor], bool]
+
 
 class FetchAside:
     """Owns the sessionless Fetch to one broker: at most one is in flight."""
 
-    __slots__ = ("_again_at", "_tried", "_wait", "asked", "session")
+    __slots__ = ("_again_at", "_everything", "_news", "_tried", "_wait", "asked", "session")
 
     def __init__(self) -> None:
         #: One that is none: a sessionless request says everything, and the broker keeps nothing.
         self.session = FetchSession(enabled=False)
         self.asked: Asked | None = None
+        #: What may have to be asked for; and that this is everything which is ready.
+        self._news: dict[TopicPartition, None] = {}
+        self._everything = True
         self._tried: dict[TopicPartition, Wanted] = {}
         self._wait = FIRST_WAIT
         self._again_at = NEVER
 
     def begin(self) -> None:
         """The session's Fetch was sent just now: it covers all that is wanted."""
+        self._everything = False
+        self._news.clear()
         self._tried.clear()
         self._wait = FIRST_WAIT
         self._again_at = NEVER
 
-    def due(self, uncovered: Iterable[FetchCursor], now: float) -> list[FetchCursor]:
+    def over(self) -> None:
+        """The session's Fetch is over: until the next one is sent it covers nothing."""
+        self._everything = True
+
+    def want(self, tp: TopicPartition) -> None:
+        """This one became ready while the session's Fetch was in flight."""
+        self._news[tp] = None
+
+    def pending(self, now: float) -> bool:
+        """Whether something may have to be asked for now."""
+        return self.asked is None and (
+            self._everything or bool(self._news) or now >= self._again_at
+        )
+
+    def due(
+        self, ready: Mapping[TopicPartition, FetchCursor], covered: Covered, now: float
+    ) -> list[FetchCursor]:
         """Which of these to ask for now: those that were not asked for, and now and then all."""
-        if self.asked is not None:
-            return []
         again = now >= self._again_at
-        return [one for one in uncovered if again or not one.still_wants(self._tried.get(one.tp))]
+        tried = {} if again else self._tried
+        candidates: Iterable[TopicPartition] = ready
+        if not self._everything:
+            candidates = {**self._tried, **self._news} if again else self._news
+        found = [
+            one
+            for tp in candidates
+            if (one := ready.get(tp)) is not None
+            and not one.buffered
+            and not covered(one)
+            and not one.still_wants(tried.get(tp))
+        ]
+        self._everything = False
+        self._news.clear()
+        if again and not found:
+            self._tried.clear()
+            self._again_at = NEVER
+        return found
 
     def sent(self, asked: Asked) -> None:
         """This was asked."""

@@ -26,7 +26,6 @@ class FetchCursor:
     __slots__ = (
         "_log",
         "_moved_to",
-        "_replica_until",
         "_spans",
         "_wanted",
         "backoff",
@@ -36,6 +35,7 @@ class FetchCursor:
         "offset",
         "refused_told",
         "replica",
+        "replica_until",
         "retry_at",
         "stopped",
         "told",
@@ -68,7 +68,8 @@ class FetchCursor:
         #: The leader that a Fetch answer named (KIP-951).
         self._moved_to: PartitionInfo | None = None
         self.replica = -1
-        self._replica_until = -math.inf
+        #: How long the preferred replica goes before the leader.
+        self.replica_until = -math.inf
         #: What the next Fetch asks, kept while neither offset nor leader change.
         self._wanted: Wanted | None = None
         self._log = log
@@ -156,7 +157,7 @@ class FetchCursor:
     def source(self, cluster: Cluster, now: float) -> int | None:
         """The node to read from: the preferred replica while that holds, else the leader."""
         if self.replica >= 0:
-            if now < self._replica_until and self.replica in cluster.brokers:
+            if now < self.replica_until and self.replica in cluster.brokers:
                 return self.replica
             self.leave_replica(because="its time is over, or it is gone")
         return None if self.leader is None else self.leader.leader
@@ -164,7 +165,7 @@ class FetchCursor:
     def prefer_replica(self, node: int, until: float) -> None:
         """Read from this broker, which is near us, instead of the leader (KIP-392)."""
         self.replica = node
-        self._replica_until = until
+        self.replica_until = until
         self._log.info("replica.preferred", partition=self.tp, node=node)
 
     def leave_replica(self, *, because: str) -> None:

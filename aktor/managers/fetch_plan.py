@@ -1,0 +1,243 @@
+"""The plan of fetching: which partitions each broker can be asked for now.
+
+A tick follows every message of anybody's, and most messages concern one partition of thousands.
+So the plan is kept from tick to tick: only a partition to which something happened is looked at
+again (`touch`), or one whose time has come.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from kafka.structs import TopicPartition
+
+from aktor.actors.manager import NEVER
+from aktor.events.metadata import Cluster
+from aktor.managers.fetch_cursor import FetchCursor
+from aktor.managers.fetch_room import FetchRoom
+
+__all__ = ["FetchPlan"]
+
+
+class Stand(Enum):
+    """What can be done for a partition now."""
+
+    #: Nothing: nobody wants its records, or an error was told of it.
+    OUT = auto()
+    #: Its position is being looked up.
+    LOOKED_UP = auto()
+    PAUSED = auto()
+    #: It failed, and is tried again later.
+    WAITING = auto()
+    LEADERLESS = auto()
+    #: So much of it is buffered that the others come first.
+    CROWDED = auto()
+    READY = auto()
+
+
+#: These are read from their node, or will be soon: it counts among those that share the room.
+_READ: Final = frozenset({Stand.PAUSED, Stand.WAITING, Stand.CROWDED, Stand.READY})
+
+
+class _Standing(NamedTuple):
+    """How a partition was counted when it was looked at last."""
+
+    stand: Stand
+    #: The node it is read from, if one is known.
+    source: int | None
+    #: Bytes of it that the application can read now.
+    held: int
+
+
+@dataclass(slots=True)
+class _Share:
+    """What the plan has for one node."""
+
+    ready: dict[TopicPartition, FetchCursor] = field(default_factory=dict)
+    read: int = 0
+    crowded: int = 0
+    looked_up: int = 0
+    held: int = 0
+
+
+class FetchPlan:
+    """Owns the cursors, what is paused, and where each partition stands."""
+
+    def __init__(self, room: FetchRoom) -> None:
+        self.cursors: dict[TopicPartition, FetchCursor] = {}
+        self.paused: set[TopicPartition] = set()
+        #: Assigned by hand since the last Poll: nobody has asked for their records yet.
+        self.unpolled: set[TopicPartition] = set()
+        self.cluster = Cluster()
+        #: What has no leader now.
+        self.leaderless: dict[TopicPartition, FetchCursor] = {}
+        #: Bytes that the application can read now.
+        self.readable = 0
+        self._room = room
+        self._standings: dict[TopicPartition, _Standing] = {}
+        self._shares: dict[int, _Share] = {}
+        # In the order in which they were touched.
+        self._touched: dict[TopicPartition, None] = {}
+        #: When to look at a partition again, and a heap of that with what holds no more.
+        self._alarm_at: dict[TopicPartition, float] = {}
+        self._alarms: list[tuple[float, TopicPartition]] = []
+
+    # -- what happens to partitions
+
+    def touch(self, partitions: Iterable[TopicPartition]) -> None:
+        """Something happened to these: look at them again."""
+        self._touched.update(dict.fromkeys(partitions))
+
+    def touch_all(self) -> None:
+        """What happened concerns all, also those that are assigned no more."""
+        self.touch(self._standings)
+        self.touch(self.cursors)
+
+    def to_the_end(self, cursor: FetchCursor) -> None:
+        """It brought data: the others of its node come first next time."""
+        standing = self._standings.get(cursor.tp)
+        if standing is not None and standing.stand is Stand.READY:
+            assert standing.source is not None, "ready, but at no node"
+            ready = self._shares[standing.source].ready
+            ready[cursor.tp] = ready.pop(cursor.tp)
+
+    def refresh(self, now: float) -> list[tuple[int, FetchCursor]]:
+        """Look at what was touched, and at what is due; returns those that are ready of them."""
+        while self.wake_at <= now:
+            self.touch((heapq.heappop(self._alarms)[1],))
+        touched, self._touched = self._touched, {}
+        fair = self._room.share(len(self.cursors))
+        found = []
+        for tp in touched:
+            standing = self._look(tp, fair, now)
+            if standing is not None and standing.stand is Stand.READY:
+                assert standing.source is not None, "ready, but at no node"
+                found.append((standing.source, self.cursors[tp]))
+        return found
+
+    # -- what can be asked
+
+    @property
+    def wake_at(self) -> float:
+        """When to look again, though nothing happened."""
+        while self._alarms:
+            at, tp = self._alarms[0]
+            if self._alarm_at.get(tp) == at:
+                return at
+            heapq.heappop(self._alarms)
+        return NEVER
+
+    def ready_nodes(self) -> Iterator[int]:
+        """The nodes that can be asked for something."""
+        return (node for node, share in self._shares.items() if share.ready)
+
+    def ready(self, node: int) -> dict[TopicPartition, FetchCursor]:
+        """What this one can be asked for, in this order."""
+        return self._shares[node].ready
+
+    def expected_nodes(self) -> set[int]:
+        """The nodes that will be asked once positions are known."""
+        return {node for node, share in self._shares.items() if share.looked_up}
+
+    def crowded(self, node: int) -> bool:
+        """Whether the buffer has enough of one of its partitions."""
+        return self._shares[node].crowded > 0
+
+    def held(self, node: int) -> int:
+        """Bytes of this node that the application can read now."""
+        return self._shares[node].held
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes are read from."""
+        return sum(share.read > 0 for share in self._shares.values())
+
+    # -- where one stands
+
+    def _look(self, tp: TopicPartition, fair: int, now: float) -> _Standing | None:
+        before = self._standings.pop(tp, None)
+        cursor = self.cursors.get(tp)
+        after = None if cursor is None else self._standing(cursor, fair, now)
+        if after != before:
+            if before is not None:
+                self._count(before, -1)
+            if after is not None:
+                self._count(after, 1)
+        if before is not None and _place(before) != (None if after is None else _place(after)):
+            self._take_out(tp, before)
+        if cursor is not None and after is not None:
+            self._standings[tp] = after
+            self._put_in(cursor, after)
+        self._set_alarm(tp, cursor, after)
+        return after
+
+    def _standing(self, cursor: FetchCursor, fair: int, now: float) -> _Standing:
+        tp = cursor.tp
+        if tp in self.unpolled:
+            return _Standing(Stand.OUT, None, 0)
+        source = cursor.source(self.cluster, now)
+        paused = tp in self.paused
+        if cursor.offset is None:
+            wanted = source is not None and not paused
+            return _Standing(Stand.LOOKED_UP if wanted else Stand.OUT, source, 0)
+        held = 0 if paused else cursor.buffered
+        if cursor.stopped:
+            stand = Stand.OUT
+        elif paused:
+            stand = Stand.PAUSED
+        elif now < cursor.retry_at:
+            stand = Stand.WAITING
+        elif source is None:
+            stand = Stand.LEADERLESS
+        elif cursor.buffered >= fair:
+            stand = Stand.CROWDED
+        else:
+            stand = Stand.READY
+        return _Standing(stand, source, held)
+
+    def _count(self, standing: _Standing, sign: int) -> None:
+        self.readable += sign * standing.held
+        if standing.source is None:
+            return
+        share = self._shares.setdefault(standing.source, _Share())
+        share.held += sign * standing.held
+        share.read += sign * (standing.stand in _READ)
+        share.crowded += sign * (standing.stand is Stand.CROWDED)
+        share.looked_up += sign * (standing.stand is Stand.LOOKED_UP)
+
+    def _take_out(self, tp: TopicPartition, before: _Standing) -> None:
+        if before.stand is Stand.READY:
+            assert before.source is not None, "ready, but at no node"
+            del self._shares[before.source].ready[tp]
+        elif before.stand is Stand.LEADERLESS:
+            del self.leaderless[tp]
+
+    def _put_in(self, cursor: FetchCursor, after: _Standing) -> None:
+        if after.stand is Stand.READY:
+            assert after.source is not None, "ready, but at no node"
+            self._shares[after.source].ready[cursor.tp] = cursor
+        elif after.stand is Stand.LEADERLESS:
+            self.leaderless[cursor.tp] = cursor
+
+    def _set_alarm(
+        self, tp: TopicPartition, cursor: FetchCursor | None, after: _Standing | None
+    ) -> None:
+        at = NEVER
+        if cursor is not None and after is not None:
+            if after.stand is Stand.WAITING:
+                at = cursor.retry_at
+            if after.source == cursor.replica:
+                at = min(at, cursor.replica_until)
+        before = self._alarm_at.pop(tp, NEVER)
+        if at != NEVER:
+            self._alarm_at[tp] = at
+            if at != before:
+                heapq.heappush(self._alarms, (at, tp))
+
+
+def _place(standing: _Standing) -> tuple[Stand, int | None]:
+    return standing.stand, standing.source
