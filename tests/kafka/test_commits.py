@@ -12,6 +12,7 @@ from kafka.errors import (
     CommitFailedError,
     IllegalStateError,
     OffsetMetadataTooLargeError,
+    UnknownTopicOrPartitionError,
 )
 
 from aktor import OffsetAndMetadata, TopicPartition
@@ -446,3 +447,28 @@ def test_what_is_added_to_the_future_of_a_commit_may_not_call_the_consumer(
         assert isinstance(error, IllegalStateError)
         assert "background thread" in str(error)
         consumer.commit()
+
+
+@pytest.mark.parametrize("by", ["subscribe", "assign"])
+def test_a_commit_and_a_close_do_not_wait_for_a_topic_that_was_deleted(
+    kafka: Cluster, orders: TopicPartition, group: str, by: str
+) -> None:
+    """They waited for their whole time-outs: 30 s, and 22 s."""
+    doomed = TopicPartition(f"{orders.topic}-doomed", 0)
+    topics.create_topic(kafka.bootstrap_servers, doomed.topic)
+    topics.produce(kafka.bootstrap_servers, doomed.topic, numbered(10))
+
+    with quick(kafka, group_id=group, enable_auto_commit=True) as consumer:
+        if by == "assign":
+            consumer.assign([orders, doomed])
+        else:
+            consumer.subscribe([orders.topic, doomed.topic])
+        read(consumer, 20)
+        topics.delete_topic(kafka.bootstrap_servers, doomed.topic)
+        with pytest.raises(UnknownTopicOrPartitionError, match=doomed.topic):
+            consumer.commit({orders: at(7), doomed: at(7)})
+        assert consumer.committed(orders) == 7
+        began = time.monotonic()
+
+    assert time.monotonic() - began < 10.0
+    assert committed(kafka, group, orders) == 10

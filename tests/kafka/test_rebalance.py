@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-from kafka.errors import IllegalStateError
+from kafka.errors import IllegalStateError, UnknownTopicOrPartitionError
 
 from aktor import (
     AsyncConsumerRebalanceListener,
@@ -37,6 +38,7 @@ from tests.kafka.support import (
     read_through,
     traced,
     values,
+    wait_until,
 )
 from tests.real_kafka import topics
 
@@ -112,6 +114,34 @@ def test_cooperative_members_give_up_and_get_only_what_moves(
             assert len(moved) == 1
             assert len(moved[0]) == 2
             assert {one.partition for one in second.assignment()} == moved[0]
+
+
+def test_a_rebalance_does_not_wait_for_a_topic_that_does_not_exist(
+    kafka: Cluster, four: str, group: str
+) -> None:
+    """Each one took 1.5 s. The quickest is judged: a machine may stand still in some."""
+    missing = f"{four}-missing"
+    with traced() as events, quick(kafka, four, group_id=group) as first:
+        for _ in range(3):
+            with quick(kafka, four, missing, group_id=group) as second:
+
+                def polled() -> bool:
+                    with contextlib.suppress(UnknownTopicOrPartitionError):
+                        second.poll(20)
+                    with contextlib.suppress(UnknownTopicOrPartitionError):
+                        first.poll(20)
+                    return len(first.assignment()) == len(second.assignment()) == 2
+
+                wait_until(polled, "the two share the partitions")
+
+    took: list[float] = []
+    for event in events:
+        if event["event"] == "rebalance.joined" and event["leader"]:
+            began = event["t"]
+        elif event["event"] == "rebalance.assigned" and missing in event["missing"]:
+            took.append(event["t"] - began)
+    assert len(took) >= 3
+    assert min(took) < 1.0, took
 
 
 def test_callbacks_run_inside_poll_on_the_thread_that_polls(

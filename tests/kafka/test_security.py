@@ -339,6 +339,17 @@ def test_a_mechanism_that_the_broker_does_not_offer_is_told_by_name() -> None:
 # -- who may do what
 
 
+def wait_until_buffered(consumer: KafkaConsumer, partition: TopicPartition) -> None:
+    """Wait until no more of it comes: it is buffered to its end."""
+    sizes = [0]
+
+    def is_buffered() -> bool:
+        sizes.append(consumer.status().partitions[partition].buffered_bytes)
+        return sizes[-1] == sizes[-2] > 0
+
+    wait_until(is_buffered, f"{partition} is buffered")
+
+
 def test_an_unauthorised_topic_is_an_error_that_names_it_until_it_is_granted(
     secure_kafka: KafkaCluster, orders: TopicPartition, group: str
 ) -> None:
@@ -394,13 +405,7 @@ def test_a_right_that_is_missing_is_told_beside_a_busy_topic_and_read_on_when_it
     ):
         consumer.assign([busy])
         found = read(consumer, 1)
-        sizes = [0]
-
-        def is_buffered() -> bool:
-            sizes.append(consumer.status().partitions[busy].buffered_bytes)
-            return sizes[-1] == sizes[-2] > 0
-
-        wait_until(is_buffered, "the busy topic is buffered")
+        wait_until_buffered(consumer, busy)
         consumer.assign([busy, orders])
         found += poll(consumer)  # what is assigned is fetched from the next poll on
         wait_until(lambda: named(events, "fetch.refused"), "the fetch is refused")
@@ -414,6 +419,47 @@ def test_a_right_that_is_missing_is_told_beside_a_busy_topic_and_read_on_when_it
         with allowed(secure_kafka, ResourceType.TOPIC, orders.topic, ACLOperation.READ):
             more, _ = read_through(consumer, count + 3 - len(found), TopicAuthorizationFailedError)
             assert len([one for one in more if one.topic == orders.topic]) == 3
+
+
+def test_a_right_that_is_withdrawn_under_a_backlog_is_told_and_read_on_when_it_is_back(
+    secure_kafka: KafkaCluster, orders: TopicPartition, topic: str
+) -> None:
+    """Beside a busy topic, buffered to its end: there are records of it in every poll."""
+    servers, count, late = secure_kafka.bootstrap_servers, 20_000, 100
+    busy = TopicPartition(f"{topic}-busy", 0)
+    topics.create_topic(servers, busy.topic)
+    topics.produce(servers, busy.topic, numbered(count))
+    right = bobs(ResourceType.TOPIC, orders.topic, ACLOperation.READ)
+    topics.grant(servers, [right])
+    with (
+        traced() as events,
+        allowed(secure_kafka, ResourceType.TOPIC, busy.topic, ACLOperation.READ),
+        allowed(secure_kafka, ResourceType.TOPIC, orders.topic, ACLOperation.DESCRIBE),
+        through(
+            secure_kafka, "SASL_PLAINTEXT", max_poll_records=1, **login("PLAIN", "bob")
+        ) as consumer,
+    ):
+        consumer.assign([orders])
+        read(consumer, 3)
+        consumer.assign([orders, busy])
+        found = read(consumer, 1)
+        wait_until_buffered(consumer, busy)
+
+        topics.withdraw(servers, [right])
+        topics.produce(servers, orders.topic, numbered(late, start=3))
+        wait_until(lambda: named(events, "fetch.refused"), "the fetch is refused")
+        told: list[Exception] = []
+        while not told:
+            more, told = read_through(consumer, 100, TopicAuthorizationFailedError)
+            found += more
+        assert orders.topic in str(told[0])
+
+        topics.grant(servers, [right])
+        while len(back := [one for one in found if one.topic == orders.topic]) < late:
+            more, _ = read_through(consumer, 100, TopicAuthorizationFailedError)
+            found += more
+        assert values(back) == numbered(late, start=3)
+        assert len(found) < count, "the busy topic was read to its end first"
 
 
 def test_an_unauthorised_group_is_an_error_that_names_it_until_it_is_granted(

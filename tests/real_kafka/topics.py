@@ -73,6 +73,17 @@ def grant(bootstrap: Sequence[str], rules: Sequence[ACL]) -> None:
         _wait_until(known, f"the rules {rules} are not known")
 
 
+def withdraw(bootstrap: Sequence[str], rules: Sequence[ACL]) -> None:
+    """Take access rules away, and wait until the broker that answers goes by that."""
+    with admin(bootstrap) as client:
+        client.delete_acls(list(rules))
+
+        def gone() -> bool:
+            return not any(client.describe_acls(rule)[0] for rule in rules)
+
+        _wait_until(gone, f"the rules {rules} are still there")
+
+
 def produce(
     bootstrap: Sequence[str],
     topic: str,
