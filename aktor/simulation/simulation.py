@@ -21,7 +21,8 @@ from aktor.broker.codes import Code
 from aktor.broker.settings import ClusterSettings
 from aktor.consumer.pattern import SubscriptionPattern
 from aktor.simulation.chaos import REFUSALS, WEIGHTS, Chaos
-from aktor.simulation.checks import broken_promises, every_record_is_finished
+from aktor.simulation.checks import broken_promises
+from aktor.simulation.checks.records import every_record_is_finished
 from aktor.simulation.cluster import Brokers
 from aktor.simulation.commit import commit
 from aktor.simulation.crashes import Crashes

@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from aktor.simulation import checks, user_checks
+from aktor.simulation import checks
+from aktor.simulation.checks import (
+    actors,
+    commits,
+    endings,
+    limits,
+    listener,
+    membership,
+    ownership,
+    pace,
+    records,
+)
 from aktor.simulation.history import History
 
 Check = Callable[[History], list[str]]
@@ -60,7 +71,7 @@ def back(member: str) -> tuple[str, str, dict[str, Any]]:
     return member, "user.returned", {}
 
 
-def commits(member: str, offset: int, kind: str) -> tuple[str, str, dict[str, Any]]:
+def to_commit(member: str, offset: int, kind: str) -> tuple[str, str, dict[str, Any]]:
     return member, "commit.sent", {"offsets": {"a-0": offset}, "kind": kind}
 
 
@@ -132,6 +143,7 @@ UNSUBSCRIBED = ("x", "user.unsubscribed", {})
 REBALANCES = ("x", "rebalance.triggered", {})
 HELD_BACK = ("x", "partitions.held_back", {"partitions": ["a-0"]})
 A_LONG_TIME = [("", "fault.began", {"number": one}) for one in range(30)]
+BEYOND_HELP: tuple[str, str, dict[str, Any]] = "x", "actor.escalated", {"actors": []}
 LEAVES, STILL_THERE = ("x", "user.leaves", {}), ("x", "group.still_has", {"member_ids": ["x-1"]})
 FROZEN, THAWED = ("x", "member.frozen", {}), ("x", "member.thawed", {})
 
@@ -158,7 +170,7 @@ GOOD = [
     resolved("x", 0),
     given("x", 0, 4),
     back("x"),
-    commits("x", 5, "revocation"),
+    to_commit("x", 5, "revocation"),
     committed(5),
     going("x", "revoked"),
     released("x"),
@@ -167,7 +179,7 @@ GOOD = [
     resolved("y", 5),
     given("y", 5, 9),
     back("y"),
-    commits("y", 10, "auto"),
+    to_commit("y", 10, "auto"),
     committed(10),
     ALL,
 ]
@@ -178,134 +190,138 @@ LOST = {"partition": "a-0", "first": 3, "last": 9, "time": 100}
 
 BROKEN: list[tuple[Check, Story, str]] = [
     (
-        checks.no_gap_no_step_back_no_duplicate_inside_an_ownership,
+        records.no_gap_no_step_back_no_duplicate_inside_an_ownership,
         [*OWNED, given("x", 4, 6)],
         "a-0:4 again",
     ),
     (
-        checks.no_gap_no_step_back_no_duplicate_inside_an_ownership,
+        records.no_gap_no_step_back_no_duplicate_inside_an_ownership,
         [*OWNED, given("x", 6, 7)],
         "skips from 5",
     ),
     (
-        checks.no_gap_no_step_back_no_duplicate_inside_an_ownership,
+        records.no_gap_no_step_back_no_duplicate_inside_an_ownership,
         [*OWNED, sought("x", 8), resolved("x", 0), given("x", 0, 1)],
         "a-0:0 again",
     ),
     (
-        checks.only_owners_are_given_records,
+        ownership.only_owners_are_given_records,
         [*OWNED, released("x"), given("x", 5, 5)],
         "does not own",
     ),
     (
-        checks.only_owners_are_given_records,
+        ownership.only_owners_are_given_records,
         [*OWNED, synced("y", 2), assigned("y"), given("x", 5, 5)],
         "which y owns by now",
     ),
     (
-        checks.nothing_is_given_out_while_it_is_handed_back,
+        ownership.nothing_is_given_out_while_it_is_handed_back,
         [*OWNED, HELD_BACK, given("x", 5, 5)],
         "which is going",
     ),
     (
-        checks.nothing_is_fetched_that_was_given_up,
+        ownership.nothing_is_fetched_that_was_given_up,
         [*OWNED, released("x"), *A_LONG_TIME, written(10, 10), dropped("x", 10)],
         "had a-0:10 fetched",
     ),
     (
-        checks.nobody_is_told_that_nothing_is_committed,
+        commits.nobody_is_told_that_nothing_is_committed,
         [committed(5), assigned("x"), reset("x", NOTHING_COMMITTED)],
         "takes a-0 for never committed",
     ),
     (
-        checks.nobody_is_told_that_nothing_is_committed,
+        commits.nobody_is_told_that_nothing_is_committed,
         [committed(5), ("x", "user.finds_nothing_committed", {"partition": "a-0", "seconds": 0.5})],
         "is told that a-0 was never committed",
     ),
-    (checks.calls_end_in_time, [late("x", 2.3, 0.2)], "waited 2.300 s for poll"),
+    (endings.calls_end_in_time, [late("x", 2.3, 0.2)], "waited 2.300 s for poll"),
     (
-        checks.nothing_is_assigned_after_unsubscribing,
+        ownership.nothing_is_assigned_after_unsubscribing,
         [synced("x", 1), UNSUBSCRIBED, assigned("x")],
         "the group that it had left",
     ),
     (
-        checks.committed_offsets_never_go_back,
+        commits.committed_offsets_never_go_back,
         [
             *OWNED,
             sought("x", 2),
             released("x"),
-            commits("x", 2, "asked"),
+            to_commit("x", 2, "asked"),
             committed(5),
             committed(2),
         ],
         "2 after 5",
     ),
-    (checks.who_leaves_is_gone, [LEAVES, STILL_THERE], "its group has ['x-1']"),
+    (membership.who_leaves_is_gone, [LEAVES, STILL_THERE], "its group has ['x-1']"),
     (
-        checks.who_leaves_is_gone,
+        membership.who_leaves_is_gone,
         [LEAVES, ("x", "member.leave_failed", {}), LEAVES, STILL_THERE],
         "its group has ['x-1']",
     ),
     (
-        checks.who_leaves_is_gone,
+        membership.who_leaves_is_gone,
         [out("left"), ("x", "member.epoch", {"member_id": "x-1"}), LEAVES, STILL_THERE],
         "its group has ['x-1']",
     ),
     (
-        checks.who_leaves_is_gone,
+        membership.who_leaves_is_gone,
         [out("lost", "fenced: ILLEGAL_GENERATION"), LEAVES, STILL_THERE],
         "its group has ['x-1']",
     ),
-    (checks.nobody_is_left_behind, [STRANGER], "does not know x-1"),
+    (membership.nobody_is_left_behind, [STRANGER], "does not know x-1"),
     (
-        checks.nobody_is_left_behind,
+        membership.nobody_is_left_behind,
         [out("lost", "fenced: ILLEGAL_GENERATION"), STRANGER],
         "does not know x-1",
     ),
-    (checks.no_session_is_believed_in_for_too_long, [OVERRATED], "for 0.5 s too long"),
+    (membership.no_session_is_believed_in_for_too_long, [OVERRATED], "for 0.5 s too long"),
     (
-        checks.partitions_are_handed_over_in_order,
+        ownership.partitions_are_handed_over_in_order,
         [*OWNED, synced("x", 2), synced("y", 2), assigned("y"), going("x", "revoked")],
         "gave it up",
     ),
-    (checks.every_record_is_finished, [*OWNED, ALL], "never finished a-0"),
+    (records.every_record_is_finished, [*OWNED, ALL], "never finished a-0"),
     (
-        checks.no_commit_above_what_was_finished,
-        [*OWNED, commits("x", 5, "auto")],
+        commits.no_commit_above_what_was_finished,
+        [*OWNED, to_commit("x", 5, "auto")],
         "commits a-0:5, finished is 0",
     ),
     (
-        checks.no_commit_above_what_was_finished,
-        [*OWNED, back("x"), commits("x", 6, "asked")],
+        commits.no_commit_above_what_was_finished,
+        [*OWNED, back("x"), to_commit("x", 6, "asked")],
         "commits a-0:6, finished is 5",
     ),
-    (checks.only_owners_commit, [*OWNED, released("x"), commits("x", 5, "auto")], "does not own"),
-    (checks.committed_offsets_never_go_back, [committed(5), committed(4)], "4 after 5"),
-    (checks.every_request_ends_once, [request("x", "answered")], "unasked"),
     (
-        checks.every_request_ends_once,
+        commits.only_owners_commit,
+        [*OWNED, released("x"), to_commit("x", 5, "auto")],
+        "does not own",
+    ),
+    (commits.committed_offsets_never_go_back, [committed(5), committed(4)], "4 after 5"),
+    (endings.every_request_ends_once, [request("x", "answered")], "unasked"),
+    (
+        endings.every_request_ends_once,
         [request("x", "sent"), request("x", "answered"), request("x", "answered")],
         "answered twice",
     ),
-    (checks.no_message_vanishes, [("x", "message.dropped", {"because": "unknown"})], "unknown"),
-    (checks.buffers_stay_in_bounds, [("x", "buffer.exceeded", {"bytes": 1})], "exceeded"),
+    (actors.no_message_vanishes, [("x", "message.dropped", {"because": "unknown"})], "unknown"),
+    (limits.buffers_stay_in_bounds, [("x", "buffer.exceeded", {"bytes": 1})], "exceeded"),
     (
-        checks.no_gap_no_step_back_no_duplicate_inside_an_ownership,
+        records.no_gap_no_step_back_no_duplicate_inside_an_ownership,
         [*OWNED, truncated(3, unclean=True), ("", "records.written", LOST), given("x", 9, 9)],
         "skips from 5",
     ),
     (
-        checks.every_record_is_finished,
+        records.every_record_is_finished,
         [*OWNED, back("x"), truncated(3, unclean=True), ("", "records.written", LOST), ALL],
         "never finished a-0:[5, 6, 7, 8, 9]",
     ),
     (
-        checks.read_committed_sees_committed_records_only,
+        records.read_committed_sees_committed_records_only,
         [in_transaction(0, 3), committed_only("x"), given("x", 0, 0)],
         "a-0:0, which is open",
     ),
     (
-        checks.read_committed_sees_committed_records_only,
+        records.read_committed_sees_committed_records_only,
         [
             in_transaction(0, 3),
             ended(commit=False, marker=4),
@@ -315,22 +331,22 @@ BROKEN: list[tuple[Check, Story, str]] = [
         "a-0:2, which is aborted",
     ),
     (
-        checks.no_gap_no_step_back_no_duplicate_inside_an_ownership,
+        records.no_gap_no_step_back_no_duplicate_inside_an_ownership,
         [
             *(in_transaction(0, 3), ended(commit=True, marker=4), written(5, 6)),
             *(committed_only("x"), resolved("x", 0), given("x", 5, 6)),
         ],
         "skips from 0",
     ),
-    (checks.every_request_ends_once, [request("x", "sent"), later(100)], "never ended"),
-    (checks.every_future_ends_once, [("x", "future.given", {"future": 0}), later(100)], "never"),
+    (endings.every_request_ends_once, [request("x", "sent"), later(100)], "never ended"),
+    (endings.every_future_ends_once, [("x", "future.given", {"future": 0}), later(100)], "never"),
     (
-        checks.every_future_ends_once,
+        endings.every_future_ends_once,
         [("x", "future.given", {"future": 0}), *[("x", "future.ended", {"future": 0})] * 2],
         "ended twice",
     ),
     (
-        checks.nothing_is_given_after_its_callback,
+        ownership.nothing_is_given_after_its_callback,
         [
             *OWNED,
             ("x", "callback.finished", {"callback": "on_partitions_lost", "partitions": ["a-0"]}),
@@ -339,30 +355,30 @@ BROKEN: list[tuple[Check, Story, str]] = [
         "after its listener was told",
     ),
     (
-        checks.resets_are_traced,
+        commits.resets_are_traced,
         [("x", "position.reset", {"partitions": {"a-0": 0}, "from_offsets": {}, "because": "?"})],
         "without saying from where",
     ),
-    (checks.restart_budgets_are_kept, [restarted("group")] * 6, "group 6 times"),
+    (actors.restart_budgets_are_kept, [restarted("group")] * 6, "group 6 times"),
     (
-        checks.restart_budgets_are_kept,
+        actors.restart_budgets_are_kept,
         [("x", "actor.escalated", {"crashed": "group"}), restarted("group")],
         "after it gave up",
     ),
-    (checks.an_idle_consumer_is_idle, [later(-2.0), request("x", "sent")] * 50, "in a second"),
+    (pace.an_idle_consumer_is_idle, [later(-2.0), request("x", "sent")] * 50, "in a second"),
     (
-        checks.an_idle_consumer_is_idle,
+        pace.an_idle_consumer_is_idle,
         [later(-3.0), REBALANCES, request("x", "sent")] * 90,
         "in a second",
     ),
     (
-        checks.nothing_replicated_is_lost,
+        records.nothing_replicated_is_lost,
         [written(0, 9), truncated(3, unclean=False)],
         "a-0 lost 3 to 9",
     ),
-    (checks.who_owns_records_gives_them_out, [*OWNED, later(70)], "gave nothing of a-0:5 out"),
+    (pace.who_owns_records_gives_them_out, [*OWNED, later(70)], "gave nothing of a-0:5 out"),
     (
-        user_checks.what_is_given_is_what_was_written,
+        records.what_is_given_is_what_was_written,
         [
             assigned("x"),
             with_contents(written(0, 2), 10, 11, 12),
@@ -371,42 +387,42 @@ BROKEN: list[tuple[Check, Story, str]] = [
         "another record at a-0:1",
     ),
     (
-        user_checks.paused_partitions_are_silent,
+        limits.paused_partitions_are_silent,
         [*OWNED, PAUSED, given("x", 5, 5)],
         "a-0, which is paused",
     ),
     (
-        user_checks.limits_are_kept,
+        limits.limits_are_kept,
         [("x", "limit.exceeded", {"records": 6, "limit": 5})],
         "6 records, 5 are allowed",
     ),
     (
-        user_checks.the_listener_hears_of_each_partition,
+        listener.the_listener_hears_of_each_partition,
         [HEEDED, given("x", 0, 0)],
         "a-0 before it was told",
     ),
     (
-        user_checks.the_listener_hears_of_each_partition,
+        listener.the_listener_hears_of_each_partition,
         [HEEDED, told("assigned"), released("x")],
         "gave a-0 up without a word",
     ),
     (
-        user_checks.the_listener_hears_of_each_partition,
+        listener.the_listener_hears_of_each_partition,
         [HEEDED, told("assigned"), told("assigned")],
         "told twice that a-0 is assigned",
     ),
     (
-        user_checks.the_listener_hears_of_each_partition,
+        listener.the_listener_hears_of_each_partition,
         [HEEDED, told("assigned"), told("revoked"), told("lost")],
         "told lost: a-0, not its own",
     ),
     (
-        user_checks.the_listener_hears_the_right_word,
+        listener.the_listener_hears_the_right_word,
         [HEEDED, out("lost"), told("revoked")],
         "told revoked",
     ),
     (
-        user_checks.the_listener_hears_the_right_word,
+        listener.the_listener_hears_the_right_word,
         [HEEDED, told("lost")],
         "told lost",
     ),
@@ -430,7 +446,7 @@ def test_who_is_expelled_for_no_reason_may_not_know_it_yet() -> None:
     expelled = ("", "session.expired", {"consumer": "x"})
     story = [*OWNED, expelled, synced("y", 2), assigned("y"), given("x", 5, 5)]
 
-    assert checks.only_owners_are_given_records(history(*story)) == []
+    assert ownership.only_owners_are_given_records(history(*story)) == []
 
 
 def test_who_was_expelled_during_a_slow_callback_is_not_blamed_when_it_revokes_the_next_time() -> (
@@ -441,14 +457,14 @@ def test_who_was_expelled_during_a_slow_callback_is_not_blamed_when_it_revokes_t
         *(going("y", "lost"), released("y"), synced("x", 3), assigned("x"), going("x", "revoked")),
     ]
 
-    assert checks.partitions_are_handed_over_in_order(history(*story)) == []
+    assert ownership.partitions_are_handed_over_in_order(history(*story)) == []
 
 
 def test_a_seek_that_is_out_of_range_is_reset() -> None:
     moved = {"partitions": {"a-0": 0}, "from_offsets": {"a-0": 90}, "because": "out of range"}
     story = [*OWNED, sought("x", 90), ("x", "position.reset", moved), given("x", 0, 4)]
 
-    check = checks.no_gap_no_step_back_no_duplicate_inside_an_ownership
+    check = records.no_gap_no_step_back_no_duplicate_inside_an_ownership
     assert check(history(*story)) == []
 
 
@@ -457,7 +473,7 @@ def test_a_seek_to_a_marker_is_reset_from_behind_it() -> None:
     moved = {"partitions": {"a-0": 0}, "from_offsets": {"a-0": 91}, "because": "out of range"}
     story = [sought("x", 90), ("x", "position.reset", moved), given("x", 0, 4)]
 
-    check = checks.no_gap_no_step_back_no_duplicate_inside_an_ownership
+    check = records.no_gap_no_step_back_no_duplicate_inside_an_ownership
     marked = [in_transaction(80, 89), ended(commit=True, marker=90), *OWNED]
     assert check(history(*marked, *story)) == []
     assert check(history(*OWNED, *story)) != []
@@ -465,8 +481,8 @@ def test_a_seek_to_a_marker_is_reset_from_behind_it() -> None:
 
 def test_a_seek_excuses_a_commit_that_goes_back() -> None:
     assert (
-        checks.committed_offsets_never_go_back(
-            history(*OWNED, committed(5), sought("x", 2), commits("x", 4, "auto"), committed(4))
+        commits.committed_offsets_never_go_back(
+            history(*OWNED, committed(5), sought("x", 2), to_commit("x", 4, "auto"), committed(4))
         )
         == []
     )
@@ -476,7 +492,7 @@ def test_a_reader_passes_over_what_was_aborted_and_over_markers() -> None:
     story = [
         *(in_transaction(0, 3), ended(commit=False, marker=4), written(5, 6)),
         *(synced("x", 1), committed_only("x"), resolved("x", 0)),
-        *(given("x", 5, 6), back("x"), commits("x", 7, "auto"), committed(7), ALL),
+        *(given("x", 5, 6), back("x"), to_commit("x", 7, "auto"), committed(7), ALL),
     ]
 
     assert checks.broken_promises(history(*story)) == []
@@ -486,7 +502,7 @@ def test_what_was_lost_need_not_be_read_and_who_went_further_may_go_on_from_ther
     """Position 5 is carried over into the new records, of which 3 and 4 are skipped."""
     story = [
         *(*OWNED, back("x"), truncated(3, unclean=True), ("", "records.written", LOST)),
-        *(given("x", 5, 9), back("x"), commits("x", 10, "auto"), committed(10), ALL),
+        *(given("x", 5, 9), back("x"), to_commit("x", 10, "auto"), committed(10), ALL),
     ]
 
     assert checks.broken_promises(history(*story)) == []
@@ -503,7 +519,7 @@ def test_who_may_have_passed_a_marker_when_its_topic_is_created_anew_goes_on_the
         *(in_transaction(0, 3), ended(commit=True, marker=4)),
         *(committed_only("x"), resolved("x", 0), given("x", 0, 3), *anew, written(0, 9)),
     ]
-    check = checks.no_gap_no_step_back_no_duplicate_inside_an_ownership
+    check = records.no_gap_no_step_back_no_duplicate_inside_an_ownership
 
     assert check(history(*story, given_anew)) == []
     without_marker = check(history(*story[:1], *story[2:], given_anew))
@@ -519,26 +535,26 @@ def test_who_passed_a_marker_before_its_topic_was_created_anew_may_commit_and_go
     story = [
         *(in_transaction(0, 3), ended(commit=True, marker=4)),
         *(committed_only("x"), resolved("x", 0), given("x", 0, 3), back("x"), *anew, written(0, 9)),
-        *(commits("x", 5, "auto"), committed(5)),
+        *(to_commit("x", 5, "auto"), committed(5)),
         *(("x", "records.delivered", values), back("x"), ALL),
     ]
 
-    assert checks.every_record_is_finished(history(*story)) == []
-    assert "a-0:[4]" in str(checks.every_record_is_finished(history(*story[:1], *story[2:])))
+    assert records.every_record_is_finished(history(*story)) == []
+    assert "a-0:[4]" in str(records.every_record_is_finished(history(*story[:1], *story[2:])))
 
 
 def test_who_slept_may_not_know_that_it_was_expelled() -> None:
     asleep = ("x", "member.frozen", {}), ("x", "member.thawed", {"asleep": True})
     story = [*OWNED, synced("y", 2), assigned("y"), *asleep, given("x", 5, 5)]
 
-    assert checks.only_owners_are_given_records(history(*story)) == []
+    assert ownership.only_owners_are_given_records(history(*story)) == []
 
 
 def test_an_answer_that_waited_while_its_member_slept_tells_of_a_generation_that_is_over() -> None:
     asleep = ("x", "member.frozen", {}), ("x", "member.thawed", {"asleep": True})
     story = [*OWNED, synced("y", 3), assigned("y"), *asleep, synced("x", 2), given("x", 5, 5)]
 
-    assert checks.only_owners_are_given_records(history(*story)) == []
+    assert ownership.only_owners_are_given_records(history(*story)) == []
 
 
 @pytest.mark.parametrize(
@@ -551,14 +567,14 @@ def test_an_answer_that_waited_while_its_member_slept_tells_of_a_generation_that
     ],
 )
 def test_who_is_hindered_need_not_give_records_out(hindrance: tuple[str, str, Any]) -> None:
-    assert checks.who_owns_records_gives_them_out(history(*OWNED, hindrance, later(100))) == []
+    assert pace.who_owns_records_gives_them_out(history(*OWNED, hindrance, later(100))) == []
 
 
 def test_a_partition_that_starves_is_found_though_others_are_read() -> None:
     other = ("x", "records.delivered", {"partition": "b-0", "offsets": [[0, 0]]})
     busy = [step for _ in range(8) for step in (later(10), other, back("x"))]
 
-    found = checks.who_owns_records_gives_them_out(history(*OWNED, *busy))
+    found = pace.who_owns_records_gives_them_out(history(*OWNED, *busy))
 
     assert "gave nothing of a-0:5 out" in found[0]
 
@@ -566,9 +582,9 @@ def test_a_partition_that_starves_is_found_though_others_are_read() -> None:
 def test_a_restart_after_a_minute_by_the_members_own_clock_is_within_its_budget() -> None:
     jump = ("x", "clock.jumped", {"seconds": 60.0})
 
-    assert checks.restart_budgets_are_kept(history(*[restarted("group")] * 5, later(61))) == []
+    assert actors.restart_budgets_are_kept(history(*[restarted("group")] * 5, later(61))) == []
     assert (
-        checks.restart_budgets_are_kept(
+        actors.restart_budgets_are_kept(
             history(*[restarted("group")] * 5, jump, restarted("group"))
         )
         == []
@@ -577,77 +593,80 @@ def test_a_restart_after_a_minute_by_the_members_own_clock_is_within_its_budget(
 
 FORGIVEN: list[tuple[Check, Story]] = [
     (
-        checks.an_idle_consumer_is_idle,
+        pace.an_idle_consumer_is_idle,
         [later(-2.0), written(0, 0)] * 9 + [later(-2.0), request("x", "sent")] * 45,
     ),
     (
-        checks.an_idle_consumer_is_idle,
+        pace.an_idle_consumer_is_idle,
         [later(-3.0), REBALANCES, *[later(-2.0), request("x", "sent")] * 45],
     ),
     (
-        checks.nothing_is_given_out_while_it_is_handed_back,
+        ownership.nothing_is_given_out_while_it_is_handed_back,
         [*OWNED, HELD_BACK, released("x"), assigned("x"), given("x", 5, 5)],
     ),
     (
-        checks.nothing_is_fetched_that_was_given_up,
+        ownership.nothing_is_fetched_that_was_given_up,
         [*OWNED, released("x"), written(10, 10), dropped("x", 10)],
     ),
     (
-        checks.nobody_is_told_that_nothing_is_committed,
+        commits.nobody_is_told_that_nothing_is_committed,
         [assigned("x"), committed(5), reset("x", NOTHING_COMMITTED)],
     ),
     (
-        checks.calls_end_in_time,
+        endings.calls_end_in_time,
         [FROZEN, *A_LONG_TIME, THAWED, late("x", 31.0, 0.2)],
     ),
     (
-        checks.only_owners_are_given_records,
+        ownership.only_owners_are_given_records,
         [*OWNED, CONVERTED, synced("y", 2), assigned("y"), given("x", 5, 5)],
     ),
     (
-        checks.partitions_are_handed_over_in_order,
+        ownership.partitions_are_handed_over_in_order,
         [*OWNED, CONVERTED, synced("y", 2), assigned("y"), going("x", "revoked"), released("x")],
     ),
-    (checks.who_leaves_is_gone, [LEAVES, out("left"), STILL_THERE]),
-    (checks.who_leaves_is_gone, [LEAVES, out("stayed"), STILL_THERE]),
+    (membership.who_leaves_is_gone, [LEAVES, out("left"), STILL_THERE]),
+    (membership.who_leaves_is_gone, [LEAVES, out("stayed"), STILL_THERE]),
     (
-        checks.who_leaves_is_gone,
+        membership.who_leaves_is_gone,
         [out("lost", "fenced: UNKNOWN_MEMBER_ID"), LEAVES, STILL_THERE],
     ),
     (
-        checks.who_leaves_is_gone,
+        membership.who_leaves_is_gone,
         [out("lost", "after GroupAuthorizationFailedError"), LEAVES, STILL_THERE],
     ),
-    (checks.who_leaves_is_gone, [LEAVES, ("x", "member.leave_failed", {}), STILL_THERE]),
+    (membership.who_leaves_is_gone, [LEAVES, ("x", "member.leave_failed", {}), STILL_THERE]),
     (
-        checks.who_leaves_is_gone,
+        membership.who_leaves_is_gone,
         [LEAVES, ("x", "member.leave_failed", {}), STILL_THERE, LEAVES, STILL_THERE],
     ),
-    (checks.who_leaves_is_gone, [("x", "actor.escalated", {"actors": []}), LEAVES, STILL_THERE]),
-    (checks.nobody_is_left_behind, [out("left"), STRANGER]),
-    (checks.nobody_is_left_behind, [out("stayed"), STRANGER]),
-    (checks.nobody_is_left_behind, [out("lost", "fenced: UNKNOWN_MEMBER_ID"), STRANGER]),
-    (checks.nobody_is_left_behind, [("x", "member.killed", {}), STRANGER]),
-    (checks.nobody_is_left_behind, [("x", "actor.escalated", {"actors": []}), STRANGER]),
     (
-        checks.no_session_is_believed_in_for_too_long,
+        membership.who_leaves_is_gone,
+        [("x", "actor.escalated", {"actors": []}), LEAVES, STILL_THERE],
+    ),
+    (membership.nobody_is_left_behind, [out("left"), STRANGER]),
+    (membership.nobody_is_left_behind, [out("stayed"), STRANGER]),
+    (membership.nobody_is_left_behind, [out("lost", "fenced: UNKNOWN_MEMBER_ID"), STRANGER]),
+    (membership.nobody_is_left_behind, [("x", "member.killed", {}), STRANGER]),
+    (membership.nobody_is_left_behind, [BEYOND_HELP, STRANGER]),
+    (
+        membership.no_session_is_believed_in_for_too_long,
         [FROZEN, ("x", "member.thawed", {"asleep": True}), OVERRATED],
     ),
     (
-        checks.nothing_is_assigned_after_unsubscribing,
+        ownership.nothing_is_assigned_after_unsubscribing,
         [UNSUBSCRIBED, synced("x", 1), assigned("x")],
     ),
-    (user_checks.paused_partitions_are_silent, [*OWNED, PAUSED, RESUMED, given("x", 5, 5)]),
+    (limits.paused_partitions_are_silent, [*OWNED, PAUSED, RESUMED, given("x", 5, 5)]),
     (
-        user_checks.paused_partitions_are_silent,
+        limits.paused_partitions_are_silent,
         [*OWNED, PAUSED, released("x"), assigned("x"), given("x", 5, 5)],
     ),
     (
-        user_checks.the_listener_hears_of_each_partition,
+        listener.the_listener_hears_of_each_partition,
         [HEEDED, told("assigned"), STUMBLED, given("x", 0, 0), told("assigned")],
     ),
-    (user_checks.the_listener_hears_the_right_word, [HEEDED, told("revoked"), out("lost")]),
-    (user_checks.the_listener_hears_the_right_word, [HEEDED, out("lost"), told("lost")]),
+    (listener.the_listener_hears_the_right_word, [HEEDED, told("revoked"), out("lost")]),
+    (listener.the_listener_hears_the_right_word, [HEEDED, out("lost"), told("lost")]),
 ]
 
 

@@ -1,82 +1,19 @@
-"""What a user is promised of what they are given and told, each promise a check over a history.
-
-Like `checks`, which collects them all.
-"""
+"""What a rebalance listener hears: of each partition, and the right word."""
 
 from __future__ import annotations
 
 import enum
 import math
 from collections import defaultdict
-from collections.abc import Iterator
 from typing import Final
 
-from aktor.simulation.history import Event, History
+from aktor.simulation.checks.readers import when
+from aktor.simulation.history import History
 
-__all__ = [
-    "limits_are_kept",
-    "paused_partitions_are_silent",
-    "the_listener_hears_of_each_partition",
-    "the_listener_hears_the_right_word",
-    "what_is_given_is_what_was_written",
-]
+__all__ = ["CHECKS"]
 
 #: Seconds after which what the background learned has reached whoever acts on it.
 HEARD_WITHIN: Final = 0.5
-
-
-def _when(event: Event) -> str:
-    return f"at {event['at']:.3f} {event['member']}"
-
-
-def what_is_given_is_what_was_written(history: History) -> list[str]:
-    """Key, value, headers and timestamp of a record are those that were written at its offset."""
-    complaints = []
-    #: What was ever written at an offset: a topic may be created anew, a log be truncated.
-    written: dict[tuple[str, int], set[int]] = defaultdict(set)
-    for event in history.named("records.written", "records.delivered"):
-        contents = event.get("contents")
-        if contents is None:
-            continue
-        for offset, content in zip(_offsets(event), contents, strict=True):
-            where = event["partition"], offset
-            if event["event"] == "records.written":
-                written[where].add(content)
-            elif content not in written[where]:
-                complaints.append(
-                    f"{_when(event)} was given another record at {where[0]}:{offset} than was"
-                    " written there"
-                )
-    return complaints
-
-
-def _offsets(event: Event) -> Iterator[int]:
-    runs = event.get("offsets") or [[event["first"], event["last"]]]
-    return (offset for first, last in runs for offset in range(first, last + 1))
-
-
-def paused_partitions_are_silent(history: History) -> list[str]:
-    """Nothing of a partition is given out from `pause` until `resume`, or until it is given up."""
-    complaints = []
-    paused: dict[str, set[str]] = defaultdict(set)
-    for event in history.events:
-        mine = paused[event["member"]]
-        match event["event"]:
-            case "partitions.paused":
-                mine.update(event["partitions"])
-            case "partitions.resumed" | "partitions.released":
-                mine.difference_update(event["partitions"])
-            case "records.delivered" if event["partition"] in mine:
-                complaints.append(f"{_when(event)} was given {event['partition']}, which is paused")
-    return complaints
-
-
-def limits_are_kept(history: History) -> list[str]:
-    """A poll returns no more records than it may (`max_records`, `max_poll_records`)."""
-    return [
-        f"{_when(event)} was given {event['records']} records, {event['limit']} are allowed"
-        for event in history.named("limit.exceeded")
-    ]
 
 
 def the_listener_hears_of_each_partition(history: History) -> list[str]:
@@ -89,27 +26,27 @@ def the_listener_hears_of_each_partition(history: History) -> list[str]:
     #: What each consumer owns for its group, and whether its listener has heard of it.
     owned: dict[str, dict[str, _Heard]] = defaultdict(dict)
     for event in history.events:
-        mine, when = owned[event["member"]], _when(event)
+        mine, at = owned[event["member"]], when(event)
         match event["event"]:
             case "partitions.assigned" if event["by_group"] and event.get("listener"):
                 mine.update(dict.fromkeys(event["partitions"], _Heard.NOT_YET))
             case "listener.told" if event["told"] == "assigned":
                 for one in event["partitions"]:
                     if mine.get(one) is _Heard.WELL:
-                        complaints.append(f"{when} was told twice that {one} is assigned")
+                        complaints.append(f"{at} was told twice that {one} is assigned")
                     mine[one] = _Heard.WELL
             case "callback.failed" if event["callback"] == "on_partitions_assigned":
                 mine.update(dict.fromkeys(event["partitions"], _Heard.BADLY))
             case "listener.told":
                 for one in event["partitions"]:
                     if mine.pop(one, None) is None:
-                        complaints.append(f"{when} was told {event['told']}: {one}, not its own")
+                        complaints.append(f"{at} was told {event['told']}: {one}, not its own")
             case "partitions.released":
                 for one in event["partitions"]:
                     if mine.pop(one, None) is not None:
-                        complaints.append(f"{when} gave {one} up without a word")
+                        complaints.append(f"{at} gave {one} up without a word")
             case "records.delivered" if mine.get(event["partition"]) is _Heard.NOT_YET:
-                complaints.append(f"{when} was given {event['partition']} before it was told of it")
+                complaints.append(f"{at} was given {event['partition']} before it was told of it")
     return complaints
 
 
@@ -146,11 +83,17 @@ def the_listener_hears_the_right_word(history: History) -> list[str]:
             case "listener.told" if event["told"] == "revoked":
                 if event["at"] > lost[who] + HEARD_WITHIN:
                     complaints.append(
-                        f"{_when(event)} was told revoked: {event['partitions']}, which it had lost"
+                        f"{when(event)} was told revoked: {event['partitions']}, which it had lost"
                         f" at {lost[who]:.3f}"
                     )
             case "listener.told" if event["told"] == "lost" and who not in doubted | renewed:
                 complaints.append(
-                    f"{_when(event)} was told lost: {event['partitions']}, and is a member"
+                    f"{when(event)} was told lost: {event['partitions']}, and is a member"
                 )
     return complaints
+
+
+CHECKS: Final = (
+    the_listener_hears_of_each_partition,
+    the_listener_hears_the_right_word,
+)

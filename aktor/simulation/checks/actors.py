@@ -1,0 +1,64 @@
+"""Actors: no message is lost, and who falls over too often is not started again."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final
+
+from aktor.simulation.checks.readers import process_of, when
+from aktor.simulation.history import History
+
+__all__ = ["CHECKS"]
+
+#: As the supervisor has it: so many crashes of one actor in so many seconds are mended.
+RESTARTS: Final = 5
+WITHIN: Final = 60.0
+
+
+def no_message_vanishes(history: History) -> list[str]:
+    """Nobody is told what they do not know; no fetched data has a hole in front of it."""
+    return [
+        f"{when(event)}: {event}"
+        for event in history.named("message.dropped", "chunk.dropped")
+        if event.get("because") == "unknown" or event["level"] == "error"
+    ]
+
+
+def restart_budgets_are_kept(history: History) -> list[str]:
+    """An actor that crashes more often is not restarted any more; after that its consumer is
+    finished."""
+    complaints = []
+    restarts: dict[tuple[str, str], list[float]] = defaultdict(list)
+    escalated: set[str] = set()
+    #: By how much a member's clock is ahead: budgets go by it.
+    ahead: dict[str, float] = defaultdict(float)
+    frozen: dict[str, float] = {}
+    for event in history.events:
+        member = event["member"]
+        match event["event"]:
+            case "clock.jumped":
+                ahead[member] += event["seconds"]
+            case "member.frozen":
+                frozen[member] = event["at"]
+            case "member.thawed" if event.get("asleep"):
+                ahead[member] -= event["at"] - frozen.get(member, event["at"])
+            case "actor.escalated":
+                escalated.add(member)
+            case "actor.restarted":
+                if member in escalated:
+                    complaints.append(f"{when(event)} restarted {event['actors']} after it gave up")
+                now = event["at"] + ahead[process_of(member)]
+                recent = restarts[member, event["actors"][0]]
+                recent[:] = [*(one for one in recent if now - one < WITHIN), now]
+                if len(recent) > RESTARTS:
+                    complaints.append(
+                        f"{when(event)} restarted {event['actors'][0]} {len(recent)} times in"
+                        f" {WITHIN:g} s"
+                    )
+    return complaints
+
+
+CHECKS: Final = (
+    no_message_vanishes,
+    restart_budgets_are_kept,
+)

@@ -1,0 +1,136 @@
+"""Commits and positions: what is committed was finished, and is found again."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import Final
+
+from aktor.simulation.checks.readers import Replay, when
+from aktor.simulation.history import History
+
+__all__ = ["CHECKS"]
+
+
+def no_commit_above_what_was_finished(history: History) -> list[str]:
+    """What a consumer commits of its own accord the user came back from; what the user commits
+    they were given."""
+    complaints = []
+    replay = Replay(history)
+    for event, reader in replay:
+        if event["event"] != "commit.sent" or not isinstance(event.get("offsets"), dict):
+            continue
+        for one, offset in event["offsets"].items():
+            mine = reader.owned.get(one)
+            if mine is None:
+                continue
+            limit = mine.given if event["kind"] == "asked" else mine.finished
+            if limit is None or offset <= limit:
+                continue
+            log = replay.logs[one]
+            if len(log.eras) > 1 and offset <= log.furthest:
+                continue  # its position may be that in an era that is over, markers and all
+            # Markers and what was aborted are nothing that anybody could finish.
+            if offset > log.end or any(
+                log.readable(skipped, len(log.eras), reader.isolation)
+                for skipped in range(limit, offset)
+            ):
+                complaints.append(f"{when(event)} commits {one}:{offset}, finished is {limit}")
+    return complaints
+
+
+def only_owners_commit(history: History) -> list[str]:
+    """A consumer of a group commits no partition that it does not own."""
+    complaints = []
+    for event, reader in Replay(history):
+        if event["event"] == "commit.sent" and isinstance(event.get("offsets"), dict):
+            complaints += [
+                f"{when(event)} commits {one}, which it does not own"
+                for one in event["offsets"]
+                if event["kind"] != "asked" and one not in reader.owned
+            ]
+    return complaints
+
+
+def committed_offsets_never_go_back(history: History) -> list[str]:
+    """Unless who commits sought or was reset, since the partition is theirs."""
+    complaints = []
+    latest: dict[tuple[str, str], int] = {}
+    moved: dict[str, set[str]] = defaultdict(set)
+    #: What somebody commits who has gone back.
+    excused: set[tuple[str, int]] = set()
+    for event in history.events:
+        match event["event"]:
+            case "position.sought":
+                moved[event["member"]].add(event["partition"])
+            case "position.reset":
+                moved[event["member"]].update(event["partitions"])
+            case "partitions.released":
+                moved[event["member"]].difference_update(event["partitions"])
+            case "commit.sent" if isinstance(event.get("offsets"), dict):
+                mine = moved[event["member"]]
+                excused.update(item for item in event["offsets"].items() if item[0] in mine)
+            case "topic.removed":
+                for key in [key for key in latest if key[1].rpartition("-")[0] == event["topic"]]:
+                    del latest[key]
+            case "log.truncated":
+                for key in [key for key in latest if key[1] == event["partition"]]:
+                    latest[key] = min(latest[key], event["to"])
+            case "offset.committed":
+                key = event["group"], event["partition"]
+                before, offset = latest.get(key, -1), event["offset"]
+                if offset < before and (event["partition"], offset) not in excused:
+                    complaints.append(
+                        f"at {event['at']:.3f} {key[0]} {key[1]}: {offset} after {before}"
+                    )
+                latest[key] = offset
+    return complaints
+
+
+def nobody_is_told_that_nothing_is_committed(history: History) -> list[str]:
+    """Neither a consumer that looks for its position nor its user, once something is."""
+    complaints = []
+    #: Since when something is committed.
+    committed: dict[tuple[str, str], float] = {}
+    #: When a consumer came to own a partition: its look-up is not older.
+    owned: dict[tuple[str, str], tuple[str, float]] = {}
+    for event in history.events:
+        match event["event"]:
+            case "offset.committed":
+                committed.setdefault((event["group"], event["partition"]), event["at"])
+            case "topic.removed":
+                for key in [key for key in committed if key[1].startswith(event["topic"] + "-")]:
+                    del committed[key]
+                owned.clear()
+            case "partitions.assigned":
+                for one in event["partitions"]:
+                    owned[event["member"], one] = event["group"], event["at"]
+            case "position.reset" if event["because"] == "no offset is committed":
+                for one in event["partitions"]:
+                    group, since = owned.get((event["member"], one), (None, -math.inf))
+                    if committed.get((str(group), one), math.inf) < since:
+                        complaints.append(f"{when(event)} takes {one} for never committed")
+            case "user.finds_nothing_committed":
+                one = event["partition"]
+                if committed.get((event["group"], one), math.inf) < event["at"] - event["seconds"]:
+                    complaints.append(f"{when(event)} is told that {one} was never committed")
+    return complaints
+
+
+def resets_are_traced(history: History) -> list[str]:
+    """Every reset says from where to where, and why."""
+    return [
+        f"{when(event)} reset {sorted(event['partitions'])} without saying from where, or why"
+        for event in history.named("position.reset")
+        if event["partitions"].keys() != event.get("from_offsets", {}).keys()
+        or not event.get("because")
+    ]
+
+
+CHECKS: Final = (
+    no_commit_above_what_was_finished,
+    only_owners_commit,
+    committed_offsets_never_go_back,
+    nobody_is_told_that_nothing_is_committed,
+    resets_are_traced,
+)

@@ -1,0 +1,53 @@
+"""Limits that the user sets: pauses, counts of records, bytes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final
+
+from aktor.simulation.checks.readers import when
+from aktor.simulation.history import History
+
+__all__ = ["CHECKS"]
+
+
+def paused_partitions_are_silent(history: History) -> list[str]:
+    """Nothing of a partition is given out from `pause` until `resume`, or until it is given up."""
+    complaints = []
+    paused: dict[str, set[str]] = defaultdict(set)
+    for event in history.events:
+        mine = paused[event["member"]]
+        match event["event"]:
+            case "partitions.paused":
+                mine.update(event["partitions"])
+            case "partitions.resumed" | "partitions.released":
+                mine.difference_update(event["partitions"])
+            case "records.delivered" if event["partition"] in mine:
+                complaints.append(f"{when(event)} was given {event['partition']}, which is paused")
+    return complaints
+
+
+def limits_are_kept(history: History) -> list[str]:
+    """A poll returns no more records than it may (`max_records`, `max_poll_records`)."""
+    return [
+        f"{when(event)} was given {event['records']} records, {event['limit']} are allowed"
+        for event in history.named("limit.exceeded")
+    ]
+
+
+def buffers_stay_in_bounds(history: History) -> list[str]:
+    """`max_buffered_bytes` bounds what is fetched and could be given out, arrived or taken over.
+
+    Beyond it are: for each Fetch that can be under way (two for each broker), a first batch, which
+    a broker sends whole however little was asked for (KIP-74); for each broker a sixteenth of the
+    bound, asked for beside a Fetch in its long poll. What was fetched of a partition before it was
+    paused, and before a seek, does not count: it must not keep the others from being fetched.
+    """
+    return [f"{when(event)}: {event}" for event in history.named("buffer.exceeded")]
+
+
+CHECKS: Final = (
+    paused_partitions_are_silent,
+    limits_are_kept,
+    buffers_stay_in_bounds,
+)

@@ -1,0 +1,129 @@
+"""The logs of partitions, as the events of brokers and writers tell them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Final
+
+from aktor.simulation.history import Event
+
+__all__ = ["COMMITTED", "Log", "Logs"]
+
+COMMITTED: Final = "read_committed"
+
+
+@dataclass
+class Log:
+    """One partition's records, as the brokers' events tell, in all of its eras: a new one begins
+    when its topic is created anew, or when a new leader did not have all of it."""
+
+    #: When each era began, as in the timestamps of records.
+    eras: list[int] = field(default_factory=lambda: [0])
+    #: Offset to (era, second in which it was written), of what is there now.
+    records: dict[int, tuple[int, float]] = field(default_factory=dict)
+    #: After what anybody was given or committed, in any era; and that of eras that are over: who
+    #: still goes by it may skip as much of a new era (aktor does not validate positions, KIP-320;
+    #: and commits go by the topic's name, not its id).
+    reached: int = 0
+    carried: int = 0
+    #: After the last record or marker.
+    end: int = 0
+    #: The same of the longest era that is over.
+    furthest: int = 0
+    #: Offsets of records whose transaction is open, by producer.
+    open: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    #: (Era, offset) of records whose transaction was aborted, and of markers.
+    aborted: set[tuple[int, int]] = field(default_factory=set)
+    markers: set[tuple[int, int]] = field(default_factory=set)
+
+    def begin_era(self, time: int, start: int) -> None:
+        came_to = self.passed_over(self.reached, range(len(self.eras)), COMMITTED)
+        self.carried = max(self.carried, came_to)
+        self.eras.append(time)
+        self.furthest = max(self.furthest, self.end)
+        self.end = start
+        self.records = {one: what for one, what in self.records.items() if one < start}
+        for producer, offsets in self.open.items():
+            self.open[producer] = [one for one in offsets if one < start]
+
+    def reach(self, offset: int, era: int) -> None:
+        """Somebody is this far, in this era."""
+        self.reached = max(self.reached, offset)
+        if era < len(self.eras) - 1 or offset > self.end:
+            self.carried = max(self.carried, offset)
+
+    def era_of(self, event: Event, run: int) -> int:
+        """The era of the records in a run of a delivery; the latest, where it does not say."""
+        times = event.get("times")
+        return len(self.eras) - 1 if times is None else bisect_right(self.eras, times[run]) - 1
+
+    def readable(self, offset: int, era: int, isolation: str) -> bool:
+        """Whether a reader must be given it, if it reads on from before."""
+        found = self.records.get(offset)
+        if found is None or found[0] > era:
+            return False
+        return isolation != COMMITTED or (found[0], offset) not in self.aborted
+
+    def passed_over(self, offset: int, eras: range, isolation: str) -> int:
+        """Where a reader at `offset` may have come to in these eras without having been given a
+        record."""
+        hidden = [self.markers, *([self.aborted] if isolation == COMMITTED else [])]
+        while any((era, offset) in one for era in eras for one in hidden):
+            offset += 1
+        return offset
+
+
+class Logs:
+    """Owns the logs of all partitions, as far as a history has been read."""
+
+    def __init__(self) -> None:
+        self.logs: dict[str, Log] = defaultdict(Log)
+
+    def __getitem__(self, partition: str) -> Log:
+        return self.logs[partition]
+
+    def apply(self, event: Event) -> None:
+        match event["event"]:
+            case "records.written":
+                log = self.logs[event["partition"]]
+                producer = event.get("producer")
+                written = range(event["first"], event["last"] + 1)
+                log.end = event["last"] + 1
+                for offset in written:
+                    log.records[offset] = len(log.eras) - 1, event["at"]
+                if producer is not None:
+                    log.open[producer] += written
+            case "records.delivered":
+                log = self.logs[event["partition"]]
+                for run, (_, last) in enumerate(event["offsets"]):
+                    log.reach(last + 1, log.era_of(event, run))
+            case "offset.committed":
+                log = self.logs[event["partition"]]
+                log.reach(event["offset"], len(log.eras) - 1)
+            case "transaction.ended":
+                log = self.logs[event["partition"]]
+                log.end = max(log.end, event["marker"] + 1)
+                log.markers.add((len(log.eras) - 1, event["marker"]))
+                offsets = log.open.pop(event["producer"], [])
+                if not event["commit"]:
+                    log.aborted.update((log.records[one][0], one) for one in offsets)
+            case "log.truncated":
+                self.logs[event["partition"]].begin_era(event["time"], event["to"])
+            case "topic.removed":
+                for name, log in self.logs.items():
+                    if name.rpartition("-")[0] == event["topic"]:
+                        log.records.clear()
+                        log.open.clear()
+            case "topic.created":
+                for name, log in self.logs.items():
+                    if name.rpartition("-")[0] == event["topic"]:
+                        log.begin_era(event.get("time", 0), 0)
+            case "log.ends":
+                # What was not replicated when its leader went was never acknowledged.
+                log = self.logs[event["partition"]]
+                for one in [one for one in log.records if one >= event["end"]]:
+                    del log.records[one]
+                for one in [one for one in log.records if one < event["start"]]:
+                    del log.records[one]

@@ -1,0 +1,166 @@
+"""Ownership: one consumer of a group at a time, and nobody else, has a partition."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final
+
+from aktor.simulation.checks.readers import Reader, Replay, when
+from aktor.simulation.history import History
+
+__all__ = ["CHECKS"]
+
+#: Seconds after which no fetch of a partition that was given up can be under way, and nobody can
+#: have stood still all the time.
+FORGOTTEN_WITHIN: Final = 20.0
+
+
+def only_owners_are_given_records(history: History) -> list[str]:
+    """Nothing is given out before a partition is assigned, or once it was handed on, revoked or
+    lost: also not to somebody who has not heard of it yet."""
+    complaints = []
+    #: The rightful owner is who was assigned it in the latest generation, even if another one was
+    #: too busy to apply an earlier assignment sooner.
+    owner: dict[tuple[str, str], tuple[int, str]] = {}
+    for event, reader in Replay(history):
+        name = event["event"]
+        if name == "partitions.assigned" and event["by_group"]:
+            for one in event["partitions"]:
+                key = event["group"], one
+                mine = reader.generation, event["member"]
+                if mine[0] >= owner.get(key, mine)[0]:
+                    owner[key] = mine
+        elif name == "group.begun":
+            owner = {key: mine for key, mine in owner.items() if key[0] != event["group"]}
+        elif name == "records.delivered":
+            one = event["partition"]
+            if one not in reader.owned:
+                complaints.append(f"{when(event)} was given {one}, which it does not own")
+            elif (
+                event["group"] is not None
+                and not reader.expelled
+                and not reader.owned[one].outdated
+            ):
+                now = owner.get((event["group"], one), (0, event["member"]))[1]
+                if now != event["member"]:
+                    complaints.append(f"{when(event)} was given {one}, which {now} owns by now")
+    return complaints
+
+
+def nothing_is_given_out_while_it_is_handed_back(history: History) -> list[str]:
+    """Once it is said how far a partition was read, for the last commit, no more of it follows."""
+    complaints = []
+    going: dict[str, set[str]] = defaultdict(set)
+    for event in history.events:
+        mine = going[event["member"]]
+        match event["event"]:
+            case "partitions.held_back":
+                mine.update(event["partitions"])
+            case "partitions.released" | "partitions.assigned":
+                mine.difference_update(event["partitions"])
+            case "records.delivered" if event["partition"] in mine:
+                complaints.append(f"{when(event)} was given {event['partition']}, which is going")
+    return complaints
+
+
+def nothing_is_given_after_its_callback(history: History) -> list[str]:
+    """Once `on_partitions_revoked` or `on_partitions_lost` has returned, a partition is silent
+    until it is assigned again."""
+    complaints = []
+    told: dict[str, set[str]] = defaultdict(set)
+    for event in history.events:
+        gone = told[event["member"]]
+        match event["event"]:
+            case "callback.finished" | "callback.failed":
+                if event["callback"] != "on_partitions_assigned":
+                    gone.update(event["partitions"])
+            case "partitions.assigned":
+                gone.difference_update(event["partitions"])
+            case "records.delivered" if event["partition"] in gone:
+                complaints.append(
+                    f"{when(event)} was given {event['partition']} after its listener was told"
+                )
+    return complaints
+
+
+def nothing_is_fetched_that_was_given_up(history: History) -> list[str]:
+    """Nothing that was written long after a consumer gave a partition up is fetched by it."""
+    complaints = []
+    gone: dict[tuple[str, str], float] = {}
+    written: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    for event in history.events:
+        match event["event"]:
+            case "records.written":
+                written[event["partition"]].append((event["first"], event["at"]))
+            case "partitions.released":
+                gone.update({(event["member"], one): event["at"] for one in event["partitions"]})
+            case "partitions.assigned":
+                for one in event["partitions"]:
+                    gone.pop((event["member"], one), None)
+            case "chunk.dropped":
+                one = event["partition"]
+                since = gone.get((event["member"], one))
+                at = max(
+                    (at for first, at in written[one] if first <= event["offset"]), default=0.0
+                )
+                if since is not None and at > since + FORGOTTEN_WITHIN:
+                    complaints.append(
+                        f"{when(event)} had {one}:{event['offset']} fetched, written at {at:.3f}"
+                        f" and given up at {since:.3f}"
+                    )
+    return complaints
+
+
+def partitions_are_handed_over_in_order(history: History) -> list[str]:
+    """Nobody is assigned what another member has yet to revoke, unless that one is expelled."""
+    complaints = []
+    early: dict[tuple[str, str], str] = {}
+    readers: dict[str, Reader] = {}
+    for event, reader in Replay(history):
+        readers[event["member"]] = reader
+        name = event["event"]
+        if name == "partitions.assigned" and event["by_group"]:
+            for one in event["partitions"]:
+                for other, theirs in readers.items():
+                    late = theirs.expelled or theirs.generation > reader.generation
+                    mine = theirs.owned.get(one)
+                    if other != event["member"] and mine and not (late or mine.outdated):
+                        early[other, one] = when(event)
+        elif name == "partitions.going":
+            for one in event["partitions"]:
+                told = early.pop((event["member"], one), None)
+                # Who slept meanwhile may not know.
+                if told is not None and event["loss"] == "revoked" and not reader.expelled:
+                    complaints.append(f"{told} was assigned {one} before {when(event)} gave it up")
+        elif name == "partitions.released":
+            # Its listener was slow: it began to give it up before, and was expelled meanwhile.
+            for one in event["partitions"]:
+                early.pop((event["member"], one), None)
+    return complaints
+
+
+def nothing_is_assigned_after_unsubscribing(history: History) -> list[str]:
+    """Who has unsubscribed is given partitions only by a group that was joined anew."""
+    complaints = []
+    out: set[str] = set()
+    for event in history.events:
+        match event["event"]:
+            case "user.unsubscribed":
+                out.add(event["member"])
+            case "rebalance.synced" | "rebalance.target":
+                out.discard(event["member"])
+            case "partitions.assigned" if event["by_group"] and event["member"] in out:
+                complaints.append(
+                    f"{when(event)} took on {event['partitions']} of the group that it had left"
+                )
+    return complaints
+
+
+CHECKS: Final = (
+    only_owners_are_given_records,
+    nothing_is_given_out_while_it_is_handed_back,
+    nothing_is_given_after_its_callback,
+    nothing_is_fetched_that_was_given_up,
+    partitions_are_handed_over_in_order,
+    nothing_is_assigned_after_unsubscribing,
+)

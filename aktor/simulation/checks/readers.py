@@ -1,0 +1,199 @@
+"""Consumers, as their events tell: what each owns, and how far it has come."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from aktor.simulation.checks.logs import Logs
+from aktor.simulation.history import Event, History
+
+__all__ = [
+    "Ownership",
+    "Reader",
+    "Replay",
+    "gone_consumers",
+    "process_of",
+    "standing_still",
+    "when",
+]
+
+
+@dataclass
+class Ownership:
+    """One partition in the hands of one consumer, from `partitions.assigned` on."""
+
+    #: The next offset to be given out, None until it is known.
+    next: int | None = None
+    #: What the user has been given, and what of it is finished: they came back for more.
+    given: int | None = None
+    finished: int | None = None
+    #: The user has said where to go on, and nothing was given out since.
+    sought: bool = False
+    #: The topic was deleted since: what has its name now may be assigned to others (KIP-848 goes
+    #: by ids), and is read by name until the metadata tells.
+    outdated: bool = False
+
+    def move_to(self, offset: int | None) -> None:
+        """It goes on here. What was finished stays so, though the user went back."""
+        self.next = offset
+        if offset is not None:
+            self.given = max(offset, self.given or 0)
+            self.finished = max(offset, self.finished or 0)
+
+
+@dataclass
+class Reader:
+    """One consumer, as its events tell."""
+
+    owned: dict[str, Ownership] = field(default_factory=dict)
+    #: Of the assignment that it heard of last.
+    generation: int = -1
+    #: Its `isolation_level`.
+    isolation: str = ""
+    #: The coordinator has expelled it for no reason, or while its clock stood still: it cannot
+    #: know yet; until it joins anew.
+    expelled: bool = False
+    joins_anew: bool = False
+
+
+class Replay:
+    """Reads a history and keeps who owns what, and what there is; the checks look on."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.logs = Logs()
+        self.readers: dict[str, Reader] = defaultdict(Reader)
+        #: The latest generation of each group.
+        self.latest: dict[str | None, int] = defaultdict(int)
+
+    def __iter__(self) -> Iterator[tuple[Event, Reader]]:
+        """Each event, with the logs as they are after it and its reader as it was before it."""
+        for event in self.history.events:
+            self.logs.apply(event)
+            reader = self.readers[event["member"]]
+            yield event, reader
+            self._apply(event, reader)
+
+    def _apply(self, event: Event, reader: Reader) -> None:
+        self._apply_to_generations(event, reader)
+        self._apply_to_partitions(event, reader)
+        match event["event"]:
+            case "topic.removed":
+                for other in self.readers.values():
+                    for one, theirs in other.owned.items():
+                        theirs.outdated |= one.rpartition("-")[0] == event["topic"]
+            case "group.converted":
+                # Kafka goes by what its members were to own, not by what they own: until they have
+                # joined, others may be given it.
+                for other in self.readers.values():
+                    other.expelled, other.joins_anew = True, False
+            case "session.expired":
+                self._expelled(event["consumer"])
+            case "member.thawed" if event.get("asleep"):
+                self._expelled(event["member"])
+
+    def _apply_to_generations(self, event: Event, reader: Reader) -> None:
+        match event["event"]:
+            case "rebalance.synced" | "rebalance.target":
+                reader.generation = event["generation"]
+                group = event.get("group")
+                self.latest[group] = max(self.latest[group], reader.generation)
+                # An answer that waited while it slept tells of a generation that is over.
+                if reader.joins_anew and reader.generation >= self.latest[group]:
+                    reader.expelled = reader.joins_anew = False
+            case "rebalance.triggered":
+                reader.joins_anew = True
+            case "group.begun":
+                # It was empty, and counts from the beginning.
+                self.latest[event["group"]] = 0
+                for other in self.readers.values():
+                    other.generation = -1
+
+    def _apply_to_partitions(self, event: Event, reader: Reader) -> None:
+        match event["event"]:
+            case "partitions.assigned":
+                reader.isolation = event.get("isolation", "")
+                for one in event["partitions"]:
+                    reader.owned[one] = Ownership()
+            case "partitions.released":
+                for one in event["partitions"]:
+                    reader.owned.pop(one, None)
+            case "records.delivered":
+                mine = reader.owned.get(event["partition"])
+                if mine is not None:
+                    mine.next = event["offsets"][-1][1] + 1
+                    mine.given = max(mine.next, mine.given or 0)
+                    mine.sought = False
+            case "user.returned" | "user.commits" | "consumer.closing":
+                for mine in reader.owned.values():
+                    mine.finished = mine.given
+            case "position.sought":
+                mine = reader.owned.get(event["partition"])
+                if mine is not None:
+                    mine.move_to(event["offset"])
+                    mine.sought = event["offset"] is not None
+            case "position.resolved" | "position.reset":
+                self._apply_positions(event, reader)
+
+    def _apply_positions(self, event: Event, reader: Reader) -> None:
+        for one, offset in event["partitions"].items():
+            mine = reader.owned.get(one)
+            if mine is None:
+                continue
+            # What the user sought wins over what was found meanwhile, unless it is that which is
+            # out of range.
+            came_to = (event.get("from_offsets") or {}).get(one)
+            if mine.sought and not self._passes_over(mine.next, came_to, one, reader):
+                continue
+            mine.sought = False
+            mine.move_to(offset)
+
+    def _passes_over(
+        self, start: int | None, end: int | None, partition: str, reader: Reader
+    ) -> bool:
+        """Whether a reader may have come from `start` to `end` without having been given any."""
+        if start is None or end is None:
+            return start is end
+        log = self.logs[partition]
+        return start <= end <= log.passed_over(start, range(len(log.eras)), reader.isolation)
+
+    def _expelled(self, member: str) -> None:
+        """All consumers that this member has made."""
+        for name, reader in self.readers.items():
+            if name == member or name.startswith(f"{member}/"):
+                reader.expelled = True
+                reader.joins_anew = False
+
+
+def when(event: Event) -> str:
+    """How a complaint begins."""
+    return f"at {event['at']:.3f} {event['member']}"
+
+
+def process_of(consumer: str) -> str:
+    """The member that made it: "alice" made "alice" and "alice/2"."""
+    return consumer.partition("/")[0]
+
+
+def gone_consumers(history: History) -> set[str]:
+    """Consumers that ended, with their process or without."""
+    killed = {event["member"] for event in history.named("member.killed")}
+    closed = {event["member"] for event in history.named("consumer.closed")}
+    return closed | {one["member"] for one in history.events if process_of(one["member"]) in killed}
+
+
+def standing_still(history: History) -> dict[str, float]:
+    """Seconds that each member's process stood still."""
+    seconds: dict[str, float] = defaultdict(float)
+    since: dict[str, float] = {}
+    for event in history.named("member.frozen", "member.thawed"):
+        if event["event"] == "member.frozen":
+            since[event["member"]] = event["at"]
+        else:
+            seconds[event["member"]] += event["at"] - since.pop(event["member"], event["at"])
+    end = history.events[-1]["at"] if history.events else 0.0
+    for member, began in since.items():
+        seconds[member] += end - began
+    return seconds

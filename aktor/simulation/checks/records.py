@@ -1,0 +1,191 @@
+"""Records: each is given out once, in order, as it was written."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, Final
+
+from aktor.simulation.checks.logs import COMMITTED, Logs
+from aktor.simulation.checks.readers import Replay, when
+from aktor.simulation.history import Event, History
+
+__all__ = ["CHECKS", "every_record_is_finished"]
+
+
+def no_gap_no_step_back_no_duplicate_inside_an_ownership(history: History) -> list[str]:
+    """From the position where it begins, every record is given out once, in order.
+
+    Where a topic is created anew, or an unclean election lost records, a reader may go on with what
+    it has already; then it goes on with the new records, none of them left out.
+    """
+    complaints = []
+    replay = Replay(history)
+    eras: dict[tuple[str, str], int] = {}
+    for event, reader in replay:
+        if event["event"] != "records.delivered":
+            continue
+        where = event["partition"]
+        mine = reader.owned.get(where)
+        if mine is None:
+            continue  # another check's business
+        log = replay.logs[where]
+        expected = mine.next
+        for run, (first, last) in enumerate(event["offsets"]):
+            era = log.era_of(event, run)
+            before = range(eras.get((event["member"], where), 0), era)
+            eras[event["member"], where] = era
+            if expected is not None and first < expected:
+                complaints.append(
+                    f"{when(event)} was given {where}:{first} again, after {expected - 1}"
+                )
+            elif expected is not None and any(
+                log.readable(offset, era, reader.isolation)
+                for offset in range(log.passed_over(expected, before, reader.isolation), first)
+            ):
+                complaints.append(
+                    f"{when(event)} was given {where}:{first}, which skips from {expected}"
+                )
+            expected = last + 1
+    return complaints
+
+
+def every_record_is_finished(history: History) -> list[str]:
+    """What was written and is still there was given to somebody of each group that reads it, who
+    came back for more or committed it. Asked only of histories that demand it, by
+    `progress.demanded`; the last one of a group counts.
+
+    Where a topic is created anew, or an unclean election lost records, that is: what was written
+    since, from where the group had come to before.
+    """
+    demanded = {event["group"]: event.get("topics") for event in history.named("progress.demanded")}
+    if not demanded:
+        return []
+    books = _Books()
+    for event in history.events:
+        books.apply(event)
+    complaints = []
+    for group, topics in sorted(demanded.items()):
+        for partition in sorted(books.logs.logs):
+            if topics is not None and partition.rpartition("-")[0] not in topics:
+                continue
+            if missing := books.unfinished(group, partition):
+                complaints.append(f"group {group} never finished {partition}:{_some(missing)}")
+    return complaints
+
+
+class _Books:
+    """What each group has finished."""
+
+    def __init__(self) -> None:
+        self.logs = Logs()
+        #: Of each group and partition, (era, offset).
+        self._finished: dict[tuple[str, str], set[tuple[int, int]]] = defaultdict(set)
+        self._under_way: dict[str, list[tuple[tuple[str, str], int, int, int]]] = defaultdict(list)
+        self._isolation: dict[str, str] = {}
+
+    def apply(self, event: Event) -> None:
+        self.logs.apply(event)
+        match event["event"]:
+            case "partitions.assigned":
+                self._isolation[event["group"]] = event.get("isolation", "")
+            case "records.delivered":
+                key = event["group"], event["partition"]
+                log = self.logs[event["partition"]]
+                for run, (first, last) in enumerate(event["offsets"]):
+                    era = log.era_of(event, run)
+                    self._under_way[event["member"]].append((key, era, first, last))
+            case "user.returned" | "user.commits" | "consumer.closing":
+                for key, era, first, last in self._under_way.pop(event["member"], ()):
+                    self._finish(key, era, first, last)
+
+    def _finish(self, key: tuple[str, str], era: int, first: int, last: int) -> None:
+        records = self.logs[key[1]].records
+        for offset in range(first, last + 1):
+            found = records.get(offset)
+            # Of an earlier era that this one took over.
+            if found is not None and found[0] <= era:
+                self._finished[key].add((found[0], offset))
+
+    def unfinished(self, group: str, partition: str) -> set[int]:
+        """Offsets of what the group should have finished."""
+        log = self.logs[partition]
+        return {
+            offset
+            for offset, (era, _) in log.records.items()
+            if (era, offset) not in self._finished[group, partition]
+            and (era == 0 or offset >= log.carried)
+            and log.readable(offset, era, self._isolation.get(group, ""))
+        }
+
+
+def _some(offsets: set[int]) -> Any:
+    ordered = sorted(offsets)
+    return ordered if len(ordered) <= 5 else f"{ordered[:5]} and {len(ordered) - 5} more"
+
+
+def read_committed_sees_committed_records_only(history: History) -> list[str]:
+    """Nothing of a transaction that was aborted, or is still open."""
+    complaints = []
+    replay = Replay(history)
+    for event, reader in replay:
+        if event["event"] != "records.delivered" or reader.isolation != COMMITTED:
+            continue
+        log = replay.logs[event["partition"]]
+        still_open = {one for offsets in log.open.values() for one in offsets}
+        for run, (first, last) in enumerate(event["offsets"]):
+            era = log.era_of(event, run)
+            for offset in range(first, last + 1):
+                found = log.records.get(offset)
+                if found is None or found[0] > era:
+                    continue
+                if offset in still_open or (found[0], offset) in log.aborted:
+                    state = "open" if offset in still_open else "aborted"
+                    complaints.append(
+                        f"{when(event)} was given {event['partition']}:{offset}, which is {state}"
+                    )
+    return complaints
+
+
+def what_is_given_is_what_was_written(history: History) -> list[str]:
+    """Key, value, headers and timestamp of a record are those that were written at its offset."""
+    complaints = []
+    #: What was ever written at an offset: a topic may be created anew, a log be truncated.
+    written: dict[tuple[str, int], set[int]] = defaultdict(set)
+    for event in history.named("records.written", "records.delivered"):
+        contents = event.get("contents")
+        if contents is None:
+            continue
+        for offset, content in zip(_offsets(event), contents, strict=True):
+            where = event["partition"], offset
+            if event["event"] == "records.written":
+                written[where].add(content)
+            elif content not in written[where]:
+                complaints.append(
+                    f"{when(event)} was given another record at {where[0]}:{offset} than was"
+                    " written there"
+                )
+    return complaints
+
+
+def _offsets(event: Event) -> Iterator[int]:
+    runs = event.get("offsets") or [[event["first"], event["last"]]]
+    return (offset for first, last in runs for offset in range(first, last + 1))
+
+
+def nothing_replicated_is_lost(history: History) -> list[str]:
+    """Of the brokers: only an unclean election loses what all in sync had."""
+    return [
+        f"at {event['at']:.3f} {event['partition']} lost {event['to']} to {event['replicated'] - 1}"
+        for event in history.named("log.truncated")
+        if event["to"] < event["replicated"] and not event["unclean"]
+    ]
+
+
+CHECKS: Final = (
+    no_gap_no_step_back_no_duplicate_inside_an_ownership,
+    every_record_is_finished,
+    read_committed_sees_committed_records_only,
+    what_is_given_is_what_was_written,
+    nothing_replicated_is_lost,
+)
