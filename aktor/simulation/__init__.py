@@ -23,17 +23,20 @@ from aktor.simulation.errors import (
 )
 from aktor.simulation.member import Member
 from aktor.simulation.simulation import Simulation, Topic
+from aktor.simulation.sink import Guarantee, Sink
 
 __all__ = [
     "POINTS",
     "BlockingCallError",
     "CheckFailedError",
     "DeadlockError",
+    "Guarantee",
     "Member",
     "MemberFailedError",
     "Point",
     "Simulation",
     "SimulationError",
+    "Sink",
     "SpinError",
     "TimeIsUpError",
     "Topic",

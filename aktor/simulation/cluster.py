@@ -24,6 +24,7 @@ from aktor.broker.settings import ClusterSettings
 from aktor.broker.topics import GROUP_OFFSETS, INTERNAL_TOPICS, Topic
 from aktor.simulation.history import History, fingerprint
 from aktor.simulation.scheduler import Scheduler
+from aktor.simulation.stored import Stored, records_of
 
 __all__ = ["SETTINGS", "Brokers"]
 
@@ -509,6 +510,13 @@ class Brokers:
                 start=one.log.start_offset,
                 end=one.log.end_offset,
             )
+
+    def records(self, topic: str) -> Iterator[Stored]:
+        """What still exists: the records that all in sync have, and no transaction has aborted or
+        left open."""
+        found = self.model.topics.get(topic)
+        for one in found.partitions if found is not None else ():
+            yield from records_of(one)
 
     def end(self, topic: str, partition: int) -> int:
         """The high watermark."""

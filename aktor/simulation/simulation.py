@@ -38,6 +38,7 @@ from aktor.simulation.member import Member
 from aktor.simulation.network import Network
 from aktor.simulation.reader import Reader
 from aktor.simulation.scheduler import START, Scheduler
+from aktor.simulation.sink import Guarantee, Sink
 from aktor.simulation.writer import TransactionalWriter
 
 __all__ = ["Simulation", "Topic"]
@@ -115,6 +116,8 @@ class Simulation:
         self.members: list[Member] = []
         self.topics: list[Topic] = []
         self.groups: list[str] = []
+        #: Where the code under test puts its results.
+        self.sinks: list[Sink] = []
         #: Which topics each group reads, as far as is known; None: what a pattern matches.
         self._reads: dict[str, set[str] | None] = {}
         self._demanded: dict[str, frozenset[str]] = {}
@@ -163,6 +166,27 @@ class Simulation:
     def _write_one(self, topic: Topic, count: int) -> None:
         if topic.partitions:
             topic.write(count)
+
+    def sink(
+        self,
+        topic: Topic,
+        guarantee: Guarantee | str = Guarantee.AT_LEAST_ONCE,
+        *,
+        takes: float = 0.005,
+    ) -> Sink:
+        """Where a loop puts its results for the records of a topic, by `put(record)`.
+
+        `guarantee` is what `check` demands: "at-least-once" (the default), "at-most-once" or
+        "exactly-once". A `put` takes `takes` seconds on average.
+        """
+        if guarantee not in set(Guarantee):
+            known = ", ".join(map(repr, map(str, Guarantee)))
+            raise ValueError(f"there is no guarantee {guarantee!r}: {known}")
+        if not isinstance(topic, Topic):
+            raise TypeError(f"a sink is for a topic that Simulation.topic made, not {topic!r}")
+        sink = Sink(self, topic, Guarantee(guarantee), takes)
+        self.sinks.append(sink)
+        return sink
 
     def member(self, work: Callable[..., Any], *args: Any, name: str = "", **kwargs: Any) -> Member:
         """A process that runs `work(*args, **kwargs)`, with any KafkaConsumer it makes."""
@@ -260,8 +284,17 @@ class Simulation:
                 self.brokers.note_ends(topic)
             # A group that committed what an unclean election lost has yet to hear of it.
             if self.now >= deadline or not every_record_is_finished(self.history):
-                return self
+                break
             self.run(for_=min(5.0, deadline - self.now))
+        self._let_sinks_settle()
+        return self
+
+    def _let_sinks_settle(self) -> None:
+        """Who commits first and works then is still at it; so is who was frozen meanwhile."""
+        for sink in self.sinks:
+            sink.expect()
+        while not all(sink.has_settled for sink in self.sinks):
+            self.run(for_=1.0)
 
     def learn(self, group: str, topics: Collection[str] | None = ()) -> None:
         """There is this group, and it reads these topics, too; None: those of a pattern."""
@@ -338,11 +371,16 @@ class Simulation:
         return all(alive.issuperset(self.brokers.members(group)) for group in self.groups)
 
     def check(self) -> Self:
-        """All promises: see `checks`. Raises CheckFailedError."""
+        """All promises (see `checks`), and what was demanded of sinks: that no record was lost only
+        after `progress`. Raises CheckFailedError."""
+        judged = next(self.history.named("progress.demanded"), None) is not None
+        effects = [one for sink in self.sinks for one in sink.complaints(all_is_committed=judged)]
         broken = broken_promises(self.history)
-        if broken:
-            names = [complaint.partition(":")[0] for complaint in broken]
-            raise CheckFailedError(self._told("\n".join(broken[:10])), names)
+        if broken or effects:
+            names = [complaint.partition(":")[0] for complaint in broken + effects]
+            told = "\n".join(effects + broken[:10])
+            # A story of its own says more than what happened last.
+            raise CheckFailedError(self._told(told) if broken else self._headed(told), names)
         return self
 
     @property
@@ -415,9 +453,11 @@ class Simulation:
                     raise error
                 raise MemberFailedError(self._told(f"{one} failed: {error!r}")) from error
 
+    def _headed(self, what: str) -> str:
+        return f"seed {self.seed}, aktor {commit()}, {self.now:.3f} s: {what}"
+
     def _told(self, what: str) -> str:
-        seed = f"seed {self.seed}, aktor {commit()}, {self.now:.3f} s"
-        return f"{seed}: {what}\n{self.history.last()}"
+        return f"{self._headed(what)}\n{self.history.last()}"
 
     # -- the end
 

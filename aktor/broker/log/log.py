@@ -306,6 +306,13 @@ class PartitionLog:
         """(producer id, first offset) of the aborted transactions in [offset, upto)."""
         return self._producers.aborted(offset, upto)
 
+    def committed(self) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """The batches of records up to the last stable offset, without aborted transactions."""
+        aborted = AbortedRanges(self._producers.aborted_ranges())
+        for header, batch in self._batches_before(self.last_stable_offset):
+            if not header.control and header not in aborted:
+                yield header, batch
+
     def offset_for_time(self, timestamp_ms: int) -> TimedOffset | None:
         """The first record of this time or later, None if there is none."""
         for position, header in self._index.reaching(timestamp_ms):
