@@ -43,6 +43,8 @@ def anything(name: str, value: Any) -> Any:
 
 def is_number(value: Any) -> bool:
     """Whether it is a number, NaN and infinity among them; True is none."""
+    if type(value) in (int, float):
+        return True  # as nearly always, and asking an abstract class takes long
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 

@@ -419,7 +419,7 @@ class Engine:
         return told
 
     def _note_unresolved(self) -> None:
-        for state in self.delivery.partitions.values():
+        for state in self.delivery.failed():
             if state.offset is not None or state.error is None:
                 continue
             if not _only_a_seek_helps(state.error):
@@ -483,7 +483,8 @@ class Engine:
 
     def drain_buffer(self) -> None:
         """Take over what was found and fetched; no waiting, no word to the background."""
-        self.apply_positions()
+        if self.port.positions:
+            self.apply_positions()
         chunks = self.port.chunks
         while chunks:
             self.delivery.put(chunks[0])
@@ -614,10 +615,14 @@ class Engine:
 
         An event leaves the queue when it was acted on: who was interrupted finds it again.
         """
-        self._raise_owed()
-        self.run_completions()
-        self.follow_topics()
-        while self._gather():
+        if self._unraised is not None:
+            self._raise_owed()
+        if self.completions:
+            self.run_completions()
+        if self.port.cluster is not self._followed:
+            self.follow_topics()
+        while self.port.events or self._events:
+            self._gather()
             event = self._events[0]
             match event:
                 case ActorsRestarted():

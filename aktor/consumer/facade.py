@@ -279,8 +279,10 @@ class KafkaConsumer:
             UserCallbackError: a rebalance listener raised; its exception is the cause.
         """
         timeout = arguments.seconds(timeout_ms)
-        limit = self.config["max_poll_records"] if max_records is None else max_records
-        limit = arguments.record_limit(limit)
+        if max_records is None:
+            limit = self.config["max_poll_records"]
+        else:
+            limit = arguments.record_limit(max_records)
         return self._poll(timeout, limit, update_offsets)
 
     @exclusive
@@ -815,7 +817,8 @@ class KafkaConsumer:
             self._guard.broken = False
         self._engine.begin_call()
         self._guard.begun = True
-        self._iterating.settle()
+        if self._iterating.batch.handed:
+            self._iterating.settle()
         if self._close_asked is not None and not closing:
             raise self._engine.own(ConsumerClosedError())  # it is closed as this call ends
 

@@ -72,7 +72,8 @@ class Guard:
 
     def check_usable(self) -> None:
         """Raise in a forked child, or if the consumer was closed."""
-        self.check_process()
+        if self._forks != _forks or os.getpid() != self._pid:
+            self.check_process()
         if self.closed:
             raise ConsumerClosedError
 

@@ -90,6 +90,8 @@ class Iteration:
     def stow(self) -> None:
         """Put back what was not handed out; a later poll begins with it."""
         self._engine.touched = True
+        if self.batch.state is None and not self._waiting:
+            return
         self.settle()
         self._put_back(self.batch)
         while self._waiting:
