@@ -19,19 +19,20 @@ import aktor
 from aktor.consumer.facade import KafkaConsumer
 from tests.scenarios.world import World
 
-AKTOR = str(Path(aktor.__file__).parent)
+AKTOR = Path(aktor.__file__).parent
+CLIENT = tuple(str(AKTOR / part) for part in ("actors", "consumer", "events", "managers"))
 FEW, MANY = 100, 1000
 
 Act = Callable[[KafkaConsumer, list[TopicPartition]], Any]
 
 
 def lines(act: Callable[[], Any]) -> int:
-    """How many lines of aktor are executed by `act`, each round of a loop counted."""
+    """How many lines of the consumer's are executed by `act`, each round of a loop counted."""
     count = 0
 
     def trace(frame: Any, event: str, _arg: Any) -> Any:
         nonlocal count
-        if not frame.f_code.co_filename.startswith(AKTOR):
+        if not frame.f_code.co_filename.startswith(CLIENT):
             return None
         count += event == "line"
         return trace
@@ -99,6 +100,33 @@ def at(offset: int) -> OffsetAndMetadata:
 @pytest.mark.parametrize("name", ONE)
 def test_what_is_done_for_one_partition_costs_the_same_among_many(name: str) -> None:
     assert cost(ONE[name], MANY) <= cost(ONE[name], FEW) + 20
+
+
+def all_of_it(act: Act, partitions: int) -> int:
+    """Lines that `act` executes on both sides, with whatever the background does meanwhile."""
+    with reading(partitions) as (_world, consumer, every):
+        act(consumer, every)
+        return lines(lambda: act(consumer, every))
+
+
+def go_to_the_end(consumer: KafkaConsumer, every: list[TopicPartition]) -> None:
+    for one in every[5:25]:
+        consumer.seek_to_end(one)
+        consumer.position(one)
+
+
+def pause_between_polls(consumer: KafkaConsumer, every: list[TopicPartition]) -> None:
+    for one in every[5:25]:
+        consumer.pause(one)
+        consumer.poll(0)
+        consumer.resume(one)
+
+
+@pytest.mark.parametrize("act", [go_to_the_end, pause_between_polls])
+def test_the_background_looks_at_none_but_the_partitions_that_something_happened_to(
+    act: Act,
+) -> None:
+    assert all_of_it(act, MANY) <= 1.5 * all_of_it(act, FEW)
 
 
 def busy_poll(partitions: int, *, filled: slice) -> int:
