@@ -26,10 +26,13 @@ if TYPE_CHECKING:
     from aktor.simulation.simulation import Simulation
 
 __all__ = [
+    "ALL_REFUSALS",
     "CONSUMER_REFUSALS",
     "CONSUMER_WEIGHTS",
     "KINDS",
+    "LOSSY",
     "REFUSALS",
+    "SURVIVABLE",
     "WEIGHTS",
     "Chaos",
     "Fault",
@@ -429,6 +432,19 @@ CONSUMER_WEIGHTS: Final[Mapping[str, float]] = {
     "frozen_while_handing_back": 2,
     "member_fenced": 2,
 }
+
+#: Faults that lose data by definition: of what is gone nobody can promise anything.
+LOSSY: Final[Mapping[str, float]] = {
+    kind: CONSUMER_WEIGHTS[kind] for kind in ("topic_recreated", "unclean_election")
+}
+
+#: What a correct worker survives without losing a record, whichever protocol it speaks.
+SURVIVABLE: Final[Mapping[str, float]] = {
+    kind: weight for kind, weight in CONSUMER_WEIGHTS.items() if kind not in LOSSY
+}
+
+#: What brokers may say to members of either protocol.
+ALL_REFUSALS: Final[Mapping[str, tuple[Code, ...]]] = {**REFUSALS, **CONSUMER_REFUSALS}
 
 
 def _check(rate: float, weights: Mapping[str, float]) -> None:

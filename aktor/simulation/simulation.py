@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 from aktor.broker.codes import Code
 from aktor.broker.settings import ClusterSettings
 from aktor.consumer.pattern import SubscriptionPattern
-from aktor.simulation.chaos import REFUSALS, WEIGHTS, Chaos
+from aktor.simulation.chaos import ALL_REFUSALS, LOSSY, SURVIVABLE, Chaos
 from aktor.simulation.checks import broken_promises
 from aktor.simulation.checks.records import every_record_is_finished
 from aktor.simulation.cluster import Brokers
@@ -45,6 +45,9 @@ __all__ = ["Simulation", "Topic"]
 
 #: Seconds between two looks at a condition that takes its time.
 LOOK_EVERY: Final = 0.05
+
+#: Seconds that everything may take when there are no faults any more.
+AT_MOST: Final = 120.0
 
 _NAMES: Final = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi")
 
@@ -236,17 +239,21 @@ class Simulation:
         rate: float = 0.5,
         *,
         for_: float = 60.0,
-        weights: Mapping[str, float] = WEIGHTS,
-        refusals: Mapping[str, Sequence[Code]] = REFUSALS,
+        losing_data: bool = False,
+        weights: Mapping[str, float] = SURVIVABLE,
+        refusals: Mapping[str, Sequence[Code]] = ALL_REFUSALS,
         **more: float,
     ) -> Self:
         """From now on, for so many seconds, `rate` faults a second, of kinds drawn by `weights`.
 
+        By default they are what a correct at-least-once worker must survive. With `losing_data`
+        also those that lose data by definition: topics that are created anew, unclean elections.
         `more` changes the weights: `chaos(broker_crash=10, seek=0)`. `refusals` are what
         "requests_refused" draws from.
         """
         self.faults.refusals = refusals
-        self.faults.draw(rate, for_, {**weights, **more})
+        lossy = LOSSY if losing_data else {}
+        self.faults.draw(rate, for_, {**weights, **lossy, **more})
         return self
 
     def crash(self, actor: str, on: type, *, times: int = 1) -> Crashes:
@@ -269,12 +276,16 @@ class Simulation:
             member.thaw()
         return self
 
-    def progress(self, *, at_most: float = 120.0) -> Self:
+    def progress(self, *, at_most: float | None = None) -> Self:
         """Go on until every group has finished and committed all records of the topics that it
         reads, which is demanded from now on.
 
-        Raises TimeIsUpError, which says what is left, or that no consumer has a group.
+        `at_most` is in seconds: two minutes, and as long as a consumer may not know of partitions
+        that were added (`metadata_max_age_ms`), if nothing is said. Raises TimeIsUpError, which
+        says what is left, or that no consumer has a group.
         """
+        if at_most is None:
+            at_most = AT_MOST + self._until_all_partitions_are_known()
         deadline = self.now + at_most
         self._wait(lambda: bool(self.groups), at_most, lambda: "no consumer has a group")
         while True:
@@ -288,6 +299,18 @@ class Simulation:
             self.run(for_=min(5.0, deadline - self.now))
         self._let_sinks_settle()
         return self
+
+    def _until_all_partitions_are_known(self) -> float:
+        """Seconds until every consumer has metadata that is younger than the youngest partition."""
+        ages = [
+            site.consumer.config["metadata_max_age_ms"] / 1000
+            for member in self.members
+            for site in member.sites
+        ]
+        grown = max(
+            (one["at"] for one in self.history.named("topic.grown", "topic.created")), default=0.0
+        )
+        return max(0.0, grown + max(ages, default=0.0) - self.now) if grown else 0.0
 
     def _let_sinks_settle(self) -> None:
         """Who commits first and works then is still at it; so is who was frozen meanwhile."""

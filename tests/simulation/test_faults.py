@@ -10,7 +10,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from aktor.actors.wire import RequestAnswered
 from aktor.simulation import Simulation
-from aktor.simulation.chaos import CONSUMER_WEIGHTS, KINDS, WEIGHTS
+from aktor.simulation.chaos import CONSUMER_WEIGHTS, KINDS, LOSSY, SURVIVABLE, WEIGHTS
 from aktor.simulation.network import SimulatedNet
 from aktor.simulation.simulation import Topic
 
@@ -37,6 +37,34 @@ def test_every_kind_of_fault_is_drawn() -> None:
     assert KINDS.keys() == CONSUMER_WEIGHTS.keys()
     assert CONSUMER_WEIGHTS.items() >= WEIGHTS.items()
     assert all(weight > 0 for weight in CONSUMER_WEIGHTS.values())
+    assert KINDS.keys() == SURVIVABLE.keys() | LOSSY.keys()
+    assert not SURVIVABLE.keys() & LOSSY.keys()
+
+
+def kinds_drawn(**asked: Any) -> set[str]:
+    with Simulation(seed=1) as sim:
+        sim.topic("orders")
+        sim.chaos(rate=20.0, for_=60.0, **asked)
+        return {fault.kind for fault in sim.faults.faults}
+
+
+def test_data_is_lost_only_if_it_is_asked_for() -> None:
+    assert kinds_drawn() == SURVIVABLE.keys()
+    assert kinds_drawn(losing_data=True) == KINDS.keys()
+    assert kinds_drawn(unclean_election=1) == SURVIVABLE.keys() | {"unclean_election"}
+
+
+def test_progress_waits_until_a_partition_that_was_added_is_known() -> None:
+    """Metadata may be five minutes old, and progress takes two if nobody has to wait for it."""
+    with Simulation(seed=1) as sim:
+        orders = reading(sim, count=1, metadata_max_age_ms=300_000)
+        sim.run(for_=10.0)
+        sim.brokers.grow_topic(orders, orders.partitions + 1)
+        orders.write(10, partition=orders.partitions - 1)
+
+        sim.progress().check()
+
+        assert 200.0 < sim.now < 320.0
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
