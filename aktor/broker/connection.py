@@ -1,17 +1,50 @@
-"""One client's connection: bytes in, frames out of them; frames to send, bytes out."""
+"""The broker's end of a client's connection, without its socket: bytes in, answers out.
+
+    Wire (a socket; in a simulation, a link) ──take, go_on──▶ Connection ──Call──▶ the cluster
+    Wire ◀──send, close── Connection ◀──Call.reply── the cluster
+
+What the connections of all brokers share is their `Exchange`: the faults by command among it.
+"""
 
 from __future__ import annotations
 
-import socket
 import struct
-from collections import deque
-from typing import Final
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-__all__ = ["Connection", "FrameTooLargeError"]
+from aktor.broker.call import CLOSE, Call
+from aktor.broker.faults import (
+    Action,
+    Corrupt,
+    Delay,
+    Drop,
+    FailWith,
+    Faults,
+    Swallow,
+    Truncate,
+    error_response,
+)
+from aktor.broker.wire import BadFrameError, Incoming, read_request, write_response
+from aktor.trace import open_trace
+
+if TYPE_CHECKING:
+    from aktor.broker.sasl import Authentication
+
+__all__ = ["Connection", "Exchange", "Wire"]
+
+_trace = open_trace(actor="broker")
+
+#: The largest request: as Kafka's `socket.request.max.bytes` for records, less for all else, since
+#: what is small in bytes can be large in memory.
+_LARGEST: Final = 100 * 1024 * 1024
+_LARGEST_OTHER: Final = 8 * 1024 * 1024
+_PRODUCE: Final = b"\0\0"
 
 _LENGTH: Final = struct.Struct(">i")
-_CHUNK: Final = 256 * 1024
-#: Stop reading when so much is here that is not handled yet.
+#: So many requests of one connection are handled before it is the others' turn.
+_IN_A_ROW: Final = 16
+#: Take no more bytes when so many are here that are not handled yet.
 _ENOUGH: Final = 1024 * 1024
 
 
@@ -19,28 +52,78 @@ class FrameTooLargeError(Exception):
     """A request claims to be larger than the broker takes, or smaller than nothing."""
 
 
-class Connection:
-    """Owns the socket. Requests are handled one at a time and in order, as Kafka does: `busy` while
-    one waits for its answer, and what follows is not handled before that is sent: of answers, one
-    at most is kept for a client that does not read.
+class UnwritableError(Exception):
+    """An answer cannot be encoded."""
+
+
+class Wire(Protocol):
+    """What carries the bytes of one connection."""
+
+    @property
+    def unsent(self) -> bool:
+        """Whether something is left to send."""
+
+    def send(self, frame: bytes) -> None:
+        """Send it, or what of it can't be sent now, later. Raises OSError."""
+
+    def close(self) -> None:
+        """Close this end; what was sent may still arrive."""
+
+
+class Exchange(Protocol):
+    """What the connections of all brokers share.
+
+    `faults` are done to the requests that fit. `log_in` makes the broker's side of a login, one for
+    each connection; None: nobody logs in.
     """
 
-    def __init__(self, sock: socket.socket, *, number: int, node: int, host: str) -> None:
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.sock = sock
+    faults: Faults
+    log_in: Callable[[], Authentication] | None
+
+    def now(self) -> float:
+        """Seconds since the epoch; never goes back."""
+
+    def after(self, delay: float, act: Callable[[], None]) -> None:
+        """Call `act` when so many seconds have passed."""
+
+    def at_broker(self, node: int, act: Callable[[], None]) -> None:
+        """Call `act` as soon as this broker does anything; never, if its connections break
+        before."""
+
+    def receive(self, call: Call, api: str) -> None:
+        """Hand a request to the cluster."""
+
+    def can_go_on(self, connection: Connection) -> None:
+        """An answer was sent: `go_on` of this connection is to be called soon."""
+
+    def ended(self, connection: Connection) -> None:
+        """The connection is closed at the broker's end."""
+
+    def hindered(self, connection: Connection, api: str, fault: Action) -> None:
+        """A fault is done to a request."""
+
+
+class Connection:
+    """Owns what has come and is not handled. Requests are handled one at a time and in order, as
+    Kafka does: `busy` while one waits for its answer, and what follows is not handled before that
+    is sent: of answers, one at most is kept for a client that does not read.
+    """
+
+    def __init__(
+        self, exchange: Exchange, wire: Wire, *, number: int, node: int, host: str
+    ) -> None:
         self.number = number
         self.node = node
         self.host = host
         self.principal = "User:ANONYMOUS"
         self.busy = False
         self.open = True
-        self.close_when_sent = False
-        self.used_at = 0.0
-        #: What the server's selector waits for here.
-        self.watched = 0
+        self.used_at = exchange.now()
+        self._exchange = exchange
+        self._wire = wire
+        self._authentication = None if exchange.log_in is None else exchange.log_in()
+        self._close_when_sent = False
         self._in = bytearray()
-        self._out: deque[memoryview] = deque()
 
     def __repr__(self) -> str:
         return f"<Connection {self.number} of {self.host} to broker {self.node}>"
@@ -48,62 +131,170 @@ class Connection:
     @property
     def idle(self) -> bool:
         """Whether the next request may be handled."""
-        return self.open and not (self.busy or self._out or self.close_when_sent)
-
-    # -- in
+        return self.open and not (self.busy or self._wire.unsent or self._close_when_sent)
 
     @property
     def hungry(self) -> bool:
-        """Whether more may be read: not while plenty waits to be handled."""
+        """Whether more bytes are wanted: not while plenty waits to be handled."""
         return self.idle or len(self._in) < _ENOUGH
 
-    def receive(self) -> bool:
-        """Read what is there; False when the other side has closed. Raises OSError."""
-        try:
-            data = self.sock.recv(_CHUNK)
-        except (BlockingIOError, InterruptedError):
-            return True
-        self._in += data
-        return bool(data)
+    # -- in
 
-    def next_frame(self, largest: int) -> bytes | None:
+    def take(self, data: bytes) -> None:
+        """These bytes have come."""
+        self._in += data
+
+    def go_on(self) -> None:
+        """Handle a few of the requests that are here, each when the one before is answered, and
+        that is sent."""
+        self._handle_frames()
+        if self._close_when_sent and not self._wire.unsent:
+            self.close()
+
+    def close(self) -> None:
+        """It ends at this side. What waits for an answer here gets none."""
+        if self.open:
+            self.open = False
+            self._wire.close()
+            self._exchange.ended(self)
+
+    def _handle_frames(self) -> None:
+        for _ in range(_IN_A_ROW):
+            if not self.idle:
+                return
+            try:
+                frame = self._next_frame()
+                if frame is None:
+                    return
+                incoming = read_request(memoryview(frame))
+            except (FrameTooLargeError, BadFrameError) as error:
+                _trace.info(
+                    "broker.connection_refused",
+                    broker=self.node,
+                    client=self.host,
+                    reason=str(error),
+                )
+                self.close()
+                return
+            self.busy = True
+            self.used_at = self._exchange.now()
+            self._handle(incoming)
+        self._exchange.can_go_on(self)
+
+    def _next_frame(self) -> bytes | None:
         """The next whole request without its length, None if there is none yet.
 
-        Raises FrameTooLargeError before its bytes are waited for.
+        Raises FrameTooLargeError, if it can before its bytes are waited for.
         """
         if len(self._in) < _LENGTH.size:
             return None
         (size,) = _LENGTH.unpack_from(self._in)
-        if not 0 <= size <= largest:
-            raise FrameTooLargeError(f"a request of {size} bytes; at most {largest} are taken")
+        if not 0 <= size <= _LARGEST:
+            raise FrameTooLargeError(f"a request of {size} bytes; at most {_LARGEST} are taken")
         end = _LENGTH.size + size
         if len(self._in) < end:
             return None
         with memoryview(self._in) as view:
             frame = bytes(view[_LENGTH.size : end])
         del self._in[:end]
+        if size > _LARGEST_OTHER and frame[:2] != _PRODUCE:
+            raise FrameTooLargeError(f"a request of {size} bytes that is no Produce")
         return frame
 
-    # -- out
+    # -- requests
 
-    def send(self, frame: bytes) -> None:
-        """Send it, or what of it can't be sent now, later. Raises OSError."""
-        self._out.append(memoryview(frame))
-        self.flush()
+    def _handle(self, incoming: Incoming) -> None:
+        exchange, name = self._exchange, incoming.api.name
+        fault = exchange.faults.match(name, self.node, incoming.client_id, incoming.request)
+        if fault is not None:
+            exchange.hindered(self, name, fault)
+        match fault:
+            case Drop(before=True):
+                self.close()
+            case FailWith(code=code) if incoming.request is not None:
+                # Who wants no answer to a Produce learns of an error by the connection's end.
+                heard = getattr(incoming.request, "acks", None) != 0
+                refusal = error_response(incoming.request, incoming.version, code)
+                self._answer(incoming, refusal if heard else CLOSE, None)
+            case _:
+                self._pass_on(incoming, fault)
 
-    def flush(self) -> None:
-        """Send what is left to send. Raises OSError."""
-        while self._out:
-            try:
-                sent = self.sock.send(self._out[0])
-            except (BlockingIOError, InterruptedError):
-                return
-            if sent == len(self._out[0]):
-                self._out.popleft()
-            else:
-                self._out[0] = self._out[0][sent:]
+    def _pass_on(self, incoming: Incoming, fault: Action | None) -> None:
+        call = Call(
+            incoming.request,
+            answer=lambda response: self._exchange.at_broker(
+                self.node, lambda: self._answer(incoming, response, fault)
+            ),
+            version=incoming.version,
+            now=self._exchange.now(),
+            node=self.node,
+            client_id=incoming.client_id,
+            client_host=f"/{self.host}",
+            principal=self.principal,
+            connection=self.number,
+        )
+        if self._authentication is None or not self._logs_in(self._authentication, call, incoming):
+            self._exchange.receive(call, incoming.api.name)
 
-    @property
-    def unsent(self) -> bool:
-        """Whether something is left to send."""
-        return bool(self._out)
+    def _logs_in(self, authentication: Authentication, call: Call, incoming: Incoming) -> bool:
+        """Whether the request was about who the client is, or may not be asked before that."""
+        name = incoming.api.name
+        if name == "SaslHandshake":
+            authentication.handshake(call)
+        elif name == "SaslAuthenticate":
+            authentication.authenticate(call)
+            self.principal = authentication.principal or self.principal
+            if authentication.failed:
+                self._close_when_sent = True
+        elif not authentication.may_ask(name):
+            self.close()
+        else:
+            return False
+        return True
+
+    # -- answers
+
+    def _answer(self, incoming: Incoming, response: Any, fault: Action | None) -> None:
+        """Send an answer, unless a fault or the end of the connection comes between."""
+        if not self.open:
+            return
+        if response is CLOSE or isinstance(fault, Drop):
+            self.close()
+            return
+        if isinstance(fault, Swallow):
+            return
+        if isinstance(fault, Delay):
+            self._exchange.after(
+                fault.seconds,
+                lambda: self._exchange.at_broker(
+                    self.node, lambda: self._answer(incoming, response, None)
+                ),
+            )
+            return
+        try:
+            if response is not None:
+                frame = self._frame(incoming, response)
+                if isinstance(fault, Truncate | Corrupt):
+                    frame = fault.apply(frame)
+                    self._close_when_sent = isinstance(fault, Truncate)
+                self._wire.send(frame)
+        except (OSError, UnwritableError):
+            self.close()
+            return
+        self.busy = False
+        self.used_at = self._exchange.now()
+        self._exchange.can_go_on(self)
+
+    def _frame(self, incoming: Incoming, response: Any) -> bytes:
+        """Raises UnwritableError, and says why: that is a bug in us."""
+        try:
+            return write_response(incoming.api, incoming.version, incoming.correlation_id, response)
+        except Exception as error:
+            _trace.error(
+                "broker.request_failed",
+                api=incoming.api.name,
+                version=incoming.version,
+                broker=-1,
+                traceback=traceback.format_exc(),
+            )
+            raise UnwritableError(str(error)) from None

@@ -15,22 +15,13 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from aktor.broker.call import CLOSE, Call
+from aktor.broker.call import Call
 from aktor.broker.cluster import Cluster
-from aktor.broker.connection import Connection, FrameTooLargeError
-from aktor.broker.faults import (
-    Corrupt,
-    Delay,
-    Drop,
-    FailWith,
-    Faults,
-    Swallow,
-    Truncate,
-    error_response,
-)
-from aktor.broker.wire import BadFrameError, Incoming, read_request, write_response
+from aktor.broker.connection import Connection
+from aktor.broker.faults import Action, Faults
+from aktor.broker.stream import Stream
 from aktor.trace import open_trace
 
 if TYPE_CHECKING:
@@ -41,15 +32,7 @@ __all__ = ["Clock", "PortInUseError", "Server"]
 _trace = open_trace(actor="broker")
 T = TypeVar("T")
 
-#: The largest request: as Kafka's `socket.request.max.bytes` for records, less for all else, since
-#: what is small in bytes can be large in memory.
-_LARGEST: Final = 100 * 1024 * 1024
-_LARGEST_OTHER: Final = 8 * 1024 * 1024
-_PRODUCE: Final = b"\0\0"
-
 _BACKLOG: Final = 1024
-#: So many requests of one connection are handled before it is the others' turn.
-_IN_A_ROW: Final = 16
 #: No file descriptors or no memory for one more connection; and when to look again.
 _NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _ROOM_MAY_BE: Final = 0.1
@@ -64,10 +47,6 @@ class PortInUseError(OSError):
     """A broker cannot listen where it should."""
 
 
-class UnwritableError(Exception):
-    """An answer cannot be encoded."""
-
-
 class Clock:
     """Seconds since the epoch that never go back."""
 
@@ -79,7 +58,8 @@ class Clock:
 
 
 class Server:
-    """Owns the sockets and the thread; the cluster is touched by this thread only.
+    """Owns the sockets and the thread; the cluster is touched by this thread only. It is what its
+    connections share, their `Exchange`.
 
     `log_in` makes the server's side of a login, one per connection; None: nobody logs in.
     `ask(act)` runs a function there and waits for it. After `start` the brokers listen, and their
@@ -96,13 +76,12 @@ class Server:
     ) -> None:
         self.cluster = cluster
         self.faults = Faults()
+        self.log_in = log_in
         self._clock = clock
-        self._log_in_anew = log_in
         self._host = host
         self._selector = selectors.DefaultSelector()
         self._listeners: dict[int, socket.socket] = {}
-        self._connections: dict[int, Connection] = {}
-        self._authentications: dict[int, Authentication] = {}
+        self._streams: dict[Connection, Stream] = {}
         self._paused: set[int] = set()
         #: Brokers that were killed or paused and are not given up yet: which time that was.
         self._silent: dict[int, int] = {}
@@ -197,7 +176,7 @@ class Server:
                 return
             self._listen(node_id)
             self._give_up(node_id)
-            self.cluster.broker_up(node_id, self._clock())
+            self.cluster.broker_up(node_id, self.now())
 
         self.ask(act)
 
@@ -222,41 +201,41 @@ class Server:
             if node_id in self._paused:
                 self._paused.discard(node_id)
                 for connection in self._of(node_id):
-                    self._close(connection)
+                    connection.close()
                 self._take_connections(node_id, True)
                 self._silent.pop(node_id, None)
-                self.cluster.broker_up(node_id, self._clock())
+                self.cluster.broker_up(node_id, self.now())
 
         self.ask(act)
 
     def _fall_silent(self, node_id: int, session_timeout: float) -> None:
         """The others hear nothing of it from now on, and give it up when that lasts too long."""
         this_time = self._silent[node_id] = next(self._numbers)
-        self.cluster.broker_silent(node_id, self._clock())
+        self.cluster.broker_silent(node_id, self.now())
 
         def lose_patience() -> None:
             if self._silent.get(node_id) == this_time:
                 self._give_up(node_id)
 
-        self._after(session_timeout, lose_patience)
+        self.after(session_timeout, lose_patience)
 
     def _give_up(self, node_id: int) -> None:
         self._silent.pop(node_id, None)
-        self.cluster.broker_down(node_id, self._clock())
+        self.cluster.broker_down(node_id, self.now())
 
     def disconnect(self, which: Callable[[Connection], bool] = lambda _: True) -> int:
         """Break connections; how many."""
 
         def act() -> int:
-            broken = [one for one in self._connections.values() if which(one)]
+            broken = [one for one in self._streams if which(one)]
             for connection in broken:
-                self._close(connection)
+                connection.close()
             return len(broken)
 
         return self.ask(act)
 
     def _of(self, node_id: int) -> list[Connection]:
-        return [one for one in self._connections.values() if one.node == node_id]
+        return [one for one in self._streams if one.node == node_id]
 
     def _hang_up(self, node_id: int) -> None:
         self._take_connections(node_id, False)
@@ -264,7 +243,7 @@ class Server:
         if listener := self._listeners.pop(node_id, None):
             listener.close()
         for connection in self._of(node_id):
-            self._close(connection)
+            connection.close()
 
     def _listen(self, node_id: int) -> None:
         node = self.cluster.nodes[node_id]
@@ -303,7 +282,7 @@ class Server:
     # -- the thread
 
     def _run(self) -> None:
-        self._after(_IDLE / 10, self._sweep)
+        self.after(_IDLE / 10, self._sweep)
         try:
             while self._running:
                 try:
@@ -327,14 +306,14 @@ class Server:
             else:
                 self._accept(key.data)
         self._run_commands()
-        now = self._clock()
+        now = self.now()
         while self._agenda and self._agenda[0][0] <= now:
             heapq.heappop(self._agenda)[2]()
         if self.cluster.wake_at() <= now:
             self.cluster.tick(now)
         ready, self._ready = self._ready, {}
         for connection in ready:
-            self._continue(connection)
+            self._go_on(connection)
 
     def _run_commands(self) -> None:
         while self._commands:
@@ -345,22 +324,23 @@ class Server:
         if self._ready:
             return 0.0
         due = min(self.cluster.wake_at(), self._agenda[0][0] if self._agenda else math.inf)
-        return None if due == math.inf else max(0.0, due - self._clock())
+        return None if due == math.inf else max(0.0, due - self.now())
 
-    def _after(self, delay: float, act: Callable[[], None]) -> None:
-        heapq.heappush(self._agenda, (self._clock() + delay, next(self._numbers), act))
+    def after(self, delay: float, act: Callable[[], None]) -> None:
+        """Call `act` on the thread when so many seconds have passed."""
+        heapq.heappush(self._agenda, (self.now() + delay, next(self._numbers), act))
 
     def _sweep(self) -> None:
         """Close what nobody has used for long."""
-        before = self._clock() - _IDLE
-        for connection in list(self._connections.values()):
+        before = self.now() - _IDLE
+        for connection in list(self._streams):
             if not connection.busy and connection.used_at < before:
-                self._close(connection)
-        self._after(_IDLE / 10, self._sweep)
+                connection.close()
+        self.after(_IDLE / 10, self._sweep)
 
     def _close_all(self) -> None:
-        for connection in list(self._connections.values()):
-            self._close(connection)
+        for connection in list(self._streams):
+            connection.close()
         for listener in self._listeners.values():
             listener.close()
         self._listeners.clear()
@@ -380,193 +360,93 @@ class Server:
             if error.errno in _NO_ROOM:
                 # It stays in the queue: look again when others may have closed.
                 self._take_connections(node_id, False)
-                self._after(_ROOM_MAY_BE, lambda: self._take_again(node_id))
+                self.after(_ROOM_MAY_BE, lambda: self._take_again(node_id))
             return
         try:
-            connection = Connection(sock, number=next(self._numbers), node=node_id, host=address[0])
+            stream = Stream(sock, self._unwatch)
         except OSError:  # gone already
             sock.close()
             return
-        connection.used_at = self._clock()
-        self._connections[connection.number] = connection
-        if self._log_in_anew is not None:
-            self._authentications[connection.number] = self._log_in_anew()
+        connection = Connection(
+            self, stream, number=next(self._numbers), node=node_id, host=address[0]
+        )
+        self._streams[connection] = stream
         self._watch(connection)
 
     def _take_again(self, node_id: int) -> None:
         if node_id not in self._paused:
             self._take_connections(node_id, True)
 
-    def _close(self, connection: Connection) -> None:
-        if not connection.open:
-            return
-        connection.open = False
-        del self._connections[connection.number]
-        self._authentications.pop(connection.number, None)
-        self._watch(connection)
-        connection.sock.close()
-        self.cluster.forget(lambda call: call.connection == connection.number)
-
     def _serve(self, connection: Connection, events: int) -> None:
         """Something can be read or written."""
         if not connection.open:
             return
+        stream = self._streams[connection]
         try:
             if events & _WRITE:
-                connection.flush()
-            if events & _READ and not connection.receive():
-                self._close(connection)
-                return
+                stream.flush()
+            data = stream.receive() if events & _READ else None
         except OSError:
-            self._close(connection)
+            data = b""
+        if data == b"":
+            connection.close()
             return
-        self._continue(connection)
+        connection.take(data or b"")
+        self._go_on(connection)
 
-    def _continue(self, connection: Connection) -> None:
+    def _go_on(self, connection: Connection) -> None:
         """Handle what is there, then wait for what may come."""
-        if not connection.open or connection.node in self._paused:
-            return
-        self._handle_frames(connection)
-        if connection.close_when_sent and not connection.unsent:
-            self._close(connection)
-        self._watch(connection)
+        if connection.open and connection.node not in self._paused:
+            connection.go_on()
+            self._watch(connection)
 
     def _watch(self, connection: Connection) -> None:
         """Wait for what this connection needs from now on: to be read, to be written, nothing."""
+        stream = self._streams.get(connection)
+        if stream is None:
+            return
         wanted = 0
-        if connection.open and connection.node not in self._paused:
-            wanted = (_READ if connection.hungry else 0) | (_WRITE if connection.unsent else 0)
-        if wanted == connection.watched:
+        if connection.node not in self._paused:
+            wanted = (_READ if connection.hungry else 0) | (_WRITE if stream.unsent else 0)
+        if wanted == stream.watched:
             return
-        if not connection.watched:
-            self._selector.register(connection.sock, wanted, connection)
-        elif not wanted:
-            self._selector.unregister(connection.sock)
+        if not wanted:
+            self._unwatch(stream)
+            return
+        if not stream.watched:
+            self._selector.register(stream.sock, wanted, connection)
         else:
-            self._selector.modify(connection.sock, wanted, connection)
-        connection.watched = wanted
+            self._selector.modify(stream.sock, wanted, connection)
+        stream.watched = wanted
 
-    def _handle_frames(self, connection: Connection) -> None:
-        """Handle a few requests; each when the one before is answered, and that is sent."""
-        for _ in range(_IN_A_ROW):
-            if not connection.idle:
-                return
-            try:
-                frame = connection.next_frame(_LARGEST)
-                if frame is None:
-                    return
-                if len(frame) > _LARGEST_OTHER and frame[:2] != _PRODUCE:
-                    raise FrameTooLargeError(f"a request of {len(frame)} bytes that is no Produce")
-                incoming = read_request(memoryview(frame))
-            except (FrameTooLargeError, BadFrameError) as error:
-                _trace.info(
-                    "broker.connection_refused",
-                    broker=connection.node,
-                    client=connection.host,
-                    reason=str(error),
-                )
-                self._close(connection)
-                return
-            connection.busy = True
-            connection.used_at = self._clock()
-            self._handle(connection, incoming)
+    def _unwatch(self, stream: Stream) -> None:
+        if stream.watched:
+            self._selector.unregister(stream.sock)
+            stream.watched = 0
+
+    # -- what connections ask of their exchange
+
+    def now(self) -> float:
+        """Seconds since the epoch; never goes back."""
+        return self._clock()
+
+    def at_broker(self, node: int, act: Callable[[], None]) -> None:
+        """A broker that is paused answers nobody, and later its connections break."""
+        if node not in self._paused:
+            act()
+
+    def receive(self, call: Call, api: str) -> None:
+        """Hand a request to the cluster."""
+        self.cluster.receive(call, api)
+
+    def can_go_on(self, connection: Connection) -> None:
+        """It may have another request here, at its turn."""
         self._ready[connection] = None
 
-    # -- requests
+    def ended(self, connection: Connection) -> None:
+        """Nothing of it is left."""
+        del self._streams[connection]
+        self.cluster.forget(lambda call: call.connection == connection.number)
 
-    def _handle(self, connection: Connection, incoming: Incoming) -> None:
-        fault = self.faults.match(
-            incoming.api.name, connection.node, incoming.client_id, incoming.request
-        )
-        match fault:
-            case Drop(before=True):
-                self._close(connection)
-            case FailWith(code=code) if incoming.request is not None:
-                # Who wants no answer to a Produce learns of an error by the connection's end.
-                heard = getattr(incoming.request, "acks", None) != 0
-                refusal = error_response(incoming.request, incoming.version, code)
-                self._answer(connection, incoming, refusal if heard else CLOSE, None)
-            case _:
-                self._pass_on(connection, incoming, fault)
-
-    def _pass_on(self, connection: Connection, incoming: Incoming, fault: Any) -> None:
-        call = Call(
-            incoming.request,
-            answer=lambda response: self._answer(connection, incoming, response, fault),
-            version=incoming.version,
-            now=self._clock(),
-            node=connection.node,
-            client_id=incoming.client_id,
-            client_host=f"/{connection.host}",
-            principal=connection.principal,
-            connection=connection.number,
-        )
-        authentication = self._authentications.get(connection.number)
-        if authentication is not None and self._log_in(authentication, connection, call, incoming):
-            return
-        self.cluster.receive(call, incoming.api.name)
-
-    def _log_in(
-        self,
-        authentication: Authentication,
-        connection: Connection,
-        call: Call,
-        incoming: Incoming,
-    ) -> bool:
-        """Whether the request was about who the client is, or may not be asked before that."""
-        name = incoming.api.name
-        if name == "SaslHandshake":
-            authentication.handshake(call)
-        elif name == "SaslAuthenticate":
-            authentication.authenticate(call)
-            connection.principal = authentication.principal or connection.principal
-            if authentication.failed:
-                connection.close_when_sent = True
-        elif not authentication.may_ask(name):
-            self._close(connection)
-        else:
-            return False
-        return True
-
-    def _answer(
-        self, connection: Connection, incoming: Incoming, response: Any, fault: Any
-    ) -> None:
-        """Send an answer, unless a fault or the end of the connection comes between. A broker that
-        is paused answers nobody, and later its connections break."""
-        if not connection.open or connection.node in self._paused:
-            return
-        if response is CLOSE or isinstance(fault, Drop):
-            self._close(connection)
-            return
-        if isinstance(fault, Swallow):
-            return
-        if isinstance(fault, Delay):
-            self._after(fault.seconds, lambda: self._answer(connection, incoming, response, None))
-            return
-        try:
-            if response is not None:
-                frame = self._frame(incoming, response)
-                if isinstance(fault, Truncate | Corrupt):
-                    frame = fault.apply(frame)
-                    connection.close_when_sent = isinstance(fault, Truncate)
-                connection.send(frame)
-        except (OSError, UnwritableError):
-            self._close(connection)
-            return
-        connection.busy = False
-        connection.used_at = self._clock()
-        self._ready[connection] = None
-
-    def _frame(self, incoming: Incoming, response: Any) -> bytes:
-        """Raises UnwritableError, and says why: that is a bug in us."""
-        try:
-            return write_response(incoming.api, incoming.version, incoming.correlation_id, response)
-        except Exception as error:
-            _trace.error(
-                "broker.request_failed",
-                api=incoming.api.name,
-                version=incoming.version,
-                broker=-1,
-                traceback=traceback.format_exc(),
-            )
-            raise UnwritableError(str(error)) from None
+    def hindered(self, connection: Connection, api: str, fault: Action) -> None:
+        """Who asked for the fault knows."""

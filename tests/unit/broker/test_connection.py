@@ -1,139 +1,313 @@
-"""Bytes in, frames out of them; frames to send, bytes out."""
+"""The broker's end of a connection, without a socket: bytes in, answers out."""
 
 from __future__ import annotations
 
-import contextlib
-import socket
+import heapq
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable
+from random import Random
 
 import pytest
+from kafka.protocol.metadata import ApiVersionsResponse
 
-from aktor.broker.connection import Connection, FrameTooLargeError
+from aktor.broker.call import CLOSE, Call
+from aktor.broker.codes import Code
+from aktor.broker.connection import Connection
+from aktor.broker.faults import (
+    Action,
+    Corrupt,
+    Delay,
+    Drop,
+    FailWith,
+    Fault,
+    Faults,
+    Swallow,
+    Truncate,
+)
+from aktor.broker.sasl import Authentication, Users
+from tests.unit.broker.raw_client import versions_frame
 
-LARGEST = 1000
+MOST = 100 * 1024 * 1024
 
 
-class Pair:
-    """A connection, and the client at its other end."""
+class Wire:
+    """Notes what it is to carry. `stuck`: nothing goes out."""
 
     def __init__(self) -> None:
-        listener = socket.create_server(("127.0.0.1", 0))
-        self.client = socket.create_connection(listener.getsockname())
-        self.client.settimeout(5.0)
-        sock, _ = listener.accept()
-        listener.close()
-        self.connection = Connection(sock, number=1, node=1, host="127.0.0.1")
+        self.sent: list[bytes] = []
+        self.closed = False
+        self.stuck = False
 
-    def arrive(self, data: bytes) -> None:
-        """Have these bytes sent and received."""
-        self.client.sendall(data)
-        before = self.connection.sock
-        before.setblocking(True)
-        before.recv(len(data), socket.MSG_PEEK | socket.MSG_WAITALL)
-        before.setblocking(False)
-        assert self.connection.receive()
+    @property
+    def unsent(self) -> bool:
+        return self.stuck
+
+    def send(self, frame: bytes) -> None:
+        if self.closed:
+            raise OSError("closed")
+        self.sent.append(frame)
 
     def close(self) -> None:
-        self.client.close()
-        self.connection.sock.close()
+        self.closed = True
+
+    @property
+    def numbers(self) -> list[int]:
+        """Which requests were answered, by correlation id."""
+        return [struct.unpack_from(">i", frame, 4)[0] for frame in self.sent]
+
+
+class Cluster:
+    """An exchange in front of nothing: requests wait until a test answers."""
+
+    def __init__(self, log_in: Callable[[], Authentication] | None = None) -> None:
+        self.faults = Faults()
+        self.log_in = log_in
+        self.waiting: list[Call] = []
+        self.others: list[Connection] = []
+        self.ends: list[Connection] = []
+        self.noted: list[Action] = []
+        self.away: list[Callable[[], None]] | None = None
+        self._time = 0.0
+        self._agenda: list[tuple[float, Callable[[], None]]] = []
+
+    def now(self) -> float:
+        return self._time
+
+    def after(self, delay: float, act: Callable[[], None]) -> None:
+        heapq.heappush(self._agenda, (self._time + delay, act))
+
+    def at_broker(self, node: int, act: Callable[[], None]) -> None:
+        if self.away is None:
+            act()
+        else:
+            self.away.append(act)
+
+    def receive(self, call: Call, api: str) -> None:
+        self.waiting.append(call)
+
+    def can_go_on(self, connection: Connection) -> None:
+        self.others.append(connection)
+
+    def ended(self, connection: Connection) -> None:
+        self.ends.append(connection)
+
+    def hindered(self, connection: Connection, api: str, fault: Action) -> None:
+        self.noted.append(fault)
+
+    def answer(self) -> None:
+        """Answer what has waited longest; the connection goes on."""
+        self.waiting.pop(0).reply(ApiVersionsResponse())
+        while self.others:
+            self.others.pop(0).go_on()
+
+    def pass_time(self, seconds: float) -> None:
+        self._time += seconds
+        while self._agenda and self._agenda[0][0] <= self._time:
+            heapq.heappop(self._agenda)[1]()
+
+
+class Client:
+    """A connection between a wire and a cluster."""
+
+    def __init__(self, log_in: Callable[[], Authentication] | None = None) -> None:
+        self.cluster = Cluster(log_in)
+        self.wire = Wire()
+        self.connection = Connection(self.cluster, self.wire, number=1, node=1, host="127.0.0.1")
+
+    def send(self, *frames: bytes) -> None:
+        self.connection.take(b"".join(frames))
+        self.connection.go_on()
+
+    def fault(self, action: Action) -> None:
+        self.cluster.faults.add(Fault(action=action))
 
 
 @pytest.fixture
-def pair() -> Iterator[Pair]:
-    made = Pair()
-    yield made
-    made.close()
+def client() -> Client:
+    return Client()
 
 
-def frame(data: bytes) -> bytes:
-    return struct.pack(">i", len(data)) + data
+def test_a_request_is_handled_when_its_last_byte_is_there(client: Client) -> None:
+    for byte in versions_frame(7):
+        assert not client.cluster.waiting
+        client.send(bytes([byte]))
+
+    client.cluster.answer()
+
+    assert client.wire.numbers == [7]
 
 
-def test_a_frame_is_there_when_its_last_byte_is(pair: Pair) -> None:
-    for byte in frame(b"hello")[:-1]:
-        pair.arrive(bytes([byte]))
-        assert pair.connection.next_frame(LARGEST) is None
+def test_requests_are_handled_one_by_one_and_answered_in_order(client: Client) -> None:
+    client.send(versions_frame(1), versions_frame(2), versions_frame(3)[:9])
+    assert len(client.cluster.waiting) == 1
 
-    pair.arrive(b"o")
+    client.cluster.answer()
+    client.cluster.answer()
+    assert client.wire.numbers == [1, 2]
+    assert not client.cluster.waiting
 
-    assert pair.connection.next_frame(LARGEST) == b"hello"
-    assert pair.connection.next_frame(LARGEST) is None
-
-
-def test_frames_that_came_at_once_are_taken_one_by_one(pair: Pair) -> None:
-    pair.arrive(frame(b"a") + frame(b"") + frame(b"b") + frame(b"c")[:3])
-
-    assert [pair.connection.next_frame(LARGEST) for _ in range(4)] == [b"a", b"", b"b", None]
+    client.send(versions_frame(3)[9:])
+    client.cluster.answer()
+    assert client.wire.numbers == [1, 2, 3]
 
 
-@pytest.mark.parametrize("size", [LARGEST + 1, 2**31 - 1, -1, -(2**31)])
-def test_a_frame_of_an_impossible_size_is_refused_before_it_comes(pair: Pair, size: int) -> None:
-    pair.arrive(struct.pack(">i", size))
+@pytest.mark.parametrize("size", [MOST + 1, 2**31 - 1, -1, -(2**31)])
+def test_a_request_of_an_impossible_size_ends_it_before_its_bytes_come(
+    client: Client, size: int
+) -> None:
+    client.send(struct.pack(">i", size))
 
-    with pytest.raises(FrameTooLargeError, match=str(size)):
-        pair.connection.next_frame(LARGEST)
-
-
-def test_the_end_of_the_other_side_is_noticed(pair: Pair) -> None:
-    assert pair.connection.receive()
-
-    pair.client.close()
-    pair.connection.sock.setblocking(True)
-    pair.connection.sock.recv(1, socket.MSG_PEEK)
-
-    assert not pair.connection.receive()
+    assert client.wire.closed
+    assert client.cluster.ends == [client.connection]
 
 
-def test_what_cannot_be_sent_now_is_kept_and_sent_later(pair: Pair) -> None:
-    data = bytes(range(256)) * 64 * 1024
-    pair.connection.send(data)
-    assert pair.connection.unsent
+def test_nothing_is_handled_while_an_answer_is_due_or_not_sent(client: Client) -> None:
+    assert client.connection.idle
+    client.send(versions_frame(1), versions_frame(2))
+    assert not client.connection.idle
 
-    received = bytearray()
-    while len(received) < len(data):
-        received += pair.client.recv(1 << 20)
-        pair.connection.flush()
+    client.wire.stuck = True
+    client.cluster.answer()
 
-    assert received == data
-    assert not pair.connection.unsent
+    assert not client.connection.idle
+    assert not client.cluster.waiting
 
-
-def test_nothing_may_be_handled_while_an_answer_is_due_or_not_sent(pair: Pair) -> None:
-    connection = pair.connection
-    assert connection.idle
-
-    connection.busy = True
-    assert not connection.idle
-    connection.busy = False
-
-    connection.send(b"x" * 32 * 1024 * 1024)
-    assert connection.unsent
-    assert not connection.idle
+    client.wire.stuck = False
+    client.connection.go_on()
+    assert len(client.cluster.waiting) == 1
 
 
-def test_a_connection_that_is_to_end_handles_nothing_more(pair: Pair) -> None:
-    pair.connection.close_when_sent = True
+def test_while_a_request_is_handled_not_much_more_is_wanted(client: Client) -> None:
+    client.send(versions_frame(1))
+    assert client.connection.hungry
 
-    assert not pair.connection.idle
+    client.connection.take(bytes(1024 * 1024))
 
-
-def test_while_a_request_is_handled_not_much_more_is_read(pair: Pair) -> None:
-    connection = pair.connection
-    connection.busy = True
-    pair.client.setblocking(False)
-
-    for _ in range(100):
-        with contextlib.suppress(BlockingIOError):
-            pair.client.send(b"x" * 100_000)
-        if not connection.hungry:
-            break
-        connection.receive()
-
-    assert not connection.hungry
-    connection.busy = False
-    assert connection.hungry
+    assert not client.connection.hungry
 
 
-def test_a_connection_says_whose_it_is(pair: Pair) -> None:
-    assert repr(pair.connection) == "<Connection 1 of 127.0.0.1 to broker 1>"
+def test_it_says_whose_it_is(client: Client) -> None:
+    assert repr(client.connection) == "<Connection 1 of 127.0.0.1 to broker 1>"
+
+
+def test_who_hangs_up_is_answered_no_more(client: Client) -> None:
+    client.send(versions_frame(1))
+    client.connection.close()
+
+    client.cluster.waiting.pop().reply(ApiVersionsResponse())
+
+    assert not client.wire.sent
+    assert len(client.cluster.ends) == 1
+
+
+def test_the_cluster_may_hang_up(client: Client) -> None:
+    client.send(versions_frame(1))
+
+    client.cluster.waiting.pop().reply(CLOSE)
+
+    assert client.wire.closed
+
+
+def test_a_broker_that_does_nothing_answers_when_it_does_something_again(client: Client) -> None:
+    client.send(versions_frame(1))
+    client.cluster.away = []
+    client.cluster.answer()
+    assert not client.wire.sent
+
+    acts, client.cluster.away = client.cluster.away, None
+    for act in acts:
+        act()
+
+    assert client.wire.numbers == [1]
+
+
+# Faults.
+
+
+def test_a_connection_may_end_instead_of_a_request(client: Client) -> None:
+    client.fault(Drop())
+    client.send(versions_frame(1))
+
+    assert client.wire.closed
+    assert not client.cluster.waiting
+    assert client.cluster.noted == [Drop()]
+
+
+def test_a_connection_may_end_instead_of_an_answer(client: Client) -> None:
+    client.fault(Drop(before=False))
+    client.send(versions_frame(1))
+    assert not client.wire.closed
+
+    client.cluster.answer()
+
+    assert client.wire.closed
+    assert not client.wire.sent
+
+
+def test_an_answer_may_never_come_and_nothing_that_follows_is_handled(client: Client) -> None:
+    client.fault(Swallow())
+    client.send(versions_frame(1), versions_frame(2))
+
+    client.cluster.answer()
+
+    assert client.connection.open
+    assert not client.wire.sent
+    assert not client.cluster.waiting
+
+
+def test_an_answer_may_come_late_and_what_follows_waits_for_it(client: Client) -> None:
+    client.fault(Delay(5.0))
+    client.send(versions_frame(1), versions_frame(2))
+    client.cluster.answer()
+    client.cluster.pass_time(4.0)
+    assert not client.wire.sent
+
+    client.cluster.pass_time(1.0)
+    client.connection.go_on()
+    client.cluster.answer()
+
+    assert client.wire.numbers == [1, 2]
+
+
+def test_an_answer_may_be_cut_off_and_then_the_connection_ends(client: Client) -> None:
+    client.fault(Truncate(9))
+    client.send(versions_frame(1), versions_frame(2))
+
+    client.cluster.answer()
+
+    assert [len(frame) for frame in client.wire.sent] == [9]
+    assert client.wire.closed
+
+
+def test_an_answer_may_have_other_bytes(client: Client) -> None:
+    client.fault(Corrupt(position=0))
+    client.send(versions_frame(1))
+
+    client.cluster.answer()
+
+    assert client.wire.numbers == [1 - 2**24]
+
+
+def test_a_request_may_be_refused_unhandled(client: Client) -> None:
+    client.fault(FailWith(Code.UNKNOWN_SERVER_ERROR))
+
+    client.send(versions_frame(1))
+
+    assert client.wire.numbers == [1]
+    assert not client.cluster.waiting
+
+
+# Logging in.
+
+
+def test_before_the_login_nothing_is_asked() -> None:
+    users = Users({"alice": "secret"})
+    client = Client(lambda: Authentication(users, rng=Random(1)))
+    client.send(versions_frame(1))
+    client.cluster.answer()
+    assert client.wire.numbers == [1]
+
+    metadata = struct.pack(">hhih", 3, 1, 2, -1) + struct.pack(">i", 0)
+    client.send(struct.pack(">i", len(metadata)) + metadata)
+
+    assert client.wire.closed
