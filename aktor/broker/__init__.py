@@ -18,9 +18,11 @@ if TYPE_CHECKING:
         Corrupt,
         Delay,
         Drop,
+        FailPartly,
         FailWith,
         Fault,
         Swallow,
+        Throttle,
         Truncate,
     )
     from aktor.broker.groups.settings import GroupSettings
@@ -36,11 +38,13 @@ __all__ = [
     "Delay",
     "Drop",
     "EmbeddedKafka",
+    "FailPartly",
     "FailWith",
     "Fault",
     "GroupSettings",
     "PortInUseError",
     "Swallow",
+    "Throttle",
     "Truncate",
 ]
 
@@ -54,11 +58,13 @@ _MODULES: Final = {
     "Delay": "faults",
     "Drop": "faults",
     "EmbeddedKafka": "embedded",
+    "FailPartly": "faults",
     "FailWith": "faults",
     "Fault": "faults",
     "GroupSettings": "groups.settings",
     "PortInUseError": "server",
     "Swallow": "faults",
+    "Throttle": "faults",
     "Truncate": "faults",
 }
 

@@ -19,9 +19,11 @@ from aktor.broker.faults import (
     Corrupt,
     Delay,
     Drop,
+    FailPartly,
     FailWith,
     Faults,
     Swallow,
+    Throttle,
     Truncate,
     error_response,
 )
@@ -264,13 +266,12 @@ class Connection:
         if isinstance(fault, Swallow):
             return
         if isinstance(fault, Delay):
-            self._exchange.after(
-                fault.seconds,
-                lambda: self._exchange.at_broker(
-                    self.node, lambda: self._answer(incoming, response, None)
-                ),
-            )
+            self._later(fault.seconds, lambda: self._answer(incoming, response, None))
             return
+        if response is not None and isinstance(fault, FailPartly):
+            fault.apply(response)
+        if response is not None and isinstance(fault, Throttle):
+            response.throttle_time_ms = round(fault.seconds * 1000)
         try:
             if response is not None:
                 frame = self._frame(incoming, response)
@@ -281,9 +282,19 @@ class Connection:
         except (OSError, UnwritableError):
             self.close()
             return
-        self.busy = False
         self.used_at = self._exchange.now()
+        if isinstance(fault, Throttle):
+            self._later(fault.seconds, self._take_the_next)
+        else:
+            self._take_the_next()
+
+    def _take_the_next(self) -> None:
+        self.busy = False
         self._exchange.can_go_on(self)
+
+    def _later(self, seconds: float, act: Callable[[], None]) -> None:
+        exchange = self._exchange
+        exchange.after(seconds, lambda: exchange.at_broker(self.node, act))
 
     def _frame(self, incoming: Incoming, response: Any) -> bytes:
         """Raises UnwritableError, and says why: that is a bug in us."""

@@ -22,11 +22,13 @@ __all__ = [
     "Corrupt",
     "Delay",
     "Drop",
+    "FailPartly",
     "FailWith",
     "Fault",
     "FaultError",
     "Faults",
     "Swallow",
+    "Throttle",
     "Truncate",
     "error_response",
     "from_json",
@@ -55,6 +57,57 @@ class FailWith:
     def __post_init__(self) -> None:
         if not isinstance(self.code, Code) or self.code is Code.NONE:
             raise FaultError(f"FailWith wants an error code of Kafka, not {self.code!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class FailPartly:
+    """Handled; the answer has this code for the last of the things that it is about, mostly a
+    partition."""
+
+    code: Code
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.code, Code) or self.code is Code.NONE:
+            raise FaultError(f"FailPartly wants an error code of Kafka, not {self.code!r}")
+
+    def apply(self, answer: Any) -> None:
+        """Put the code in its place."""
+        found = answer
+        while inner := _last_inside(found):
+            found = inner
+        for name in found.fields:
+            if name in _ERRORS:
+                setattr(found, name, int(self.code))
+            elif name in _NOTHING:
+                setattr(found, name, _NOTHING[name])
+
+
+def _last_inside(message: Any) -> Any:
+    """The last item of an answer's first array that has items with errors in them."""
+    for name, field in message.fields.items():
+        items = getattr(message, name, None)
+        if items and field.is_struct_array() and _has_errors(field.data_class):
+            return items[-1]
+    return None
+
+
+def _has_errors(message: Any) -> bool:
+    return any(
+        name in _ERRORS or (field.is_struct_array() and _has_errors(field.data_class))
+        for name, field in message.fields.items()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Throttle:
+    """Handled; the answer says that the client is to send nothing for so long, and what it sends
+    all the same is looked at afterwards (KIP-219)."""
+
+    seconds: float
+
+    def __post_init__(self) -> None:
+        if not (_is_number(self.seconds) and math.isfinite(self.seconds) and self.seconds >= 0):
+            raise FaultError(f"Throttle wants a number of seconds, not {self.seconds!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +187,11 @@ class Swallow:
     """Handled, and never answered; the connection stays open."""
 
 
-Action = FailWith | Delay | Drop | Truncate | Corrupt | Swallow
+Action = FailWith | FailPartly | Delay | Throttle | Drop | Truncate | Corrupt | Swallow
 
 _ACTIONS: Final[Mapping[str, type[Any]]] = {
-    action.__name__: action for action in (FailWith, Delay, Drop, Truncate, Corrupt, Swallow)
+    action.__name__: action
+    for action in (FailWith, FailPartly, Delay, Throttle, Drop, Truncate, Corrupt, Swallow)
 }
 
 
@@ -259,7 +313,7 @@ def to_json(fault: Fault) -> dict[str, Any]:
     action = {
         field.name: getattr(fault.action, field.name) for field in dataclasses.fields(fault.action)
     }
-    if isinstance(fault.action, FailWith):
+    if isinstance(fault.action, FailWith | FailPartly):
         action["code"] = fault.action.code.name
     return {**values, "action": {"type": type(fault.action).__name__, **action}}
 

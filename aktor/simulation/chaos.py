@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from aktor.actors.runtime import CooperativeActor
+from aktor.broker import faults as rules
 from aktor.broker.codes import Code
+from aktor.broker.faults import Drop
 from aktor.broker.partition import NO_LEADER
 from aktor.consumer.checks import did_you_mean, nearest
 from aktor.events.membership import PartitionsReleased
@@ -160,15 +162,14 @@ def _slow_network(sim: Simulation, draw: random.Random) -> End:
 def _requests_refused(sim: Simulation, draw: random.Random) -> End:
     refusals = sim.faults.refusals
     api = draw.choice(sorted(refusals))
-    sim.network.refusals[api] = draw.choices(refusals[api], k=draw.randint(1, 3))
-    return lambda: sim.network.refusals.pop(api, None)
+    return sim.network.refuse(api, draw.choices(refusals[api], k=draw.randint(1, 3)))
 
 
 def _answers_lost(sim: Simulation, draw: random.Random) -> End:
     """Requests are handled, and nobody hears of it."""
     api = draw.choice([*sorted(sim.faults.refusals), *_OF_MEMBERS])
-    sim.network.losses[api] = draw.randint(1, 3)
-    return lambda: sim.network.losses.pop(api, None)
+    lost = Drop(before=False)
+    return sim.network.disturb(rules.Fault(action=lost, api=api, times=draw.randint(1, 3)))
 
 
 def _coordinator_silent(sim: Simulation, draw: random.Random) -> End:

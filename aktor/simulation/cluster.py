@@ -15,7 +15,7 @@ from typing import Any, Final
 from aktor.broker.call import Call
 from aktor.broker.cluster import Cluster, Node
 from aktor.broker.codes import Code, Refused
-from aktor.broker.faults import FailWith, Fault, Faults, error_response
+from aktor.broker.faults import FailWith, Fault, Faults
 from aktor.broker.groups.coordinator import GroupMember
 from aktor.broker.groups.settings import GroupSettings
 from aktor.broker.log.records import build_batch
@@ -87,7 +87,8 @@ class Brokers:
         #: Called with a broker's id when its process ends, and whether its sockets say so.
         self.on_end: list[Callable[[int, bool], None]] = []
         self._lives = dict.fromkeys(self.model.nodes, 1)
-        self._refusals = Faults()
+        #: What is done to requests: see `broker.faults`.
+        self.faults = Faults()
         self._tick_at = math.inf
         self._look_ahead()
 
@@ -96,28 +97,20 @@ class Brokers:
         """All of them."""
         return [f"{node.host}:{node.port}" for node in self.model.nodes.values()]
 
-    def life(self, node: int) -> int:
-        """Which process of this broker it is: a new one does not know the old one's connections."""
-        return self._lives[node]
-
     # -- requests and time
 
     def receive(self, call: Call, api: str) -> None:
-        """Hand a request to the model, unless it is to be refused."""
-        refusal = self._refusals.match(api, call.node, call.client_id, call.request)
-        if isinstance(refusal, FailWith):
-            call.reply(error_response(call.request, call.version, refusal.code))
-            return
+        """Hand a request to the model."""
         self.model.receive(call, api)
         self._look_ahead()
 
     def refuse(self, api: str, code: Code, *, client_id: str | None = None, times: int = 1) -> None:
         """So many of the next requests (of this client) are answered by an error."""
-        self._refusals.add(Fault(action=FailWith(code), api=api, client_id=client_id, times=times))
+        self.faults.add(Fault(action=FailWith(code), api=api, client_id=client_id, times=times))
 
     def refuse_no_more(self) -> None:
         """What is asked from now on is handled."""
-        self._refusals.clear()
+        self.faults.clear()
 
     def _tick(self) -> None:
         self._tick_at = math.inf

@@ -1,9 +1,11 @@
 """The network between members and brokers: a `wire.Net` below the real network actor.
 
 Frames cross it as bytes, in order within a connection, each after a latency of its own; what is
-between two connections may overtake. A link can be slow, or cut: then what is under way waits, as
-TCP does, until it is mended or somebody gives up. A broker whose machine is gone leaves half-open
-connections: what is sent there vanishes until its next process answers with a reset.
+between two connections may overtake. A link can be slow, tear frames to pieces, or be cut, both
+ways or one: then what is under way waits, as TCP does, until it is mended or somebody gives up. A
+broker whose machine is gone leaves half-open connections: what is sent there vanishes until its
+next process answers with a reset. At the broker's end a `broker.connection.Connection` takes the
+bytes, as it does behind sockets.
 """
 
 from __future__ import annotations
@@ -11,13 +13,15 @@ from __future__ import annotations
 import itertools
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
 from kafka.protocol.broker_version_data import BrokerVersionData
 
 from aktor.actors.due import Due, write_request
+from aktor.actors.frames import SCRATCH_SIZE, FrameCutter
+from aktor.actors.kafka_net import LONGEST_FRAME
 from aktor.actors.wire import (
     ConnectionClosed,
     ConnectionFailed,
@@ -25,15 +29,18 @@ from aktor.actors.wire import (
     RequestAnswered,
     RequestBroken,
 )
-from aktor.broker.call import CLOSE, Call
+from aktor.broker.call import Call
 from aktor.broker.codes import Code
-from aktor.broker.faults import error_response
-from aktor.broker.wire import APIS, read_request, write_response
+from aktor.broker.connection import Connection
+from aktor.broker.faults import Action, FailPartly, FailWith, Fault
+from aktor.broker.sasl import Authentication
+from aktor.broker.wire import APIS
+from aktor.errors import FrameError
 from aktor.simulation.cluster import Brokers
 from aktor.simulation.history import History
 from aktor.simulation.scheduler import Scheduler
 
-__all__ = ["Network", "SimulatedNet"]
+__all__ = ["Link", "Network", "SimulatedNet"]
 
 #: Seconds that a frame is under way.
 FASTEST: Final = 0.0002
@@ -42,13 +49,25 @@ SLOWEST: Final = 0.003
 #: A lost packet is sent again after so long.
 RESEND: Final = 0.2
 
+#: The pieces of a torn frame are up to so long apart.
+APART: Final = 1.0
+
 VERSIONS: Final = BrokerVersionData(
     api_versions={api.key: (api.min_version, api.max_version) for api in APIS.values()}
 )
 
+#: From whom to whom: a member's name and a broker's id, or the other way round.
+Link = tuple[str | int, str | int]
+
+
+def refusal(code: Code) -> Action:
+    """How a broker says this: of the last partition only, where it depends on the partition."""
+    return FailPartly(code) if code is Code.UNSTABLE_OFFSET_COMMIT else FailWith(code)
+
 
 class Network:
-    """Owns the state of all links, and what is under way."""
+    """Owns the state of all links, and what is under way. It is what the brokers' ends of all
+    connections share, their `Exchange`."""
 
     def __init__(self, scheduler: Scheduler, brokers: Brokers, history: History, seed: int) -> None:
         self.scheduler = scheduler
@@ -56,47 +75,52 @@ class Network:
         self.history = history
         self.random = random.Random(f"{seed} network")
         self.numbers = itertools.count(1)
-        #: Pairs (member, broker) that cannot reach each other.
-        self.cut: set[tuple[str, int]] = set()
+        #: What is done to requests: see `broker.faults`.
+        self.faults = brokers.faults
+        self.log_in: Callable[[], Authentication] | None = None
+        #: Links on which nothing passes.
+        self.cut: set[Link] = set()
         #: Chance that a frame is lost and sent again.
         self.loss = 0.0
+        #: Chance that a frame comes in pieces.
+        self.tearing = 0.0
         #: Seconds that every frame takes longer.
         self.slower = 0.0
-        #: What the next requests of an API are answered, by the API's name.
-        self.refusals: dict[str, list[Code]] = {}
-        #: How many of the next answers to an API are lost, with the connection, by its name.
-        self.losses: dict[str, int] = {}
+        self.scratch = bytearray(SCRATCH_SIZE)
+        #: The brokers' ends of connections.
+        self._ends: dict[Connection, _BrokersEnd] = {}
+        self._ready: dict[Connection, None] = {}
         #: What waits at brokers that do nothing at the moment.
-        self._silent: dict[int, list[Callable[[], object]]] = {}
+        self._silent: dict[int, list[Callable[[], None]]] = {}
         #: What was held back on a link arrives then; nothing sent later may overtake it.
-        self._not_before: dict[tuple[str, int], float] = {}
-        self._held: list[tuple[tuple[str, int], Callable[[], object]]] = []
+        self._not_before: dict[Link, float] = {}
+        self._held: list[tuple[Link, Callable[[], None]]] = []
+        brokers.on_end.append(self._broker_ended)
 
-    def latency(self) -> float:
-        """How long the next frame is under way."""
-        lost = 0.0
-        while self.loss and self.random.random() < self.loss:
-            lost += RESEND
-        return self.random.uniform(FASTEST, SLOWEST) + self.slower + lost
+    # -- what goes wrong
 
     def cut_link(self, member: str, node: int) -> None:
         """Nothing passes between these two."""
-        self.cut.add((member, node))
+        self.cut |= {(member, node), (node, member)}
+
+    def cut_way(self, way: Link) -> None:
+        """Nothing passes from the one to the other; the way back is well."""
+        self.cut.add(way)
+
+    def mend_link(self, member: str, node: int) -> None:
+        """This link is well, both ways."""
+        ways = ((member, node), (node, member))
+        self.cut.difference_update(ways)
+        self._release(lambda way: way in ways)
 
     def mend(self) -> None:
         """All links are well; what was held back goes on."""
         self.cut.clear()
-        self.refusals.clear()
-        self.losses.clear()
-        self.loss = self.slower = 0.0
+        self.faults.clear()
+        self.loss = self.slower = self.tearing = 0.0
         for node in list(self._silent):
             self.speak(node)
-        self._release(lambda link: True)
-
-    def mend_link(self, member: str, node: int) -> None:
-        """This link is well."""
-        self.cut.discard((member, node))
-        self._release(lambda link: link == (member, node))
+        self._release(lambda way: True)
 
     def silence(self, node: int) -> None:
         """From now on this broker looks at no request and sends no answer; connections stay."""
@@ -107,42 +131,116 @@ class Network:
         for act in self._silent.pop(node, []):
             act()
 
-    def at_broker(self, node: int, act: Callable[[], object]) -> None:
+    def disturb(self, *faults: Fault) -> Callable[[], None]:
+        """Do this to the requests that fit; what is returned takes back what is left of it."""
+        numbers = [self.faults.add(fault) for fault in faults]
+
+        def take_back() -> None:
+            for number in numbers:
+                self.faults.remove(number)
+
+        return take_back
+
+    def refuse(self, api: str, codes: Sequence[Code]) -> Callable[[], None]:
+        """The next requests of this API are answered by these errors."""
+        return self.disturb(*(Fault(action=refusal(code), api=api) for code in codes))
+
+    # -- links
+
+    def latency(self) -> float:
+        """How long the next frame is under way."""
+        lost = 0.0
+        while self.loss and self.random.random() < self.loss:
+            lost += RESEND
+        return self.random.uniform(FASTEST, SLOWEST) + self.slower + lost
+
+    def arrival(self, way: Link) -> float:
+        """When what is sent now will be there, but for what is in front of it."""
+        return max(self.scheduler.now + self.latency(), self._not_before.get(way, 0.0))
+
+    def carry(self, way: Link, act: Callable[[], None]) -> None:
+        """Call `act` now, or when the link is well again and what waited for that has passed."""
+        if way in self.cut:
+            self._held.append((way, act))
+        elif self.scheduler.now < (when := self._not_before.get(way, 0.0)):
+            self.scheduler.at(when, lambda: self.carry(way, act))
+        else:
+            act()
+
+    def _release(self, well: Callable[[Link], bool]) -> None:
+        """Let go what was held back on these links, in the order it was sent."""
+        going = [act for way, act in self._held if well(way)]
+        when = self.scheduler.now + self.latency()
+        for way in {way for way, _ in self._held if well(way)}:
+            self._not_before[way] = when
+        self._held = [one for one in self._held if not well(one[0])]
+        for act in going:
+            self.scheduler.at(when, act)
+
+    def pieces(self, frame: bytes) -> Sequence[tuple[float, bytes]]:
+        """The frame, as it is carried: whole, or torn; and how much later each piece comes."""
+        if not self.tearing or self.random.random() >= self.tearing or len(frame) < 2:
+            return ((0.0, frame),)
+        place = self.random.randrange(1, len(frame))
+        return (0.0, frame[:place]), (self.random.uniform(0.0, APART), frame[place:])
+
+    # -- the brokers' ends of connections
+
+    def accept(self, node: int, host: str, end: _BrokersEnd) -> Connection:
+        """A broker takes a connection."""
+        connection = Connection(self, end, number=next(self.numbers), node=node, host=host)
+        self._ends[connection] = end
+        return connection
+
+    def _broker_ended(self, node: int, silent: bool) -> None:
+        for connection, end in list(self._ends.items()):
+            if connection.node == node:
+                end.mute = silent
+                connection.close()
+
+    def now(self) -> float:
+        """By the scheduler's clock."""
+        return self.scheduler.now
+
+    def after(self, delay: float, act: Callable[[], None]) -> None:
+        """Call `act` when so many seconds have passed."""
+        self.scheduler.after(delay, act)
+
+    def at_broker(self, node: int, act: Callable[[], None]) -> None:
         """Call `act` now, or when the broker does something again."""
         if node in self._silent:
             self._silent[node].append(act)
         else:
             act()
 
-    def loses(self, api: str) -> bool:
-        """Whether this answer is one of those that are lost."""
-        left = self.losses.get(api, 0)
-        if left:
-            self.losses[api] = left - 1
-        return left > 0
+    def receive(self, call: Call, api: str) -> None:
+        """Hand a request to the brokers' model."""
+        self.brokers.receive(call, api)
 
-    def _release(self, well: Callable[[tuple[str, int]], bool]) -> None:
-        """Let go what was held back on these links, in the order it was sent."""
-        going = [act for link, act in self._held if well(link)]
-        when = self.scheduler.now + self.latency()
-        for link in {link for link, _ in self._held if well(link)}:
-            self._not_before[link] = when
-        self._held = [one for one in self._held if not well(one[0])]
-        for act in going:
-            self.scheduler.at(when, act)
+    def can_go_on(self, connection: Connection) -> None:
+        """At the next opportunity."""
+        if connection not in self._ready:
+            self._ready[connection] = None
+            self.scheduler.after(0.0, lambda: self._go_on(connection))
 
-    def arrival(self, link: tuple[str, int]) -> float:
-        """When what is sent now will be there, but for what is in front of it."""
-        return max(self.scheduler.now + self.latency(), self._not_before.get(link, 0.0))
+    def _go_on(self, connection: Connection) -> None:
+        del self._ready[connection]
+        self.at_broker(connection.node, connection.go_on)
 
-    def carry(self, link: tuple[str, int], act: Callable[[], object]) -> None:
-        """Call `act` now, or when the link is well again and what waited for that has passed."""
-        if link in self.cut:
-            self._held.append((link, act))
-        elif self.scheduler.now < (when := self._not_before.get(link, 0.0)):
-            self.scheduler.at(when, lambda: self.carry(link, act))
-        else:
-            act()
+    def ended(self, connection: Connection) -> None:
+        """Nothing of it is left."""
+        del self._ends[connection]
+        self.brokers.model.forget(lambda call: call.connection == connection.number)
+
+    def hindered(self, connection: Connection, api: str, fault: Action) -> None:
+        """Note it."""
+        self.history.note(
+            "request.hindered",
+            connection.host,
+            api=api,
+            broker=connection.node,
+            how=type(fault).__name__,
+        )
 
 
 class SimulatedNet:
@@ -157,15 +255,14 @@ class SimulatedNet:
         consumer: str,
         client_id: str,
     ) -> None:
-        self._network = network
+        self.network = network
         self._member = member
         self._consumer = consumer
         self._client_id = client_id
         self._tell = tell
         self._connections: dict[str, _Connection] = {}
         self.frozen = False
-        self._missed: list[Callable[[], object]] = []
-        network.brokers.on_end.append(self._broker_ended)
+        self._missed: list[Callable[[], None]] = []
 
     # -- what the network actor calls
 
@@ -173,38 +270,42 @@ class SimulatedNet:
         self, key: str, host: str, port: int, timeout: float, *, canonical: bool = False
     ) -> None:
         """As `kafka.net` would; see `_broker` for the names of hosts."""
-        network = self._network
-        connection = _Connection(key, self._broker(host), next(network.numbers))
-        self._connections[key] = connection
-        link = (self._member, connection.node)
-        scheduler = network.scheduler
-        scheduler.after(
-            network.latency(), lambda: network.carry(link, lambda: self._reached(connection))
+        network, node = self.network, self._broker(host)
+        connection = _Connection(
+            key,
+            node,
+            there=_Way(network, (self._member, node)),
+            back=_Way(network, (node, self._member)),
+            scratch=network.scratch,
         )
-        scheduler.after(timeout, lambda: self._give_up(connection, timeout))
+        self._connections[key] = connection
+        connection.there.send(lambda: self._reached(connection))
+        network.scheduler.after(timeout, lambda: self._give_up(connection, timeout))
 
     def _broker(self, host: str) -> int:
         """Broker n is the host "b<n>". Any other name stands for all of them, as of a load
         balancer: so code with addresses of its own runs as it is."""
-        brokers = self._network.brokers
+        brokers = self.network.brokers
         named = {node.host: number for number, node in brokers.model.nodes.items()}
         return named.get(host) or min(brokers.running or named.values())
 
     def _reached(self, connection: _Connection) -> None:
-        brokers = self._network.brokers
-        if connection.node in brokers.running:
-            connection.life = brokers.life(connection.node)
-            self._later(connection, lambda: self._opened(connection))
-        elif not connection.gone:
-            error = KafkaConnectionError(f"broker b{connection.node}: connection refused")
-            self._later(connection, lambda: self._failed(connection, error))
+        """The broker's machine takes the connection, or refuses it."""
+        network, node = self.network, connection.node
+        if node in network.brokers.running:
+            connection.end = network.accept(node, self._consumer, _BrokersEnd(self, connection))
+            self.later(connection, lambda: self._opened(connection))
+        else:
+            error = KafkaConnectionError(f"broker b{node}: connection refused")
+            self.later(connection, lambda: self._failed(connection, error))
 
     def _opened(self, connection: _Connection) -> None:
-        connection.open = True
-        self._tell(ConnectionOpened(key=connection.key))
+        if self._connections.get(connection.key) is connection:
+            connection.open = True
+            self._tell(ConnectionOpened(key=connection.key))
 
     def _give_up(self, connection: _Connection, timeout: float) -> None:
-        if not connection.open and not connection.gone:
+        if not connection.open:
             error = KafkaConnectionError(
                 f"broker b{connection.node}: no answer within {timeout:g} s"
             )
@@ -212,7 +313,7 @@ class SimulatedNet:
             self._hear(lambda: self._failed(connection, error))
 
     def _failed(self, connection: _Connection, error: Exception) -> None:
-        if self._forget(connection):
+        if not connection.open and self._forget(connection):
             self._tell(ConnectionFailed(key=connection.key, error=error))
 
     def send(self, key: str, request_id: int, body: Any) -> None:
@@ -230,11 +331,8 @@ class SimulatedNet:
             return
         due.request_id = request_id
         connection.due.append(due)
-        at_broker = self._network.at_broker
-        self._in_order(
-            connection,
-            lambda: at_broker(connection.node, lambda: self._arrived(connection, frame)),
-        )
+        for delay, piece in self.network.pieces(frame):
+            connection.there.send(lambda piece=piece: self._arrived(connection, piece), delay)  # type: ignore[misc]
 
     @property
     def connected(self) -> bool:
@@ -242,22 +340,20 @@ class SimulatedNet:
         return bool(self._connections)
 
     def has_heard(self, key: str) -> bool:
-        """Answers arrive whole here."""
-        return False
+        """Whether part of an answer is here, and some of it came since this was last asked."""
+        connection = self._connections.get(key)
+        return connection is not None and connection.cutter.has_heard()
 
     def close_connection(self, key: str, because: str) -> None:
         """No more reports about it."""
-        connection = self._connections.pop(key, None)
+        connection = self._connections.get(key)
         if connection is not None:
-            connection.gone = True
-            self._later_at_broker(connection)
+            self._forget(connection)
 
     def close(self) -> None:
         """Close everything; no more reports."""
         for key in list(self._connections):
             self.close_connection(key, "the end")
-        if self._broker_ended in self._network.brokers.on_end:
-            self._network.brokers.on_end.remove(self._broker_ended)
 
     def wait(self, timeout: float) -> None:
         """The scheduler does the waiting."""
@@ -278,7 +374,7 @@ class SimulatedNet:
         for act in missed:
             act()
 
-    def _hear(self, act: Callable[[], object]) -> None:
+    def _hear(self, act: Callable[[], None]) -> None:
         if self.frozen:
             self._missed.append(act)
         else:
@@ -288,161 +384,153 @@ class SimulatedNet:
         """Connections (to this broker, or all) are reset."""
         for one in list(self._connections.values()):
             if node is None or one.node == node:
-                self._hear(lambda one=one: self._reset(one, "reset the connection"))  # type: ignore[misc]
+                self._hear(lambda one=one: self.lost(one, "reset the connection"))  # type: ignore[misc]
 
-    # -- the connection's end
+    # -- the end of a connection
 
-    def _broker_ended(self, node: int, silent: bool) -> None:
-        for one in list(self._connections.values()):
-            if one.node == node and not silent:
-                self._later(one, lambda one=one: self._reset(one, "closed the connection"))  # type: ignore[misc]
+    def lost(self, connection: _Connection, what: str) -> None:
+        """The broker's machine said so."""
+        self._broken(connection, KafkaConnectionError(f"broker b{connection.node} {what}"))
 
-    def _reset(self, connection: _Connection, what: str) -> None:
-        error = KafkaConnectionError(f"broker b{connection.node} {what}")
-        opened = connection.open
-        if not self._forget(connection):
-            return
-        kind = ConnectionClosed if opened else ConnectionFailed
-        self._tell(kind(key=connection.key, error=error))
+    def _broken(self, connection: _Connection, error: Exception) -> None:
+        kind = ConnectionClosed if connection.open else ConnectionFailed
+        if self._forget(connection):
+            self._tell(kind(key=connection.key, error=error))
 
     def _forget(self, connection: _Connection) -> bool:
+        """Close this side; what was sent arrives before the broker hears of that."""
         if self._connections.get(connection.key) is not connection:
             return False
         del self._connections[connection.key]
-        connection.gone = True
-        self._later_at_broker(connection)
+        connection.there.send(lambda: self._ended(connection))
         return True
 
-    def _later_at_broker(self, connection: _Connection) -> None:
-        """The broker's end hears of the close, and forgets who waits there."""
-        model = self._network.brokers.model
-        number = connection.number
-        self._network.scheduler.after(
-            self._network.latency(), lambda: model.forget(lambda call: call.connection == number)
-        )
+    def _ended(self, connection: _Connection) -> None:
+        """The broker's end hears that it is closed, if it hears anything."""
+        if connection.end is not None:
+            self.network.at_broker(connection.node, connection.end.close)
 
-    # -- the broker's end
+    # -- what arrives
 
-    def _arrived(self, connection: _Connection, frame: bytes) -> None:
-        brokers = self._network.brokers
-        if connection.node not in brokers.running:
-            return  # a half-open connection
-        if brokers.life(connection.node) != connection.life:
-            self._later(connection, lambda: self._reset(connection, "knows no such connection"))
+    def _arrived(self, connection: _Connection, data: bytes) -> None:
+        """At the broker."""
+        end, node = connection.end, connection.node
+        if end is not None and end.open:
+            end.take(data)
+            self.network.at_broker(node, end.go_on)
+        elif node in self.network.brokers.running:
+            self.later(connection, lambda: self.lost(connection, "knows no such connection"))
+
+    def arrive(self, connection: _Connection, data: bytes) -> None:
+        """Here."""
+        if self._connections.get(connection.key) is not connection:
             return
-        connection.queue.append(frame)
-        self._serve(connection)
+        for frame in connection.cut(data):
+            self._answer(connection, frame)
 
-    def _serve(self, connection: _Connection) -> None:
-        """One request after the other: the next is looked at when this one is answered."""
-        if connection.busy or not connection.queue or connection.gone:
-            return
-        connection.busy = True
-        incoming = read_request(memoryview(connection.queue.popleft())[4:])
-        network = self._network
-
-        def answer(response: Any) -> None:
-            if network.loses(incoming.api.name):
-                # It stays busy: what came behind is lost as well.
-                network.history.note("answer.lost", self._member, api=incoming.api.name)
-                self._later(connection, lambda: self._reset(connection, "reset the connection"))
-                return
-            connection.busy = False
-            if connection.life != network.brokers.life(connection.node):
-                return  # that process is gone
-            if response is CLOSE:
-                self._later(connection, lambda: self._reset(connection, "closed the connection"))
-                return
-            if response is not None:
-                frame = write_response(
-                    incoming.api, incoming.version, incoming.correlation_id, response
-                )
-                self._in_order(
-                    connection, lambda: self._hear(lambda: self._answer(connection, frame))
-                )
-            if connection.queue:
-                network.scheduler.after(0.0, lambda: self._serve(connection))
-
-        refusals = network.refusals.get(incoming.api.name)
-        code = refusals.pop() if refusals else None
-        if code is not None and code is not Code.UNSTABLE_OFFSET_COMMIT:
-            answer(error_response(incoming.request, incoming.version, code))
-            return
-        network.brokers.receive(
-            Call(
-                incoming.request,
-                answer=lambda said: network.at_broker(
-                    connection.node,
-                    lambda: answer(said if code is None else _one_unstable(said)),
-                ),
-                version=incoming.version,
-                now=network.scheduler.now,
-                node=connection.node,
-                client_id=incoming.client_id,
-                client_host=f"/{self._consumer}",
-                connection=connection.number,
-            ),
-            incoming.api.name,
-        )
-
-    def _answer(self, connection: _Connection, frame: bytes) -> None:
+    def _answer(self, connection: _Connection, frame: memoryview) -> None:
         if self._connections.get(connection.key) is not connection:
             return
         due = connection.due.popleft()
-        response = due.decode(memoryview(frame)[4:])
         assert due.request_id is not None, "the simulated net asks nothing for itself"
+        try:
+            response = due.decode(frame)
+        except Exception as error:  # kafka-python's decoder raises whatever comes
+            reason = f"{due.name} of {len(frame)} bytes: {type(error).__name__}: {error}"
+            self._broken(connection, FrameError(broker=f"b{connection.node}", reason=reason))
+            return
         self._tell(
             RequestAnswered(
                 key=connection.key,
                 request_id=due.request_id,
                 response=response,
                 version=due.version,
+                throttle=(getattr(response, "throttle_time_ms", None) or 0) / 1000.0,
             )
         )
 
-    # -- on the way
-
-    def _later(self, connection: _Connection, act: Callable[[], object]) -> None:
-        network = self._network
-        link = (self._member, connection.node)
-        network.scheduler.at(
-            network.arrival(link), lambda: network.carry(link, lambda: self._hear(act))
-        )
-
-    def _in_order(self, connection: _Connection, act: Callable[[], object]) -> None:
-        """After the latency, and not before what was sent on this connection earlier."""
-        network = self._network
-        link = (self._member, connection.node)
-        when = max(network.arrival(link), connection.busy_until)
-        connection.busy_until = when
-        # What was held back while the link was cut comes first, whenever it is let go.
-        connection.line.append(act)
-        network.scheduler.at(when, lambda: network.carry(link, lambda: connection.line.popleft()()))
+    def later(self, connection: _Connection, act: Callable[[], None], delay: float = 0.0) -> None:
+        """Call `act` when what is sent now, or after `delay`, has come back from the broker."""
+        connection.back.send(lambda: self._hear(act), delay)
 
 
 class _Connection:
-    """One connection, both ends of it."""
+    """One connection, as its member sees it; and the broker's end, once that is there."""
 
-    def __init__(self, key: str, node: int, number: int) -> None:
+    def __init__(self, key: str, node: int, *, there: _Way, back: _Way, scratch: bytearray) -> None:
         self.key = key
         self.node = node
-        self.number = number
-        self.life = 0
+        self.there = there
+        self.back = back
+        self.end: Connection | None = None
         self.open = False
-        self.gone = False
-        self.busy = False
-        self.busy_until = 0.0
         self.count = 0
-        self.queue: deque[bytes] = deque()
-        self.line: deque[Callable[[], object]] = deque()
         self.due: deque[Due] = deque()
+        self.cutter = FrameCutter(LONGEST_FRAME, scratch)
+
+    def cut(self, data: bytes) -> list[memoryview]:
+        """The frames that are whole with these bytes."""
+        rest = memoryview(data)
+
+        def receive(space: memoryview) -> int:
+            nonlocal rest
+            count = min(len(space), len(rest))
+            space[:count] = rest[:count]
+            rest = rest[count:]
+            return count
+
+        while rest:
+            self.cutter.receive(receive)
+        frames = list(self.cutter.frames)
+        self.cutter.frames.clear()
+        return frames
 
 
-def _one_unstable(response: Any) -> Any:
-    """An answer to OffsetFetch, but a transaction is about to commit an offset of one partition."""
-    topics = [one for group in response.groups or () for one in group.topics or ()]
-    partitions = [one for topic in topics for one in topic.partitions or ()]
-    for one in partitions[-1:]:
-        one.error_code = int(Code.UNSTABLE_OFFSET_COMMIT)
-        one.committed_offset = -1
-    return response
+class _BrokersEnd:
+    """What carries a broker's answers to a member (a `broker.connection.Wire`)."""
+
+    unsent = False
+
+    def __init__(self, net: SimulatedNet, connection: _Connection) -> None:
+        self._net = net
+        self._connection = connection
+        #: Its machine is gone: nobody is told that the connection is closed.
+        self.mute = False
+
+    def send(self, frame: bytes) -> None:
+        """Send it, maybe in pieces."""
+        net, connection = self._net, self._connection
+        for delay, piece in net.network.pieces(frame):
+            net.later(connection, lambda piece=piece: net.arrive(connection, piece), delay)  # type: ignore[misc]
+
+    def close(self) -> None:
+        """Close it."""
+        if not self.mute:
+            net, connection = self._net, self._connection
+            net.later(connection, lambda: net.lost(connection, "closed the connection"))
+
+
+class _Way:
+    """One direction of a connection: what is sent arrives in order."""
+
+    __slots__ = ("_busy_until", "_line", "_link", "_network")
+
+    def __init__(self, network: Network, link: Link) -> None:
+        self._network = network
+        self._link = link
+        self._busy_until = 0.0
+        self._line: deque[Callable[[], None]] = deque()
+
+    def send(self, act: Callable[[], None], delay: float = 0.0) -> None:
+        """Call `act` at the other end: after the latency, and not before what was sent earlier."""
+        network = self._network
+        self._busy_until = when = max(network.arrival(self._link) + delay, self._busy_until)
+        # What was held back while the link was cut comes first, whenever it is let go.
+        self._line.append(act)
+        network.scheduler.at(when, self._arrive)
+
+    def _arrive(self) -> None:
+        self._network.carry(self._link, self._next)
+
+    def _next(self) -> None:
+        self._line.popleft()()

@@ -181,7 +181,7 @@ def _shake(sim: Simulation, topic: Topic, draw: random.Random) -> None:
     for group in sim.groups:
         sim.brokers.expire_somebody(group, draw)
     for api, codes in sorted(sim.faults.refusals.items()):
-        sim.network.refusals[api] = [draw.choice(codes)]
+        sim.network.refuse(api, [draw.choice(codes)])
     topic.write(20)
 
 

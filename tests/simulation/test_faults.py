@@ -9,6 +9,7 @@ import pytest
 from kafka.protocol.metadata import MetadataRequest
 
 from aktor.actors.wire import RequestAnswered
+from aktor.broker.faults import Drop, Fault
 from aktor.simulation import Simulation
 from aktor.simulation.chaos import CONSUMER_WEIGHTS, KINDS, LOSSY, SURVIVABLE, WEIGHTS
 from aktor.simulation.network import SimulatedNet
@@ -244,12 +245,12 @@ def test_of_a_group_that_is_not_there_nobody_is_expelled() -> None:
 def test_an_answer_that_is_lost_is_that_of_a_request_that_was_handled(protocol: str) -> None:
     with Simulation(seed=1) as sim:
         orders = reading(sim, group_protocol=protocol)
-        sim.network.losses["OffsetCommit"] = 1
+        sim.network.disturb(Fault(action=Drop(before=False), api="OffsetCommit"))
         orders.write(20)
 
         sim.run(until=lambda: orders.lag("g") == 0, at_most=60.0)
 
-        (lost,) = sim.history.named("answer.lost")
+        (lost,) = sim.history.named("request.hindered")
         committed = [one["at"] for one in sim.history.named("offset.committed")]
         assert max(one for one in committed if one <= lost["at"]) == lost["at"]
         sim.progress().check()

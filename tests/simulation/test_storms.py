@@ -120,6 +120,10 @@ MET = (
 )
 
 
+#: What was done to which request.
+_LOST = ("ConsumerGroupHeartbeat", "Drop")
+
+
 def _met(history: History) -> Counter[str]:
     """What its members went through."""
     met: Counter[str] = Counter()
@@ -133,7 +137,7 @@ def _met(history: History) -> Counter[str]:
                 met["a member was fenced"] += states[member] == "fenced"
             case "rebalance.target" if states.get(member) == "reconciling":
                 met["another target while reconciling"] += 1
-            case "answer.lost" if event["api"] == "ConsumerGroupHeartbeat":
+            case "request.hindered" if (event["api"], event["how"]) == _LOST:
                 met["the answer to a heartbeat was lost"] += 1
             case "heartbeat.failed":
                 met[f"heartbeat refused: {str(event['because']).partition(':')[0]}"] += 1

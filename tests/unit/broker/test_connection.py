@@ -18,14 +18,17 @@ from aktor.broker.faults import (
     Corrupt,
     Delay,
     Drop,
+    FailPartly,
     FailWith,
     Fault,
     Faults,
     Swallow,
+    Throttle,
     Truncate,
 )
 from aktor.broker.sasl import Authentication, Users
-from tests.unit.broker.raw_client import versions_frame
+from tests.reality.messages import request
+from tests.unit.broker.raw_client import frame_of, versions_frame
 
 MOST = 100 * 1024 * 1024
 
@@ -286,6 +289,32 @@ def test_an_answer_may_have_other_bytes(client: Client) -> None:
     client.cluster.answer()
 
     assert client.wire.numbers == [1 - 2**24]
+
+
+def test_a_client_may_be_throttled_and_what_it_sends_all_the_same_waits(client: Client) -> None:
+    client.fault(Throttle(2.0))
+    client.send(frame_of(request("ApiVersions"), 1, 1), versions_frame(2))
+
+    client.cluster.answer()
+
+    (frame,) = client.wire.sent
+    assert struct.unpack(">i", frame[-4:]) == (2000,)
+    assert not client.cluster.waiting
+    client.cluster.pass_time(2.0)
+    client.connection.go_on()
+    assert len(client.cluster.waiting) == 1
+
+
+def test_a_part_of_an_answer_may_be_a_refusal_after_the_request_was_handled(
+    client: Client,
+) -> None:
+    client.fault(FailPartly(Code.UNKNOWN_SERVER_ERROR))
+    client.send(versions_frame(1))
+
+    client.cluster.answer()
+
+    (frame,) = client.wire.sent
+    assert struct.unpack_from(">h", frame, 8) == (Code.UNKNOWN_SERVER_ERROR,)
 
 
 def test_a_request_may_be_refused_unhandled(client: Client) -> None:

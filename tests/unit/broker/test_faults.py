@@ -10,8 +10,10 @@ import pytest
 from kafka.protocol.consumer import (
     FetchRequest,
     HeartbeatRequest,
+    HeartbeatResponse,
     OffsetCommitRequest,
     OffsetFetchRequest,
+    OffsetFetchResponse,
 )
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
@@ -21,11 +23,13 @@ from aktor.broker.faults import (
     Corrupt,
     Delay,
     Drop,
+    FailPartly,
     FailWith,
     Fault,
     FaultError,
     Faults,
     Swallow,
+    Throttle,
     Truncate,
     error_response,
     from_json,
@@ -35,7 +39,9 @@ from aktor.broker.wire import APIS, Api
 
 ACTIONS = [
     FailWith(Code.NOT_COORDINATOR),
+    FailPartly(Code.UNSTABLE_OFFSET_COMMIT),
     Delay(1.5),
+    Throttle(2.0),
     Drop(),
     Drop(before=False),
     Truncate(10),
@@ -205,7 +211,7 @@ def test_a_fault_of_a_group_fits_no_request_about_something_else() -> None:
         ({"after": -1}, "after must be 0 or more, not -1"),
         ({"node": "1"}, "node must be the id of a broker, not '1'"),
         ({"group": 5}, "group must be a string, not 5"),
-        ({"action": "Drop()"}, "action must be one of FailWith, Delay, Drop, "),
+        ({"action": "Drop()"}, "action must be one of FailWith, FailPartly, Delay, "),
     ],
 )
 def test_a_fault_that_makes_no_sense_is_refused(wrong: dict[str, Any], message: str) -> None:
@@ -221,6 +227,8 @@ def test_a_fault_that_makes_no_sense_is_refused(wrong: dict[str, Any], message: 
     [
         (FailWith, {"code": Code.NONE}),
         (FailWith, {"code": 16}),
+        (FailPartly, {"code": Code.NONE}),
+        (Throttle, {"seconds": -1}),
         (Delay, {"seconds": -1}),
         (Delay, {"seconds": float("inf")}),
         (Delay, {"seconds": "1"}),
@@ -274,7 +282,7 @@ def test_json_may_leave_out_what_has_a_default(text: str, fault: Fault) -> None:
     ("text", "message"),
     [
         ("[]", "a fault must be a JSON object, not []"),
-        ("{}", "a fault needs an action: one of FailWith, Delay, "),
+        ("{}", "a fault needs an action: one of FailWith, FailPartly, "),
         ('{"action": "Swalow"}', "there is no action 'Swalow'; did you mean 'Swallow'?"),
         ('{"action": 5}', "there is no action None; there are FailWith, "),
         ('{"action": {"type": ["Drop"]}}', "there is no action ['Drop']"),
@@ -300,6 +308,32 @@ def test_json_that_makes_no_sense_is_refused_in_one_line(text: str, message: str
 
     assert str(refused.value).startswith(message)
     assert "\n" not in str(refused.value)
+
+
+# -- answers
+
+
+def test_an_answer_that_fails_partly_does_so_for_its_last_partition() -> None:
+    partition = OffsetFetchResponse.OffsetFetchResponseGroup.OffsetFetchResponseTopics
+    one, other = (
+        partition.OffsetFetchResponsePartitions(partition_index=index, committed_offset=7)
+        for index in range(2)
+    )
+    topics = [partition(name="orders", partitions=[one, other])]
+    group = OffsetFetchResponse.OffsetFetchResponseGroup(group_id="g", topics=topics)
+
+    FailPartly(Code.UNSTABLE_OFFSET_COMMIT).apply(OffsetFetchResponse(groups=[group]))
+
+    assert (one.error_code, one.committed_offset) == (0, 7)
+    assert (other.error_code, other.committed_offset) == (Code.UNSTABLE_OFFSET_COMMIT, -1)
+
+
+def test_an_answer_about_one_thing_fails_as_a_whole() -> None:
+    answer = HeartbeatResponse(error_code=0)
+
+    FailPartly(Code.REBALANCE_IN_PROGRESS).apply(answer)
+
+    assert answer.error_code == Code.REBALANCE_IN_PROGRESS
 
 
 # -- frames
