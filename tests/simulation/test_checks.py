@@ -609,6 +609,17 @@ FORGIVEN: list[tuple[Check, Story]] = [
         [*OWNED, released("x"), written(10, 10), dropped("x", 10)],
     ),
     (
+        ownership.nothing_is_fetched_that_was_given_up,
+        [
+            *OWNED,
+            released("x"),
+            *A_LONG_TIME,
+            ("", "topic.removed", {"topic": "a"}),
+            written(0, 9),
+            dropped("x", 10),
+        ],
+    ),
+    (
         commits.nobody_is_told_that_nothing_is_committed,
         [assigned("x"), committed(5), reset("x", NOTHING_COMMITTED)],
     ),

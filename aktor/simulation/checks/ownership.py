@@ -92,6 +92,9 @@ def nothing_is_fetched_that_was_given_up(history: History) -> list[str]:
         match event["event"]:
             case "records.written":
                 written[event["partition"]].append((event["first"], event["at"]))
+            case "topic.removed":  # the next one of its name has the same offsets again
+                for key in [key for key in gone if key[1].rpartition("-")[0] == event["topic"]]:
+                    del gone[key]
             case "partitions.released":
                 gone.update({(event["member"], one): event["at"] for one in event["partitions"]})
             case "partitions.assigned":
