@@ -750,6 +750,10 @@ class Engine:
         # What was fetched ahead is unknown to the new fetch manager: go on from the positions.
         for state in self.delivery.partitions.values():
             self._renew(state)
+        if "fetch" in restarted.actors:
+            # Nor has it counted what its predecessor sent: it must not hear that this was freed.
+            self.drain_buffer()
+            self.delivery.told_freed(self.delivery.freed_bytes)
         self._track()
         self._say_assignment()
         self._say_resets("actors were restarted")
@@ -960,6 +964,7 @@ class Engine:
         """Read on from here; None looks the position up again."""
         self.touched = True
         self.follow_topics()
+        self.drain_buffer()  # or what is dropped here would pile up until the next poll
         state = self.delivery.seek(topic_partition, position)
         self.say(SeekPartitions(partitions={topic_partition: state.assigned}))
 
@@ -967,6 +972,7 @@ class Engine:
         """Go to the beginning or the end, lazily."""
         self.touched = True
         self.follow_topics()
+        self.drain_buffer()
         resets = {}
         for one in topic_partitions:
             state = self.delivery.seek(one, None, Reset(epoch=0, strategy=strategy))

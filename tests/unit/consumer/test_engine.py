@@ -1304,6 +1304,24 @@ def test_a_seek_is_said_at_once_with_a_new_epoch() -> None:
     ]
 
 
+@pytest.mark.parametrize("go", ["seek", "reset"])
+def test_what_came_before_a_seek_is_let_go_of_at_once(go: str) -> None:
+    """Who seeks again and again and does not poll: the buffer would grow without bound."""
+    site = a_site()
+    for epoch in range(1, 4):
+        site.fetched(a_chunk(epoch=epoch))
+        if go == "seek":
+            site.engine.seek(A, Position(offset=0))
+        else:
+            site.engine.reset([A], ResetStrategy.EARLIEST)
+
+        assert not site.port.chunks
+        assert site.engine.delivery.buffered_bytes == 0
+
+    site.poll()
+    assert sum(one.freed_bytes for one in site.of(Poll)) == 3 * a_chunk().size
+
+
 def test_a_reset_is_said_at_once_and_leaves_no_position() -> None:
     site = a_site(A, B)
 
@@ -1544,6 +1562,35 @@ def test_what_was_buffered_before_a_restart_is_dropped_and_fetched_again() -> No
 
     site.fetched(a_chunk(epoch=2))
     assert site.poll() == {A: [0, 1, 2]}
+
+
+def test_a_restarted_fetch_manager_is_not_told_what_was_freed_of_its_predecessors() -> None:
+    """It has counted none of that: it would fetch as much too much."""
+    site = a_site(A, B)
+    site.fetched(a_chunk(partition=B))
+    site.engine.drain_buffer()
+    site.fetched(a_chunk())  # has come and was not looked at
+    site.hear(a_restart("fetch"))
+
+    site.poll()
+    assert [one.freed_bytes for one in site.of(Poll)] == [0]
+
+    epoch = site.engine.delivery.partitions[A].epoch
+    site.fetched(a_chunk(epoch=epoch, count=5))
+    site.poll()
+    site.poll()
+    assert sum(one.freed_bytes for one in site.of(Poll)) == a_chunk(count=5).size
+
+
+def test_what_was_freed_is_told_to_a_fetch_manager_that_lives_on() -> None:
+    site = a_site()
+    site.fetched(a_chunk())
+    site.hear(a_restart("positions"))
+
+    site.poll()
+    site.poll()
+
+    assert sum(one.freed_bytes for one in site.of(Poll)) == a_chunk().size
 
 
 def test_a_reset_that_was_not_answered_is_repeated_after_a_restart() -> None:
