@@ -1015,8 +1015,27 @@ class Engine:
         those = frozenset(in_order)
         if paused:
             self.say(PausePartitions(partitions=those))
+            self._drop_surplus(in_order)
         else:
             self.say(PausePartitions(resumed=those - self.delivery.not_wanted(those)))
+
+    def _drop_surplus(self, just_paused: Iterable[TopicPartition]) -> None:
+        """Read again, once they are resumed, what paused partitions have buffered beyond the bound.
+
+        While they fill the buffer the others are fetched beyond the bound (see `FetchRoom.part`):
+        who reads a little of one after the other and pauses it would add to that each time.
+        """
+        self.drain_buffer()
+        bound, partitions = self.settings.max_buffered_bytes, self.delivery.partitions
+        dropped = {}
+        for one in (*just_paused, *partitions) if self.delivery.buffered_bytes > bound else ():
+            state = partitions[one]
+            if state.paused and state.chunks and self.delivery.buffered_bytes > bound:
+                self._renew(state)
+                dropped[one] = state.assigned
+        if dropped:
+            self.log.info("buffer.dropped", partitions=list(dropped), because="they are paused")
+            self.say(SeekPartitions(partitions=dropped))
 
     def why_no_position(self, topic_partition: TopicPartition) -> str:
         """What its position waits for now, in words."""

@@ -126,6 +126,44 @@ def test_a_paused_partition_keeps_what_is_buffered_for_it(world: World) -> None:
     assert consumer.paused() == set()
 
 
+def test_reading_a_little_of_one_after_the_other_and_pausing_it_keeps_the_bound(
+    world: World,
+) -> None:
+    """Each left what was fetched of it beyond the bound: as many times too much as partitions."""
+    count, records, bound, part = 20, 300, 20_000, 5_000
+    world.cluster.create_topic("many", partitions=count)
+    world.cluster.fill("many", records)
+    every = [TopicPartition("many", number) for number in range(count)]
+    consumer = world.consumer(
+        auto_offset_reset="earliest", max_buffered_bytes=bound, max_partition_fetch_bytes=part
+    )
+    consumer.assign(every)
+    given: dict[TopicPartition, list[int]] = {one: [] for one in every}
+    most = 0
+
+    def poll(**options: Any) -> bool:
+        found = consumer.poll(timeout_ms=500, **options)
+        for one, some in found.items():
+            given[one] += [record.offset for record in some]
+        return bool(found)
+
+    for one in every:
+        consumer.pause(*every)
+        consumer.resume(one)
+        for _ in range(3):
+            assert poll(max_records=1)
+        world.sleep(0.6)
+        most = max(
+            most, sum(state.buffered_bytes for state in consumer.status().partitions.values())
+        )
+    consumer.resume(*every)
+    while poll():
+        pass
+
+    assert most <= bound + 3 * part  # three brokers
+    assert given == {one: list(range(records)) for one in every}
+
+
 def test_a_paused_partition_does_not_stop_the_other_one(world: World) -> None:
     consumer = a_member(world)
     consumer.poll(timeout_ms=0)

@@ -1322,6 +1322,24 @@ def test_what_came_before_a_seek_is_let_go_of_at_once(go: str) -> None:
     assert sum(one.freed_bytes for one in site.of(Poll)) == 3 * a_chunk().size
 
 
+def test_paused_partitions_keep_what_is_buffered_but_for_what_is_beyond_the_bound() -> None:
+    size = a_chunk(count=1).size
+    site = a_site(A, B, max_buffered_bytes=2 * size)
+    site.fetched(a_chunk(count=1), a_chunk(count=1, partition=B, epoch=2))
+    site.engine.pause([A], paused=True)
+    assert not site.of(SeekPartitions)
+
+    site.fetched(a_chunk(offset=1, count=1, partition=B, epoch=2))
+    site.engine.pause([B], paused=True)
+
+    assert site.engine.delivery.buffered_bytes == size
+    (sought,) = site.of(SeekPartitions)
+    assert sought.partitions == {B: Assigned(epoch=3, position=Position(offset=0))}
+    site.engine.pause([A, B], paused=False)
+    site.fetched(a_chunk(count=2, partition=B, epoch=3))
+    assert site.poll() == {A: [0], B: [0, 1]}
+
+
 def test_a_reset_is_said_at_once_and_leaves_no_position() -> None:
     site = a_site(A, B)
 
