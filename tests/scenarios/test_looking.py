@@ -138,6 +138,31 @@ def test_a_look_sees_one_assignment_or_the_other_while_it_changes() -> None:
         assert errors == []
 
 
+def test_a_look_at_any_line_of_a_change_sees_one_assignment_or_the_other(world: World) -> None:
+    consumer = world.consumer()
+    looks = 0
+
+    def look(_frame: Any, event: str, _argument: Any) -> Any:
+        nonlocal looks
+        sys.settrace(None)
+        try:
+            assert len(consumer.assignment()) == 1
+            looks += 1
+        finally:
+            sys.settrace(look)
+        return look
+
+    consumer.assign([T0])
+    for one in (T1, T0):
+        sys.settrace(look)
+        try:
+            consumer.assign([one])
+        finally:
+            sys.settrace(None)
+
+    assert looks > 100
+
+
 def test_a_closed_consumer_still_shows_its_metrics_and_status(world: World) -> None:
     consumer = a_member(world)
     read(world, consumer, 80)

@@ -712,6 +712,18 @@ def test_an_address_that_connects_and_is_silent_gives_way_to_the_next_at_the_nex
     assert second == ConnectionOpened(key="b")
 
 
+def test_a_second_connection_begins_with_the_address_that_the_first_one_found() -> None:
+    with (
+        ScriptedBroker(serve) as works,
+        Client(resolve=Names("127.0.0.2", "127.0.0.1")) as client,
+    ):
+        assert client.connect(works.port, "both.example") == ConnectionOpened(key="a")
+        with ScriptedBroker(in_silence, address=("127.0.0.2", works.port)):
+            second = client.connect(works.port, "both.example", key="b", timeout=0.5)
+
+    assert second == ConnectionOpened(key="b")
+
+
 def test_after_a_lost_connection_the_next_address_is_tried() -> None:
     with (
         ScriptedBroker(greeting_only, address=("127.0.0.2", 0)) as leaves,

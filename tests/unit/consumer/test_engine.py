@@ -296,6 +296,29 @@ def test_what_was_read_of_the_old_topic_is_not_committed_for_the_new_one() -> No
     assert site.engine.consumed() == {}
 
 
+@pytest.mark.parametrize("by", ["assign", "subscribe", "a group"])
+def test_a_topic_is_known_from_the_moment_that_its_partitions_are_owned(by: str) -> None:
+    """The metadata may be older than that, and stay as it is until the topic is another."""
+    site = Site(group_id="g" if by == "a group" else None)
+    site.hear(the_topic(1))
+    site.poll()
+    if by == "assign":
+        site.engine.assign([A])
+    else:
+        site.engine.subscribe(ORDERS, None)
+    if by == "a group":
+        member = MemberChanged(member_id="m-1", generation=1, state=MemberState.STABLE)
+        site.hear(member, SessionExtended(until=145.0), an_assignment(A))
+    site.poll()
+    site.found(offset=7)
+    site.poll()
+
+    site.hear(the_topic(2))
+    site.poll()
+
+    assert site.of(ResetPositions)
+
+
 def test_a_seek_after_the_topic_was_created_anew_wins() -> None:
     site = a_site_that_has_read()
 

@@ -1707,7 +1707,8 @@ def test_leaving_is_answered_at_its_deadline_whatever_happens() -> None:
     scene.after(0.1)
 
     assert scene.said(Answered).ticket == 7
-    assert scene.traced("member.stayed")
+    (stayed,) = scene.traced("member.stayed")
+    assert "coordinator is not known" in stayed["because"]
 
 
 def test_leaving_is_answered_at_its_deadline_even_if_the_broker_never_answers() -> None:
