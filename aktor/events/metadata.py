@@ -46,7 +46,8 @@ class TopicInfo:
 class Cluster:
     """The cluster as last heard of: a frozen snapshot; `version` grows with every change.
 
-    `unknown` are topics that somebody needs and the brokers say that they do not know.
+    `unknown` are topics that somebody needs and the brokers say that they do not know, `forbidden`
+    those that we may not describe.
     """
 
     version: int = 0
@@ -54,6 +55,7 @@ class Cluster:
     brokers: Mapping[int, Broker] = field(default_factory=dict)
     topics: Mapping[str, TopicInfo] = field(default_factory=dict)
     unknown: frozenset[str] = frozenset()
+    forbidden: frozenset[str] = frozenset()
 
     def leader(self, topic: str, partition: int) -> PartitionInfo | None:
         """The partition's leader, or None if the partition is unknown or has none now."""

@@ -515,6 +515,11 @@ class MetadataManager(RequestManager):
             brokers=brokers,
             topics=topics,
             unknown=frozenset(self._unknown.keys() - topics.keys()),
+            forbidden=frozenset(
+                name
+                for name, kind in self._refused.items()
+                if kind is TopicAuthorizationFailedError
+            ),
         )
         if self.cluster == old:
             self.cluster = old

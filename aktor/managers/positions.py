@@ -378,7 +378,7 @@ class PositionManager(RequestManager):
 
     # -- what others tell
 
-    def on_cluster_changed(self, changed: ClusterChanged) -> None:
+    def on_cluster_changed(self, changed: ClusterChanged) -> Iterable[object]:
         """A partition whose leader is another now need not wait for its backoff."""
         before, self._cluster = self._cluster, changed.cluster
         for tp in self._awaiting:
@@ -387,6 +387,17 @@ class PositionManager(RequestManager):
         for look_up in self._look_ups.values():
             if any(before.leader(*tp) != self._cluster.leader(*tp) for tp in look_up.to_ask()):
                 look_up.backoff.reset()
+        return self._end_forbidden()
+
+    def _end_forbidden(self) -> list[object]:
+        """No leader is told to who may not describe a topic: there is nothing to wait for."""
+        said: list[object] = []
+        for look_up in list(self._look_ups.values()):
+            forbidden = {tp.topic for tp in look_up.asked.timestamps} & self._cluster.forbidden
+            if forbidden:
+                error = TopicAuthorizationFailedError(forbidden)
+                said += self._end_look_up(Failed(ticket=look_up.asked.ticket, error=error))
+        return said
 
     def on_look_up_offsets(self, asked: LookUpOffsets) -> Iterable[object]:
         """Keep the question; `poll` asks the leaders."""
@@ -394,7 +405,7 @@ class PositionManager(RequestManager):
             return (Answered(ticket=asked.ticket, value={}),)
         backoff = Backoff(self.settings.retry_backoff, self.settings.retry_backoff_max)
         self._look_ups[asked.ticket] = _LookUp(asked=asked, backoff=backoff)
-        return ()
+        return self._end_forbidden()
 
     def on_actors_restarted(self, restarted: ActorsRestarted) -> Iterable[object]:
         """A question to the commit manager was lost with it."""
@@ -704,6 +715,8 @@ class PositionManager(RequestManager):
         topic = self._cluster.topics.get(tp.topic)
         if not self._cluster.brokers:
             return "no broker has said yet who leads it"
+        if tp.topic in self._cluster.forbidden:
+            return "this principal may not describe the topic (TopicAuthorizationFailedError)"
         if topic is None:
             return "no broker has described the topic; it may not exist"
         if tp.partition not in topic.partitions:

@@ -361,6 +361,8 @@ def test_an_unauthorised_topic_is_an_error_that_names_it_until_it_is_granted(
         began = time.monotonic()
         with pytest.raises(TopicAuthorizationFailedError, match=orders.topic):
             consumer.poll(20_000)
+        with pytest.raises(TopicAuthorizationFailedError, match=orders.topic):
+            consumer.end_offsets([orders])
         assert time.monotonic() - began < PROMPT_S
 
         with allowed(secure_kafka, ResourceType.TOPIC, orders.topic, ACLOperation.READ):

@@ -493,11 +493,13 @@ def test_an_unauthorised_topic_is_told_once_and_asked_for_until_the_right_is_gra
     manager = a_manager(tracking=["a", "t"])
     refused = metadata(a_topic("a"), a_topic(error=TOPIC_AUTHORIZATION_FAILED))
 
-    (first,) = refusals_in(answer(manager, tick(manager, 0.0).request, refused))
+    told = answer(manager, tick(manager, 0.0).request, refused)
+    (first,) = refusals_in(told)
     again = answer(manager, tick(manager, 0.1).request, refused, now=0.1)
     granted = answer(manager, tick(manager, 0.5).request, metadata(a_topic()), now=0.5)
 
-    assert first.topics == {"t"}
+    assert first.topics == cluster_in(told).forbidden == {"t"}
+    assert cluster_in(granted).forbidden == frozenset()
     assert isinstance(first.error, TopicAuthorizationFailedError)
     assert first.error.args == ({"t"},)
     assert again == []

@@ -22,7 +22,7 @@ from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from aktor.events.answers import Answered, Failed
 from aktor.events.commits import FindStartingOffsets, StartingOffsetsFailed, StartingOffsetsFound
 from aktor.events.lifecycle import ActorsRestarted
-from aktor.events.metadata import RefreshMetadata
+from aktor.events.metadata import Cluster, ClusterChanged, RefreshMetadata
 from aktor.events.network import Request
 from aktor.events.positions import (
     Assigned,
@@ -609,6 +609,21 @@ def test_offsets_are_looked_up_of_any_partition_assigned_or_not() -> None:
         },
     )
     assert tick(manager, 0.0) == Turn((), math.inf, [])
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known before", "found out"])
+def test_a_question_about_a_topic_that_we_may_not_describe_ends_at_once(known: bool) -> None:
+    manager = a_manager()
+    forbidden = ClusterChanged(cluster=Cluster(version=2, forbidden=frozenset({"t"})))
+    first, then = (forbidden, a_question({T0: -1})) if known else (a_question({T0: -1}), forbidden)
+
+    manager.handle(first)
+    (said,) = manager.handle(then)
+
+    assert isinstance(said, Failed)
+    assert said.ticket == 7
+    assert isinstance(said.error, TopicAuthorizationFailedError)
+    assert said.error.args == ({"t"},)
 
 
 def test_where_no_record_is_that_young_there_is_no_offset() -> None:
