@@ -76,8 +76,6 @@ def the_listener_hears_the_right_word(history: History) -> list[str]:
                 doubted.add(who)
             case "actor.restarted" | "actor.escalated" | "membership.doubted":
                 doubted.add(who)
-            case "commit.failed" | "heartbeat.failed":
-                doubted.add(who)  # perhaps since the group does not know it
             case "topic.recreated":
                 renewed.add(who)  # the partitions of the old topic are lost
             case "listener.told" if event["told"] == "revoked":
