@@ -77,6 +77,10 @@ LOST_AFTER: Final = 30.0
 #: How much longer a late answer is waited for while its bytes keep arriving; then looked at again.
 ARRIVING_PATIENCE: Final = 1.0
 
+#: What a broker answers late on purpose: it waits for other members. That says nothing about the
+#: broker, but the connection may be half-open: it is closed, and another may be opened at once.
+KEPT: Final = frozenset({"JoinGroup"})
+
 #: Who has owed an answer for longer is not asked what anybody may answer, if there is another: it
 #: may be frozen.
 SLOW: Final = 1.0
@@ -505,14 +509,15 @@ class NetworkActor(CooperativeActor):
         return True
 
     def _hang_up(self, link: Link, late: Iterable[Waiting], now: float) -> None:
-        """A broker that does not answer is given up with everything it owes (NetworkClient)."""
+        """A connection that brings no answer is given up with all it owes (NetworkClient)."""
         for waiting in late:
             del link.in_flight[waiting.request_id]
             error = self._late(waiting, now, f"broker {link.address} did not answer")
             self._fail(waiting, error, node=link.node)
-        name = next(iter(late)).body_name
-        self._drop(link, f"a {name} request was not answered in time")
-        self._back_off(link, KafkaConnectionError(f"broker {link.address} did not answer"))
+        names = {one.body_name for one in late}
+        self._drop(link, f"a {min(names)} request was not answered in time")
+        if not names <= KEPT:
+            self._back_off(link, KafkaConnectionError(f"broker {link.address} did not answer"))
 
     def _late(
         self, waiting: Waiting, now: float, because: str, link: Link | None = None

@@ -59,9 +59,6 @@ FATAL_RETRY: Final = 1.0
 #: that is on its way takes. The connection of that JoinGroup is half-open then.
 DISOWNED_FOR: Final = 3.0
 
-#: What the coordinator has beyond the rebalance timeout to answer JoinGroup (as the Java client).
-JOIN_SLACK: Final = 5.0
-
 
 class ClassicMembershipManager(GroupMembershipManager[Member]):
     """Owns the member (`state` is where it is), its requests and its farewells.
@@ -94,6 +91,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._farewells = Farewells(settings)
         self._synced_at = -math.inf
         self._named_at = -math.inf
+        self._heard_at = -math.inf
         self._disowned_at = math.inf
         self._stays_as = ""
         self._not_before = -math.inf
@@ -233,12 +231,13 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         body = group_requests.join_group(
             settings, member.me, offers=member.offers(), because=member.because
         )
-        longest = max(settings.request_timeout, settings.max_poll_interval + JOIN_SLACK)
-        # Without a generation there are no heartbeats beside it, which would notice a coordinator
-        # that is gone: it is asked again sooner, as the same member. (Who has no id yet is told one
-        # at once, KIP-394.)
-        unwatched = not member.has_generation
-        return self._call(body, timeout=settings.request_timeout if unwatched else longest)
+        # The coordinator may take the rebalance timeout to answer, and the Java client waits for
+        # so long, and 5 s (AbstractCoordinator.sendJoinGroupRequest). But if the connection is
+        # half-open the coordinator has never seen the JoinGroup: it waits for it, and our
+        # heartbeats, which take another connection, keep us in the group (the Java client sends
+        # none and is expelled). So we ask again, as the same member, to which the coordinator
+        # answers once. (Who has no id yet is told one at once, KIP-394.)
+        return self._call(body, timeout=settings.request_timeout)
 
     def _sync_group(self) -> tuple[Request, ...]:
         try:
@@ -392,6 +391,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         error = for_code(received.response.error_code)
         confirmed = error in (NoError, RebalanceInProgressError)
         if confirmed:
+            self._heard_at = received.now
             self._pulse.answered(received.now)
         else:
             self._pulse.failed(received.now, received.jitter)
@@ -565,7 +565,9 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         elif isinstance(failed.error, UnsupportedVersionError):
             self._refused(UnsupportedVersionError)
         else:
-            self._suspect_unless_refused(failed)
+            silent = isinstance(failed.error, KafkaTimeoutError)
+            if not (silent and self._heard_at > sent.at):  # else it is but this connection
+                self._suspect_unless_refused(failed)
             self._try_again(str(failed.error), failed.now, failed.jitter)
 
     def _heartbeat_failed(self, failed: RequestFailed) -> None:

@@ -149,6 +149,17 @@ def _connections_reset(sim: Simulation, draw: random.Random) -> End:
     return _nothing
 
 
+def _connection_half_open(sim: Simulation, draw: random.Random) -> End:
+    """A firewall forgets a connection, and tells neither end: often that to a coordinator."""
+    member = _some_member(sim, draw)
+    if member is not None:
+        node = draw.choice(sorted(sim.brokers.model.nodes))
+        name = draw.choice(["coordinator-", f"{node}#", f"{node}-fetch#"])
+        for site in member.sites:
+            site.swallow(name)
+    return _nothing
+
+
 def _loss(sim: Simulation, draw: random.Random) -> End:
     sim.network.loss = draw.uniform(0.01, 0.2)
     return lambda: setattr(sim.network, "loss", 0.0)
@@ -377,6 +388,7 @@ KINDS: Final[Mapping[str, Callable[[Simulation, random.Random], End]]] = {
     "link_cut": _link_cut,
     "member_cut_off": _member_cut_off,
     "connections_reset": _connections_reset,
+    "connection_half_open": _connection_half_open,
     "loss": _loss,
     "slow_network": _slow_network,
     "requests_refused": _requests_refused,
@@ -407,6 +419,7 @@ WEIGHTS: Final[Mapping[str, float]] = {
     "link_cut": 2,
     "member_cut_off": 1,
     "connections_reset": 3,
+    "connection_half_open": 2,
     "loss": 1,
     "slow_network": 1,
     "requests_refused": 4,

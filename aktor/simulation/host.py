@@ -194,6 +194,13 @@ class Site(Host):
         for net in self._nets:
             net.break_all(node)
 
+    def swallow(self, name: str) -> None:
+        """What is sent on its connections whose names begin so ("coordinator-") vanishes."""
+        for net in self._nets:
+            for key in net.open_connections:
+                if key.startswith(name):
+                    net.swallow(key)
+
     # -- looking
 
     @property

@@ -4,7 +4,8 @@ Frames cross it as bytes, in order within a connection, each after a latency of 
 between two connections may overtake. A link can be slow, tear frames to pieces, or be cut, both
 ways or one: then what is under way waits, as TCP does, until it is mended or somebody gives up. A
 broker whose machine is gone leaves half-open connections: what is sent there vanishes until its
-next process answers with a reset. At the broker's end a `broker.connection.Connection` takes the
+next process answers with a reset; so does, for good, what is sent on a connection that a firewall
+between them has forgotten. At the broker's end a `broker.connection.Connection` takes the
 bytes, as it does behind sockets.
 """
 
@@ -386,6 +387,16 @@ class SimulatedNet:
             if node is None or one.node == node:
                 self._hear(lambda one=one: self.lost(one, "reset the connection"))  # type: ignore[misc]
 
+    @property
+    def open_connections(self) -> list[str]:
+        """Their keys."""
+        return sorted(one.key for one in self._connections.values() if one.open)
+
+    def swallow(self, key: str) -> None:
+        """From now on all that is sent on this connection vanishes, both ways."""
+        connection = self._connections[key]
+        connection.there.dead = connection.back.dead = True
+
     # -- the end of a connection
 
     def lost(self, connection: _Connection, what: str) -> None:
@@ -513,11 +524,13 @@ class _BrokersEnd:
 class _Way:
     """One direction of a connection: what is sent arrives in order."""
 
-    __slots__ = ("_busy_until", "_line", "_link", "_network")
+    __slots__ = ("_busy_until", "_line", "_link", "_network", "dead")
 
     def __init__(self, network: Network, link: Link) -> None:
         self._network = network
         self._link = link
+        #: Nothing arrives any more, and nobody is told.
+        self.dead = False
         self._busy_until = 0.0
         self._line: deque[Callable[[], None]] = deque()
 
@@ -533,4 +546,6 @@ class _Way:
         self._network.carry(self._link, self._next)
 
     def _next(self) -> None:
-        self._line.popleft()()
+        act = self._line.popleft()
+        if not self.dead:
+            act()

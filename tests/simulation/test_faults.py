@@ -137,6 +137,30 @@ def test_a_listener_may_take_its_time() -> None:
         assert called["ms"] == pytest.approx(4000.0, abs=100.0)
 
 
+def test_a_join_group_that_vanished_is_repeated_before_the_group_has_waited_for_long() -> None:
+    """Heartbeats that go round it keep its sender in the group, which waits for it."""
+    with Simulation(seed=1) as sim:
+        orders = reading(sim, count=2, session_timeout_ms=45_000, max_poll_interval_ms=300_000)
+        alice = sim.members[0]
+        sim.consumers(group="g", topics=[orders], count=1)
+        began = sim.now
+
+        def joins() -> bool:
+            return any(
+                event["api"] == "JoinGroup" and event["member"] == alice.name
+                for event in sim.history.named("request.sent")
+                if event["at"] > began
+            )
+
+        sim.run(until=joins, at_most=10.0)
+        alice.sites[0].swallow("coordinator-")
+        sim.run(until=sim.now_and_then(sim.everybody_is_in), at_most=300.0)
+
+        orders.write(20)
+        sim.progress().check()
+        assert sim.now - began < 45.0
+
+
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_transactions_are_committed_aborted_and_left_open_by_the_dead(isolation: str) -> None:
     with Simulation(seed=5) as sim:

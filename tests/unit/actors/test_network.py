@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, KafkaTimeoutError
-from kafka.protocol.consumer import HeartbeatRequest
+from kafka.protocol.consumer import HeartbeatRequest, JoinGroupRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from aktor.actors.links import TRANSITIONS, Link, LinkEvent, LinkState
@@ -33,6 +33,7 @@ from aktor.events.metadata import Broker, Cluster, ClusterChanged
 from aktor.events.network import (
     BootstrapFailed,
     BrokerRefused,
+    BrokersLost,
     BrokersReached,
     BrokersUnreachable,
     Destination,
@@ -334,6 +335,17 @@ def test_a_fetch_that_is_not_answered_in_time_costs_no_other_request_its_connect
     assert bench.net.closes == [fetching]
     assert [one.request.lane for one in bench.of(RequestFailed)] == [FETCH]
     assert bench.answer().said[-1].request is other
+
+
+def test_a_join_group_that_is_not_answered_says_nothing_of_its_broker() -> None:
+    """The broker may wait for other members, or the connection is half-open."""
+    join = replace(a_request(COORDINATOR), body=JoinGroupRequest())
+    bench = connected().tell(a_coordinator()).send(join).open()
+    bench.at(30.0).send(replace(join, deadline=60.0))
+
+    assert len(bench.of(RequestFailed)) == 1
+    assert bench.open().at(59.9).net.sends[-1][0] == bench.last_key
+    assert bench.of(BrokersLost) == []
 
 
 def test_both_connections_to_a_broker_go_with_it_to_its_new_address() -> None:

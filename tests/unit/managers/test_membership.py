@@ -159,19 +159,32 @@ def test_nobody_joins_without_topics_or_without_a_group() -> None:
     assert scene.wake_at == float("inf")
 
 
-@pytest.mark.parametrize(
-    ("max_poll_interval", "request_timeout", "expected"), [(300, 30, 305), (10, 30, 30)]
-)
-def test_join_group_may_take_as_long_as_the_slowest_member(
-    max_poll_interval: float, request_timeout: float, expected: float
-) -> None:
-    scene = a_member(max_poll_interval=max_poll_interval, request_timeout=request_timeout)
-    scene.is_stable()
+def test_a_join_group_that_is_not_answered_is_repeated_and_its_coordinator_believed() -> None:
+    """It may never have arrived; heartbeats that do arrive keep us in the group meanwhile."""
+    scene = a_member(max_poll_interval=300.0, request_timeout=30.0).is_stable()
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.hand_back()
+    first = scene.sent(JoinGroupRequest)
+    assert first.deadline == scene.now + 30.0
+    scene.after(3.0)
+    scene.beats(REBALANCE_IN_PROGRESS)
 
+    scene.forget()
+    scene.time_out(first)
+    scene.after(1.0)
+
+    assert scene.sent(JoinGroupRequest).body.member_id == first.body.member_id
+    assert not scene.has_said(SuspectCoordinator)
+
+
+def test_a_coordinator_that_answers_neither_join_group_nor_heartbeats_is_suspected() -> None:
+    scene = a_member(max_poll_interval=300.0, request_timeout=30.0).is_stable()
     scene.beats(REBALANCE_IN_PROGRESS)
     scene.hand_back()
 
-    assert scene.sent(JoinGroupRequest).deadline == scene.now + expected
+    scene.time_out(scene.sent(JoinGroupRequest))
+
+    assert scene.has_said(SuspectCoordinator)
 
 
 def test_who_has_no_id_yet_is_told_one_at_once_or_asks_again() -> None:
