@@ -247,10 +247,12 @@ class Engine:
         """Whether topics, or patterns of them, were asked for."""
         return bool(self.subscription or self.pattern or self.regex)
 
-    def _say_subscription(self, member_id: str = "") -> None:
+    def _say_subscription(self, member_id: str = "", leaving: frozenset[str] = frozenset()) -> None:
         self._subscribed_as = None
         topics, regex = self.subscription, self.regex
-        self.say(SubscriptionChanged(topics=topics, regex=regex, member_id=member_id))
+        self.say(
+            SubscriptionChanged(topics=topics, regex=regex, member_id=member_id, leaving=leaving)
+        )
         self._subscribed_as = topics, regex
 
     def say(self, message: object) -> None:
@@ -746,7 +748,7 @@ class Engine:
             self._forget_steps()
             owned = frozenset(self.delivery.partitions)
             error = self.rebalancing.give_up(owned, Loss.LOST, restarted)
-            self._say_subscription(self.port.last_member_id)
+            self._say_subscription(self.port.last_member_id, self.port.leaving)
         # What was fetched ahead is unknown to the new fetch manager: go on from the positions.
         for state in self.delivery.partitions.values():
             self._renew(state)

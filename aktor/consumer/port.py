@@ -64,6 +64,8 @@ class ApplicationPort:
         self.member = NOT_A_MEMBER
         #: Under which a restarted membership joins again, instead of leaving a dead member behind.
         self.last_member_id = ""
+        #: Who it was before, and has yet to take its leave as.
+        self.leaving: frozenset[str] = frozenset()
         #: The protocol in which we were a member of the group; "" if we never were.
         self.spoken = ""
         self.session_until = -math.inf
@@ -139,6 +141,7 @@ class ApplicationPort:
 
     def _on_member(self, member: MemberChanged) -> None:
         self.member = member
+        self.leaving = member.leaving
         if member.generation >= 0:
             self.spoken = member.protocol
         known = member.member_id or member.joins_as

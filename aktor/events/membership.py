@@ -32,12 +32,14 @@ class SubscriptionChanged:
     """application ▶ membership: these topics from now on; the member joins at the next Poll.
 
     `regex` is a pattern that the brokers evaluate (RE2; KIP-848 only). `member_id` is the last one
-    known to the application: a restarted membership rejoins with it.
+    known to the application: a restarted membership rejoins with it. `leaving` are the ids of
+    before, which it has yet to tell the group to forget.
     """
 
     topics: frozenset[str]
     regex: str = ""
     member_id: str = ""
+    leaving: frozenset[str] = frozenset()
 
 
 class Loss(enum.Enum):
@@ -165,7 +167,8 @@ class MemberChanged:
     group may have a member of this id before we hear of it. `gives_back`: the application has yet
     to give partitions up, and until then there is no next generation for us. `waits`: the
     coordinator may hold back what a classic member asks of it until others have joined, and with
-    it what comes behind.
+    it what comes behind. `leaving` are the ids of before under which a classic member may still be
+    in the group: its LeaveGroup has not been answered.
     """
 
     member_id: str
@@ -177,6 +180,7 @@ class MemberChanged:
     joins_as: str = ""
     gives_back: bool = False
     waits: bool = False
+    leaving: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,6 +103,12 @@ class Farewells:
         self._open.append(farewell)
         return farewell
 
+    def begin(self, now: float) -> None:
+        """From `now` on, those that have no deadline yet have `request_timeout_ms`."""
+        for one in self._open:
+            if one.deadline == NEVER:
+                one.deadline = now + self._settings.request_timeout
+
     def last(self, deadline: float) -> Farewell | None:
         """The latest; None if there is none. All have until `deadline` from now on."""
         for one in self._open:
@@ -120,6 +126,11 @@ class Farewells:
     def of_join(self, number: int) -> list[Farewell]:
         """Those that wait for the answer to this JoinGroup."""
         return [one for one in self._open if one.of_join == number]
+
+    @property
+    def member_ids(self) -> frozenset[str]:
+        """Who has yet to leave, as far as the ids are known."""
+        return frozenset(one.member_id for one in self._open if one.member_id)
 
     def all(self) -> list[Farewell]:
         """Those that are open now; they may end meanwhile."""

@@ -44,6 +44,8 @@ class Member(GroupMember[State, Trigger]):
         self.rejoin: str | None = None
         self._joined_topics: frozenset[str] = frozenset()
         self._target = NOTHING
+        #: Who we were, and have yet to take our leave as.
+        self.leaving: frozenset[str] = frozenset()
 
     @property
     def in_group(self) -> bool:
@@ -285,6 +287,7 @@ class Member(GroupMember[State, Trigger]):
             joins_as="" if self.has_generation else self.member_id,
             gives_back=self.gives_back,
             waits=self.has_generation and self.state in (State.JOINING, State.SYNCING),
+            leaving=self.leaving,
         )
         if news == self._said or self._is_new():
             return ()

@@ -104,14 +104,20 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     @property
     def looks_after(self) -> frozenset[str]:
         """Our id, and those of the members that have yet to leave."""
-        leaving = {one.member_id for one in self._farewells.all()}
-        return frozenset({self._member.member_id, *leaving}) - {""}
+        return frozenset({self._member.member_id, *self._farewells.member_ids}) - {""}
+
+    def _take_outbox(self) -> tuple[object, ...]:
+        self._member.leaving = self._farewells.member_ids
+        return super()._take_outbox()
 
     # -- the application's side
 
     def on_subscription_changed(self, message: SubscriptionChanged) -> None:
         """Other topics; the next Poll makes us join, or join again."""
         self._member.subscribe(message.topics, message.member_id)
+        for one in message.leaving - {message.member_id}:
+            # Its deadline is set by the next poll, which knows the time.
+            self._farewells.add(one, "the membership actor was restarted", NEVER)
 
     def on_poll(self, message: Poll) -> None:
         """The poll timer starts again."""
@@ -188,6 +194,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def poll(self, now: float, jitter: float) -> PollResult:
         """Move on as far as possible, then send what is due."""
         self._now = now
+        self._farewells.begin(now)
         if self._is_late():
             self._leave_late()
         while self._advance():

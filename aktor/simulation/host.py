@@ -211,7 +211,7 @@ class Site(Host):
         if manager is None or self.dispatcher.ended:
             return frozenset()
         assert isinstance(manager, GroupMembershipManager | AutoMembershipManager)
-        return manager.looks_after | {self.port.last_member_id}
+        return manager.looks_after | self.port.leaving | {self.port.last_member_id}
 
     @property
     def closed(self) -> bool:

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 from kafka.protocol.metadata import MetadataRequest
 
+from aktor.actors.runtime import CooperativeActor
 from aktor.actors.wire import RequestAnswered
 from aktor.broker.faults import Drop, Fault
 from aktor.simulation import Simulation
 from aktor.simulation.chaos import CONSUMER_WEIGHTS, KINDS, LOSSY, SURVIVABLE, WEIGHTS
+from aktor.simulation.crashes import Crash
+from aktor.simulation.member import Member
 from aktor.simulation.network import SimulatedNet
 from aktor.simulation.simulation import Topic
 
@@ -22,6 +25,17 @@ def reading(sim: Simulation, *, count: int = 1, **settings: Any) -> Topic:
     sim.consumers(group="g", topics=[orders], count=count, **settings)
     sim.run(until=lambda: orders.lag("g") == 0, at_most=60.0)
     return orders
+
+
+def crash(member: Member, actor: str) -> None:
+    """At the next message that it gets."""
+
+    def before(one: CooperativeActor, message: object) -> None:
+        if one.name == actor:
+            member.before_each = None
+            raise Crash(f"{actor} on {type(message).__name__}")
+
+    member.before_each = before
 
 
 def offsets_given(sim: Simulation, partition: str) -> set[int]:
@@ -159,6 +173,22 @@ def test_a_join_group_that_vanished_is_repeated_before_the_group_has_waited_for_
         orders.write(20)
         sim.progress().check()
         assert sim.now - began < 45.0
+
+
+def test_who_was_about_to_leave_when_its_membership_crashed_leaves_all_the_same() -> None:
+    """Else its former self would hold each rebalance of the group up, until its session is over."""
+    with Simulation(seed=1) as sim:
+        reading(sim, count=2, session_timeout_ms=45_000, max_poll_interval_ms=10_000)
+        alice = sim.members[0]
+        alice.busy_for = 15.0
+        sim.run(until=lambda: any(sim.history.named("poll.late")), at_most=20.0)
+        alice.sites[0].swallow("coordinator-")
+
+        crash(alice, "membership")
+        sim.run(until=sim.now_and_then(sim.everybody_is_in), at_most=20.0)
+
+        assert [len(sim.brokers.members_of("g", one.name)) for one in sim.members] == [1, 1]
+        sim.check()
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])

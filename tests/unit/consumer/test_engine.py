@@ -1664,6 +1664,20 @@ def test_a_restarted_membership_is_joined_again_under_the_last_known_member_id()
     assert site.of(SubscriptionChanged) == [SubscriptionChanged(topics=ORDERS, member_id="m-1")]
 
 
+def test_a_restarted_membership_is_told_as_whom_it_has_yet_to_leave() -> None:
+    site = a_member()
+    former = frozenset({"m-0"})
+    site.hear(
+        MemberChanged(member_id="m-1", generation=3, state=MemberState.STABLE, leaving=former)
+    )
+
+    site.hear(a_restart("membership", "commits", "positions", "fetch"))
+    site.poll()
+
+    (said,) = site.of(SubscriptionChanged)
+    assert said.leaving == former
+
+
 class _Noting(ConsumerRebalanceListener):
     def __init__(self) -> None:
         self.lost: list[Any] = []

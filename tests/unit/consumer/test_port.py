@@ -346,6 +346,18 @@ def test_a_restarted_membership_makes_us_no_member_but_its_id_is_remembered() ->
     assert port.last_member_id == "m-1"
 
 
+def test_as_whom_it_has_yet_to_leave_is_remembered_when_the_membership_is_restarted() -> None:
+    port = a_port()
+    former = frozenset({"m-0"})
+    port.tell(
+        MemberChanged(member_id="m-1", generation=3, state=MemberState.STABLE, leaving=former)
+    )
+
+    port.tell(a_restart("membership", "commits"))
+
+    assert port.leaving == former
+
+
 def test_a_member_that_is_joining_anew_does_not_make_us_forget_its_last_id() -> None:
     port = a_port()
     port.tell(MemberChanged(member_id="m-1", generation=3, state=MemberState.STABLE))

@@ -55,6 +55,7 @@ from aktor.events.membership import (
     RevokePartitions,
     RunRevokedCallback,
     SessionExtended,
+    SubscriptionChanged,
 )
 from aktor.events.metadata import Broker, ClusterChanged, RefreshMetadata, TrackTopics
 from aktor.events.network import Destination, Request
@@ -325,6 +326,29 @@ def test_the_application_hears_under_which_id_the_member_joins_before_it_is_sent
     scene.answer(scene.sent(JoinGroupRequest), joined(member="m-2"))
     changed = scene.said(MemberChanged)
     assert (changed.member_id, changed.joins_as) == ("m-2", "")
+
+
+def test_the_application_hears_as_whom_the_member_has_yet_to_leave() -> None:
+    scene = a_member(max_poll_interval=10.0).is_stable("a-0")
+    me = scene.manager.looks_after
+
+    scene.after(10.0)
+    leave = scene.sent(LeaveGroupRequest)
+    assert scene.last_said(MemberChanged).leaving == me
+
+    scene.answer(leave, left())
+    assert scene.last_said(MemberChanged).leaving == frozenset()
+
+
+def test_a_restarted_manager_leaves_for_those_who_had_yet_to_leave_before() -> None:
+    scene = a_member(incarnation=2, request_timeout=30.0)
+    former = frozenset({"m", "m-0"})
+
+    scene.tell(SubscriptionChanged(topics=frozenset({"a"}), member_id="m", leaving=former))
+    scene.find_coordinator()
+
+    assert scene.sent(LeaveGroupRequest).body.members[0].member_id == "m-0"
+    assert scene.wake_at == scene.now + 30.0
 
 
 def test_a_repeated_answer_to_the_giving_up_is_not_taken_for_one_to_the_taking_on() -> None:
