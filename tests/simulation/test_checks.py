@@ -656,6 +656,7 @@ FORGIVEN: list[tuple[Check, Story]] = [
     ),
     (membership.nobody_is_left_behind, [out("left"), STRANGER]),
     (membership.nobody_is_left_behind, [out("stayed"), STRANGER]),
+    (membership.nobody_is_left_behind, [STILL_THERE, STRANGER]),
     (membership.nobody_is_left_behind, [out("lost", "fenced: UNKNOWN_MEMBER_ID"), STRANGER]),
     (membership.nobody_is_left_behind, [("x", "member.killed", {}), STRANGER]),
     (membership.nobody_is_left_behind, [BEYOND_HELP, STRANGER]),

@@ -67,6 +67,8 @@ def nobody_is_left_behind(history: History) -> list[str]:
                 excused[who].add(event["member_id"])
             case "member.lost" if event["because"] in _WITHOUT_A_WORD:
                 excused[who].add(event["member_id"])
+            case "group.still_has":
+                excused[who].update(event["member_ids"])  # `who_leaves_is_gone` judges it
             case "member.killed" | "actor.escalated":
                 dead.add(who)
             case "group.has_stranger" if not {who, process_of(who)} & dead:
