@@ -4,7 +4,7 @@
 #   REAL=1               for `make demo`: use an Apache Kafka (Java) instead of the embedded one
 #   BOOTSTRAP=host:port  for `make demo`: use this Kafka, which runs already
 #   NODES=3 PORT=9092    for `make kafka`
-#   ARGS="-k commit -x"  for `make test`: passed on to pytest, which uses two processes ("-n 0 ...": one)
+#   ARGS="-k commit -x"  for `make test`: passed on to pytest, which uses two or three processes ("-n 0 ...": one)
 #   FIRST=1000 JOBS=2    for `make soak`: storms from this seed on (by default from the time), so many at once
 #   ARGS="--jobs 2"      for `make mutations` (bugs put into our code: does a simulated storm find
 #                        each?): passed on, as are parts of names, --seeds 60, --write
@@ -21,8 +21,10 @@ STAMP := $(VENV)/.installed
 NODES ?= 1
 PORT ?= 9092
 JOBS ?= 1
-# Tests that compute are shared by two processes; then those on brokers run, one after the other.
-BESIDE ?= -n 2 --dist loadgroup --no-loadscope-reorder
+# Tests that compute are shared by two processes. Those on brokers run beside them in a third one if
+# there are processors left for Kafka, else afterwards.
+CORES := $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
+BESIDE ?= -n $(if $(filter 1 2 3,$(CORES)),2,3) --dist loadgroup --no-loadscope-reorder
 
 test: venv
 	@if missing=$$($(PY) -m tests.real_kafka --missing); then $(PY) -m tests.real_kafka --prepare; \

@@ -18,8 +18,13 @@ ON_BROKERS = ("kafka", "clients", "reality")
 
 @pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests on brokers come last, all in one process; the rest may be shared by several."""
-    items.sort(key=_is_on_brokers)
+    """Tests on brokers are all in one process; the rest may be shared by several.
+
+    Of three processes or more one begins with them, since they take longest. With fewer they come
+    last: they want a quiet machine.
+    """
+    beside = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) >= 3
+    items.sort(key=_is_on_brokers, reverse=beside)
     for item in items:
         if _is_on_brokers(item):
             item.add_marker(pytest.mark.xdist_group("brokers"))
