@@ -382,8 +382,6 @@ class KafkaConsumer:
         self._engine.reset(self._assigned_or_all(partitions), ResetStrategy.LATEST)
 
     def _assigned_or_all(self, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:
-        for one in partitions:
-            arguments.check_partition(one)
         if not partitions:
             if not self._engine.delivery.partitions:
                 raise ValueError("No partitions are currently assigned")

@@ -114,6 +114,8 @@ def nobody_suffered(site: Site) -> None:
 
 
 def call(world: World, consumer: KafkaConsumer, name: str, odd: Any) -> None:
+    if name.startswith("subscribe"):
+        consumer.unsubscribe()  # else it is refused for being assigned by hand
     began = world.now
     refused = False
     try:
@@ -122,6 +124,7 @@ def call(world: World, consumer: KafkaConsumer, name: str, odd: Any) -> None:
     except TYPED:
         refused = True
     assert not refused or world.now == began, f"{name} of {odd!r} took {world.now - began} s"
+    world.sleep(0.0 if refused else 0.1)  # the background hears of it
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -163,8 +166,8 @@ def test_odd_arguments_in_any_order_leave_a_consumer_that_works(
 ) -> None:
     with reading() as (world, consumer):
         for name, odd in calls:
-            if name == "poll" and odd == math.inf:
-                continue
+            if name == "poll" and isinstance(odd, float | int) and odd > 60_000:
+                continue  # with nothing to read it waits for as long as it takes
             if name == "commit_async with callback" and callable(odd):
                 continue  # what it raises is its own matter
             with suppress(KafkaError):  # what a broker says to odd things is typed, too
