@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from aktor.consumer.runs import runs
 from aktor.events.fetching import Chunk
 from aktor.events.positions import Assigned, Position, PositionsFailed, PositionsResolved, Reset
 from aktor.records import RecordReader
@@ -128,7 +129,9 @@ class Partition:
 class Delivery:
     """Owns the assignment as applied, the consumed positions, the paused set and the buffer."""
 
-    def __init__(self, make_reader: ReaderMaker, trace: Trace) -> None:
+    def __init__(
+        self, make_reader: ReaderMaker, trace: Trace, isolation_level: str = "read_uncommitted"
+    ) -> None:
         #: What is owned. Replaced as a whole, never changed: any thread may look at it.
         self.partitions: Mapping[TopicPartition, Partition] = {}
         self.buffered_bytes = 0
@@ -142,6 +145,7 @@ class Delivery:
         self.astray: set[TopicPartition] = set()
         self.log = trace.bind(actor="application")
         self._make_reader = make_reader
+        self._isolation_level = isolation_level
         self._epoch = 0
         self._moved: set[TopicPartition] = set()
         #: Partitions that had an error when last seen, in the order in which they are raised; True
@@ -160,16 +164,28 @@ class Delivery:
         self._epoch += 1
         return self._epoch
 
-    def assign(self, partitions: Iterable[TopicPartition], *, delivering: bool = True) -> None:
-        """Own exactly these; those owned before keep their state."""
+    def assign(self, partitions: Iterable[TopicPartition], *, by_group: bool = False) -> None:
+        """Own exactly these; those owned before keep their state.
+
+        What a group assigns is given out once `deliver` says that the listener has heard of it.
+        """
         wanted = dict.fromkeys(partitions)
         self._forget(self.partitions.keys() - wanted.keys())
         owned = {one: state for one, state in self.partitions.items() if one in wanted}
+        added = {}
         for one in wanted:
             if one not in owned:
                 state = owned[one] = Partition(one, self.next_epoch())
-                state.delivering = delivering
+                state.delivering = not by_group
+                added[one] = state.epoch
         self.partitions = owned
+        if added:
+            self.log.info(
+                "partitions.assigned",
+                partitions=added,
+                by_group=by_group,
+                isolation=self._isolation_level,
+            )
 
     def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Own these no more; what is buffered for them is dropped."""
@@ -178,6 +194,8 @@ class Delivery:
         self.partitions = {one: state for one, state in self.partitions.items() if one not in gone}
 
     def _forget(self, gone: Set[TopicPartition]) -> None:
+        if gone:
+            self.log.info("partitions.released", partitions=self.offsets(gone))
         for one in gone:
             self._drop_buffered(self.partitions[one])
         self._moved -= gone
@@ -232,6 +250,11 @@ class Delivery:
         return {one: state.assigned for one, state in self.partitions.items()}
 
     # -- positions
+
+    def offsets(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Any]:
+        """Where those of them are that are owned, as the trace tells it; None: not known yet."""
+        owned = self.partitions
+        return {one: owned[one].offset for one in topic_partitions if one in owned}
 
     def consumed(
         self, topic_partitions: Iterable[TopicPartition] | None = None
@@ -294,6 +317,14 @@ class Delivery:
         self._given = [(one, one.epoch, one.offset, one.leader_epoch) for one in states]
         for one in states:
             self.advance_past(one)
+        if self.log.hears_debug:
+            for topic_partition, records in taken.items():
+                self.tell(topic_partition, records)
+
+    def tell(self, topic_partition: TopicPartition, records: list[Any]) -> None:
+        """Trace that the user is given these."""
+        for run in runs(records):
+            self.log.debug("records.delivered", partition=topic_partition, **run)
 
     def accept(self) -> None:
         """What was given out last has arrived."""
@@ -304,6 +335,7 @@ class Delivery:
         for state, epoch, offset, leader_epoch in self._given:
             if state.epoch == epoch:
                 state.offset, state.leader_epoch = offset, leader_epoch
+                self.log.debug("records.taken_back", partition=state.topic_partition, offset=offset)
         self._given = []
 
     def recount(self) -> None:

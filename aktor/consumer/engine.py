@@ -124,7 +124,7 @@ class Engine:
         self.settings = settings
         self.port = port
         self.clock = clock
-        self.delivery = Delivery(make_reader, trace)
+        self.delivery = Delivery(make_reader, trace, settings.isolation_level)
         self.rebalancing = Rebalancing(self.delivery, publish, trace, clock)
         #: The user's code that a call is in.
         self.user_code = self.rebalancing.user_code
@@ -968,6 +968,9 @@ class Engine:
         self.follow_topics()
         self.drain_buffer()  # or what is dropped here would pile up until the next poll
         state = self.delivery.seek(topic_partition, position)
+        if self.log.hears_debug:
+            sought = None if position is None else position.offset
+            self.log.debug("position.sought", partitions={topic_partition: sought})
         self.say(SeekPartitions(partitions={topic_partition: state.assigned}))
 
     def reset(self, topic_partitions: Iterable[TopicPartition], strategy: ResetStrategy) -> None:
@@ -979,6 +982,8 @@ class Engine:
         for one in topic_partitions:
             state = self.delivery.seek(one, None, Reset(epoch=0, strategy=strategy))
             resets[one] = Reset(epoch=state.epoch, strategy=strategy)
+        if self.log.hears_debug:
+            self.log.debug("position.sought", partitions=dict.fromkeys(resets))
         self.say(ResetPositions(partitions=resets, because="the application asked for it"))
 
     def position(self, topic_partition: TopicPartition, deadline: float) -> int | None:
@@ -1015,10 +1020,13 @@ class Engine:
         in_order = tuple(topic_partitions)
         self.delivery.pause(in_order, paused=paused)
         those = frozenset(in_order)
+        offsets = self.delivery.offsets(in_order) if self.log.hears_debug else {}
         if paused:
+            self.log.debug("partitions.paused", partitions=offsets)
             self.say(PausePartitions(partitions=those))
             self._drop_surplus(in_order)
         else:
+            self.log.debug("partitions.resumed", partitions=offsets)
             self.say(PausePartitions(resumed=those - self.delivery.not_wanted(those)))
 
     def _drop_surplus(self, just_paused: Iterable[TopicPartition]) -> None:

@@ -23,15 +23,18 @@ LOOK_EVERY: Final = 1.0
 
 
 class Batch:
-    """The records that a poll took of one partition; the first `handed` were handed out."""
+    """The records that a poll took of one partition.
 
-    __slots__ = ("epoch", "handed", "records", "state")
+    The first `handed` were handed out, the first `told` of them the trace knows of.
+    """
+
+    __slots__ = ("epoch", "handed", "records", "state", "told")
 
     def __init__(self, state: Partition | None, records: list[Any]) -> None:
         self.state = state
         self.epoch = 0 if state is None else state.epoch
         self.records = records
-        self.handed = 0
+        self.handed = self.told = 0
 
 
 class Iteration:
@@ -74,9 +77,19 @@ class Iteration:
     def settle(self) -> None:
         """Move the position past what was handed out."""
         batch = self.batch
+        if batch.told != batch.handed:
+            self.tell()
         if batch.handed and batch.state is not None and batch.state.epoch == batch.epoch:
             record = batch.records[batch.handed - 1]
             self._engine.delivery.move_past(batch.state, record.offset + 1, record.leader_epoch)
+
+    def tell(self) -> None:
+        """Trace what was handed out since this was last called."""
+        batch = self.batch
+        told, batch.told = batch.told, batch.handed
+        delivery = self._engine.delivery
+        if batch.state is not None and delivery.log.hears_debug and told < batch.handed:
+            delivery.tell(batch.state.topic_partition, batch.records[told : batch.handed])
 
     def offset_of(self, state: Partition) -> int | None:
         """The consumed position, settled or not. From any thread."""

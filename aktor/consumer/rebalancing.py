@@ -100,6 +100,8 @@ class Rebalancing:
         positions = self._delivery.consumed(step.partitions) if step.loss is Loss.REVOKED else {}
         self._publish(PartitionsReleased(rebalance=step.rebalance, positions=positions))
         self._publish(PausePartitions(partitions=step.partitions))
+        going = self._delivery.offsets(step.partitions)
+        self.log.debug("partitions.held_back", partitions=going, loss=step.loss)
 
     def give_up(
         self, partitions: frozenset[TopicPartition], loss: Loss, event: object = None
@@ -108,6 +110,8 @@ class Rebalancing:
         self._delivery.hold_back(partitions)
         owned = set(partitions) & self._delivery.partitions.keys()
         callback = "on_partitions_revoked" if loss is Loss.REVOKED else "on_partitions_lost"
+        going = self._delivery.offsets(owned)
+        self.log.debug("partitions.going", partitions=going, loss=loss)
         error = None
         if owned or self._outcome.step is event:
             error = self._call(callback, owned, event or object())
@@ -118,7 +122,7 @@ class Rebalancing:
     def _take_on(self, step: AssignPartitions, event: object) -> BaseException | None:
         # Positions are looked up and data is fetched while the callback runs; a seek in the
         # callback raises the epoch, so that it wins over both.
-        self._delivery.assign(sorted(step.assigned), delivering=False)
+        self._delivery.assign(sorted(step.assigned), by_group=True)
         self._publish(AssignmentChanged(partitions=self._delivery.as_assigned(), by_group=True))
         error = self._call("on_partitions_assigned", set(step.added), event)
         withheld = step.added if error is not None and step.must_succeed else frozenset()

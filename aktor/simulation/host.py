@@ -21,7 +21,7 @@ from aktor.managers.group_membership import GroupMembershipManager
 from aktor.settings import Settings
 from aktor.simulation.history import Event
 from aktor.simulation.network import SimulatedNet
-from aktor.simulation.observed import observe, observe_ownership
+from aktor.simulation.observed import observe
 from aktor.simulation.scheduler import Scheduler, Task
 from aktor.trace import Trace
 
@@ -114,7 +114,6 @@ class Site(Host):
 
     def start(self, dispatcher: Dispatcher, name: str) -> None:
         """From now on it takes turns."""
-        observe_ownership(self.consumer, self.note)
         if (group := self.consumer.config["group_id"]) is not None:
             self._simulation.learn(group)
         self.started = True

@@ -1,22 +1,28 @@
-"""A consumer whose user's calls, and what they returned, are noted in the history."""
+"""A consumer whose user's calls, and what they returned, are noted in the history.
+
+This is the user's side: what they are given, what they are told, how long their calls take. What
+the consumer says of it is in its trace.
+"""
 
 from __future__ import annotations
 
+import inspect
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from kafka.consumer.subscription_state import ConsumerRebalanceListener
+from kafka.consumer.subscription_state import (
+    AsyncConsumerRebalanceListener,
+    ConsumerRebalanceListener,
+)
 from kafka.structs import TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
-from aktor.consumer.rebalancing import Step
 from aktor.events.fetching import Chunk
-from aktor.events.membership import Loss, RevokePartitions
 from aktor.simulation.history import fingerprint
 
-__all__ = ["observe", "observe_ownership"]
+__all__ = ["observe"]
 
 Note = Callable[..., None]
 
@@ -54,86 +60,41 @@ def observe(
     consumer._brokers = 0  # type: ignore[attr-defined]
 
 
-def observe_ownership(consumer: KafkaConsumer, note: Note) -> None:
-    """Note which partitions it takes on and gives up. Called once it is initialised."""
-    engine = consumer._engine
-    delivery, rebalancing = engine.delivery, engine.rebalancing
-    assign, remove, give_up = delivery.assign, delivery.remove, rebalancing.give_up
-    run = rebalancing.run
-    group, isolation = consumer.config["group_id"], consumer.config["isolation_level"]
-
-    def assigning(partitions: Iterable[TopicPartition], *, delivering: bool = True) -> None:
-        before = set(delivery.partitions)
-        assign(partitions, delivering=delivering)
-        released(before - delivery.partitions.keys())
-        added = [_name(one) for one in delivery.partitions if one not in before]
-        if added:
-            by_group = not engine.assigned_by_user and group is not None
-            note(
-                "partitions.assigned",
-                partitions=added,
-                group=group,
-                by_group=by_group,
-                isolation=isolation,
-                listener=isinstance(rebalancing.listener, _Heard),
-            )
-
-    def removing(partitions: Iterable[TopicPartition]) -> None:
-        released(delivery.partitions.keys() & partitions)
-        remove(partitions)
-
-    def released(partitions: Iterable[TopicPartition]) -> None:
-        names = sorted(map(_name, partitions))
-        if names:
-            note("partitions.released", partitions=names, group=group)
-
-    def giving_up(
-        partitions: frozenset[TopicPartition], loss: Loss, event: object = None
-    ) -> BaseException | None:
-        owned = sorted(_name(one) for one in partitions if one in delivery.partitions)
-        note("partitions.going", partitions=owned, loss=loss.name.lower(), group=group)
-        with consumer._in_listener():  # type: ignore[attr-defined]
-            return give_up(partitions, loss, event)
-
-    def running(step: Step, event: object = None) -> BaseException | None:
-        with consumer._in_listener():  # type: ignore[attr-defined]
-            error = run(step, event)
-        if isinstance(step, RevokePartitions):
-            note("partitions.held_back", partitions=sorted(_name(one) for one in step.partitions))
-        return error
-
-    rebalancing.run = running  # type: ignore[method-assign]
-    delivery.assign = assigning  # type: ignore[method-assign]
-    delivery.remove = removing  # type: ignore[method-assign,assignment]
-    rebalancing.give_up = giving_up  # type: ignore[method-assign]
-
-
 class _Heard(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python is untyped
-    """The user's listener; that it was called, and with what, is noted."""
+    """The user's listener; that it was called, and with what, is noted. Its time is not a call's.
 
-    def __init__(self, listener: ConsumerRebalanceListener, note: Note) -> None:
+    May be one whose methods are coroutines: they are awaited as they would be.
+    """
+
+    def __init__(self, consumer: _Observed, listener: Any) -> None:
+        self._consumer = consumer
         self._listener = listener
-        self._note_call = note
 
-    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        self._note("assigned", assigned)
-        self._listener.on_partitions_assigned(assigned)
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> Any:
+        return self._call("assigned", self._listener.on_partitions_assigned, assigned)
 
-    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        self._note("revoked", revoked)
-        self._listener.on_partitions_revoked(revoked)
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> Any:
+        return self._call("revoked", self._listener.on_partitions_revoked, revoked)
 
-    def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
-        self._note("lost", lost)
-        self._listener.on_partitions_lost(lost)
+    def on_partitions_lost(self, lost: Collection[TopicPartition]) -> Any:
+        return self._call("lost", self._listener.on_partitions_lost, lost)
 
-    def _note(self, told: str, partitions: Collection[TopicPartition]) -> None:
+    def _call(
+        self, told: str, callback: Callable[[Any], Any], partitions: Collection[TopicPartition]
+    ) -> Any:
         names = sorted(_name(one) for one in partitions)
-        self._note_call("listener.told", told=told, partitions=names)
+        self._consumer._note("listener.told", told=told, partitions=names)
+        with self._consumer._in_listener():
+            result = callback(partitions)
+        return self._await(result) if inspect.isawaitable(result) else result
+
+    async def _await(self, result: Awaitable[Any]) -> Any:
+        with self._consumer._in_listener():
+            return await result
 
 
 class _Observed(KafkaConsumer):
-    """What is noted: records given out, what was sought, and when the user came back."""
+    """What is noted: what the user is given, how long it takes, and when they come back."""
 
     _note: Note
     #: Whether records were given out since the user was last back for more.
@@ -173,26 +134,16 @@ class _Observed(KafkaConsumer):
     def __next__(self) -> Any:
         self._came_back()
         record = super().__next__()
+        self._iterating.tell()
         self._gave(record, [record])
         self._last_asked = self._now()
         return record
 
     def subscribe(self, topics: Any = (), pattern: Any = None, listener: Any = None) -> None:
-        if isinstance(listener, ConsumerRebalanceListener):
-            listener = _Heard(listener, self._note)
+        if isinstance(listener, ConsumerRebalanceListener | AsyncConsumerRebalanceListener):
+            listener = _Heard(self, listener)
         super().subscribe(topics, pattern, listener)
-
-    def seek(self, partition: Any, offset: int) -> None:
-        super().seek(partition, offset)
-        self._sought({partition: offset})
-
-    def seek_to_beginning(self, *partitions: Any) -> None:
-        super().seek_to_beginning(*partitions)
-        self._sought(dict.fromkeys(partitions or self._mine()))
-
-    def seek_to_end(self, *partitions: Any) -> None:
-        super().seek_to_end(*partitions)
-        self._sought(dict.fromkeys(partitions or self._mine()))
+        self._note("user.subscribed", listener=listener is not None)
 
     def commit(self, offsets: Any = None, timeout_ms: float | None = None) -> None:
         self._note("user.commits")
@@ -238,14 +189,26 @@ class _Observed(KafkaConsumer):
         future.add_both(lambda _outcome: self._note("future.ended", future=number))
         return future
 
+    def seek(self, partition: Any, offset: int) -> None:
+        super().seek(partition, offset)
+        self._asked("position.sought", {partition: offset})
+
+    def seek_to_beginning(self, *partitions: Any) -> None:
+        super().seek_to_beginning(*partitions)
+        self._asked("position.sought", partitions or self.assignment())
+
+    def seek_to_end(self, *partitions: Any) -> None:
+        super().seek_to_end(*partitions)
+        self._asked("position.sought", partitions or self.assignment())
+
     def pause(self, *partitions: Any) -> None:
         super().pause(*partitions)
         self._put_aside.update(partitions)
-        self._note("partitions.paused", partitions=[_name(one) for one in partitions])
+        self._asked("partitions.paused", partitions)
 
     def resume(self, *partitions: Any) -> None:
         super().resume(*partitions)
-        self._note("partitions.resumed", partitions=[_name(one) for one in partitions])
+        self._asked("partitions.resumed", partitions)
 
     def close(
         self, autocommit: bool = True, timeout_ms: float | None = None, **options: Any
@@ -289,8 +252,11 @@ class _Observed(KafkaConsumer):
         finally:
             self._nested = before + self._now() - began
 
-    def _mine(self) -> Iterable[Any]:
-        return sorted(self._engine.delivery.partitions)
+    def _asked(self, event: str, partitions: Collection[Any]) -> None:
+        """The trace should have told of this: the event, and its partitions with their offsets."""
+        offsets = partitions if isinstance(partitions, dict) else {}
+        wanted = {_name(one): offsets.get(one) for one in partitions}
+        self._note("user.asked", told_as=event, partitions=wanted)
 
     def _came_back(self) -> None:
         self._measure_buffer()
@@ -302,14 +268,11 @@ class _Observed(KafkaConsumer):
 
     def _gave(self, where: Any, records: list[Any]) -> None:
         self._given = True
-        runs, times = _runs(records)
         self._note(
-            "records.delivered",
+            "user.given",
             partition=_name(where),
-            offsets=runs,
-            times=times,
+            offsets=[one.offset for one in records],
             contents=self._fingerprints(records),
-            group=self.config["group_id"],
         )
         self._measure_buffer()
 
@@ -337,10 +300,6 @@ class _Observed(KafkaConsumer):
             return None
         return [fingerprint(one.key, one.value, one.headers, one.timestamp) for one in records]
 
-    def _sought(self, offsets: Mapping[Any, int | None]) -> None:
-        for one, offset in offsets.items():
-            self._note("position.sought", partition=_name(one), offset=offset)
-
 
 def _name(where: Any) -> str:
     return f"{where.topic}-{where.partition}"
@@ -350,20 +309,3 @@ def _with_one_batch(chunk: Chunk) -> int:
     """What a chunk would count if it were its first batch alone: after the offset, the size."""
     length = int.from_bytes(chunk.data[8:12], "big") + 12 if len(chunk.data) >= 12 else 0
     return chunk.size - len(chunk.data) + min(length, len(chunk.data))
-
-
-def _runs(records: list[Any]) -> tuple[list[list[int]], list[int]]:
-    """Offsets 1, 2, 3, 7 as [[1, 3], [7, 7]], and the timestamp of the first record of each run,
-    which is all of one leader epoch."""
-    runs: list[list[int]] = []
-    times: list[int] = []
-    last, epoch = -2, -2
-    for one in records:
-        offset = one.offset
-        if offset == last + 1 and one.leader_epoch == epoch:
-            runs[-1][1] = offset
-        else:
-            runs.append([offset, offset])
-            times.append(one.timestamp)
-        last, epoch = offset, one.leader_epoch
-    return runs, times

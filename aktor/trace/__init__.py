@@ -111,6 +111,11 @@ class Trace(structlog.BoundLoggerBase):
         if self._logger.wants(logging.ERROR):
             self._proxy_to_logger("error", event, level="error", **values)
 
+    @property
+    def hears_debug(self) -> bool:
+        """Whether a debug event goes anywhere: to be asked before its values are worked out."""
+        return self._logger.wants(logging.DEBUG)
+
     def bind(self, **values: Any) -> Trace:
         """The same trace with these keys on every event."""
         bound: Trace = super().bind(**values)

@@ -60,11 +60,23 @@ def resolved(member: str, offset: int) -> tuple[str, str, dict[str, Any]]:
 
 
 def sought(member: str, offset: int) -> tuple[str, str, dict[str, Any]]:
-    return member, "position.sought", {"partition": "a-0", "offset": offset}
+    return member, "position.sought", {"partitions": {"a-0": offset}}
 
 
 def given(member: str, first: int, last: int) -> tuple[str, str, dict[str, Any]]:
     return member, "records.delivered", {"partition": "a-0", "offsets": [[first, last]]}
+
+
+def taken_back(member: str, offset: int) -> tuple[str, str, dict[str, Any]]:
+    return member, "records.taken_back", {"partition": "a-0", "offset": offset}
+
+
+def asked(told_as: str, offset: int | None = None) -> tuple[str, str, dict[str, Any]]:
+    return "x", "user.asked", {"told_as": told_as, "partitions": {"a-0": offset}}
+
+
+def arrived(member: str, *offsets: int) -> tuple[str, str, dict[str, Any]]:
+    return member, "user.given", {"partition": "a-0", "offsets": list(offsets)}
 
 
 def back(member: str) -> tuple[str, str, dict[str, Any]]:
@@ -153,7 +165,8 @@ STRANGER = ("x", "group.has_stranger", {"member_id": "x-1", "since": 0.0})
 CONVERTED = ("", "group.converted", {})
 PAUSED = ("x", "partitions.paused", {"partitions": ["a-0"]})
 RESUMED = ("x", "partitions.resumed", {"partitions": ["a-0"]})
-HEEDED = ("x", "partitions.assigned", {"partitions": ["a-0"], "by_group": True, "listener": True})
+LISTENS = ("x", "user.subscribed", {"listener": True})
+HEEDED = assigned("x")
 STUMBLED = (
     "x",
     "callback.failed",
@@ -378,11 +391,21 @@ BROKEN: list[tuple[Check, Story, str]] = [
     ),
     (pace.who_owns_records_gives_them_out, [*OWNED, later(70)], "gave nothing of a-0:5 out"),
     (
+        records.the_trace_tells_what_is_asked,
+        [sought("x", 4), asked("position.sought", 3)],
+        "the trace tells {'a-0': 4}",
+    ),
+    (
+        records.the_trace_tells_what_is_given,
+        [given("x", 5, 6), arrived("x", 5, 6, 7)],
+        "the trace tells of [5, 6]",
+    ),
+    (
         records.what_is_given_is_what_was_written,
         [
             assigned("x"),
             with_contents(written(0, 2), 10, 11, 12),
-            with_contents(given("x", 0, 1), 10, 12),
+            with_contents(arrived("x", 0, 1), 10, 12),
         ],
         "another record at a-0:1",
     ),
@@ -398,32 +421,32 @@ BROKEN: list[tuple[Check, Story, str]] = [
     ),
     (
         listener.the_listener_hears_of_each_partition,
-        [HEEDED, given("x", 0, 0)],
+        [LISTENS, HEEDED, given("x", 0, 0)],
         "a-0 before it was told",
     ),
     (
         listener.the_listener_hears_of_each_partition,
-        [HEEDED, told("assigned"), released("x")],
+        [LISTENS, HEEDED, told("assigned"), released("x")],
         "gave a-0 up without a word",
     ),
     (
         listener.the_listener_hears_of_each_partition,
-        [HEEDED, told("assigned"), told("assigned")],
+        [LISTENS, HEEDED, told("assigned"), told("assigned")],
         "told twice that a-0 is assigned",
     ),
     (
         listener.the_listener_hears_of_each_partition,
-        [HEEDED, told("assigned"), told("revoked"), told("lost")],
+        [LISTENS, HEEDED, told("assigned"), told("revoked"), told("lost")],
         "told lost: a-0, not its own",
     ),
     (
         listener.the_listener_hears_the_right_word,
-        [HEEDED, out("lost"), told("revoked")],
+        [LISTENS, HEEDED, out("lost"), told("revoked")],
         "told revoked",
     ),
     (
         listener.the_listener_hears_the_right_word,
-        [HEEDED, told("lost")],
+        [LISTENS, HEEDED, told("lost")],
         "told lost",
     ),
 ]
@@ -675,10 +698,19 @@ FORGIVEN: list[tuple[Check, Story]] = [
     ),
     (
         listener.the_listener_hears_of_each_partition,
-        [HEEDED, told("assigned"), STUMBLED, given("x", 0, 0), told("assigned")],
+        [LISTENS, HEEDED, told("assigned"), STUMBLED, given("x", 0, 0), told("assigned")],
     ),
-    (listener.the_listener_hears_the_right_word, [HEEDED, told("revoked"), out("lost")]),
-    (listener.the_listener_hears_the_right_word, [HEEDED, out("lost"), told("lost")]),
+    (records.the_trace_tells_what_is_asked, [sought("x", 3), asked("position.sought", 3)]),
+    (
+        records.the_trace_tells_what_is_given,
+        [given("x", 5, 6), taken_back("x", 5), given("x", 5, 5), arrived("x", 5)],
+    ),
+    (
+        records.no_gap_no_step_back_no_duplicate_inside_an_ownership,
+        [*OWNED, given("x", 5, 6), taken_back("x", 5), given("x", 5, 5)],
+    ),
+    (listener.the_listener_hears_the_right_word, [LISTENS, HEEDED, told("revoked"), out("lost")]),
+    (listener.the_listener_hears_the_right_word, [LISTENS, HEEDED, out("lost"), told("lost")]),
 ]
 
 

@@ -61,9 +61,7 @@ def committed_offsets_never_go_back(history: History) -> list[str]:
     excused: set[tuple[str, int]] = set()
     for event in history.events:
         match event["event"]:
-            case "position.sought":
-                moved[event["member"]].add(event["partition"])
-            case "position.reset":
+            case "position.sought" | "position.reset":
                 moved[event["member"]].update(event["partitions"])
             case "partitions.released":
                 moved[event["member"]].difference_update(event["partitions"])

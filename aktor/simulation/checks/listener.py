@@ -25,10 +25,15 @@ def the_listener_hears_of_each_partition(history: History) -> list[str]:
     complaints = []
     #: What each consumer owns for its group, and whether its listener has heard of it.
     owned: dict[str, dict[str, _Heard]] = defaultdict(dict)
+    listening: set[str] = set()
     for event in history.events:
         mine, at = owned[event["member"]], when(event)
         match event["event"]:
-            case "partitions.assigned" if event["by_group"] and event.get("listener"):
+            case "user.subscribed" if event["listener"]:
+                listening.add(event["member"])
+            case "user.subscribed":
+                listening.discard(event["member"])
+            case "partitions.assigned" if event["by_group"] and event["member"] in listening:
                 mine.update(dict.fromkeys(event["partitions"], _Heard.NOT_YET))
             case "listener.told" if event["told"] == "assigned":
                 for one in event["partitions"]:

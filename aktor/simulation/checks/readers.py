@@ -129,11 +129,16 @@ class Replay:
             case "user.returned" | "user.commits" | "consumer.closing":
                 for mine in reader.owned.values():
                     mine.finished = mine.given
-            case "position.sought":
+            case "records.taken_back":
                 mine = reader.owned.get(event["partition"])
                 if mine is not None:
-                    mine.move_to(event["offset"])
-                    mine.sought = event["offset"] is not None
+                    mine.next = event["offset"]
+            case "position.sought":
+                for one, offset in event["partitions"].items():
+                    mine = reader.owned.get(one)
+                    if mine is not None:
+                        mine.move_to(offset)
+                        mine.sought = offset is not None
             case "position.resolved" | "position.reset":
                 self._apply_positions(event, reader)
 

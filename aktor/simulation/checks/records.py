@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from typing import Any, Final
 
 from aktor.simulation.checks.logs import COMMITTED, Logs
@@ -152,13 +151,15 @@ def what_is_given_is_what_was_written(history: History) -> list[str]:
     complaints = []
     #: What was ever written at an offset: a topic may be created anew, a log be truncated.
     written: dict[tuple[str, int], set[int]] = defaultdict(set)
-    for event in history.named("records.written", "records.delivered"):
+    for event in history.named("records.written", "user.given"):
         contents = event.get("contents")
         if contents is None:
             continue
-        for offset, content in zip(_offsets(event), contents, strict=True):
+        is_written = event["event"] == "records.written"
+        offsets = range(event["first"], event["last"] + 1) if is_written else event["offsets"]
+        for offset, content in zip(offsets, contents, strict=True):
             where = event["partition"], offset
-            if event["event"] == "records.written":
+            if is_written:
                 written[where].add(content)
             elif content not in written[where]:
                 complaints.append(
@@ -168,9 +169,47 @@ def what_is_given_is_what_was_written(history: History) -> list[str]:
     return complaints
 
 
-def _offsets(event: Event) -> Iterator[int]:
-    runs = event.get("offsets") or [[event["first"], event["last"]]]
-    return (offset for first, last in runs for offset in range(first, last + 1))
+def the_trace_tells_what_is_given(history: History) -> list[str]:
+    """Before the user has records, the trace says that these are given out, and no others."""
+    complaints = []
+    told: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for event in history.named("records.delivered", "records.taken_back", "user.given"):
+        key = event["member"], event["partition"]
+        match event["event"]:
+            case "records.delivered":
+                for first, last in event["offsets"]:
+                    told[key] += range(first, last + 1)
+            case "records.taken_back":
+                told[key] = []
+            case _:
+                if told[key] != event["offsets"]:
+                    complaints.append(
+                        f"{when(event)} was given {key[1]}:{_some(set(event['offsets']))}, the"
+                        f" trace tells of {_some(set(told[key]))}"
+                    )
+                told[key] = []
+    return complaints
+
+
+def the_trace_tells_what_is_asked(history: History) -> list[str]:
+    """What the user seeks, pauses and resumes is what the trace says of it."""
+    complaints = []
+    told: dict[tuple[str, str], dict[str, int | None]] = {}
+    names = "position.sought", "partitions.paused", "partitions.resumed"
+    for event in history.named(*names, "user.asked"):
+        if event["event"] != "user.asked":
+            told[event["member"], event["event"]] = event["partitions"]
+            continue
+        known = told.pop((event["member"], event["told_as"]), {})
+        asked = event["partitions"]
+        wrong = [
+            one for one, offset in asked.items() if offset is not None and known.get(one) != offset
+        ]
+        if wrong or known.keys() != asked.keys():
+            complaints.append(
+                f"{when(event)} asked for {event['told_as']} {asked}, the trace tells {known}"
+            )
+    return complaints
 
 
 def nothing_replicated_is_lost(history: History) -> list[str]:
@@ -187,5 +226,7 @@ CHECKS: Final = (
     every_record_is_finished,
     read_committed_sees_committed_records_only,
     what_is_given_is_what_was_written,
+    the_trace_tells_what_is_given,
+    the_trace_tells_what_is_asked,
     nothing_replicated_is_lost,
 )

@@ -133,7 +133,8 @@ def test_a_chunk_of_an_older_epoch_is_dropped_and_its_bytes_are_freed() -> None:
 
     assert delivery.take(10) == {}
     assert (delivery.buffered_bytes, delivery.freed_bytes) == (0, old.size)
-    assert [(one["event"], one["partition"]) for one in events] == [("chunk.dropped", "orders-0")]
+    (dropped,) = [one for one in events if one["event"] == "chunk.dropped"]
+    assert dropped["partition"] == "orders-0"
 
 
 def test_a_chunk_of_a_partition_that_is_not_owned_is_dropped_and_its_bytes_are_freed() -> None:
@@ -200,7 +201,7 @@ def test_a_partition_about_to_be_revoked_keeps_its_position_for_the_last_commit(
 
 def test_a_new_partition_gives_nothing_until_its_callback_returned_and_then_what_was_kept() -> None:
     delivery = Delivery(read, silent())
-    delivery.assign([A], delivering=False)
+    delivery.assign([A], by_group=True)
     resolve(delivery)
     delivery.put(chunk := a_chunk())
 
@@ -734,7 +735,8 @@ def test_a_chunk_that_does_not_continue_marks_the_partition_astray_and_is_droppe
     assert delivery.astray == {A}
     assert delivery.consumed()[A].offset == 0
     assert (delivery.buffered_bytes, delivery.freed_bytes) == (0, chunk.size)
-    assert [(one["level"], one["offset"], one["expected"]) for one in events] == [("error", 5, 0)]
+    (dropped,) = [one for one in events if one["event"] == "chunk.dropped"]
+    assert (dropped["level"], dropped["offset"], dropped["expected"]) == ("error", 5, 0)
 
 
 def test_a_gap_behind_records_does_not_take_their_position_back() -> None:
@@ -748,6 +750,84 @@ def test_a_gap_behind_records_does_not_take_their_position_back() -> None:
     assert delivery.take(10) == {}
     assert delivery.astray == {A}
     assert delivery.consumed()[A].offset == 3
+
+
+# -- the trace
+
+
+def told(events: list[dict[str, Any]], *keys: str) -> list[tuple[Any, ...]]:
+    """Of each event its name and these values."""
+    return [(one["event"], *(one[key] for key in keys)) for one in events]
+
+
+def test_the_trace_tells_who_owns_what_and_where_a_partition_was_when_it_went() -> None:
+    trace, events = recording()
+    delivery = Delivery(read, trace, "read_committed")
+
+    delivery.assign([A, B], by_group=True)
+    delivery.seek(A, Position(offset=7))
+    delivery.assign([A, C])
+    delivery.remove([A])
+
+    assert told(events, "partitions") == [
+        ("partitions.assigned", {"orders-0": 1, "orders-1": 2}),
+        ("partitions.released", {"orders-1": None}),
+        ("partitions.assigned", {"orders-2": 4}),
+        ("partitions.released", {"orders-0": 7}),
+    ]
+    assert (events[0]["by_group"], events[2]["by_group"]) == (True, False)
+    assert events[0]["isolation"] == "read_committed"
+
+
+def test_an_assignment_that_changes_nothing_is_not_told() -> None:
+    trace, events = recording()
+    delivery = Delivery(read, trace)
+    delivery.assign([A])
+
+    delivery.assign([A])
+    delivery.remove([B])
+
+    assert told(events) == [("partitions.assigned",)]
+
+
+def test_an_assignment_of_many_partitions_is_told_in_full() -> None:
+    trace, events = recording()
+    many = [TopicPartition("orders", number) for number in range(200)]
+
+    Delivery(read, trace).assign(many)
+
+    assert len(events[0]["partitions"]) == 200
+
+
+def test_the_trace_tells_by_runs_what_is_given_out_and_what_is_taken_back() -> None:
+    trace, events = recording()
+    delivery = Delivery(read, trace)
+    delivery.assign([A])
+    resolve(delivery)
+    delivery.put(a_chunk(offset=0, count=3))
+    delivery.accept()
+    events.clear()
+
+    delivery.take(2)
+    delivery.take_back()
+
+    assert told(events, "partition") == [
+        ("records.delivered", "orders-0"),
+        ("records.taken_back", "orders-0"),
+    ]
+    assert (events[0]["offsets"], events[1]["offset"]) == ([[0, 1]], 0)
+
+
+def test_nobody_counts_the_runs_of_what_is_given_out_while_nobody_listens() -> None:
+    class Refusing(list[Any]):
+        def __getitem__(self, _: Any) -> Any:
+            raise AssertionError("it was looked at")
+
+    delivery = a_delivery()
+    delivery.put(a_chunk())
+    delivery.take(1)
+
+    delivery.give({A: Refusing()})
 
 
 # -- watermarks

@@ -86,7 +86,7 @@ from aktor.events.positions import (
     SeekPartitions,
 )
 from aktor.settings import Settings
-from aktor.trace import silent
+from aktor.trace import recording, silent
 from tests.unit.consumer.test_delivery import (
     A,
     B,
@@ -151,6 +151,7 @@ class Site:
         self.wakes: list[bool] = []
         self.on_said: Callable[[Any], None] = lambda message: None
         self.auto_commits: list[tuple[Any, Any]] = []
+        trace, self.events = recording()
         self.engine = Engine(
             Settings(**{"enable_auto_commit": False, **settings}),
             bell=self.bell,
@@ -158,7 +159,7 @@ class Site:
             publish=self.publish,
             clock=self.clock,
             make_reader=read,
-            trace=silent(),
+            trace=trace,
             on_auto_commit=lambda offsets, error: self.auto_commits.append((offsets, error)),
         )
 
@@ -187,6 +188,10 @@ class Site:
 
     def of(self, kind: type) -> list[Any]:
         return [one for one in self.said if isinstance(one, kind)]
+
+    def told(self, *names: str) -> list[dict[str, Any]]:
+        """The trace's events of these names."""
+        return [one for one in self.events if one["event"] in names]
 
     def forget(self) -> None:
         self.said.clear()
@@ -1808,3 +1813,34 @@ def test_position_says_everything_again_before_it_waits() -> None:
 
     assert site.engine.position(A, 110.0) == 6
     assert site.of(AssignmentChanged) == [AssignmentChanged(partitions={A: Assigned(epoch=2)})]
+
+
+# -- the trace
+
+
+def test_the_trace_tells_what_the_user_seeks_pauses_and_resumes() -> None:
+    site = a_site(A, B)
+
+    site.engine.seek(A, Position(offset=7))
+    site.engine.reset([B], ResetStrategy.EARLIEST)
+    site.engine.pause([A], paused=True)
+    site.engine.pause([A], paused=False)
+
+    names = "position.sought", "partitions.paused", "partitions.resumed"
+    assert [(one["event"], one["partitions"]) for one in site.told(*names)] == [
+        ("position.sought", {"orders-0": 7}),
+        ("position.sought", {"orders-1": None}),
+        ("partitions.paused", {"orders-0": 7}),
+        ("partitions.resumed", {"orders-0": 7}),
+    ]
+
+
+def test_the_trace_tells_what_a_poll_gives_out_before_it_returns() -> None:
+    site = a_site()
+    site.fetched(a_chunk(count=3))
+
+    assert site.poll(limit=2) == {A: [0, 1]}
+    assert site.poll(limit=2) == {A: [2]}
+
+    delivered = site.told("records.delivered")
+    assert [one["offsets"] for one in delivered] == [[[0, 1]], [[2, 2]]]

@@ -384,3 +384,37 @@ def test_every_record_comes_once_whatever_interrupts_the_loop() -> None:
     for partition in (A, B):
         mine = [offset for number, offset in seen if number == partition.partition]
         assert mine == list(range(30))
+
+
+# -- the trace
+
+
+def test_the_trace_tells_what_was_handed_out_when_the_iteration_ends_or_goes_on() -> None:
+    site = a_site(A, B)
+    site.fetched(a_chunk(count=3), a_chunk(B, count=2, epoch=2))
+    iteration = an_iteration(site)
+
+    for _ in range(4):
+        if iteration.next() is None:
+            iteration.wait(site.clock.now, 500)
+    told_meanwhile = [one["offsets"] for one in site.told("records.delivered")]
+    iteration.stow()
+    iteration.settle()
+
+    assert told_meanwhile == [[[0, 2]]]
+    assert [(one["partition"], one["offsets"]) for one in site.told("records.delivered")] == [
+        ("orders-0", [[0, 2]]),
+        ("orders-1", [[0, 0]]),
+    ]
+
+
+def test_what_was_handed_out_before_the_partition_moved_on_is_told_all_the_same() -> None:
+    site = a_site()
+    site.fetched(a_chunk(count=3))
+    iteration = an_iteration(site)
+    iteration.wait(site.clock.now, 500)
+
+    site.engine.seek(A, Position(offset=9))
+    iteration.stow()
+
+    assert [one["offsets"] for one in site.told("records.delivered")] == [[[0, 0]]]

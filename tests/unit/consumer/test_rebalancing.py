@@ -474,8 +474,31 @@ def test_callbacks_are_traced_with_what_they_raised() -> None:
     rebalancing.listener = AsyncListener(a_delivery())
     rebalancing.run(assign(B))
 
-    assert [(one["event"], one["callback"], one["partitions"]) for one in events] == [
+    calls = [one for one in events if one["event"].startswith("callback.")]
+    assert [(one["event"], one["callback"], one["partitions"]) for one in calls] == [
         ("callback.failed", "on_partitions_revoked", ["orders-0"]),
         ("callback.finished", "on_partitions_assigned", ["orders-1"]),
     ]
-    assert events[0]["error"] == "ZeroDivisionError: a bug"
+    assert calls[0]["error"] == "ZeroDivisionError: a bug"
+
+
+def test_the_trace_tells_what_goes_before_its_listener_hears_of_it() -> None:
+    trace, events = recording()
+    delivery = Delivery(read, trace)
+    rebalancing = Rebalancing(delivery, lambda _: None, trace)
+    rebalancing.listener = AsyncListener(delivery)
+    delivery.assign([A])
+    delivery.seek(A, Position(offset=3))
+    events.clear()
+
+    rebalancing.run(revoke(A))
+    rebalancing.run(revoked(A))
+
+    assert [one["event"] for one in events] == [
+        "partitions.held_back",
+        "partitions.going",
+        "callback.finished",
+        "partitions.released",
+    ]
+    assert [one["partitions"] for one in events if "callback" not in one] == [{"orders-0": 3}] * 3
+    assert events[1]["loss"] == "revoked"

@@ -1,0 +1,41 @@
+"""Records as the trace tells of them: by runs of offsets, never one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+__all__ = ["runs"]
+
+#: So many runs at most stand in one event: a longer list would be cut.
+RUNS_MAX: Final = 50
+
+
+def runs(records: list[Any]) -> Iterator[dict[str, list[Any]]]:
+    """Offsets 1, 2, 3, 7 as [[1, 3], [7, 7]], and the timestamp of the first record of each run,
+    which is all of one leader epoch; in parts that an event can hold."""
+    offsets: list[list[int]] = []
+    times: list[int] = []
+    for first, last in _runs(records):
+        offsets.append([first.offset, last.offset])
+        times.append(first.timestamp)
+        if len(offsets) == RUNS_MAX:
+            yield {"offsets": offsets, "times": times}
+            offsets, times = [], []
+    if offsets:
+        yield {"offsets": offsets, "times": times}
+
+
+def _runs(records: list[Any]) -> Iterator[tuple[Any, Any]]:
+    """The first and the last record of each run."""
+    first, last = records[0], records[-1]
+    if first.leader_epoch == last.leader_epoch and last.offset - first.offset < len(records):
+        yield first, last
+        return
+    last = first
+    for one in records[1:]:
+        if one.offset != last.offset + 1 or one.leader_epoch != last.leader_epoch:
+            yield first, last
+            first = one
+        last = one
+    yield first, last
