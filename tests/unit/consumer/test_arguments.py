@@ -1,0 +1,86 @@
+"""What the methods of a consumer take, and what they refuse, value by value."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from aktor.consumer import arguments
+from aktor.consumer.arguments import FOREVER, TEXT_MAX
+from aktor.consumer.checks import INT32_MAX, INT64_MAX
+
+A = TopicPartition("orders", 0)
+
+
+def committed(offset: Any = 0, metadata: Any = "", epoch: Any = -1) -> Any:
+    return arguments.checked_offsets({A: OffsetAndMetadata(offset, metadata, epoch)})
+
+
+def partition(topic: Any = "orders", number: Any = 0) -> Any:
+    return arguments.checked_partitions([TopicPartition(topic, number)])
+
+
+def at(time: Any) -> Any:
+    return arguments.checked_timestamps({A: time})
+
+
+@pytest.mark.parametrize(
+    ("take", "values"),
+    [
+        (arguments.seconds, [0, 1, 0.5, math.inf]),
+        (arguments.record_limit, [1, INT32_MAX, 10**30]),
+        (arguments.offset, [0, INT64_MAX]),
+        (arguments.check_topic, ["a", "a.b_c-1", "x" * 249]),
+        (arguments.check_pattern, ["", "a.*", re.compile("a")]),
+        (arguments.check_callback, [None, print]),
+        (partition, [("orders", 0), ("orders", INT32_MAX)]),
+        (committed, [0, INT64_MAX, (0, None), (0, "x" * TEXT_MAX), (0, "", 0), (0, "", INT32_MAX)]),
+        (at, [0, 1.5, INT64_MAX]),
+    ],
+)
+def test_what_can_be_is_taken(take: Callable[..., Any], values: list[Any]) -> None:
+    for value in values:
+        take(*value if isinstance(value, tuple) else (value,))
+
+
+@pytest.mark.parametrize(
+    ("take", "error", "values"),
+    [
+        (arguments.seconds, TypeError, [None, "1", True, object()]),
+        (arguments.seconds, ValueError, [-1, -0.1, -math.inf, math.nan]),
+        (arguments.record_limit, TypeError, [None, "1", 1.0, True]),
+        (arguments.record_limit, ValueError, [0, -1]),
+        (arguments.offset, ValueError, [None, "1", 1.0, True, -1, INT64_MAX + 1, 10**30]),
+        (arguments.check_topic, TypeError, [None, b"orders", 7]),
+        (arguments.check_topic, ValueError, ["", "a b", "..", "x" * 250]),
+        (arguments.check_pattern, TypeError, [None, b"a", re.compile(b"a")]),
+        (arguments.check_callback, TypeError, ["print", 7]),
+        (partition, TypeError, [("orders", "0"), ("orders", None), (b"orders", 0)]),
+        (partition, ValueError, [("orders", -1), ("orders", INT32_MAX + 1), ("a b", 0)]),
+        (committed, TypeError, ["0", None, 1.5, (0, b""), (0, 7), (0, "", "0")]),
+        (committed, ValueError, [-1, INT64_MAX + 1, (0, "x" * (TEXT_MAX + 1)), (0, "", -2)]),
+        (committed, ValueError, [(0, "\u00e9" * TEXT_MAX), (0, "", INT32_MAX + 1)]),
+        (at, TypeError, [None, "0", True]),
+        (at, ValueError, [-1, math.nan, math.inf, INT64_MAX + 1]),
+        (arguments.checked_offsets, TypeError, [None, [A], ({("orders", 0): 0},), ({A: 0},)]),
+        (arguments.checked_timestamps, TypeError, [None, [A], ({("orders", 0): 0},)]),
+        (arguments.checked_partitions, TypeError, [[("orders", 0)], ["orders"], [None]]),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_kind_of_error(
+    take: Callable[..., Any], error: type[Exception], values: list[Any]
+) -> None:
+    for value in values:
+        with pytest.raises(error):
+            take(*value if isinstance(value, tuple) else (value,))
+
+
+def test_what_is_longer_than_anybody_waits_and_more_than_anybody_has_is_cut() -> None:
+    assert arguments.seconds(math.inf) == arguments.seconds(10**300) == FOREVER
+    assert arguments.record_limit(10**30) == INT32_MAX
+    assert arguments.seconds(None, 2.0) == 2.0
