@@ -872,7 +872,7 @@ class Engine:
         self._finish_commits(commits_until)
         error = None
         if self.in_group:
-            self._forget_steps()
+            self._forget_group()
             loss = Loss.REVOKED if self._is_member() else Loss.LOST
             owned = frozenset(self.delivery.partitions)
             began = self.clock()
@@ -881,7 +881,7 @@ class Engine:
             deadline += self.clock() - began
             self._leave_group(deadline, because, operation)
             # What the group said while the listener ran or until it heard (KAFKA-20428).
-            self._forget_steps()
+            self._forget_group()
         elif self.settings.group_instance_id is not None and operation is Operation.LEAVE_GROUP:
             self._leave_group(deadline, because, operation)  # it may have said that it comes back
         self.subscription, self.pattern, self.regex, self._leaving = frozenset(), None, "", None
@@ -925,6 +925,12 @@ class Engine:
     def _forget_steps(self) -> None:
         """Steps of a rebalance that is being abandoned are not answered any more."""
         self._events = deque(one for one in self._gather() if not isinstance(one, Step))
+
+    def _forget_group(self) -> None:
+        """What is left of a membership must not meet the next: nor what it was refused."""
+        self._forget_steps()
+        refused = GroupFailed | TopicsRefused
+        self._events = deque(one for one in self._events if not isinstance(one, refused))
 
     def _leave_group(self, deadline: float, because: str, operation: Operation) -> None:
         member_id = self.port.last_member_id

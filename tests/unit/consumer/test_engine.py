@@ -1442,6 +1442,33 @@ def test_unsubscribing_gives_the_partitions_back_leaves_and_owns_nothing() -> No
     assert site.said[-1] == AssignmentChanged(partitions={})
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        TopicsRefused(topics=ORDERS, error=TopicAuthorizationFailedError()),
+        GroupFailed(error=GroupAuthorizationFailedError()),
+    ],
+    ids=lambda said: type(said).__name__,
+)
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_who_has_unsubscribed_is_not_told_what_the_group_or_its_topics_refused(
+    said: Any, when: str
+) -> None:
+    site = a_member()
+    if when == "before":
+        site.hear(said)
+    answers = {"before": (), "meanwhile": (said,)}[when]
+    site.on_said = lambda message: (
+        site.hear(*answers, Answered(ticket=message.ticket))
+        if isinstance(message, LeaveGroup)
+        else None
+    )
+
+    site.engine.unsubscribe(site.clock.now + 10)
+
+    assert site.poll() == {}
+
+
 def test_a_static_member_that_has_unsubscribed_may_still_leave_for_good() -> None:
     """Until then it keeps its place in the group."""
     site = a_member(group_instance_id="i")
