@@ -189,7 +189,7 @@ class CommitErrors:
         return _error(
             CommitFailedError,
             f"{_not_committed(partitions)} in {self._group}: their topic was deleted, and created"
-            " anew under its name. The next polls give these partitions up and read the new one.",
+            " anew under its name. The next polls read the new one, as auto_offset_reset says.",
         )
 
     def being_given_away(self, partitions: Iterable[TopicPartition]) -> Exception:

@@ -14,6 +14,7 @@ from aktor.actors.manager import Backoff
 from aktor.events.answers import Answered, Failed
 from aktor.events.commits import AutoCommitFinished, RevocationCommitted
 from aktor.managers.commit_errors import says_expelled
+from aktor.managers.commit_requests import TopicIds
 
 __all__ = ["Commit", "CommitLine", "Kind"]
 
@@ -44,6 +45,10 @@ class Commit:
     #: Whether a group had given us those.
     by_group: bool = False
     refresh: bool = False
+    #: The ids of their topics when it was asked for, as far as known.
+    topic_ids: TopicIds = field(default_factory=dict)
+    #: What is not stored any more, since its topic was created anew.
+    outdated: set[TopicPartition] = field(default_factory=set)
     #: Grows in the order in which commits were wanted.
     serial: int = -1
     #: What is not stored yet.
@@ -64,6 +69,14 @@ class Commit:
         """Let it store these."""
         self.offsets = dict(offsets)
         self.remaining = dict(offsets)
+
+    def leave_out_outdated(self, topic_ids: TopicIds) -> None:
+        """An offset in a topic that was created anew is none in the new one of its name."""
+        was = self.topic_ids
+        for one in [one for one in self.remaining if one.topic in was.keys() & topic_ids.keys()]:
+            if was[one.topic] != topic_ids[one.topic]:
+                del self.remaining[one]
+                self.outdated.add(one)
 
     def due(self, now: float) -> bool:
         """Whether to send it now: its first chance does not depend on the deadline."""

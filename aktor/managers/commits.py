@@ -223,6 +223,7 @@ class CommitManager(RequestManager):
                 retry=asked.retry,
                 owned=self._consumed.ownerships(asked.offsets),
                 by_group=self._managed,
+                topic_ids=self._known_ids,
                 backoff=self._new_backoff(),
             )
         )
@@ -243,6 +244,7 @@ class CommitManager(RequestManager):
                 # What we have not heard of, being restarted, may be another's when we do.
                 owned={one: self._consumed.owned.get(one, UNHEARD) for one in asked.offsets},
                 by_group=True,
+                topic_ids=self._known_ids,
                 backoff=self._new_backoff(),
             )
         )
@@ -410,12 +412,16 @@ class CommitManager(RequestManager):
 
     def _may_go(self, commit: Commit, said: list[object]) -> bool:
         """Whether it may be sent as things are now; if not it ends here."""
+        if self._member.protocol == "classic":  # the others name topics by their ids
+            commit.leave_out_outdated(self._known_ids)
         error = self._objection(commit)
         if error is not None:
             said += self._end(commit, error)
         return error is None
 
     def _objection(self, commit: Commit) -> Exception | None:
+        if commit.outdated and not commit.remaining:
+            return self._errors.created_anew(commit.outdated)  # the others' offsets are stored
         if not (self._managed or commit.by_group):
             return None
         taken = {
@@ -531,6 +537,8 @@ class CommitManager(RequestManager):
 
     def _succeeded(self, commit: Commit, sent: _Sent, now: float) -> list[object]:
         commit.in_flight = False
+        if commit.outdated:
+            return self._end(commit, None)
         self.log.info(
             "commit.succeeded",
             kind=commit.kind,
@@ -594,6 +602,8 @@ class CommitManager(RequestManager):
             self.log.debug("answer.dropped", request="OffsetCommit", because="its deadline passed")
             return said
         commit.ended = True
+        if error is None and commit.outdated:
+            error = self._errors.created_anew(commit.outdated)
         if error is not None:
             self.log.warning(
                 "commit.failed",

@@ -825,6 +825,29 @@ def test_what_was_read_of_a_topic_is_not_committed_once_it_is_created_anew() -> 
     assert asked_to_commit(tick(manager, 10.0).request) == {T0: 3}
 
 
+def test_a_commit_in_line_is_not_stored_for_a_topic_that_was_created_anew_meanwhile() -> None:
+    """By name it would be: the new topic would be read from an offset of the old one."""
+    manager = committing(T0, U0)
+    manager.handle(topics(t=1, u=2))
+    manager.handle(CoordinatorLost(because="it moved"))
+    manager.handle(commit({T0: 10, U0: 20}))
+    manager.handle(commit_async({T0: 11}))
+    manager.handle(topics(u=2))
+    manager.handle(topics(t=9, u=2))
+    manager.handle(found(1))
+
+    turn = tick(manager, 0.0)
+    assert asked_to_commit(turn.request) == {U0: 20}
+    (failed,) = succeed(manager, turn)
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, CommitFailedError)
+    assert "t-0 were not committed" in str(failed.error)
+
+    later = tick(manager, 0.1)
+    assert later.requests == ()
+    assert [type(one.error) for one in later.said] == [CommitFailedError]
+
+
 def test_what_was_asked_for_behind_an_automatic_commit_does_not_go_back_behind_it() -> None:
     """Found by a simulation (seed 326): it stores the positions of when it is sent."""
     manager = auto(T0, T1)
