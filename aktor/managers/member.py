@@ -46,6 +46,8 @@ class Member(GroupMember[State, Trigger]):
         self._target = NOTHING
         #: Who we were, and have yet to take our leave as.
         self.leaving: frozenset[str] = frozenset()
+        #: Whether the coordinator may hold back a JoinGroup, of the member that we were as well.
+        self.waits = False
 
     @property
     def in_group(self) -> bool:
@@ -286,7 +288,7 @@ class Member(GroupMember[State, Trigger]):
             assignor=self.assignor,
             joins_as="" if self.has_generation else self.member_id,
             gives_back=self.gives_back,
-            waits=self.has_generation and self.state in (State.JOINING, State.SYNCING),
+            waits=self.waits,
             leaving=self.leaving,
         )
         if news == self._said or self._is_new():

@@ -108,6 +108,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     def _take_outbox(self) -> tuple[object, ...]:
         self._member.leaving = self._farewells.member_ids
+        self._member.waits = bool(self._calls.parked)
         return super()._take_outbox()
 
     # -- the application's side

@@ -321,10 +321,10 @@ def test_the_application_hears_under_which_id_the_member_joins_before_it_is_sent
 
     scene.answer(request, join_refused(MEMBER_ID_REQUIRED, member="m-2"))
 
-    changed = scene.said(MemberChanged)
+    changed = scene.last_said(MemberChanged)
     assert (changed.member_id, changed.joins_as) == ("", "m-2")
     scene.answer(scene.sent(JoinGroupRequest), joined(member="m-2"))
-    changed = scene.said(MemberChanged)
+    changed = scene.last_said(MemberChanged)
     assert (changed.member_id, changed.joins_as) == ("m-2", "")
 
 
@@ -349,6 +349,27 @@ def test_a_restarted_manager_leaves_for_those_who_had_yet_to_leave_before() -> N
 
     assert scene.sent(LeaveGroupRequest).body.members[0].member_id == "m-0"
     assert scene.wake_at == scene.now + 30.0
+
+
+def test_others_go_round_the_join_group_of_a_static_member_that_has_left_without_a_word() -> None:
+    """Its coordinator holds it back all the same, and with it what comes behind."""
+    scene = a_static_member().is_stable()
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.hand_back()
+    join = scene.sent(JoinGroupRequest)
+    assert scene.last_said(MemberChanged).waits
+
+    scene.tell(a_leave(scene.now + 30.0))
+    assert scene.last_said(MemberChanged).waits
+
+    scene.answer(join, join_refused(UNKNOWN_MEMBER_ID))
+    assert not scene.last_said(MemberChanged).waits
+
+
+def test_others_go_round_the_first_join_group_of_a_member_too() -> None:
+    scene = a_member().wants_to_join()
+
+    assert scene.last_said(MemberChanged).waits
 
 
 def test_a_repeated_answer_to_the_giving_up_is_not_taken_for_one_to_the_taking_on() -> None:
