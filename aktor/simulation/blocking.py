@@ -1,10 +1,9 @@
 """Finds member code that blocks on something that is not simulated, and names it.
 
-While a member's code runs, `time.sleep` and the start of a thread are replaced by a refusal for
-this thread; of sockets and processes Python tells by audit events (PEP 578) before they happen.
-What is left (a lock, a queue, a `sleep` that was imported by name, a loop without end) is found
-when the turn takes too long by the real clock: a watching thread then sends a signal, whose
-handler raises where the code stands.
+While a member's code runs, the start of a thread is replaced by a refusal for this thread; of
+sockets and processes Python tells by audit events (PEP 578) before they happen. What is left (a
+lock, a queue, a loop without end) is found when the turn takes too long by the real clock: a
+watching thread then sends a signal, whose handler raises where the code stands.
 
 The code may catch what is raised there, as loops that want to live do. So the member is told as
 well: the run ends with the error all the same.
@@ -72,19 +71,12 @@ class watch:
         _HOOK.member = self._member
         _DOG.turn += 1
         _DOG.member = self._member
-        time.sleep = _refused_sleep  # type: ignore[assignment]
         threading.Thread.start = _refused_start  # type: ignore[method-assign,assignment]
 
     def __exit__(self, *_: object) -> None:
-        time.sleep = _sleep
         threading.Thread.start = _start  # type: ignore[method-assign]
         _DOG.member = None
         _HOOK.member = None
-
-
-def _refused_sleep(seconds: float) -> None:
-    _refuse("time.sleep (use Simulation.sleep)")
-    _sleep(seconds)
 
 
 def _refused_start(thread: threading.Thread) -> None:
@@ -172,7 +164,7 @@ class _WatchDog:
     def _complaint(self, frame: FrameType | None) -> str:
         return (
             f"{self.member} has been at {_where(frame)} for {TOO_LONG} real seconds: a lock, a"
-            " queue, a sleep or an endless loop, which are not simulated (use Simulation.sleep)"
+            " queue or an endless loop, which are not simulated (time.sleep is)"
         )
 
 

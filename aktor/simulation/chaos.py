@@ -268,6 +268,24 @@ def _member_killed(sim: Simulation, draw: random.Random) -> End:
     return replace
 
 
+def _killed_at_line(sim: Simulation, draw: random.Random) -> End:
+    """In place of one of the next lines of its own code, mostly of those after it was given
+    records: between the work and the commit, say."""
+    member = _some_member(sim, draw)
+    if member is None:
+        return _nothing
+    if draw.random() < 0.2:
+        member.kill_at_line(draw.randint(0, 100))
+    else:
+        member.kill_at_work(draw.random())
+
+    def replace() -> None:
+        member.kill()
+        sim.replace(member)
+
+    return replace
+
+
 def _actor_crash(sim: Simulation, draw: random.Random) -> End:
     member = _some_member(sim, draw)
     if member is None:
@@ -400,6 +418,7 @@ KINDS: Final[Mapping[str, Callable[[Simulation, random.Random], End]]] = {
     "member_suspended": _member_suspended,
     "clock_jump": _clock_jump,
     "member_killed": _member_killed,
+    "killed_at_line": _killed_at_line,
     "actor_crash": _actor_crash,
     "busy_member": _busy_member,
     "slow_listener": _slow_listener,
@@ -454,7 +473,8 @@ LOSSY: Final[Mapping[str, float]] = {
 
 #: What a correct worker survives without losing a record, whichever protocol it speaks.
 SURVIVABLE: Final[Mapping[str, float]] = {
-    kind: weight for kind, weight in CONSUMER_WEIGHTS.items() if kind not in LOSSY
+    **{kind: weight for kind, weight in CONSUMER_WEIGHTS.items() if kind not in LOSSY},
+    "killed_at_line": 15,
 }
 
 #: What brokers may say to members of either protocol.

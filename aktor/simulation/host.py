@@ -267,6 +267,8 @@ class Site(Host):
         if "member" in event:
             event["member_id"] = event.pop("member")  # `member` is whose event it is
         self._simulation.history.add(self.name, event)
+        if event["event"] == "records.delivered":
+            self.member.is_given(sum(last - first + 1 for first, last in event["offsets"]))
 
 
 class SimulatedDispatcher(Dispatcher):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aktor.actors.runtime import CooperativeActor
 from aktor.consumer.facade import KafkaConsumer
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Member"]
 
+#: About how many lines a loop runs for what it is given.
+LINES_OF_A_POLL: Final = 5
+LINES_OF_A_RECORD: Final = 2
+
 
 class Member(Host):
     """Owns one application thread and the consumers that it makes."""
@@ -25,8 +29,6 @@ class Member(Host):
         self.simulation = simulation
         self.name = name
         self.sites: list[Site] = []
-        #: Seconds by which its monotonic clock is ahead of the others', less than 0 after a sleep.
-        self.ahead = 0.0
         #: Killed: its process is gone.
         self.gone = False
         self._frozen_at = 0.0
@@ -35,6 +37,8 @@ class Member(Host):
         self.seeks = False
         #: Seconds that each call of its rebalance listener takes.
         self.slow_listener = 0.0
+        #: How far it comes with its next records.
+        self._dies_at: float | None = None
         self.work = work
         #: Called with (actor, message) before an actor of it gets a message.
         self.before_each: Callable[[CooperativeActor, object], None] | None = None
@@ -61,6 +65,12 @@ class Member(Host):
     def consumer(self) -> KafkaConsumer:
         """The consumer that it made last."""
         return self.sites[-1].consumer
+
+    @property
+    def ahead(self) -> float:
+        """Seconds by which its monotonic clock is ahead of the others', less than 0 after a sleep
+        of its machine."""
+        return self.task.ahead
 
     @property
     def running(self) -> bool:
@@ -107,12 +117,28 @@ class Member(Host):
         for one in taking:
             one.take_turn = counting(one.take_turn)  # type: ignore[method-assign]
 
+    def kill_at_line(self, lines: int) -> None:
+        """Kill it in place of a line of its own code, after so many more: of what runs in its
+        process, Python's modules and aktor aside."""
+        self.task.kill_at_line(lines, self.kill)
+
+    def kill_at_work(self, progress: float) -> None:
+        """Kill it at a line of its own code when it has been given records the next time: from 0.0
+        (at once) to 1.0 (when it might be through with them)."""
+        self._dies_at = progress
+
+    def is_given(self, records: int) -> None:
+        """A consumer of it gives so many records out."""
+        progress, self._dies_at = self._dies_at, None
+        if progress is not None:
+            self.kill_at_line(int(progress * (LINES_OF_A_POLL + LINES_OF_A_RECORD * records)))
+
     def jump_clock(self, seconds: float) -> None:
         """Its monotonic clock jumps ahead: its virtual machine catches up on lost time. It never
         jumps back (PEP 418); timers that are due by it go off."""
         if not self.gone and seconds > 0:
             self.simulation.history.note("clock.jumped", self.name, seconds=seconds)
-            self.ahead += seconds
+            self.task.ahead += seconds
             for site in self.sites:
                 self.simulation.scheduler.can_run(site)
 
@@ -132,7 +158,7 @@ class Member(Host):
         if not self.gone and self.task.frozen:
             self.simulation.history.note("member.thawed", self.name, asleep=asleep)
             if asleep:
-                self.ahead -= self.simulation.now - self._frozen_at
+                self.task.ahead -= self.simulation.now - self._frozen_at
             for site in self.sites:
                 site.thaw()
             self.task.thaw()

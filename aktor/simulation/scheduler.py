@@ -12,14 +12,17 @@ import heapq
 import itertools
 import math
 import random
+import weakref
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from aktor.actors.runtime import VirtualTime
+from aktor.simulation import virtual
 from aktor.simulation.blocking import watch
 from aktor.simulation.errors import DeadlockError, SpinError
+from aktor.simulation.lines import Lines
 
 __all__ = ["Scheduler", "Task", "Turn"]
 
@@ -28,6 +31,11 @@ SPIN: Final = 20_000
 
 #: How often an application thread that looks at the clock is overtaken by others.
 OVERTAKEN: Final = 0.2
+
+#: A task that looks at a clock more often than this, while that stands still, takes so many
+#: seconds: else a loop that waits for a moment would wait for ever.
+LOOKS: Final = 10
+GLANCE: Final = 0.01
 
 #: Where the clock starts, in seconds since the epoch: a round figure, in which 0.1 µs still count.
 START: Final = 1_700_000_000.0
@@ -60,8 +68,13 @@ class Task:
         self.error: BaseException | None = None
         self.result: Any = None
         self.frozen = False
+        #: Seconds by which its monotonic clock is ahead of the others', less than 0 after a sleep.
+        self.ahead = 0.0
         self._scheduler = scheduler
         self._work = work
+        self._lines: Lines | None = None
+        self._looks = 0
+        self._looked_at = 0.0
         self._waiting = 0
         self._greenlet = greenlet(self._run, parent=scheduler.hub)
         self._woken_while_frozen = False
@@ -76,11 +89,14 @@ class Task:
 
     def _run(self) -> None:
         try:
+            self.goes_on()
             self.result = self._work()
         except GreenletExit:
             raise
         except BaseException as error:
             self.fail(error)
+        finally:
+            self.rests()
 
     # -- the scheduler's side
 
@@ -116,6 +132,18 @@ class Task:
         """It takes no turn any more. Its code is not told: no `finally` of it runs."""
         self.frozen = True
 
+    def kill_at_line(self, count: int, die: Callable[[], None]) -> None:
+        """Call `die` in place of a line of its own code, after so many more of them."""
+
+        def die_here() -> None:
+            die()
+            raise GreenletExit  # no `except Exception` keeps it; what a `finally` does is in vain
+
+        self.rests()
+        self._lines = Lines(count, die_here)
+        if self._scheduler.running is self:
+            self.goes_on()
+
     def unwind(self) -> None:
         """All is over: leave its code, by GreenletExit, so that nothing is kept alive by it."""
         self._greenlet.throw(GreenletExit)
@@ -143,6 +171,41 @@ class Task:
         self.wake()
         self._scheduler.switch()
 
+    def goes_on(self) -> None:
+        """Its code runs."""
+        if self._lines is not None:
+            self._lines.go_on()
+
+    def rests(self) -> None:
+        """Its code waits, or has ended."""
+        if self._lines is not None:
+            self._lines.rest()
+
+    # -- what its code takes for `time`
+
+    def monotonic(self) -> float:
+        """Its machine's clock."""
+        return self._scheduler.now + self.ahead
+
+    def wall(self) -> float:
+        """Seconds since the epoch: a simulation begins at a round figure."""
+        return self._scheduler.now
+
+    def look(self) -> None:
+        """Who looks at the clock all the time takes some."""
+        if self._looked_at != self._scheduler.now:
+            self._looked_at, self._looks = self._scheduler.now, 0
+        self._looks += 1
+        if self._looks > LOOKS:
+            self.wait(GLANCE, "the clock that it looks at")
+
+    def sleep(self, seconds: float) -> None:
+        """It is busy for so long."""
+        if seconds > 0:
+            self.wait(seconds, f"its own sleep of {seconds:g} s")
+        else:
+            self.pass_on()
+
 
 class Scheduler(VirtualTime):
     """Owns the time, the agenda, and who can run; is itself the clock."""
@@ -162,6 +225,8 @@ class Scheduler(VirtualTime):
         self._numbers = itertools.count()
         self._still = 0
         self._over = False
+        #: Ends the time of its own that members' code has since it first ran.
+        self._real_time_again: weakref.finalize[..., Any] | None = None
 
     # -- who takes turns
 
@@ -184,9 +249,11 @@ class Scheduler(VirtualTime):
         assert task is not None, "only application threads wait"
         if self._over:
             raise GreenletExit
+        task.rests()
         self.running = None
         self.hub.switch()
         self.running = task
+        task.goes_on()
 
     def overtake(self) -> None:
         """Called where a thread of its own may be interrupted: maybe let others go first."""
@@ -213,6 +280,9 @@ class Scheduler(VirtualTime):
         stops.
         """
         assert getcurrent() is self.hub, "a member cannot run the simulation it lives in"
+        if self._real_time_again is None:
+            virtual.take()
+            self._real_time_again = weakref.finalize(self, virtual.give_back)
         while True:
             if self._can_run:
                 self._one_turn()
@@ -246,7 +316,7 @@ class Scheduler(VirtualTime):
             )
         if isinstance(turn, Task):
             self.running = turn
-            with watch(turn):
+            with watch(turn), virtual.in_hand(turn):
                 turn.take_turn()
             self.running = None
         else:
@@ -274,5 +344,8 @@ class Scheduler(VirtualTime):
         for task in self.tasks:
             task.kill()
             self.running = task
-            task.unwind()
+            with virtual.in_hand(task):
+                task.unwind()
         self.running = None
+        if self._real_time_again is not None:
+            self._real_time_again()

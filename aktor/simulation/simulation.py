@@ -175,7 +175,7 @@ class Simulation:
         topic: Topic,
         guarantee: Guarantee | str = Guarantee.AT_LEAST_ONCE,
         *,
-        takes: float = 0.005,
+        takes: float = 0.02,
     ) -> Sink:
         """Where a loop puts its results for the records of a topic, by `put(record)`.
 
@@ -416,12 +416,13 @@ class Simulation:
         raise SimulationError("only the code of a member is somebody")
 
     def sleep(self, seconds: float) -> None:
-        """For a member's code: it is busy for so long (in place of `time.sleep`)."""
+        """For a member's code: it is busy for so long, as by `time.sleep`. For the test around it:
+        go on for so long."""
         task = self.scheduler.running
         if task is None:
             self.run(for_=seconds)
         else:
-            task.wait(seconds, f"its own sleep of {seconds:g} s")
+            task.sleep(seconds)
 
     # -- going on
 

@@ -54,7 +54,7 @@ class _Story:
         self._holders: set[str] = set()
         #: The groups that have committed past it.
         self._committed: dict[str, bool] = {}
-        self._was_given = False
+        #: Whether it is known who read on after those who were given it.
         self._next_is_told = True
 
     def lines(self, history: History) -> list[tuple[int, str]]:
@@ -64,7 +64,7 @@ class _Story:
                 # What was at this offset before was another record: its topic was created anew.
                 lines.clear()
                 self._holders.clear()
-                self._was_given = False
+                self._next_is_told = True
                 self._committed.clear()
             for weight, what in self._of(event):
                 what = what if len(what) <= _WIDTH else what[: _WIDTH - 1] + "…"
@@ -91,7 +91,7 @@ class _Story:
                 self._holders.discard(self._process(who))
         elif name == "session.expired" and self._process(event["consumer"]) in self._holders:
             yield 1, f"the coordinator expelled {event['consumer']} from group {event['group']}"
-        elif name in ("partitions.assigned", "partitions.released") and self._was_given:
+        elif name in ("partitions.assigned", "partitions.released") and not self._next_is_told:
             if self._partition in event["partitions"]:
                 verb = "was assigned" if name == "partitions.assigned" else "gave up"
                 yield 2, f"{who} {verb} {self._partition}"
@@ -108,7 +108,7 @@ class _Story:
                 shown = ", ".join(f"{first}..{last}" for first, last in runs)
                 if any(first <= offset <= last for first, last in runs):
                     self._holders.add(self._process(who))
-                    self._was_given, self._next_is_told = True, False
+                    self._next_is_told = False
                     yield 0, f"{who} was given {self._partition}:{shown}"
                 elif not self._next_is_told and runs[0][0] > offset and any(self._committed):
                     self._next_is_told = True
