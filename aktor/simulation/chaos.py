@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from aktor.actors.runtime import CooperativeActor
 from aktor.broker import faults as rules
 from aktor.broker.codes import Code
-from aktor.broker.faults import Drop
+from aktor.broker.faults import Corrupt, Delay, Drop, FailPartly, Swallow, Throttle, Truncate
 from aktor.broker.partition import NO_LEADER
 from aktor.consumer.checks import did_you_mean, nearest
 from aktor.events.membership import PartitionsReleased
@@ -23,6 +23,7 @@ from aktor.simulation.cluster import SESSION
 from aktor.simulation.crashes import Crash
 from aktor.simulation.errors import SimulationError
 from aktor.simulation.member import Member
+from aktor.simulation.network import Link
 
 if TYPE_CHECKING:
     from aktor.simulation.simulation import Simulation
@@ -50,11 +51,23 @@ _OF_COORDINATORS: Final = (
 #: Requests of which it matters most whether they were handled before they failed.
 _OF_MEMBERS: Final = (*("ConsumerGroupHeartbeat",) * 8, *("OffsetCommit",) * 3)
 
+#: Requests of anybody, which may be under way at any time.
+_OF_ALL: Final = ("Metadata", *("Fetch",) * 4)
+
 _OF_LEADERS: Final = (
     Code.KAFKA_STORAGE_ERROR,
     Code.NOT_LEADER_OR_FOLLOWER,
     Code.OFFSET_NOT_AVAILABLE,
 )
+
+#: What they may say of one partition only, by API.
+_PARTLY: Final[Mapping[str, tuple[Code, ...]]] = {
+    "Fetch": _OF_LEADERS,
+    "ListOffsets": _OF_LEADERS,
+}
+
+#: The first byte of an answer that says which request it answers.
+_CORRELATION: Final = 0
 
 #: What brokers may say, by API, to a request that succeeds a little later.
 REFUSALS: Final[Mapping[str, tuple[Code, ...]]] = {
@@ -126,6 +139,22 @@ def _link_cut(sim: Simulation, draw: random.Random) -> End:
     return lambda: sim.network.mend_link(member.name, node)
 
 
+def _link_half_cut(sim: Simulation, draw: random.Random) -> End:
+    """One hears nothing of the other, which hears everything."""
+    member = _some_member(sim, draw)
+    if member is None:
+        return _nothing
+    node = draw.choice(sorted(sim.brokers.model.nodes))
+    ways: tuple[Link, Link] = ((member.name, node), (node, member.name))
+    sim.network.cut_way(draw.choice(ways))
+    return lambda: sim.network.mend_link(member.name, node)
+
+
+def _torn_frames(sim: Simulation, draw: random.Random) -> End:
+    sim.network.tearing = draw.uniform(0.1, 0.6)
+    return lambda: setattr(sim.network, "tearing", 0.0)
+
+
 def _member_cut_off(sim: Simulation, draw: random.Random) -> End:
     member = _some_member(sim, draw)
     if member is None:
@@ -181,6 +210,49 @@ def _answers_lost(sim: Simulation, draw: random.Random) -> End:
     api = draw.choice([*sorted(sim.faults.refusals), *_OF_MEMBERS])
     lost = Drop(before=False)
     return sim.network.disturb(rules.Fault(action=lost, api=api, times=draw.randint(1, 3)))
+
+
+def _answers_spoiled(sim: Simulation, draw: random.Random) -> End:
+    """Requests are handled, and their answers come late, in part, as answers to others, or never.
+
+    A bit that is wrong in the middle of an answer is not among it: TCP's checksum finds it, and
+    nothing but a record batch has one of its own.
+    """
+    ways: tuple[rules.Action, ...] = (
+        Swallow(),
+        Delay(draw.choice([0.1, 1.0, 5.0, 12.0])),
+        Truncate(draw.choice([0, 3, 5, 30])),
+        Corrupt(position=_CORRELATION),
+    )
+    how = draw.choice(ways)
+    api = draw.choice([*sorted(sim.faults.refusals), *_OF_ALL])
+    return sim.network.disturb(rules.Fault(action=how, api=api, times=draw.randint(1, 3)))
+
+
+def _partly_refused(sim: Simulation, draw: random.Random) -> End:
+    """The last partition of an answer is refused, the others are not."""
+    api = draw.choice(sorted(_PARTLY))
+    code = draw.choice(_PARTLY[api])
+    return sim.network.disturb(
+        rules.Fault(action=FailPartly(code), api=api, times=draw.randint(1, 5))
+    )
+
+
+def _broker_slow(sim: Simulation, draw: random.Random) -> End:
+    """A broker takes its time for everything."""
+    node = draw.choice(sorted(sim.brokers.model.nodes))
+    slow = Delay(draw.choice([0.05, 0.3, 1.0, 3.0]))
+    return sim.network.disturb(rules.Fault(action=slow, node=node, times=None))
+
+
+def _clients_throttled(sim: Simulation, draw: random.Random) -> End:
+    """A quota is used up, of an API or of everything that is asked of a broker."""
+    node = draw.choice(sorted(sim.brokers.model.nodes))
+    throttle = Throttle(draw.choice([0.1, 1.0, 4.0]))
+    api = draw.choice([None, "Fetch", "Fetch", "OffsetCommit", "Metadata"])
+    return sim.network.disturb(
+        rules.Fault(action=throttle, node=node, api=api, times=draw.randint(1, 20))
+    )
 
 
 def _coordinator_silent(sim: Simulation, draw: random.Random) -> End:
@@ -404,6 +476,8 @@ KINDS: Final[Mapping[str, Callable[[Simulation, random.Random], End]]] = {
     "leader_move": _leader_move,
     "coordinator_move": _coordinator_move,
     "link_cut": _link_cut,
+    "link_half_cut": _link_half_cut,
+    "torn_frames": _torn_frames,
     "member_cut_off": _member_cut_off,
     "connections_reset": _connections_reset,
     "connection_half_open": _connection_half_open,
@@ -411,6 +485,10 @@ KINDS: Final[Mapping[str, Callable[[Simulation, random.Random], End]]] = {
     "slow_network": _slow_network,
     "requests_refused": _requests_refused,
     "answers_lost": _answers_lost,
+    "answers_spoiled": _answers_spoiled,
+    "partly_refused": _partly_refused,
+    "broker_slow": _broker_slow,
+    "clients_throttled": _clients_throttled,
     "coordinator_silent": _coordinator_silent,
     "frozen_while_handing_back": _frozen_while_handing_back,
     "member_fenced": _member_fenced,
@@ -455,6 +533,12 @@ WEIGHTS: Final[Mapping[str, float]] = {
     "follower_held": 1,
     "unclean_election": 0.5,
     "seek": 2,
+    "link_half_cut": 1,
+    "torn_frames": 1,
+    "answers_spoiled": 3,
+    "partly_refused": 2,
+    "broker_slow": 1,
+    "clients_throttled": 1,
 }
 
 #: The same where members speak the consumer protocol, or may come to speak it.
