@@ -587,7 +587,9 @@ class NetworkActor(CooperativeActor):
         ):
             return  # one of them will have room soon
         link = self._longest_untried(self._nodes.values(), now)
-        if link is None and all(one.in_backoff(now) for one in self._nodes.values()):
+        if link is None:
+            # All known brokers have failed, or swallow what is sent to them: one of several that
+            # do so is being tried at any moment.
             link = self._longest_untried(self._bootstrap, now)
             if link is not None:
                 self._note_bootstrap()

@@ -534,6 +534,16 @@ def test_when_all_known_brokers_are_gone_the_bootstrap_servers_are_asked_again()
     assert started["because"] == "no known broker can be reached"
 
 
+def test_known_brokers_that_swallow_everything_do_not_keep_from_the_bootstrap_servers() -> None:
+    """Found by a simulation: one of them was being tried at every moment, for minutes."""
+    bench = Bench().tell(a_cluster(a=1, b=2)).send(a_request(ANY, deadline=30.0))
+
+    bench.at(1.1)
+    bench.at(2.2)
+
+    assert bench.addresses == ["a:9092", "b:9092", "boot:1"]
+
+
 def test_a_bootstrap_connection_is_closed_once_a_broker_is_connected() -> None:
     bench = Bench().send(a_request(ANY)).open().answer()
     boot = bench.last_key
