@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from aktor.broker.embedded import EmbeddedKafka
     from aktor.broker.faults import (
         Corrupt,
+        CorruptRecords,
         Delay,
         Drop,
         FailPartly,
@@ -34,6 +35,7 @@ __all__ = [
     "ClusterSettings",
     "Code",
     "Corrupt",
+    "CorruptRecords",
     "DataFolderError",
     "Delay",
     "Drop",
@@ -54,6 +56,7 @@ _MODULES: Final = {
     "ClusterSettings": "settings",
     "Code": "codes",
     "Corrupt": "faults",
+    "CorruptRecords": "faults",
     "DataFolderError": "journal",
     "Delay": "faults",
     "Drop": "faults",

@@ -17,6 +17,7 @@ from aktor.broker.call import CLOSE, Call
 from aktor.broker.faults import (
     Action,
     Corrupt,
+    CorruptRecords,
     Delay,
     Drop,
     FailPartly,
@@ -268,7 +269,7 @@ class Connection:
         if isinstance(fault, Delay):
             self._later(fault.seconds, lambda: self._answer(incoming, response, None))
             return
-        if response is not None and isinstance(fault, FailPartly):
+        if response is not None and isinstance(fault, FailPartly | CorruptRecords):
             fault.apply(response)
         if response is not None and isinstance(fault, Throttle):
             response.throttle_time_ms = round(fault.seconds * 1000)

@@ -12,7 +12,7 @@ import math
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from aktor.broker.codes import Code
 from aktor.broker.wire import APIS
@@ -20,6 +20,7 @@ from aktor.broker.wire import APIS
 __all__ = [
     "Action",
     "Corrupt",
+    "CorruptRecords",
     "Delay",
     "Drop",
     "FailPartly",
@@ -183,16 +184,30 @@ class Corrupt:
 
 
 @dataclass(frozen=True, slots=True)
+class CorruptRecords:
+    """A Fetch is handled; the last byte of the records of the last partition that has any is not
+    what it was, so that the checksum of its batch is wrong."""
+
+    def apply(self, answer: Any) -> None:
+        """Change the byte. An answer without records stays as it is."""
+        topics = getattr(answer, "responses", None) or ()
+        partitions = [one for topic in topics for one in getattr(topic, "partitions", None) or ()]
+        for one in reversed(partitions):
+            if records := bytes(one.records or b""):
+                one.records = records[:-1] + bytes([records[-1] ^ 0xFF])
+                return
+
+
+@dataclass(frozen=True, slots=True)
 class Swallow:
     """Handled, and never answered; the connection stays open."""
 
 
-Action = FailWith | FailPartly | Delay | Throttle | Drop | Truncate | Corrupt | Swallow
+Action = (
+    FailWith | FailPartly | Delay | Throttle | Drop | Truncate | Corrupt | CorruptRecords | Swallow
+)
 
-_ACTIONS: Final[Mapping[str, type[Any]]] = {
-    action.__name__: action
-    for action in (FailWith, FailPartly, Delay, Throttle, Drop, Truncate, Corrupt, Swallow)
-}
+_ACTIONS: Final[Mapping[str, type[Any]]] = {action.__name__: action for action in get_args(Action)}
 
 
 # -- to which requests

@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING, Final
 from aktor.actors.runtime import CooperativeActor
 from aktor.broker import faults as rules
 from aktor.broker.codes import Code
-from aktor.broker.faults import Corrupt, Delay, Drop, FailPartly, Swallow, Throttle, Truncate
+from aktor.broker.faults import (
+    Corrupt,
+    CorruptRecords,
+    Delay,
+    Drop,
+    FailPartly,
+    FailWith,
+    Swallow,
+    Throttle,
+    Truncate,
+)
 from aktor.broker.partition import NO_LEADER
 from aktor.consumer.checks import did_you_mean, nearest
 from aktor.events.membership import PartitionsReleased
@@ -23,7 +33,7 @@ from aktor.simulation.cluster import SESSION
 from aktor.simulation.crashes import Crash
 from aktor.simulation.errors import SimulationError
 from aktor.simulation.member import Member
-from aktor.simulation.network import Link
+from aktor.simulation.network import NOWHERE, Link
 
 if TYPE_CHECKING:
     from aktor.simulation.simulation import Simulation
@@ -65,6 +75,18 @@ _PARTLY: Final[Mapping[str, tuple[Code, ...]]] = {
     "Fetch": _OF_LEADERS,
     "ListOffsets": _OF_LEADERS,
 }
+
+#: What a client needs which right for.
+_OF_READING: Final = ("Fetch", "OffsetCommit")
+_OF_THE_GROUP: Final = (
+    "ConsumerGroupHeartbeat",
+    "Heartbeat",
+    "JoinGroup",
+    "LeaveGroup",
+    "OffsetCommit",
+    "OffsetFetch",
+    "SyncGroup",
+)
 
 #: The first byte of an answer that says which request it answers.
 _CORRELATION: Final = 0
@@ -253,6 +275,50 @@ def _clients_throttled(sim: Simulation, draw: random.Random) -> End:
     return sim.network.disturb(
         rules.Fault(action=throttle, node=node, api=api, times=draw.randint(1, 20))
     )
+
+
+def _rights_withdrawn(sim: Simulation, draw: random.Random) -> End:
+    """READ on the topic, or on the group; given back in the end."""
+    if draw.random() < 0.6:
+        return _refuse_all(sim, Code.TOPIC_AUTHORIZATION_FAILED, _OF_READING)
+    return _refuse_all(sim, Code.GROUP_AUTHORIZATION_FAILED, _OF_THE_GROUP)
+
+
+def _coordinator_loading(sim: Simulation, draw: random.Random) -> End:
+    """A broker reads the state of its groups from its log, and that takes long."""
+    node = sim.brokers.coordinator(draw.choice(sim.groups)) if sim.groups else NO_LEADER
+    if node == NO_LEADER:
+        return _nothing
+    return _refuse_all(sim, Code.COORDINATOR_LOAD_IN_PROGRESS, _OF_THE_GROUP, node)
+
+
+def _refuse_all(sim: Simulation, code: Code, apis: Sequence[str], node: int | None = None) -> End:
+    refuse = FailWith(code)
+    return sim.network.disturb(
+        *(rules.Fault(action=refuse, api=api, node=node, times=None) for api in apis)
+    )
+
+
+def _records_corrupted(sim: Simulation, draw: random.Random) -> End:
+    """On the way from a broker: its disk has them right."""
+    node = draw.choice(sorted(sim.brokers.model.nodes))
+    return sim.network.disturb(
+        rules.Fault(action=CorruptRecords(), api="Fetch", node=node, times=draw.randint(1, 3))
+    )
+
+
+def _broker_outdated(sim: Simulation, draw: random.Random) -> End:
+    """A broker hears nothing new about leaders and coordinators, and tells what it knows."""
+    node = draw.choice(sorted(sim.brokers.model.nodes))
+    sim.network.outdated.setdefault(node, {})
+    return lambda: sim.network.outdated.pop(node, None)
+
+
+def _address_nowhere(sim: Simulation, draw: random.Random) -> End:
+    """What a broker advertises drops all packets; connections that are there go on."""
+    node = sim.brokers.model.nodes[draw.choice(sorted(sim.brokers.model.nodes))]
+    host, node.host = f"b{node.node_id}", NOWHERE
+    return lambda: setattr(node, "host", host)
 
 
 def _coordinator_silent(sim: Simulation, draw: random.Random) -> End:
@@ -487,6 +553,11 @@ KINDS: Final[Mapping[str, Callable[[Simulation, random.Random], End]]] = {
     "answers_lost": _answers_lost,
     "answers_spoiled": _answers_spoiled,
     "partly_refused": _partly_refused,
+    "rights_withdrawn": _rights_withdrawn,
+    "coordinator_loading": _coordinator_loading,
+    "records_corrupted": _records_corrupted,
+    "broker_outdated": _broker_outdated,
+    "address_nowhere": _address_nowhere,
     "broker_slow": _broker_slow,
     "clients_throttled": _clients_throttled,
     "coordinator_silent": _coordinator_silent,
@@ -537,6 +608,11 @@ WEIGHTS: Final[Mapping[str, float]] = {
     "torn_frames": 1,
     "answers_spoiled": 3,
     "partly_refused": 2,
+    "rights_withdrawn": 0.5,
+    "coordinator_loading": 1,
+    "records_corrupted": 1,
+    "broker_outdated": 1,
+    "address_nowhere": 0.5,
     "broker_slow": 1,
     "clients_throttled": 1,
 }

@@ -94,8 +94,8 @@ class Brokers:
 
     @property
     def bootstrap_servers(self) -> list[str]:
-        """All of them."""
-        return [f"{node.host}:{node.port}" for node in self.model.nodes.values()]
+        """All of them, wherever they say that they are."""
+        return [f"b{node_id}:{PORT}" for node_id in self.model.nodes]
 
     # -- requests and time
 

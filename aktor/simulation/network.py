@@ -41,7 +41,7 @@ from aktor.simulation.cluster import Brokers
 from aktor.simulation.history import History
 from aktor.simulation.scheduler import Scheduler
 
-__all__ = ["Link", "Network", "SimulatedNet"]
+__all__ = ["NOWHERE", "Link", "Network", "SimulatedNet"]
 
 #: Seconds that a frame is under way.
 FASTEST: Final = 0.0002
@@ -53,9 +53,15 @@ RESEND: Final = 0.2
 #: The pieces of a torn frame are up to so long apart.
 APART: Final = 1.0
 
+#: Questions about where things are, which brokers learn of one by one.
+_KNOWLEDGE: Final = frozenset({"Metadata", "FindCoordinator"})
+
 VERSIONS: Final = BrokerVersionData(
     api_versions={api.key: (api.min_version, api.max_version) for api in APIS.values()}
 )
+
+#: A host that drops all packets.
+NOWHERE: Final = "nowhere"
 
 #: From whom to whom: a member's name and a broker's id, or the other way round.
 Link = tuple[str | int, str | int]
@@ -87,6 +93,8 @@ class Network:
         self.tearing = 0.0
         #: Seconds that every frame takes longer.
         self.slower = 0.0
+        #: What brokers whose knowledge stands still have said: by the question, in words.
+        self.outdated: dict[int, dict[str, Any]] = {}
         self.scratch = bytearray(SCRATCH_SIZE)
         #: The brokers' ends of connections.
         self._ends: dict[Connection, _BrokersEnd] = {}
@@ -118,6 +126,7 @@ class Network:
         """All links are well; what was held back goes on."""
         self.cut.clear()
         self.faults.clear()
+        self.outdated.clear()
         self.loss = self.slower = self.tearing = 0.0
         for node in list(self._silent):
             self.speak(node)
@@ -215,7 +224,15 @@ class Network:
             act()
 
     def receive(self, call: Call, api: str) -> None:
-        """Hand a request to the brokers' model."""
+        """Hand a request to the brokers' model; a broker whose knowledge stands still says again
+        what it said before."""
+        said = self.outdated.get(call.node) if api in _KNOWLEDGE else None
+        if said is not None:
+            question = repr(call.request)
+            if question in said:
+                call.reply(said[question])
+                return
+            call = _remembering(call, said, question)
         self.brokers.receive(call, api)
 
     def can_go_on(self, connection: Connection) -> None:
@@ -242,6 +259,26 @@ class Network:
             broker=connection.node,
             how=type(fault).__name__,
         )
+
+
+def _remembering(call: Call, said: dict[str, Any], question: str) -> Call:
+    """The same call; its answer is kept."""
+
+    def answer(response: Any) -> None:
+        said[question] = response
+        call.reply(response)
+
+    return Call(
+        call.request,
+        answer=answer,
+        version=call.version,
+        now=call.now,
+        node=call.node,
+        client_id=call.client_id,
+        client_host=call.client_host,
+        principal=call.principal,
+        connection=call.connection,
+    )
 
 
 class SimulatedNet:
@@ -280,14 +317,15 @@ class SimulatedNet:
             scratch=network.scratch,
         )
         self._connections[key] = connection
-        connection.there.send(lambda: self._reached(connection))
+        if host != NOWHERE:
+            connection.there.send(lambda: self._reached(connection))
         network.scheduler.after(timeout, lambda: self._give_up(connection, timeout))
 
     def _broker(self, host: str) -> int:
         """Broker n is the host "b<n>". Any other name stands for all of them, as of a load
         balancer: so code with addresses of its own runs as it is."""
         brokers = self.network.brokers
-        named = {node.host: number for number, node in brokers.model.nodes.items()}
+        named = {f"b{number}": number for number in brokers.model.nodes}
         return named.get(host) or min(brokers.running or named.values())
 
     def _reached(self, connection: _Connection) -> None:

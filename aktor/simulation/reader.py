@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.errors import (
     FencedInstanceIdError,
+    GroupAuthorizationFailedError,
     GroupIdNotFoundError,
     KafkaError,
     UnknownError,
@@ -22,7 +23,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.pattern import SubscriptionPattern
-from aktor.errors import ActorCrashedError, UserCallbackError
+from aktor.errors import ActorCrashedError, CorruptBatchError, UserCallbackError
 from aktor.simulation.member import Member
 
 if TYPE_CHECKING:
@@ -34,10 +35,12 @@ __all__ = ["KINDS", "Reader"]
 HABIT_SHARE: Final = 0.04
 
 #: A static member's name is taken by who was here before, until its session is over. A group became
-#: a classic one when its only member that spoke the consumer protocol was expelled. And Kafka
-#: trips over who wants to upgrade a group whose first members are still joining.
+#: a classic one when its only member that spoke the consumer protocol was expelled. A member that
+#: may not read the group is out of it. And Kafka trips over who wants to upgrade a group whose
+#: first members are still joining.
 ONLY_A_NEW_ONE_HELPS: Final = (
     FencedInstanceIdError,
+    GroupAuthorizationFailedError,
     GroupIdNotFoundError,
     UnknownError,
     UnreleasedInstanceIdError,
@@ -137,10 +140,18 @@ class _Loop:
                 consumer = self._begin()
             except KafkaError as error:
                 self._hear(error)
+                if isinstance(error, CorruptBatchError):
+                    self._read_again(consumer, error)
                 self._simulation.sleep(0.1)
             if member.busy_for:
                 busy, member.busy_for = member.busy_for, 0.0
                 self._simulation.sleep(busy)
+
+    def _read_again(self, consumer: KafkaConsumer, error: CorruptBatchError) -> None:
+        """Only a seek helps; the next time the bytes may be sound."""
+        one = TopicPartition(error.topic, error.partition)
+        if one in consumer.assignment():
+            consumer.seek(one, error.offset)
 
     def _hear(self, error: KafkaError) -> None:
         self._simulation.history.note("user.hears", self._member.name, error=repr(error))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kafka.protocol.consumer import (
     FetchRequest,
+    FetchResponse,
     HeartbeatRequest,
     HeartbeatResponse,
     OffsetCommitRequest,
@@ -21,6 +22,7 @@ from aktor.broker.codes import Code
 from aktor.broker.faults import (
     Action,
     Corrupt,
+    CorruptRecords,
     Delay,
     Drop,
     FailPartly,
@@ -47,6 +49,7 @@ ACTIONS = [
     Truncate(10),
     Corrupt(position=3),
     Corrupt(seed=7, count=2),
+    CorruptRecords(),
     Swallow(),
 ]
 
@@ -326,6 +329,27 @@ def test_an_answer_that_fails_partly_does_so_for_its_last_partition() -> None:
 
     assert (one.error_code, one.committed_offset) == (0, 7)
     assert (other.error_code, other.committed_offset) == (Code.UNSTABLE_OFFSET_COMMIT, -1)
+
+
+def test_records_that_are_corrupted_are_those_of_the_last_partition_that_has_some() -> None:
+    topic = FetchResponse.FetchableTopicResponse
+    records = [b"abc", b"abc", b"", None]
+    partitions = [
+        topic.PartitionData(partition_index=n, records=one) for n, one in enumerate(records)
+    ]
+
+    CorruptRecords().apply(FetchResponse(responses=[topic(topic="orders", partitions=partitions)]))
+
+    assert [one.records for one in partitions] == [
+        b"abc",
+        b"ab" + bytes([0xFF ^ ord("c")]),
+        b"",
+        None,
+    ]
+
+
+def test_an_answer_without_records_is_not_corrupted() -> None:
+    CorruptRecords().apply(HeartbeatResponse(error_code=0))
 
 
 def test_an_answer_about_one_thing_fails_as_a_whole() -> None:
