@@ -11,6 +11,7 @@ bytes, as it does behind sockets.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import random
 from collections import deque
@@ -230,7 +231,7 @@ class Network:
         if said is not None:
             question = repr(call.request)
             if question in said:
-                call.reply(said[question])
+                call.reply(copy.deepcopy(said[question]))
                 return
             call = _remembering(call, said, question)
         self.brokers.receive(call, api)
@@ -265,7 +266,7 @@ def _remembering(call: Call, said: dict[str, Any], question: str) -> Call:
     """The same call; its answer is kept."""
 
     def answer(response: Any) -> None:
-        said[question] = response
+        said[question] = copy.deepcopy(response)  # which is made ready for this call
         call.reply(response)
 
     return Call(

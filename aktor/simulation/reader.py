@@ -135,7 +135,7 @@ class _Loop:
                 consumer = self._begin()
             except ONLY_A_NEW_ONE_HELPS as error:
                 self._hear(error)
-                consumer.close()
+                self._close(consumer)
                 self._simulation.sleep(1.0)
                 consumer = self._begin()
             except KafkaError as error:
@@ -290,11 +290,14 @@ class _Loop:
         self._write_elsewhere()
         if self._draw.random() < 0.5:
             consumer.commit_async()
+        self._close(consumer, timeout_ms=self._draw.choice([1000, 5000]))
+        return self._begin()
+
+    def _close(self, consumer: KafkaConsumer, **options: Any) -> None:
         try:
-            consumer.close(timeout_ms=self._draw.choice([1000, 5000]))
+            consumer.close(**options)
         except UserCallbackError as error:
             self._hear(error)
-        return self._begin()
 
 
 _HABITS: Final[tuple[Callable[[_Loop, KafkaConsumer], KafkaConsumer | None], ...]] = (

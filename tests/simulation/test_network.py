@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterator
+from typing import Any
 
+import pytest
+from kafka.protocol.metadata import MetadataRequest
+
+from aktor.actors.wire import ConnectionClosed, ConnectionFailed, ConnectionOpened, RequestAnswered
+from aktor.broker.faults import Corrupt, Fault, Swallow, Throttle, Truncate
+from aktor.errors import FrameError
 from aktor.simulation import Simulation
+from aktor.simulation.network import NOWHERE, SimulatedNet
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -23,3 +31,119 @@ def test_what_was_held_back_on_a_cut_link_is_not_overtaken_by_what_is_under_way(
         sim.run(for_=1.0)
 
     assert arrived == ["held back", "under way"]
+
+
+class Client:
+    """One end of the network, by hand."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self.sim = sim
+        self.told: list[Any] = []
+        self.net = SimulatedNet(
+            sim.network, "alice", self.told.append, consumer="alice", client_id="alice"
+        )
+        self.asked = 0
+
+    def connect(self, key: str, host: str = "b1", timeout: float = 10.0) -> None:
+        self.net.connect(key, host, 9092, timeout)
+        self.sim.run(for_=0.1)
+
+    def ask(self, key: str, for_: float = 0.1) -> None:
+        self.asked += 1
+        self.net.send(key, self.asked, MetadataRequest(topics=None))
+        self.sim.run(for_=for_)
+
+    def of(self, kind: type) -> list[Any]:
+        return [one for one in self.told if isinstance(one, kind)]
+
+    @property
+    def answered(self) -> list[int]:
+        return [one.request_id for one in self.of(RequestAnswered)]
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    with Simulation(seed=1) as sim:
+        made = Client(sim)
+        made.connect("one")
+        yield made
+
+
+def test_what_is_sent_over_a_link_cut_one_way_is_handled_and_its_answer_comes_late(
+    client: Client,
+) -> None:
+    client.sim.network.cut_way((1, "alice"))
+    client.ask("one", for_=2.0)
+    assert not client.answered
+
+    client.sim.network.mend_link("alice", 1)
+    client.sim.run(for_=0.1)
+
+    assert client.answered == [1]
+
+
+def test_a_torn_answer_is_heard_of_before_it_is_whole(client: Client) -> None:
+    client.sim.network.tearing = 1.0
+    heard = []
+    for number in range(1, 6):
+        client.ask("one", for_=0.0)
+        while number not in client.answered:
+            client.sim.run(for_=0.01)
+            heard.append(client.net.has_heard("one"))
+
+    assert any(heard)
+
+
+def test_an_answer_that_is_cut_off_ends_with_its_connection(client: Client) -> None:
+    client.sim.network.disturb(Fault(action=Truncate(6)))
+
+    client.ask("one")
+
+    assert [one.key for one in client.of(ConnectionClosed)] == ["one"]
+
+
+def test_an_answer_to_another_request_is_the_end_of_its_connection(client: Client) -> None:
+    client.sim.network.disturb(Fault(action=Corrupt(position=0)))
+
+    client.ask("one")
+
+    (closed,) = client.of(ConnectionClosed)
+    assert isinstance(closed.error, FrameError)
+
+
+def test_an_answer_that_never_comes_keeps_what_follows_on_its_connection(client: Client) -> None:
+    client.sim.network.disturb(Fault(action=Swallow()))
+    client.ask("one")
+    client.ask("one")
+    client.connect("other")
+    client.ask("other")
+
+    assert client.answered == [3]
+
+
+def test_a_client_that_is_throttled_is_told_for_how_long(client: Client) -> None:
+    client.sim.network.disturb(Fault(action=Throttle(2.0)))
+
+    client.ask("one")
+
+    (answer,) = client.of(RequestAnswered)
+    assert answer.throttle == 2.0
+
+
+def test_a_broker_that_hears_nothing_new_says_again_what_it_said(client: Client) -> None:
+    client.sim.network.outdated[1] = {}
+    client.ask("one")
+    client.sim.topic("orders")
+    client.ask("one")
+    del client.sim.network.outdated[1]
+    client.ask("one")
+
+    assert [len(one.response.topics) for one in client.of(RequestAnswered)] == [0, 0, 1]
+
+
+def test_what_is_advertised_may_lead_nowhere(client: Client) -> None:
+    client.connect("lost", NOWHERE, timeout=5.0)
+    client.sim.run(for_=5.0)
+
+    assert [one.key for one in client.of(ConnectionFailed)] == ["lost"]
+    assert [one.key for one in client.of(ConnectionOpened)] == ["one"]
