@@ -401,7 +401,9 @@ def _member_killed(sim: Simulation, draw: random.Random) -> End:
 
     def replace() -> None:
         member.kill()
-        sim.replace(member)
+        if not member.replaced:  # two with the name of one static member would fight for ever
+            member.replaced = True
+            sim.replace(member)
 
     return replace
 

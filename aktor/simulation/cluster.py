@@ -87,6 +87,8 @@ class Brokers:
         #: Called with a broker's id when its process ends, and whether its sockets say so.
         self.on_end: list[Callable[[int, bool], None]] = []
         self._lives = dict.fromkeys(self.model.nodes, 1)
+        #: Which consumer spoke last as the member of this id.
+        self._speaks: dict[str, str] = {}
         #: What is done to requests: see `broker.faults`.
         self.faults = Faults()
         self._tick_at = math.inf
@@ -101,6 +103,8 @@ class Brokers:
 
     def receive(self, call: Call, api: str) -> None:
         """Hand a request to the model."""
+        if member_id := getattr(call.request, "member_id", None):
+            self._speaks[member_id] = call.client_host.removeprefix("/")
         self.model.receive(call, api)
         self._look_ahead()
 
@@ -436,14 +440,14 @@ class Brokers:
         members = self._members(group)
         if members:
             some = draw.choice(members)
-            self._history.note("session.expired", group=group, consumer=_consumer(some))
+            self._history.note("session.expired", group=group, consumer=self._consumer(some))
             self.model.groups.fence_member(group, some.member_id, self._scheduler.now)
             self._look_ahead()
 
     def expire(self, group: str, name: str) -> None:
         """The coordinator has not heard of the consumer of the member of this name for too long."""
         for one in self._members(group):
-            if _consumer(one).partition("/")[0] == name:
+            if self._consumer(one).partition("/")[0] == name:
                 self._expire(group, one)
 
     def _members(self, group: str) -> list[GroupMember]:
@@ -453,9 +457,15 @@ class Brokers:
             return []  # nobody has joined it yet, or it went with its last member and offset
 
     def _expire(self, group: str, one: GroupMember) -> None:
-        self._history.note("session.expired", group=group, consumer=_consumer(one))
+        self._history.note("session.expired", group=group, consumer=self._consumer(one))
         self.model.groups.expire_session(group, one.member_id, self._scheduler.now)
         self._look_ahead()
+
+    def _consumer(self, member: GroupMember) -> str:
+        """Whose it is: "alice", or "alice/2" for the second consumer of alice. The simulated
+        network says it where Kafka has the client's host; but a classic static member keeps the
+        host of the first that had its name."""
+        return self._speaks.get(member.member_id, member.client_host.removeprefix("/"))
 
     def members(self, group: str) -> set[str]:
         """The ids of the group's members, as its coordinator knows them."""
@@ -463,11 +473,11 @@ class Brokers:
 
     def members_by_consumer(self, group: str) -> list[tuple[str, GroupMember]]:
         """The group's members, each with the consumer whose it is."""
-        return [(_consumer(one), one) for one in self._members(group)]
+        return [(self._consumer(one), one) for one in self._members(group)]
 
     def members_of(self, group: str, consumer: str) -> list[str]:
         """The ids of those of the group's members that are this consumer's."""
-        return [one.member_id for one in self._members(group) if _consumer(one) == consumer]
+        return [one.member_id for one in self._members(group) if self._consumer(one) == consumer]
 
     def session_until(self, group: str, member_id: str) -> float:
         """When the coordinator ends this member's session, by the scheduler's clock, if it hears
@@ -515,12 +525,6 @@ class Brokers:
         """The high watermark."""
         found = self.model.topics.partition(topic, partition)
         return 0 if found is None else int(found.log.high_watermark)
-
-
-def _consumer(member: GroupMember) -> str:
-    """Whose it is: "alice", or "alice/2" for the second consumer of alice. The simulated network
-    says it where Kafka has the client's host."""
-    return member.client_host.removeprefix("/")
 
 
 class _Commits:

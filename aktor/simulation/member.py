@@ -31,6 +31,8 @@ class Member(Host):
         self.sites: list[Site] = []
         #: Killed: its process is gone.
         self.gone = False
+        #: Another process has its place.
+        self.replaced = False
         self._frozen_at = 0.0
         #: What its code is asked to do by a fault: be busy for so long, seek somewhere.
         self.busy_for = 0.0

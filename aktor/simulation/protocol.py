@@ -84,14 +84,14 @@ class Protocol:
             # has assigned, and converts the group by what is left: what cooperative members still
             # own meanwhile, others get as well.
             made["partition_assignment_strategy"] = [RangePartitionAssignor]
+        if self.is_static:
+            made["group_instance_id"] = f"reader-{number}"
         if spoken == "classic":
             return made
         for name in _OF_CLASSIC:
             del made[name]
         made["group_protocol"] = spoken
         made["group_remote_assignor"] = self.remote_assignor
-        if self.is_static:
-            made["group_instance_id"] = f"reader-{number}"
         return made
 
 
@@ -114,7 +114,7 @@ def draw_protocol(seed: int, choice: str = MIX) -> Protocol:
         name=name,
         remote_assignor=remote_assignor,
         cluster=CLUSTER if name == "classic" else replace(CLUSTER, groups=groups),
-        is_static=is_static and by_name,
+        is_static=is_static and name != "migration",
         has_regex=has_regex and by_name,
         upgrades=draw.random() < 0.7,
         begins=draw.uniform(5.0, 20.0),

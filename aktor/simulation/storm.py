@@ -15,6 +15,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from aktor.broker.codes import Code
+from aktor.consumer.configuration import DEFAULT_CONFIG
 from aktor.consumer.pattern import SubscriptionPattern
 from aktor.simulation.chaos import (
     CONSUMER_REFUSALS,
@@ -52,6 +53,9 @@ AFTERSHOCKS: Final = 2
 #: Records that are there at first, and that come in a second.
 RECORDS: Final = 100
 PER_SECOND: Final = 10.0
+
+#: The share of storms with a second topic.
+TWO_TOPICS: Final = 0.25
 
 #: The share of storms whose members have little room for records.
 SMALL_BUFFERS: Final = 1 / 3
@@ -131,27 +135,40 @@ def run_storm(
         orders = sim.topic(
             "orders", partitions=draw.randint(2, 6), records=max(1, int(RECORDS * size.records))
         )
+        world = random.Random(f"{seed} world")
+        topics = [orders]
+        if world.random() < TWO_TOPICS:
+            # A pattern that matches the one matches the other.
+            topics.append(sim.topic("orderlines", world.randint(1, 3), records=orders.end() // 4))
         members = min(size.members, draw.randint(2, 4))
         kind = draw.choice(KINDS)
+        settings = _settings(draw, random.Random(f"{seed} waits"))
         sim.consumers(
             group="g",
-            topics=SubscriptionPattern("ord.*") if spoken.has_regex else [orders],
+            topics=SubscriptionPattern("ord.*") if spoken.has_regex else topics,
             count=members,
             kind=kind,
             each=lambda configs, number: spoken.configs(configs, number, sim.now),
-            **_settings(draw, random.Random(f"{seed} waits")),
+            **settings,
+            **_seldom_set(random.Random(f"{seed} seldom set"), settings["fetch_max_wait_ms"]),
             **_buffers(random.Random(f"{seed} buffers")),
         )
         Strangers(sim).watch()
         rate = draw.choice([0.1, 0.4, 1.0])
         transactions = draw.random() < 0.4
         timeout = draw.choice([2.0, 8.0])
-        sim.trickle(orders, per_second=PER_SECOND * size.records, seconds=FAULTY)
+        for topic in topics:
+            rate_of_one = PER_SECOND * size.records / len(topics)
+            sim.trickle(topic, per_second=rate_of_one, seconds=FAULTY)
         if transactions:
             if size.transactions:
                 sim.transactions(orders, FAULTY, timeout=timeout)
             # A marker that is lost leaves its transaction open for ever, in Kafka as well.
             weights = {**weights, "unclean_election": 0.0}
+        if spoken.is_classic and spoken.is_static:
+            # A static leader that comes back keeps its assignment (KIP-814): of partitions that
+            # came meanwhile nobody knows until the group rebalances.
+            weights = {**weights, "topic_grown": 0.0, "topic_recreated": 0.0}
         sim.chaos(rate=rate, for_=FAULTY, weights=weights, refusals=refusals)
         error: Exception | None = None
         try:
@@ -160,7 +177,7 @@ def run_storm(
             _recover(sim)
             sim.run(until=sim.now_and_then(sim.nobody_else_is_in), at_most=IN_BY)
             for _ in range(AFTERSHOCKS):
-                _shake(sim, orders, draw)
+                _shake(sim, topics, draw)
                 _recover(sim, SHAKEN, SHAKEN)
             sim.check()
         except Exception as found:  # also a bug of the simulation itself, which has a seed as well
@@ -173,16 +190,18 @@ def _recover(sim: Simulation, read_by: float = AT_MOST, in_by: float = IN_BY) ->
     sim.progress(at_most=read_by).run(until=sim.now_and_then(sim.everybody_is_in), at_most=in_by)
 
 
-def _shake(sim: Simulation, topic: Topic, draw: random.Random) -> None:
+def _shake(sim: Simulation, topics: Sequence[Topic], draw: random.Random) -> None:
     """One rebalance in which every API refuses one request, perhaps over a partition that not
     everybody knows: no later trouble may help out."""
-    if 0 < topic.partitions < MOST_PARTITIONS and draw.random() < 0.5:
-        sim.brokers.grow_topic(topic, topic.partitions + 1)
+    for topic in topics:
+        if 0 < topic.partitions < MOST_PARTITIONS and draw.random() < 0.5:
+            sim.brokers.grow_topic(topic, topic.partitions + 1)
     for group in sim.groups:
         sim.brokers.expire_somebody(group, draw)
     for api, codes in sorted(sim.faults.refusals.items()):
         sim.network.refuse(api, [draw.choice(codes)])
-    topic.write(20)
+    for topic in topics:
+        topic.write(20)
 
 
 def _settings(draw: random.Random, waits: random.Random) -> dict[str, Any]:
@@ -197,6 +216,38 @@ def _settings(draw: random.Random, waits: random.Random) -> dict[str, Any]:
         "isolation_level": draw.choice(["read_uncommitted", "read_committed"]),
         "fetch_max_wait_ms": waits.choice([500, 500, 25_000]),
     }
+
+
+#: Settings that most users leave alone, and what else they may be.
+_SELDOM_SET: Final[Mapping[str, tuple[Any, ...]]] = {
+    "allow_auto_create_topics": (False,),
+    "auto_commit_interval_ms": (100, 5000),
+    "default_api_timeout_ms": (3000, 15_000),
+    "max_in_flight_requests_per_connection": (1, 2),
+    "metadata_max_age_ms": (1000, 3000),
+    "reconnect_backoff_max_ms": (200, 2000),
+    "reconnect_backoff_ms": (0, 200),
+    "retry_backoff_max_ms": (200, 3000),
+    "retry_backoff_ms": (1, 20, 200),
+    "socket_connection_setup_timeout_ms": (500, 3000),
+}
+
+#: How often each of them is set.
+_SET: Final = 0.15
+
+
+def _seldom_set(draw: random.Random, fetch_wait: int) -> dict[str, Any]:
+    drawn = {
+        name: draw.choice(values) for name, values in _SELDOM_SET.items() if draw.random() < _SET
+    }
+    if draw.random() < _SET and fetch_wait < 1000:  # it is waited for with every Fetch
+        drawn["fetch_min_bytes"] = draw.choice([200, 5000])
+    if draw.random() < _SET:  # each has to be larger than the one before
+        drawn["request_timeout_ms"] = fetch_wait + draw.choice([3000, 10_000])
+    if draw.random() < _SET:
+        patience = drawn.get("request_timeout_ms", DEFAULT_CONFIG["request_timeout_ms"])
+        drawn["connections_max_idle_ms"] = patience + draw.choice([1, 1000])
+    return drawn
 
 
 def _buffers(draw: random.Random) -> dict[str, Any]:
