@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -60,6 +61,10 @@ _KNOWLEDGE: Final = frozenset({"Metadata", "FindCoordinator"})
 VERSIONS: Final = BrokerVersionData(
     api_versions={api.key: (api.min_version, api.max_version) for api in APIS.values()}
 )
+
+#: What a closed socket has not sent after so long is taken to be lost: else an old commit could
+#: pass a newer one, where a coordinator does not know of the generation between them.
+LINGERS: Final = 0.2
 
 #: A host that drops all packets.
 NOWHERE: Final = "nowhere"
@@ -452,6 +457,7 @@ class SimulatedNet:
         if self._connections.get(connection.key) is not connection:
             return False
         del self._connections[connection.key]
+        connection.closed_at = self.network.scheduler.now
         connection.there.send(lambda: self._ended(connection))
         return True
 
@@ -465,6 +471,8 @@ class SimulatedNet:
     def _arrived(self, connection: _Connection, data: bytes) -> None:
         """At the broker."""
         end, node = connection.end, connection.node
+        if self.network.scheduler.now > connection.closed_at + LINGERS:
+            return
         if end is not None and end.open:
             end.take(data)
             self.network.at_broker(node, end.go_on)
@@ -514,6 +522,7 @@ class _Connection:
         self.back = back
         self.end: Connection | None = None
         self.open = False
+        self.closed_at = math.inf
         self.count = 0
         self.due: deque[Due] = deque()
         self.cutter = FrameCutter(LONGEST_FRAME, scratch)

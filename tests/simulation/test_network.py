@@ -82,6 +82,22 @@ def test_what_is_sent_over_a_link_cut_one_way_is_handled_and_its_answer_comes_la
     assert client.answered == [1]
 
 
+@pytest.mark.parametrize(("seconds", "arrives"), [(0.1, True), (1.0, False)])
+def test_what_a_closed_connection_could_not_send_is_lost_after_a_while(
+    client: Client, seconds: float, arrives: bool
+) -> None:
+    client.sim.network.cut_link("alice", 1)
+    client.sim.network.disturb(Fault(action=Swallow(), api="Metadata"))
+    client.ask("one")
+    client.net.close_connection("one", "nobody waits for it")
+    client.sim.run(for_=seconds)
+
+    client.sim.network.mend_link("alice", 1)
+    client.sim.run(for_=0.1)
+
+    assert any(client.sim.history.named("request.hindered")) == arrives
+
+
 def test_a_torn_answer_is_heard_of_before_it_is_whole(client: Client) -> None:
     client.sim.network.tearing = 1.0
     heard = []
