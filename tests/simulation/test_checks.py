@@ -284,11 +284,6 @@ BROKEN: list[tuple[Check, Story, str]] = [
     (membership.nobody_is_left_behind, [STRANGER], "does not know x-1"),
     (
         membership.nobody_is_left_behind,
-        [("x", "member.leave_failed", {}), ("x", "rebalance.completed", {}), STRANGER],
-        "does not know x-1",
-    ),
-    (
-        membership.nobody_is_left_behind,
         [out("lost", "fenced: ILLEGAL_GENERATION"), STRANGER],
         "does not know x-1",
     ),
@@ -688,7 +683,6 @@ FORGIVEN: list[tuple[Check, Story]] = [
     (membership.nobody_is_left_behind, [out("lost", "fenced: UNKNOWN_MEMBER_ID"), STRANGER]),
     (membership.nobody_is_left_behind, [("x", "member.killed", {}), STRANGER]),
     (membership.nobody_is_left_behind, [BEYOND_HELP, STRANGER]),
-    (membership.nobody_is_left_behind, [("x", "member.leave_failed", {}), STRANGER]),
     (
         membership.no_session_is_believed_in_for_too_long,
         [FROZEN, ("x", "member.thawed", {"asleep": True}), OVERRATED],

@@ -60,7 +60,6 @@ def nobody_is_left_behind(history: History) -> list[str]:
     complaints = []
     excused: dict[str, set[str]] = defaultdict(set)
     dead: set[str] = set()
-    given_up: set[str] = set()
     for event in history.events:
         who = event["member"]
         match event["event"]:
@@ -72,12 +71,8 @@ def nobody_is_left_behind(history: History) -> list[str]:
                 excused[who].update(event["member_ids"])  # `who_leaves_is_gone` judges it
             case "member.killed" | "actor.escalated":
                 dead.add(who)
-            case "member.leave_failed":  # none of the brokers could be reached
-                given_up.add(who)
-            case "user.leaves" | "rebalance.completed":
-                given_up.discard(who)
             case "group.has_stranger" if not {who, process_of(who)} & dead:
-                if event["member_id"] not in excused[who] and who not in given_up:
+                if event["member_id"] not in excused[who]:
                     complaints.append(
                         f"{when(event)} does not know {event['member_id']}, which is a member of"
                         f" its group since {event['since']} at least"
