@@ -1,4 +1,4 @@
-"""Who owned what, and who was given which record: what a group promises, checked as it happens."""
+"""What members of a group were given and told, judged by the checks of the simulation."""
 
 from __future__ import annotations
 
@@ -10,27 +10,34 @@ from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.structs import TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
+from aktor.simulation import history as told
+from aktor.simulation.checks import listener, ownership, records
 from tests.scenarios.world import World
+
+#: What holds for all that a world tells. Others need to know what became of members' sessions, and
+#: when the users came back for more.
+CHECKS = (
+    records.no_gap_no_step_back_no_duplicate_inside_an_ownership,
+    records.the_trace_tells_what_is_given,
+    *ownership.CHECKS,
+    listener.the_listener_hears_of_each_partition,
+)
 
 
 class History:
-    """Owns the owners of all partitions, and what was read of them.
-
-    `broken` are the promises that were not kept, as sentences.
-    """
+    """Owns the readers, and what was read of all partitions."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.readers: list[Reader] = []
-        self.owners: dict[TopicPartition, Reader] = {}
         self.read: dict[TopicPartition, list[int]] = defaultdict(list)
-        self.broken: list[str] = []
 
     def reader(self, *topics: str, **configs: Any) -> Reader:
         """A new consumer that subscribes to these topics and writes its history here."""
         consumer = self.world.consumer(**{"auto_offset_reset": "earliest"} | configs)
         reader = Reader(self, consumer)
         self.readers.append(reader)
+        reader.tell("user.subscribed", listener=True)
         consumer.subscribe(topics, listener=reader)
         return reader
 
@@ -43,39 +50,25 @@ class History:
             for reader in turn:
                 reader.poll(poll)
 
-    # -- what readers tell
-
-    def assigned(self, reader: Reader, partition: TopicPartition) -> None:
-        """The reader was told that it owns this."""
-        before = self.owners.get(partition)
-        if before is not None and not before.gone:
-            self._break(f"{partition} was given to {reader} while {before} owned it")
-        self.owners[partition] = reader
-        reader.next.pop(partition, None)
-
-    def given_up(self, reader: Reader, partition: TopicPartition) -> None:
-        """The reader was told that it owns this no more."""
-        if self.owners.get(partition) is reader:
-            del self.owners[partition]
-
-    def delivered(self, reader: Reader, partition: TopicPartition, offset: int) -> None:
-        """The reader was given this record."""
-        owner = self.owners.get(partition)
-        if owner is not reader:
-            self._break(f"{reader} was given {partition}:{offset}, which {owner} owns")
-        seen = self.read[partition]
-        expected = reader.next.get(partition)
-        if expected is None and offset > max(seen, default=-1) + 1:
-            self._break(f"{reader} begins {partition} at {offset}, after {max(seen, default=-1)}")
-        if expected is not None and offset != expected:
-            self._break(f"{reader} was given {partition}:{offset} instead of {expected}")
-        reader.next[partition] = offset + 1
-        seen.append(offset)
-
-    def _break(self, what: str) -> None:
-        self.broken.append(f"at {self.world.now - 1000:.3f}: {what}")
-
     # -- what tests ask
+
+    @property
+    def broken(self) -> list[str]:
+        """The promises that were not kept, as sentences."""
+        return [f"{one.__name__}: {said}" for one in CHECKS for said in one(self._as_told())]
+
+    def _as_told(self) -> told.History:
+        history = told.History(lambda: self.world.now, 1000.0)
+        for topic, logs in self.world.cluster.topics.items():
+            for partition, log in logs.items():
+                where = {"partition": f"{topic}-{partition}"}
+                # When it was written nobody knows: before everything, say.
+                written = {"first": log.start, "last": log.end - 1, "at": 0.0, "member": ""}
+                history.events.append({"event": "records.written", **where, **written})
+        for event in self.world.told:
+            mine = {**event, "member_id": event.get("member"), "member": event["whose"]}
+            history.events.append({**mine, "at": event["at"] - 1000.0})
+        return history
 
     @property
     def duplicates(self) -> int:
@@ -105,7 +98,7 @@ class Reader(ConsumerRebalanceListener):
     def __init__(self, history: History, consumer: KafkaConsumer) -> None:
         self.history = history
         self.consumer = consumer
-        self.next: dict[TopicPartition, int] = {}
+        self.tell = history.world.site(consumer).tell
         #: Killed, or so long asleep that the group has forgotten it.
         self.gone = False
         #: ("assigned" | "revoked" | "lost", partitions) in the order of the calls.
@@ -115,11 +108,13 @@ class Reader(ConsumerRebalanceListener):
         """Poll, write down what came, return how many records that were."""
         count = 0
         taken = self.consumer.poll(timeout_ms=seconds * 1000, **options)
-        for partition, records in taken.items():
-            for record in records:
-                self.history.delivered(self, partition, record.offset)
+        for partition, found in taken.items():
+            offsets = [record.offset for record in found]
+            for record in found:
                 assert record.value == f"{record.partition}:{record.offset}".encode()
-                count += 1
+            self.tell("user.given", partition=_name(partition), offsets=offsets)
+            self.history.read[partition] += offsets
+            count += len(offsets)
         return count
 
     def kill(self) -> None:
@@ -133,19 +128,21 @@ class Reader(ConsumerRebalanceListener):
         self.gone = True
 
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        self.calls.append(("assigned", set(assigned)))
-        for one in sorted(assigned):
-            self.history.assigned(self, one)
+        self._hear("assigned", set(assigned))
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        self.calls.append(("revoked", set(revoked)))
-        for one in sorted(revoked):
-            self.history.given_up(self, one)
+        self._hear("revoked", set(revoked))
 
     def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
-        self.calls.append(("lost", set(lost)))
-        for one in sorted(lost):
-            self.history.given_up(self, one)
+        self._hear("lost", set(lost))
+
+    def _hear(self, what: str, partitions: set[TopicPartition]) -> None:
+        self.calls.append((what, partitions))
+        self.tell("listener.told", told=what, partitions=sorted(map(_name, partitions)))
 
     def __repr__(self) -> str:
         return str(self.consumer.config["client_id"])
+
+
+def _name(one: TopicPartition) -> str:
+    return f"{one.topic}-{one.partition}"

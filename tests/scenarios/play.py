@@ -125,13 +125,11 @@ class Play:
             self.consumer.seek_to_beginning(T0)
         else:
             self.consumer.seek(T0, offset)
-        self.reader.next.pop(T0, None)
 
     def _begin_again(self) -> None:
         """Who cannot know what is committed has to be told where to read."""
         if self.consumer.assignment():
             self.consumer.seek_to_beginning()
-            self.reader.next.clear()
 
     def _let_others_come_and_go(self) -> None:
         other = self._reader()
@@ -186,7 +184,6 @@ class Play:
         self.world.cluster.fill("orders", 10)
         self.drive(3.0)
         self.attempt(self.consumer.unsubscribe)
-        self.reader.next.clear()
         self.world.cluster.fail_next("OffsetFetch", GroupAuthorizationFailedError)
         self.consumer.subscribe(["orders"], listener=self.reader)
         self.drive(3.0)
@@ -195,7 +192,6 @@ class Play:
     def _wait_for_positions_in_vain(self) -> None:
         """What is committed cannot be read for longer than a call may take."""
         self.attempt(self.consumer.unsubscribe)
-        self.reader.next.clear()
         self.world.cluster.fail_next("OffsetFetch", UnstableOffsetCommitError, times=14)
         self.consumer.subscribe(["orders"], listener=self.reader)
         self.drive(3.0)

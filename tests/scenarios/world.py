@@ -57,6 +57,8 @@ class World(VirtualTime):
         self.random = random.Random(seed)
         self.cluster = Cluster(self, brokers=brokers)
         self.sites: list[Site] = []
+        #: What all consumers told, in order, each event with its consumer's name as `whose`.
+        self.told: list[Event] = []
         self._agenda: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = itertools.count()
         self._turning = False
@@ -72,7 +74,7 @@ class World(VirtualTime):
         site = Site(self, len(self.sites))
         self.sites.append(site)
 
-        configs = {"bootstrap_servers": "b1:9092,b2:9092", "client_id": f"c{site.number}"} | configs
+        configs = {"bootstrap_servers": "b1:9092,b2:9092", "client_id": site.name} | configs
         here = HOST.set(site)
         try:
             site.consumer = KafkaConsumer(*topics, **configs)
@@ -241,6 +243,15 @@ class Site(Host):
         self._nets: list[ScriptedNet] = []
         self._listening = contextlib.ExitStack()
 
+    @property
+    def name(self) -> str:
+        """Also its client id, unless its settings say otherwise."""
+        return f"c{self.number}"
+
+    def tell(self, event: str, **values: Any) -> None:
+        """Something that its user saw."""
+        self.world.told.append({"event": event, "at": self.world.now, "whose": self.name, **values})
+
     # -- what the consumer asks of its host
 
     def make_bell(self) -> Bell:
@@ -315,8 +326,9 @@ class Site(Host):
     # -- looking
 
     def _note(self, event: Event) -> None:
-        event["at"] = self.world.now
+        event |= {"at": self.world.now, "whose": self.name}
         self.events.append(event)
+        self.world.told.append(event)
 
     def named(self, *names: str) -> list[Event]:
         """The traced events of these names."""
