@@ -22,6 +22,7 @@ from aktor.simulation.errors import (
     TimeIsUpError,
 )
 from aktor.simulation.member import Member
+from aktor.simulation.shrink import Shrunk, shrink
 from aktor.simulation.simulation import Simulation, Topic
 from aktor.simulation.sink import Guarantee, Sink
 
@@ -34,10 +35,12 @@ __all__ = [
     "Member",
     "MemberFailedError",
     "Point",
+    "Shrunk",
     "Simulation",
     "SimulationError",
     "Sink",
     "SpinError",
     "TimeIsUpError",
     "Topic",
+    "shrink",
 ]

@@ -28,7 +28,8 @@ class SpinError(SimulationError):
 
 
 class TimeIsUpError(SimulationError):
-    """What was waited for did not happen within its virtual time."""
+    """What was waited for did not happen within its virtual time. Says who waits for what; of
+    `progress`, which partitions are not committed and who owns them."""
 
 
 class BlockingCallError(SimulationError):

@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
+from kafka.structs import TopicPartition
+
 from aktor.actors.network import NetworkActor
 from aktor.actors.runtime import Bell, CooperativeActor, Dispatcher
 from aktor.consumer.facade import KafkaConsumer
@@ -228,6 +230,21 @@ class Site(Host):
         """The group that the consumer wants to be in, if any."""
         engine = self.consumer._engine
         return engine.settings.group_id if engine.in_group and not engine.closing else None
+
+    def is_in(self, group: str) -> bool:
+        """Whether its consumer reads for this group."""
+        return self.started and self.consumer.config["group_id"] == group
+
+    @property
+    def owned(self) -> Collection[TopicPartition]:
+        """What is assigned to its consumer."""
+        return self.consumer._engine.delivery.partitions if self.started else ()
+
+    def how_far(self, one: TopicPartition) -> str:
+        """Where its consumer is in a partition that it owns."""
+        state = self.consumer._engine.delivery.partitions[one]
+        where = "has no position" if state.offset is None else f"is at {state.offset}"
+        return f"{where}{' (paused)' if state.paused else ''}"
 
     @property
     def asks_for(self) -> tuple[str, Collection[str] | None] | None:

@@ -79,6 +79,13 @@ class Member(Host):
         """Whether its process lives and does something."""
         return not self.gone and not self.task.frozen and not self.task.over
 
+    @property
+    def what_it_does(self) -> str:
+        """In words, for who wonders why nothing comes."""
+        if self.task.frozen:
+            return "stands still" if not self.gone else "was killed"
+        return "has ended" if self.task.over else f"waits for {self.task.waits_for}"
+
     # -- what happens to it
 
     def crash(self, actor: str, on: type, *, times: int = 1, late: bool = False) -> Crashes:

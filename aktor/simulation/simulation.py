@@ -17,6 +17,8 @@ import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
+from kafka.structs import TopicPartition
+
 from aktor.broker.codes import Code
 from aktor.broker.settings import ClusterSettings
 from aktor.consumer.pattern import SubscriptionPattern
@@ -39,6 +41,7 @@ from aktor.simulation.network import Network
 from aktor.simulation.reader import Reader
 from aktor.simulation.scheduler import START, Scheduler
 from aktor.simulation.sink import Guarantee, Sink
+from aktor.simulation.trial import enter
 from aktor.simulation.writer import TransactionalWriter
 
 __all__ = ["Simulation", "Topic"]
@@ -124,7 +127,7 @@ class Simulation:
         #: Which topics each group reads, as far as is known; None: what a pattern matches.
         self._reads: dict[str, set[str] | None] = {}
         self._demanded: dict[str, frozenset[str]] = {}
-        self.faults = Chaos(self, without)
+        self.faults = Chaos(self, frozenset(without) | enter(self))
         #: Crashes that were asked for and have not all happened yet.
         self.crashes: list[Crashes] = []
         self._names = itertools.count()
@@ -354,10 +357,43 @@ class Simulation:
                     yield group, topic
 
     def _uncommitted(self) -> str:
-        left = [
-            f"{topic.lag(group)} of {topic} by group {group}" for group, topic in self._lagging()
+        lagging = list(self._lagging())
+        left = [f"{topic.lag(group)} of {topic} by group {group}" for group, topic in lagging]
+        where = [
+            self._where_it_hangs(group, topic, number)
+            for group, topic in lagging
+            for number in range(topic.partitions)
+            if self.brokers.unread(group, topic, number)
         ]
-        return f"records are not committed: {', '.join(left)}"
+        return "\n  ".join([f"records are not committed: {', '.join(left)}", *where])
+
+    def _where_it_hangs(self, group: str, topic: Topic, number: int) -> str:
+        """How far the group has committed the partition, who owns it, and what that waits for."""
+        brokers, one = self.brokers, TopicPartition(topic, number)
+        committed = brokers.committed(group, topic, number)
+        done = "nothing" if committed is None else f"up to {committed}"
+        leader = brokers.leader(topic, number)
+        led = "no leader" if leader not in brokers.running else f"leader b{leader}"
+        owners = [
+            f"{site.name} owns it, {site.how_far(one)} and {site.member.what_it_does}"
+            for member in self.members
+            if not member.gone
+            for site in member.sites
+            if site.is_in(group) and one in site.owned
+        ]
+        said = "; ".join(owners) or f"nobody owns it, {self._who_is_in(group)}"
+        return (
+            f"{topic}-{number} (end {brokers.end(topic, number)}, {led}): {done} committed; {said}"
+        )
+
+    def _who_is_in(self, group: str) -> str:
+        known = [
+            f"{consumer} ({one.member_id})"
+            for consumer, one in self.brokers.members_by_consumer(group)
+        ]
+        doing = [f"{member} {member.what_it_does}" for member in self.members if not member.gone]
+        there = f"members of {group} are {', '.join(known) or 'none'}"
+        return f"{there}; {', '.join(doing) or 'no process lives'}"
 
     def now_and_then(self, condition: Callable[[], bool]) -> Callable[[], bool]:
         """The condition, looked at no more often than twenty times a second: it takes its time."""
@@ -443,7 +479,7 @@ class Simulation:
         if until is None and for_ == math.inf:
             self._wait(self._all_code_has_ended, at_most, self.scheduler.who_waits)
         elif until is not None:
-            self._wait(until, at_most, lambda: "what was waited for is not so")
+            self._wait(until, at_most, lambda: f"what was waited for; {self.scheduler.who_waits()}")
         else:
             self.scheduler.run(self.scheduler.now + for_, lambda: self._over(None))
             self._raise_failures()
