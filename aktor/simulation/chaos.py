@@ -633,9 +633,16 @@ LOSSY: Final[Mapping[str, float]] = {
     kind: CONSUMER_WEIGHTS[kind] for kind in ("topic_recreated", "unclean_election")
 }
 
+#: After which `poll` raises the same error until the worker seeks: few workers do.
+STANDING: Final = frozenset({"records_corrupted"})
+
 #: What a correct worker survives without losing a record, whichever protocol it speaks.
 SURVIVABLE: Final[Mapping[str, float]] = {
-    **{kind: weight for kind, weight in CONSUMER_WEIGHTS.items() if kind not in LOSSY},
+    **{
+        kind: weight
+        for kind, weight in CONSUMER_WEIGHTS.items()
+        if kind not in STANDING | LOSSY.keys()
+    },
     "killed_at_line": 15,
 }
 
