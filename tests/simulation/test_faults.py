@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from kafka.protocol.metadata import MetadataRequest
+from kafka.structs import TopicPartition
 
+from aktor import KafkaConsumer
 from aktor.actors.runtime import CooperativeActor
 from aktor.actors.wire import RequestAnswered
 from aktor.broker.faults import Drop, Fault
@@ -172,6 +174,28 @@ def test_a_join_group_that_vanished_is_repeated_before_the_group_has_waited_for_
         orders.write(20)
         sim.progress().check()
         assert sim.now - began < 45.0
+
+
+def test_look_ups_go_round_the_first_join_group_of_a_member() -> None:
+    """It waits for a member that takes its time, and a connection's answers come in order."""
+    with Simulation(seed=1) as sim:
+        reading(sim)
+        sim.members[0].busy_for = 60.0
+        sim.run(for_=1.0)
+        took: list[float] = []
+
+        def look() -> None:
+            servers = sim.bootstrap_servers
+            with KafkaConsumer("orders", group_id="g", bootstrap_servers=servers) as consumer:
+                consumer.poll(timeout_ms=2000)
+                began = sim.now
+                assert consumer.committed(TopicPartition("orders", 0)) is not None
+                took.append(sim.now - began)
+
+        sim.member(look)
+        sim.run(until=lambda: bool(took), at_most=60.0)
+
+        assert took[0] < 1.0
 
 
 def test_who_was_about_to_leave_when_its_membership_crashed_leaves_all_the_same() -> None:
