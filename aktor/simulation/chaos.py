@@ -45,6 +45,7 @@ __all__ = [
     "KINDS",
     "LOSSY",
     "REFUSALS",
+    "STANDING",
     "SURVIVABLE",
     "WEIGHTS",
     "Chaos",

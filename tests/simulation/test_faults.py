@@ -14,7 +14,7 @@ from aktor.actors.runtime import CooperativeActor
 from aktor.actors.wire import RequestAnswered
 from aktor.broker.faults import Drop, Fault
 from aktor.simulation import Simulation
-from aktor.simulation.chaos import CONSUMER_WEIGHTS, KINDS, LOSSY, SURVIVABLE, WEIGHTS
+from aktor.simulation.chaos import CONSUMER_WEIGHTS, KINDS, LOSSY, STANDING, SURVIVABLE, WEIGHTS
 from aktor.simulation.crashes import Crash
 from aktor.simulation.member import Member
 from aktor.simulation.network import SimulatedNet
@@ -53,8 +53,8 @@ def offsets_given(sim: Simulation, partition: str) -> set[int]:
 def test_every_kind_of_fault_is_drawn() -> None:
     assert CONSUMER_WEIGHTS.items() >= WEIGHTS.items()
     assert all(weight > 0 for weight in CONSUMER_WEIGHTS.values())
-    assert KINDS.keys() == SURVIVABLE.keys() | LOSSY.keys()
-    assert not SURVIVABLE.keys() & LOSSY.keys()
+    assert KINDS.keys() == SURVIVABLE.keys() | LOSSY.keys() | STANDING
+    assert not SURVIVABLE.keys() & (LOSSY.keys() | STANDING)
 
 
 def kinds_drawn(**asked: Any) -> set[str]:
@@ -66,7 +66,7 @@ def kinds_drawn(**asked: Any) -> set[str]:
 
 def test_data_is_lost_only_if_it_is_asked_for() -> None:
     assert kinds_drawn() == SURVIVABLE.keys()
-    assert kinds_drawn(losing_data=True) == KINDS.keys()
+    assert kinds_drawn(losing_data=True) == KINDS.keys() - STANDING
     assert kinds_drawn(unclean_election=1) == SURVIVABLE.keys() | {"unclean_election"}
 
 
