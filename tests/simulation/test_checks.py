@@ -135,6 +135,14 @@ def out(event: str, because: str = "") -> tuple[str, str, dict[str, Any]]:
     return "x", f"member.{event}", {"member_id": "x-1", "because": because}
 
 
+#: Its first heartbeat reached the group, the answer was lost, and then the right was gone.
+REFUSED = (
+    "x",
+    "membership.moved",
+    {"member_id": "x-1", "after": "fatal", "because": "after GroupAuthorizationFailedError"},
+)
+
+
 def told(word: str) -> tuple[str, str, dict[str, Any]]:
     return "x", "listener.told", {"told": word, "partitions": ["a-0"]}
 
@@ -667,6 +675,10 @@ FORGIVEN: list[tuple[Check, Story]] = [
     (
         membership.who_leaves_is_gone,
         [out("lost", "after GroupAuthorizationFailedError"), LEAVES, STILL_THERE],
+    ),
+    (
+        membership.who_leaves_is_gone,
+        [REFUSED, LEAVES, STILL_THERE],
     ),
     (membership.who_leaves_is_gone, [LEAVES, ("x", "member.leave_failed", {}), STILL_THERE]),
     (

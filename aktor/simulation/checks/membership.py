@@ -37,7 +37,7 @@ def who_leaves_is_gone(history: History) -> list[str]:
                 given_up.discard(who)
             case "member.left" | "member.stayed":
                 excused[who].add(event["member_id"])
-            case "member.lost" if event["because"] in _WITHOUT_A_WORD:
+            case "member.lost" | "membership.moved" if event["because"] in _WITHOUT_A_WORD:
                 excused[who].add(event["member_id"])
             case "member.epoch":
                 excused[who].discard(event["member_id"])  # the consumer protocol keeps its id
@@ -65,7 +65,7 @@ def nobody_is_left_behind(history: History) -> list[str]:
         match event["event"]:
             case "member.left" | "member.stayed":
                 excused[who].add(event["member_id"])
-            case "member.lost" if event["because"] in _WITHOUT_A_WORD:
+            case "member.lost" | "membership.moved" if event["because"] in _WITHOUT_A_WORD:
                 excused[who].add(event["member_id"])
             case "group.still_has":
                 excused[who].update(event["member_ids"])  # `who_leaves_is_gone` judges it
