@@ -8,7 +8,7 @@ from typing import Final
 
 from aktor.simulation.checks.ownership import FORGOTTEN_WITHIN
 from aktor.simulation.checks.readers import process_of, when
-from aktor.simulation.history import History
+from aktor.simulation.history import Event, History
 
 __all__ = ["CHECKS"]
 
@@ -19,6 +19,12 @@ _WITHOUT_A_WORD: Final = (
     "fenced: FENCED_MEMBER_EPOCH",
     "after GroupAuthorizationFailedError",
 )
+
+
+def _may_not_ask(event: Event) -> bool:
+    """Whether a member is refused the group before it has heard that it is in it."""
+    known = bool(event.get("member_id"))
+    return known and event["after"] == "fatal" and event["because"] in _WITHOUT_A_WORD
 
 
 def who_leaves_is_gone(history: History) -> list[str]:
@@ -37,7 +43,9 @@ def who_leaves_is_gone(history: History) -> list[str]:
                 given_up.discard(who)
             case "member.left" | "member.stayed":
                 excused[who].add(event["member_id"])
-            case "member.lost" | "membership.moved" if event["because"] in _WITHOUT_A_WORD:
+            case "member.lost" if event["because"] in _WITHOUT_A_WORD:
+                excused[who].add(event["member_id"])
+            case "membership.moved" if _may_not_ask(event):
                 excused[who].add(event["member_id"])
             case "member.epoch":
                 excused[who].discard(event["member_id"])  # the consumer protocol keeps its id
@@ -65,7 +73,9 @@ def nobody_is_left_behind(history: History) -> list[str]:
         match event["event"]:
             case "member.left" | "member.stayed":
                 excused[who].add(event["member_id"])
-            case "member.lost" | "membership.moved" if event["because"] in _WITHOUT_A_WORD:
+            case "member.lost" if event["because"] in _WITHOUT_A_WORD:
+                excused[who].add(event["member_id"])
+            case "membership.moved" if _may_not_ask(event):
                 excused[who].add(event["member_id"])
             case "group.still_has":
                 excused[who].update(event["member_ids"])  # `who_leaves_is_gone` judges it
