@@ -617,6 +617,7 @@ class Engine:
 
         An event leaves the queue when it was acted on: who was interrupted finds it again.
         """
+        # Looked at here, and not in what is called: each poll comes by, and there is nothing.
         if self._unraised is not None:
             self._raise_owed()
         if self.completions:
@@ -658,10 +659,10 @@ class Engine:
     def _raise_owed(self) -> None:
         """An error that an interrupt kept from being raised."""
         owed = self._unraised
-        if owed is not None:
-            self.own(owed, owed=True)
-            self._unraised = None
-            raise owed
+        assert owed is not None, "there is none"
+        self.own(owed, owed=True)
+        self._unraised = None
+        raise owed
 
     def _is_over(self, assigned: AssignPartitions) -> bool:
         """Whether what is to be taken on was lost meanwhile, while the application was busy."""

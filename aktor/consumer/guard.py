@@ -72,7 +72,7 @@ class Guard:
 
     def check_usable(self) -> None:
         """Raise in a forked child, or if the consumer was closed."""
-        if self._forks != _forks or os.getpid() != self._pid:
+        if self._forks != _forks or os.getpid() != self._pid:  # `forked`, without two calls more
             self.check_process()
         if self.closed:
             raise ConsumerClosedError

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Final
 
-from aktor.simulation.checks.readers import when
+from aktor.simulation.checks.readers import given_between, when
 from aktor.simulation.history import History
 
 __all__ = ["CHECKS"]
@@ -13,18 +12,12 @@ __all__ = ["CHECKS"]
 
 def paused_partitions_are_silent(history: History) -> list[str]:
     """Nothing of a partition is given out from `pause` until `resume`, or until it is given up."""
-    complaints = []
-    paused: dict[str, set[str]] = defaultdict(set)
-    for event in history.events:
-        mine = paused[event["member"]]
-        match event["event"]:
-            case "partitions.paused":
-                mine.update(event["partitions"])
-            case "partitions.resumed" | "partitions.released":
-                mine.difference_update(event["partitions"])
-            case "records.delivered" if event["partition"] in mine:
-                complaints.append(f"{when(event)} was given {event['partition']}, which is paused")
-    return complaints
+    return [
+        f"{when(event)} was given {event['partition']}, which is paused"
+        for event in given_between(
+            history, "partitions.paused", {"partitions.resumed", "partitions.released"}
+        )
+    ]
 
 
 def limits_are_kept(history: History) -> list[str]:

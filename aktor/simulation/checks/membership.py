@@ -21,10 +21,16 @@ _WITHOUT_A_WORD: Final = (
 )
 
 
-def _may_not_ask(event: Event) -> bool:
-    """Whether a member is refused the group before it has heard that it is in it."""
-    known = bool(event.get("member_id"))
-    return known and event["after"] == "fatal" and event["because"] in _WITHOUT_A_WORD
+def _is_done_with(event: Event) -> bool:
+    """Whether the member has said that it leaves, or cannot say it. (A member may be refused the
+    group before it has heard that it is in it: then it only moves.)"""
+    match event["event"]:
+        case "member.left" | "member.stayed":
+            return True
+        case "membership.moved" if event["after"] != "fatal" or not event.get("member_id"):
+            return False
+        case _:
+            return event["because"] in _WITHOUT_A_WORD
 
 
 def who_leaves_is_gone(history: History) -> list[str]:
@@ -41,12 +47,9 @@ def who_leaves_is_gone(history: History) -> list[str]:
         match event["event"]:
             case "user.leaves":
                 given_up.discard(who)
-            case "member.left" | "member.stayed":
-                excused[who].add(event["member_id"])
-            case "member.lost" if event["because"] in _WITHOUT_A_WORD:
-                excused[who].add(event["member_id"])
-            case "membership.moved" if _may_not_ask(event):
-                excused[who].add(event["member_id"])
+            case "member.left" | "member.stayed" | "member.lost" | "membership.moved":
+                if _is_done_with(event):
+                    excused[who].add(event["member_id"])
             case "member.epoch":
                 excused[who].discard(event["member_id"])  # the consumer protocol keeps its id
             case "member.leave_failed":
@@ -71,12 +74,9 @@ def nobody_is_left_behind(history: History) -> list[str]:
     for event in history.events:
         who = event["member"]
         match event["event"]:
-            case "member.left" | "member.stayed":
-                excused[who].add(event["member_id"])
-            case "member.lost" if event["because"] in _WITHOUT_A_WORD:
-                excused[who].add(event["member_id"])
-            case "membership.moved" if _may_not_ask(event):
-                excused[who].add(event["member_id"])
+            case "member.left" | "member.stayed" | "member.lost" | "membership.moved":
+                if _is_done_with(event):
+                    excused[who].add(event["member_id"])
             case "group.still_has":
                 excused[who].update(event["member_ids"])  # `who_leaves_is_gone` judges it
             case "member.killed" | "actor.escalated":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Final
 
-from aktor.simulation.checks.readers import Reader, Replay, when
+from aktor.simulation.checks.readers import Reader, Replay, given_between, when
 from aktor.simulation.history import History
 
 __all__ = ["CHECKS"]
@@ -49,18 +49,12 @@ def only_owners_are_given_records(history: History) -> list[str]:
 
 def nothing_is_given_out_while_it_is_handed_back(history: History) -> list[str]:
     """Once it is said how far a partition was read, for the last commit, no more of it follows."""
-    complaints = []
-    going: dict[str, set[str]] = defaultdict(set)
-    for event in history.events:
-        mine = going[event["member"]]
-        match event["event"]:
-            case "partitions.held_back":
-                mine.update(event["partitions"])
-            case "partitions.released" | "partitions.assigned":
-                mine.difference_update(event["partitions"])
-            case "records.delivered" if event["partition"] in mine:
-                complaints.append(f"{when(event)} was given {event['partition']}, which is going")
-    return complaints
+    return [
+        f"{when(event)} was given {event['partition']}, which is going"
+        for event in given_between(
+            history, "partitions.held_back", {"partitions.released", "partitions.assigned"}
+        )
+    ]
 
 
 def nothing_is_given_after_its_callback(history: History) -> list[str]:

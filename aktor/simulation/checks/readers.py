@@ -13,6 +13,7 @@ __all__ = [
     "Ownership",
     "Reader",
     "Replay",
+    "given_between",
     "gone_consumers",
     "process_of",
     "standing_still",
@@ -170,6 +171,19 @@ class Replay:
             if name == member or name.startswith(f"{member}/"):
                 reader.expelled = True
                 reader.joins_anew = False
+
+
+def given_between(history: History, begins: str, ends: set[str]) -> Iterator[Event]:
+    """Deliveries of a partition to a consumer after the event that begins, before one that ends."""
+    between: dict[str, set[str]] = defaultdict(set)
+    for event in history.named(begins, *ends, "records.delivered"):
+        mine = between[event["member"]]
+        if event["event"] == begins:
+            mine.update(event["partitions"])
+        elif event["event"] in ends:
+            mine.difference_update(event["partitions"])
+        elif event["partition"] in mine:
+            yield event
 
 
 def when(event: Event) -> str:
