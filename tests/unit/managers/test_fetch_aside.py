@@ -207,6 +207,22 @@ def test_a_node_for_which_the_long_polls_of_others_leave_no_room_is_asked_all_th
     assert {one.to for one in around.tick() if one.lane is Lane.FETCH} >= {3}
 
 
+def test_what_a_long_poll_covered_is_asked_for_without_one_if_the_next_has_no_room() -> None:
+    around = Around.reading(
+        {0: 1, 1: 2, 2: 3}, max_buffered_bytes=48 * KIB, max_partition_fetch_bytes=16 * KIB
+    )
+    polls = {one.to: one for one in around.tick()}
+    around.answer(polls[1], of(0, a_batch(0, 1, size=30 * KIB)))
+    around.pause(0)
+    around.answer(polls[2], of(1, a_batch(0, 1, size=40 * KIB)))
+    around.tick()
+
+    around.answer(polls[3])  # nothing new of any partition
+
+    beside = [one for one in around.tick(0.1) if one.to == 3]
+    assert [(one.lane, offsets(one)) for one in beside] == [(Lane.ORDINARY, {2: 0})]
+
+
 def test_beside_a_long_poll_nothing_is_asked_that_the_buffer_has_no_room_for() -> None:
     """Beyond the bound it brings a quarter of a request for each node at most."""
     around = Around.reading(
