@@ -47,6 +47,12 @@ def assigned(member: str) -> tuple[str, str, dict[str, Any]]:
     return member, "partitions.assigned", {"partitions": ["a-0"], "by_group": True}
 
 
+def in_group(group: str, step: tuple[str, str, dict[str, Any]]) -> tuple[str, str, dict[str, Any]]:
+    """The same, in another group than "g"."""
+    member, event, values = step
+    return member, event, {**values, "group": group}
+
+
 def going(member: str, loss: str) -> tuple[str, str, dict[str, Any]]:
     return member, "partitions.going", {"partitions": ["a-0"], "loss": loss}
 
@@ -272,6 +278,27 @@ BROKEN: list[tuple[Check, Story, str]] = [
             committed(2),
         ],
         "2 after 5",
+    ),
+    (
+        commits.committed_offsets_never_go_back,
+        [
+            *(*OWNED, sought("x", 2), to_commit("x", 2, "asked"), committed(2)),
+            *(in_group("h", committed(5)), in_group("h", committed(2))),
+        ],
+        "h a-0: 2 after 5",
+    ),
+    (
+        ownership.partitions_are_handed_over_in_order,
+        [
+            *(*OWNED, in_group("h", CONVERTED), synced("y", 1), assigned("y")),
+            *(going("x", "revoked"), released("x")),
+        ],
+        "gave it up",
+    ),
+    (
+        ownership.only_owners_are_given_records,
+        [*OWNED, in_group("h", CONVERTED), synced("y", 2), assigned("y"), given("x", 5, 5)],
+        "which y owns by now",
     ),
     (membership.who_leaves_is_gone, [LEAVES, STILL_THERE], "its group has ['x-1']"),
     (
@@ -665,6 +692,17 @@ FORGIVEN: list[tuple[Check, Story]] = [
     (
         ownership.partitions_are_handed_over_in_order,
         [*OWNED, CONVERTED, synced("y", 2), assigned("y"), going("x", "revoked"), released("x")],
+    ),
+    (
+        ownership.partitions_are_handed_over_in_order,
+        [
+            *(*OWNED, in_group("h", synced("y", 2)), in_group("h", assigned("y"))),
+            *(going("x", "revoked"), released("x")),
+        ],
+    ),
+    (
+        ownership.only_owners_are_given_records,
+        [*OWNED, in_group("h", synced("y", 2)), in_group("h", assigned("y")), given("x", 5, 5)],
     ),
     (membership.who_leaves_is_gone, [LEAVES, out("left"), STILL_THERE]),
     (membership.who_leaves_is_gone, [LEAVES, out("stayed"), STILL_THERE]),

@@ -58,7 +58,7 @@ def committed_offsets_never_go_back(history: History) -> list[str]:
     latest: dict[tuple[str, str], int] = {}
     moved: dict[str, set[str]] = defaultdict(set)
     #: What somebody commits who has gone back.
-    excused: set[tuple[str, int]] = set()
+    excused: set[tuple[str, str, int]] = set()
     for event in history.events:
         match event["event"]:
             case "position.sought" | "position.reset":
@@ -67,7 +67,9 @@ def committed_offsets_never_go_back(history: History) -> list[str]:
                 moved[event["member"]].difference_update(event["partitions"])
             case "commit.sent" if isinstance(event.get("offsets"), dict):
                 mine = moved[event["member"]]
-                excused.update(item for item in event["offsets"].items() if item[0] in mine)
+                excused.update(
+                    (event["group"], *item) for item in event["offsets"].items() if item[0] in mine
+                )
             case "topic.removed":
                 for key in [key for key in latest if key[1].rpartition("-")[0] == event["topic"]]:
                     del latest[key]
@@ -77,7 +79,7 @@ def committed_offsets_never_go_back(history: History) -> list[str]:
             case "offset.committed":
                 key = event["group"], event["partition"]
                 before, offset = latest.get(key, -1), event["offset"]
-                if offset < before and (event["partition"], offset) not in excused:
+                if offset < before and (*key, offset) not in excused:
                     complaints.append(
                         f"at {event['at']:.3f} {key[0]} {key[1]}: {offset} after {before}"
                     )

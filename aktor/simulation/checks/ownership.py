@@ -119,6 +119,8 @@ def partitions_are_handed_over_in_order(history: History) -> list[str]:
         if name == "partitions.assigned" and event["by_group"]:
             for one in event["partitions"]:
                 for other, theirs in readers.items():
+                    if theirs.group != event["group"]:
+                        continue
                     late = theirs.expelled or theirs.generation > reader.generation
                     mine = theirs.owned.get(one)
                     if other != event["member"] and mine and not (late or mine.outdated):

@@ -49,6 +49,8 @@ class Reader:
     """One consumer, as its events tell."""
 
     owned: dict[str, Ownership] = field(default_factory=dict)
+    #: For which it reads, as far as is known.
+    group: str | None = None
     #: Of the assignment that it heard of last.
     generation: int = -1
     #: Its `isolation_level`.
@@ -88,7 +90,7 @@ class Replay:
             case "group.converted":
                 # Kafka goes by what its members were to own, not by what they own: until they have
                 # joined, others may be given it.
-                for other in self.readers.values():
+                for other in self._readers_of(event["group"]):
                     other.expelled, other.joins_anew = True, False
             case "session.expired":
                 self._expelled(event["consumer"])
@@ -99,7 +101,7 @@ class Replay:
         match event["event"]:
             case "rebalance.synced" | "rebalance.target":
                 reader.generation = event["generation"]
-                group = event.get("group")
+                reader.group = group = event.get("group")
                 self.latest[group] = max(self.latest[group], reader.generation)
                 # An answer that waited while it slept tells of a generation that is over.
                 if reader.joins_anew and reader.generation >= self.latest[group]:
@@ -109,12 +111,13 @@ class Replay:
             case "group.begun":
                 # It was empty, and counts from the beginning.
                 self.latest[event["group"]] = 0
-                for other in self.readers.values():
+                for other in self._readers_of(event["group"]):
                     other.generation = -1
 
     def _apply_to_partitions(self, event: Event, reader: Reader) -> None:
         match event["event"]:
             case "partitions.assigned":
+                reader.group = event.get("group")
                 reader.isolation = event.get("isolation", "")
                 for one in event["partitions"]:
                     reader.owned[one] = Ownership()
@@ -164,6 +167,9 @@ class Replay:
             return start is end
         log = self.logs[partition]
         return start <= end <= log.passed_over(start, range(len(log.eras)), reader.isolation)
+
+    def _readers_of(self, group: str) -> Iterator[Reader]:
+        return (one for one in self.readers.values() if one.group == group)
 
     def _expelled(self, member: str) -> None:
         """All consumers that this member has made."""
