@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -41,7 +41,7 @@ class Injection:
         self,
         world: World,
         *,
-        at: tuple[int, ...] = (),
+        at: Collection[int] = (),
         act: Callable[[], object] = lambda: None,
         lines: list[Line] | None = None,
     ) -> None:
@@ -73,20 +73,26 @@ class Injection:
             self._lines.append((frame.f_code.co_filename, frame.f_lineno))
         self.count += 1
         if self.count in self._at:
+            self._at.discard(self.count)
             self.hits += 1
             self.where.append(f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}")
             try:
                 self._act()
             except BaseException:
-                # A tracer that raises is switched off: go on with another one.
-                sys.settrace(self._on_call)
-                outer = frame.f_back
-                while outer is not None:
-                    if outer.f_code.co_filename.startswith(_APPLICATION):
-                        outer.f_trace = self._on_line
-                    outer = outer.f_back
+                self._go_on(frame)
                 raise
         return self._on_line
+
+    def _go_on(self, frame: FrameType) -> None:
+        """A tracer that raises is switched off: go on with another one, if there is more to do."""
+        if not self._at:
+            return
+        sys.settrace(self._on_call)
+        outer = frame.f_back
+        while outer is not None:
+            if outer.f_code.co_filename.startswith(_APPLICATION):
+                outer.f_trace = self._on_line
+            outer = outer.f_back
 
 
 @contextlib.contextmanager

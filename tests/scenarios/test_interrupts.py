@@ -1,447 +1,50 @@
 """Whatever line of ours an interrupt or a signal handler hits: nothing is lost, nothing hangs.
 
-Each scenario is an ordinary program. It is run once to count the lines of ours that it runs, and
-then again and again, each time with an interrupt at another of these lines; the program catches it
-and goes on. `AKTOR_INTERRUPTS=all` takes every line every time that it is run, else there is a
-sample of them, `AKTOR_SEEDS` times as large.
+Each program is run once to count the lines of ours that it runs, and then again and again, each
+time with an interrupt at another of these lines; the program catches it and goes on. The lines are
+a sample, `AKTOR_SEEDS` times as large; `python -m tests.scenarios.every_line` takes all.
 """
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import itertools
 import linecache
 import os
 import random
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
-from kafka import ConsumerRebalanceListener
-from kafka.errors import IllegalStateError
-from kafka.structs import TopicPartition
 
-from aktor.errors import (
-    ConcurrentAccessError,
-    ConsumerClosedError,
-    RecordDeserializationError,
-    UserCallbackError,
-    WakeupError,
+from tests.scenarios.interrupts import choose
+from tests.scenarios.programs import (
+    ACTS,
+    SCENARIOS,
+    closing_handler,
+    interrupted,
+    judge,
+    lines_of,
+    run,
 )
-from tests.scenarios.interrupts import Injection, Line, choose, without_injections
-from tests.scenarios.reading import T0, T1
-from tests.scenarios.world import World
 
-#: Records of each of the two partitions.
-COUNT = 12
-
-#: How many lines are tried of each scenario, with each kind of interrupt.
+#: How many lines are tried of each program, with each kind of interrupt.
 SAMPLE = 10 * int(os.environ.get("AKTOR_SEEDS", "1"))
 
 
-class Alarm(Exception):
-    """What the handler of an alarm raises, to end a call that takes too long."""
-
-
-class Listener(ConsumerRebalanceListener):
-    """Says what is owned; raises if it is told the same twice."""
-
-    def __init__(self) -> None:
-        self.owned: set[TopicPartition] = set()
-
-    def on_partitions_assigned(self, assigned: Any) -> None:
-        assert not self.owned & set(assigned), "assigned twice"
-        self.owned |= set(assigned)
-
-    def on_partitions_revoked(self, revoked: Any) -> None:
-        assert set(revoked) <= self.owned, "revoked twice"
-        self.owned -= set(revoked)
-
-    on_partitions_lost = on_partitions_revoked
-
-
-class Program:
-    """A program that reads a topic, and goes on after whatever it is interrupted by."""
-
-    def __init__(self, world: World, **configs: Any) -> None:
-        self.world = world
-        self.listener = Listener()
-        self.given: dict[TopicPartition, list[int]] = defaultdict(list)
-        self.caught: list[BaseException] = []
-        world.cluster.create_topic("orders", partitions=2)
-        world.cluster.fill("orders", COUNT, batch=5)
-        configs = {
-            "auto_offset_reset": "earliest",
-            "max_poll_records": 4,
-            "auto_commit_interval_ms": 40,
-            "consumer_timeout_ms": 100,
-        } | configs
-        self.consumer = world.consumer(**configs)
-        group = world.cluster.group("g")
-        group.commit = functools.partial(self.check_commit, group.commit)  # type: ignore[method-assign]
-        #: Commits of what was not given out.
-        self.too_far: list[str] = []
-        self.ended = False
-        #: `close` was interrupted: it ends its thread, and may not have told the group.
-        self.cut_short = False
-
-    def check_commit(
-        self, commit: Any, member: str, partition: tuple[str, int], value: Any
-    ) -> None:
-        given = self.given[TopicPartition(*partition)]
-        after = max(given) + 1 if given else 0
-        if value[0] > after:  # noted, for who commits may not be who hears of an error
-            self.too_far.append(f"{value[0]} of {partition} was committed, given was {after}")
-        commit(member, partition, value)
-
-    # -- what it does
-
-    def attempt(self, act: Callable[[], Any]) -> Any:
-        """What `act` returned; None if it was interrupted."""
-        try:
-            return act()
-        except (ConcurrentAccessError, AssertionError):
-            raise
-        except ConsumerClosedError as error:
-            self.ended = True
-            self.caught.append(error)
-        except RecordDeserializationError as error:
-            # It came while the deserializer ran: the record may be read again.
-            self.caught.append(error)
-            partition = TopicPartition(error.topic, error.partition)
-            self.attempt(functools.partial(self.consumer.seek, partition, error.offset))
-        except (KeyboardInterrupt, Alarm, WakeupError, UserCallbackError) as error:
-            self.caught.append(error)
-        return None
-
-    def subscribe(self) -> None:
-        while self.attempt(self.consumer.subscription) != {"orders"} and not self.ended:
-            self.attempt(lambda: self.consumer.subscribe(["orders"], listener=self.listener))
-
-    def poll(self, times: int = 1, timeout_ms: float = 50, **options: Any) -> None:
-        for _ in range(times):
-            found = self.attempt(lambda: self.consumer.poll(timeout_ms, **options))
-            for partition, records in (found or {}).items():
-                self.given[partition] += [one.offset for one in records]
-
-    def read_all(self, act: Callable[[], None]) -> None:
-        until = self.world.now + 60.0
-        while self.total < 2 * COUNT and not self.ended:
-            assert self.world.now < until, f"it stopped at {dict(self.given)}"
-            act()
-
-    def iterate(self, most: int = 1000) -> None:
-        for _ in range(most):
-            try:
-                record = self.attempt(lambda: next(self.consumer))
-            except StopIteration:
-                self.ended = self.consumer._guard.closed
-                return
-            if record is not None:
-                self.given[TopicPartition(record.topic, record.partition)].append(record.offset)
-
-    @property
-    def in_a_call(self) -> bool:
-        """Whether a signal would find a call under way: one that has let go does but return."""
-        return bool(self.consumer._guard.holder) and not self.consumer._guard.closed
-
-    @property
-    def total(self) -> int:
-        return sum(len(offsets) for offsets in self.given.values())
-
-    # -- the end
-
-    def close(self) -> None:
-        for _ in range(5):
-            before = len(self.caught)
-            self.attempt(self.consumer.close)
-            self.cut_short |= len(self.caught) > before
-            if self.world.site(self.consumer).dispatcher.ended:
-                return
-        raise AssertionError("it cannot be closed")
-
-
-Scenario = Callable[[Program], None]
-
-
-def polling(program: Program) -> None:
-    program.subscribe()
-    program.read_all(program.poll)
-
-
-def iterating(program: Program) -> None:
-    program.subscribe()
-    program.read_all(program.iterate)
-
-
-def committing(program: Program) -> None:
-    program.subscribe()
-
-    def act() -> None:
-        program.poll(max_records=3)
-        program.attempt(program.consumer.commit)
-        program.iterate(3)
-        program.attempt(program.consumer.commit_async)
-
-    program.read_all(act)
-
-
-def asking(program: Program) -> None:
-    program.attempt(lambda: program.consumer.assign([T0, T1]))
-    while program.attempt(program.consumer.assignment) != {T0, T1} and not program.ended:
-        program.attempt(lambda: program.consumer.assign([T0, T1]))
-
-    def act() -> None:
-        program.poll(max_records=3)
-        for one in (T0, T1):
-            program.attempt(lambda one=one: program.consumer.position(one, 1000))
-            program.attempt(lambda one=one: program.consumer.committed(one, timeout_ms=1000))
-        program.attempt(lambda: program.consumer.end_offsets([T0]))
-
-    program.read_all(act)
-
-
-def pausing(program: Program) -> None:
-    program.subscribe()
-    rounds = itertools.cycle((T0, T1))
-
-    def act() -> None:
-        one = next(rounds)
-        if one in (program.attempt(program.consumer.assignment) or ()):
-            program.attempt(lambda: program.consumer.pause(one))
-        program.iterate(2)
-        program.poll()
-        while program.attempt(program.consumer.paused) != set() and not program.ended:
-            program.attempt(lambda: program.consumer.resume(one))
-
-    program.read_all(act)
-
-
-def seeking(program: Program) -> None:
-    """It goes to where it is."""
-    program.subscribe()
-
-    def act() -> None:
-        program.iterate(2)
-        for one in sorted(program.attempt(program.consumer.assignment) or ()):
-            after = len(program.given[one])
-            program.attempt(lambda one=one, after=after: program.consumer.seek(one, after))
-        program.poll(max_records=3)
-
-    program.read_all(act)
-
-
-def decoding(program: Program) -> None:
-    program.subscribe()
-
-    def act() -> None:
-        program.poll()
-        program.iterate(3)
-
-    program.read_all(act)
-
-
-def rebalancing(program: Program) -> None:
-    """Another member comes, has a part for a while, and leaves: nothing is read twice."""
-    program.subscribe()
-    program.poll(3, max_records=1)
-    with without_injections():
-        other = program.world.consumer("orders", group_id="g", auto_offset_reset="earliest")
-    until = program.world.now + 5.0
-    found: dict[Any, Any] = {}
-    while not found and program.world.now < until and not program.ended:
-        program.poll(max_records=1, timeout_ms=500)
-        with without_injections():
-            found = other.poll(20, max_records=1)
-        for partition, records in found.items():
-            program.given[partition] += [one.offset for one in records]
-    with without_injections():
-        other.close()
-    program.read_all(program.poll)
-
-
-def leaving(program: Program) -> None:
-    """It gives all up in the middle, and begins again where it was."""
-    program.subscribe()
-    program.poll(6, max_records=3)
-    while program.attempt(lambda: program.consumer.subscription() or 0) != 0 and not program.ended:
-        program.attempt(program.consumer.unsubscribe)
-    program.subscribe()
-    program.read_all(program.poll)
-
-
-def closing(program: Program) -> None:
-    program.subscribe()
-    program.poll(3, max_records=3)
-
-
-SCENARIOS: dict[str, Scenario] = {
-    one.__name__: one
-    for one in (
-        polling,
-        iterating,
-        committing,
-        asking,
-        pausing,
-        seeking,
-        decoding,
-        rebalancing,
-        leaving,
-        closing,
-    )
-}
-
-
-def run(
-    scenario: str, at: tuple[int, ...], act: Callable[[Program], object], lines: Any = None
-) -> tuple[Program, Injection]:
-    """Run it with the interrupt there, close, and check what is true in any case."""
-    configs: dict[str, Any] = {"group_id": "g"}
-    if scenario == "decoding":
-        configs["value_deserializer"] = _decode
-    with World(7) as world:
-        program = Program(world, **configs)
-        injection = Injection(world, at=at, act=lambda: act(program), lines=lines)
-        with injection:
-            SCENARIOS[scenario](program)
-            program.poll(2)
-            program.close()
-        check(program, injection)
-    return program, injection
-
-
-def _decode(data: bytes | None) -> Any:
-    return data
-
-
-def check(program: Program, injection: Injection) -> None:
-    """Everything was given out in order and once, as far as it was; nothing is left behind."""
-    for partition, offsets in program.given.items():
-        assert offsets == list(range(len(offsets))), (partition, offsets)
-    assert not program.too_far
-    group = program.world.cluster.group("g")
-    program.world.sleep(1.0)
-    assert program.cut_short or not group.members, "it is still a member"
-    assert program.cut_short or program.listener.owned == set(), "the listener was not told"
-    with pytest.raises(ConsumerClosedError):
-        program.consumer.poll()
-
-
-@functools.cache
-def lines_of(scenario: str) -> list[Line]:
-    """Every line of ours that it runs."""
-    lines: list[Line] = []
-    run(scenario, (), lambda program: None, lines)
-    return lines
-
-
-def places(scenario: str, seed: int) -> list[int]:
-    lines = lines_of(scenario)
-    if os.environ.get("AKTOR_INTERRUPTS") == "all":
-        return list(range(1, len(lines) + 1))
-    draw = random.Random(f"{scenario} {seed}").randrange
-    return choose(lines, SAMPLE, draw)
-
-
-def interrupted(program: Program) -> None:
-    raise KeyboardInterrupt
-
-
-def alarmed(program: Program) -> None:
-    raise Alarm
-
-
-def closing_handler(program: Program) -> None:
-    if program.in_a_call:
-        program.consumer.close()
-
-
-def exiting_handler(program: Program) -> None:
-    closing_handler(program)
-    raise KeyboardInterrupt
-
-
-def looking_handler(program: Program) -> None:
-    consumer = program.consumer
-    consumer.wakeup()
-    assert consumer.status().client_id
-    looks: list[Callable[[], Any]] = [
-        consumer.metrics,
-        consumer.assignment,
-        consumer.subscription,
-        consumer.paused,
-        consumer.group_metadata,
-    ]
-    for look in looks:
-        with contextlib.suppress(ConsumerClosedError):
-            look()
-
-
-def busy_handler(program: Program) -> None:
-    """One that does what it may not."""
-    if not program.in_a_call or program.consumer._engine.user_code.name:
-        return
-    acts: list[Callable[[], Any]] = [
-        program.consumer.commit,
-        program.consumer.commit_async,
-        lambda: program.consumer.seek(T0, 0),
-        program.consumer.unsubscribe,
-        lambda: program.consumer.poll(100),
-        lambda: next(program.consumer),
-        lambda: program.consumer.position(T0),
-    ]
-    for act in acts:
-        with pytest.raises(IllegalStateError):
-            act()
-
-
-def every(
-    scenario: str, act: Callable[[Program], object], *, then: tuple[int, ...] = (), seed: int = 0
-) -> Iterator[Program]:
-    """The program after each of the runs; `then`: so many lines later it is interrupted again."""
-    broken: list[str] = []
-    for place in places(scenario, seed):
-        line = lines_of(scenario)[place - 1]
-        try:
-            program, injection = run(scenario, (place, *(place + one for one in then)), act)
-            assert injection.hits >= 1
-        except (Exception, KeyboardInterrupt) as error:
-            where = f"{line[0].rpartition('/')[2]}:{line[1]}"
-            broken.append(f"{place} ({where}): {error!r:.300}")
-        else:
-            yield program
-    assert not broken, "\n".join(broken)
-
-
 @pytest.mark.parametrize("scenario", SCENARIOS)
-@pytest.mark.parametrize("act", [interrupted, alarmed])
+@pytest.mark.parametrize("name", ACTS)
 def test_an_interrupt_loses_nothing_repeats_nothing_and_leaves_nothing_behind(
-    scenario: str, act: Callable[[Program], object]
+    name: str, scenario: str
 ) -> None:
-    for program in every(scenario, act):
-        if scenario != "closing":
-            assert program.total == 2 * COUNT
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS)
-@pytest.mark.parametrize("then", [(1,), (30,)])
-def test_two_interrupts_one_soon_after_the_other_do_no_more_harm_than_one(
-    scenario: str, then: tuple[int, ...]
-) -> None:
-    for program in every(scenario, interrupted, then=then, seed=then[0]):
-        if scenario != "closing":
-            assert program.total == 2 * COUNT
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS)
-@pytest.mark.parametrize("act", [closing_handler, exiting_handler])
-def test_a_handler_that_closes_ends_the_loop_and_the_membership(
-    scenario: str, act: Callable[[Program], object]
-) -> None:
-    for program in every(scenario, act):
-        assert program.ended or program.total == 2 * COUNT or scenario == "closing"
+    act, lines = ACTS[name], lines_of(scenario)
+    broken: list[str] = []
+    for place in choose(lines, SAMPLE, random.Random(f"{scenario} {name}").randrange):
+        file, line = lines[place - 1]
+        try:
+            program, injection = run(
+                scenario, [place, *(place + later for later in act.then)], act.happens
+            )
+            judge(act, scenario, program, injection)
+        except (Exception, KeyboardInterrupt) as error:
+            broken.append(f"{place} ({file.rpartition('/')[2]}:{line}): {error!r:.300}")
+    assert not broken, "\n".join(broken)
 
 
 @pytest.mark.parametrize("later", range(1, 9))
@@ -455,14 +58,4 @@ def test_what_a_call_was_about_to_give_when_it_was_to_close_is_not_committed(lat
     ]
     for place in ends[1:5]:
         left = iter(handlers)
-        run("polling", (place, place + later), lambda program, left=left: next(left)(program))
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS)
-@pytest.mark.parametrize("act", [looking_handler, busy_handler])
-def test_a_handler_that_looks_or_does_what_it_may_not_disturbs_nothing(
-    scenario: str, act: Callable[[Program], object]
-) -> None:
-    for program in every(scenario, act):
-        if scenario != "closing":
-            assert program.total == 2 * COUNT
+        run("polling", [place, place + later], lambda program, left=left: next(left)(program))
