@@ -11,6 +11,7 @@ user's code counts as that code's, since nothing can say there that it has not b
 from __future__ import annotations
 
 import contextlib
+import linecache
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator
@@ -48,6 +49,8 @@ class Injection:
         self.count = 0
         self.hits = 0
         self.where: list[str] = []
+        #: It was at the line that calls the listener, which counts as called then.
+        self.hit_a_listener = False
         self._world = world
         self._at = set(at)
         self._act = act
@@ -75,7 +78,9 @@ class Injection:
         if self.count in self._at:
             self._at.discard(self.count)
             self.hits += 1
-            self.where.append(f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}")
+            file, line = frame.f_code.co_filename, frame.f_lineno
+            self.where.append(f"{os.path.basename(file)}:{line}")
+            self.hit_a_listener |= "callback(partitions)" in linecache.getline(file, line)
             try:
                 self._act()
             except BaseException:
