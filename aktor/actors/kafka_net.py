@@ -67,6 +67,8 @@ SILENCE: Final = 0.005
 _BLOCKED: Final = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _CONNECTING: Final = (errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK)
 _WORD: Final = struct.Struct(">i")
+#: SO_LINGER for no seconds.
+_RESET: Final = struct.pack("ii", 1, 0)
 _API_VERSIONS: Final = 18
 _UNSUPPORTED_VERSION: Final = 35
 _UNSUPPORTED_MECHANISM: Final = 33
@@ -162,7 +164,7 @@ class KafkaNet:
         return connection is not None and connection.has_heard()
 
     def close_connection(self, key: str, because: str) -> None:
-        """Close `key`, or end the attempt; no more reports about it."""
+        """Close `key`, or end the attempt; no more reports about it. What is due is abandoned."""
         connection = self._connections.pop(key, None)
         if connection is not None:
             connection.close(None)
@@ -176,7 +178,7 @@ class KafkaNet:
             self._let_go()
             return
         for connection in list(self._connections.values()):
-            connection.close(None)
+            connection.close(None, abandon=False)  # a LeaveGroup may still be on its way
         self._connections.clear()
         self.loop.close()
 
@@ -720,8 +722,9 @@ class _Connection:
         error.__traceback__ = explained.__traceback__ = None
         self.close(explained)
 
-    def close(self, error: Exception | None) -> None:
-        """Close the socket, end what is under way; `error` None: without a report."""
+    def close(self, error: Exception | None, *, abandon: bool = True) -> None:
+        """Close the socket, end what is under way; `error` None: without a report. `abandon`: what
+        the kernel has not sent of requests that are not answered never arrives."""
         if self._closed:
             return
         self._closed = True
@@ -734,11 +737,25 @@ class _Connection:
         self._tasks.clear()
         if self._race is not None:
             self._race.end()
+        if abandon and self._due:
+            self._discard_unsent()
         self.let_go()
         if error is None:
             return
         report = ConnectionClosed if self._diagnosis.open else ConnectionFailed
         self._net.tell(report(key=self._key, error=error))
+
+    def _discard_unsent(self) -> None:
+        """Let the socket end by a reset (RST), which discards its send buffer.
+
+        The senders have been told that these requests failed, and ask again on another connection.
+        If the link is cut, an orderly close would leave the old requests to the kernel, which sends
+        them when the link heals: an old OffsetCommit would arrive after a newer one, and the
+        group's offset would go back. What the broker's machine has received it may still handle.
+        """
+        if self._sock is not None:
+            with contextlib.suppress(OSError):  # it has ended already
+                self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
 
     def let_go(self) -> None:
         """Close the descriptor and nothing else (no shutdown: a forked parent may use it)."""

@@ -98,10 +98,11 @@ class Net(Sleeper, Protocol):
         """Whether part of an answer is here, and some of it came since this was last asked."""
 
     def close_connection(self, key: str, because: str) -> None:
-        """Close, or end the attempt. Nothing is reported about it any more."""
+        """Close, or end the attempt. Nothing is reported about it any more, and requests that are
+        not answered arrive now or never: not after what is sent in their place."""
 
     def close(self) -> None:
-        """Close everything; no more reports."""
+        """Close everything, orderly; no more reports."""
 
 
 #: Makes a net that reports to the given function.

@@ -3,17 +3,18 @@
 Frames cross it as bytes, in order within a connection, each after a latency of its own; what is
 between two connections may overtake. A link can be slow, tear frames to pieces, or be cut, both
 ways or one: then what is under way waits, as TCP does, until it is mended or somebody gives up. A
-broker whose machine is gone leaves half-open connections: what is sent there vanishes until its
-next process answers with a reset; so does, for good, what is sent on a connection that a firewall
-between them has forgotten. At the broker's end a `broker.connection.Connection` takes the
-bytes, as it does behind sockets.
+client that closes a connection on which answers are due resets it: what has not arrived is
+discarded. After an orderly close all arrives, however late the link is mended. A broker whose
+machine is gone leaves half-open connections: what is sent there vanishes until its next process
+answers with a reset; so does, for good, what is sent on a connection that a firewall between them
+has forgotten. At the broker's end a `broker.connection.Connection` takes the bytes, as it does
+behind sockets.
 """
 
 from __future__ import annotations
 
 import copy
 import itertools
-import math
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -61,10 +62,6 @@ _KNOWLEDGE: Final = frozenset({"Metadata", "FindCoordinator"})
 VERSIONS: Final = BrokerVersionData(
     api_versions={api.key: (api.min_version, api.max_version) for api in APIS.values()}
 )
-
-#: What a closed socket has not sent after so long is taken to be lost: else an old commit could
-#: pass a newer one, where a coordinator does not know of the generation between them.
-LINGERS: Final = 0.2
 
 #: A host that drops all packets.
 NOWHERE: Final = "nowhere"
@@ -201,6 +198,11 @@ class Network:
         return (0.0, frame[:place]), (self.random.uniform(0.0, APART), frame[place:])
 
     # -- the brokers' ends of connections
+
+    @property
+    def accepted(self) -> int:
+        """How many connections brokers have, half-open ones among them."""
+        return len(self._ends)
 
     def accept(self, node: int, host: str, end: _BrokersEnd) -> Connection:
         """A broker takes a connection."""
@@ -396,9 +398,9 @@ class SimulatedNet:
             self._forget(connection)
 
     def close(self) -> None:
-        """Close everything; no more reports."""
-        for key in list(self._connections):
-            self.close_connection(key, "the end")
+        """Close everything, orderly; no more reports."""
+        for connection in list(self._connections.values()):
+            self._forget(connection, abandon=False)
 
     def wait(self, timeout: float) -> None:
         """The scheduler does the waiting."""
@@ -452,14 +454,21 @@ class SimulatedNet:
         if self._forget(connection):
             self._tell(kind(key=connection.key, error=error))
 
-    def _forget(self, connection: _Connection) -> bool:
-        """Close this side; what was sent arrives before the broker hears of that."""
+    def _forget(self, connection: _Connection, *, abandon: bool = True) -> bool:
+        """Close this side; what was sent arrives before the broker hears of that. `abandon`: if
+        answers are due, by a reset: what has not arrived is discarded."""
         if self._connections.get(connection.key) is not connection:
             return False
         del self._connections[connection.key]
-        connection.closed_at = self.network.scheduler.now
-        connection.there.send(lambda: self._ended(connection))
+        if abandon and connection.due:
+            connection.there.discard()
+            if connection.there.is_cut:
+                return True  # a lost reset is not sent again
+        self._tell_end(connection)
         return True
+
+    def _tell_end(self, connection: _Connection) -> None:
+        connection.there.send(lambda: self._ended(connection))
 
     def _ended(self, connection: _Connection) -> None:
         """The broker's end hears that it is closed, if it hears anything."""
@@ -471,8 +480,6 @@ class SimulatedNet:
     def _arrived(self, connection: _Connection, data: bytes) -> None:
         """At the broker."""
         end, node = connection.end, connection.node
-        if self.network.scheduler.now > connection.closed_at + LINGERS:
-            return
         if end is not None and end.open:
             end.take(data)
             self.network.at_broker(node, end.go_on)
@@ -480,8 +487,9 @@ class SimulatedNet:
             self.later(connection, lambda: self.lost(connection, "knows no such connection"))
 
     def arrive(self, connection: _Connection, data: bytes) -> None:
-        """Here."""
+        """Here; what comes for a closed connection is answered by a reset."""
         if self._connections.get(connection.key) is not connection:
+            self._tell_end(connection)
             return
         for frame in connection.cut(data):
             self._answer(connection, frame)
@@ -522,7 +530,6 @@ class _Connection:
         self.back = back
         self.end: Connection | None = None
         self.open = False
-        self.closed_at = math.inf
         self.count = 0
         self.due: deque[Due] = deque()
         self.cutter = FrameCutter(LONGEST_FRAME, scratch)
@@ -590,6 +597,15 @@ class _Way:
         self._line.append(act)
         network.scheduler.at(when, self._arrive)
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether nothing passes at the moment."""
+        return self._link in self._network.cut
+
+    def discard(self) -> None:
+        """What has not arrived never will."""
+        self._line = deque([_nothing] * len(self._line))
+
     def _arrive(self) -> None:
         self._network.carry(self._link, self._next)
 
@@ -597,3 +613,7 @@ class _Way:
         act = self._line.popleft()
         if not self.dead:
             act()
+
+
+def _nothing() -> None:
+    """In the place of what was discarded."""

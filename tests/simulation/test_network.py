@@ -82,20 +82,37 @@ def test_what_is_sent_over_a_link_cut_one_way_is_handled_and_its_answer_comes_la
     assert client.answered == [1]
 
 
-@pytest.mark.parametrize(("seconds", "arrives"), [(0.1, True), (1.0, False)])
-def test_what_a_closed_connection_could_not_send_is_lost_after_a_while(
-    client: Client, seconds: float, arrives: bool
+@pytest.mark.parametrize("orderly", [True, False])
+def test_what_was_sent_before_an_orderly_close_arrives_and_what_was_given_up_does_not(
+    client: Client, orderly: bool
 ) -> None:
     client.sim.network.cut_link("alice", 1)
     client.sim.network.disturb(Fault(action=Swallow(), api="Metadata"))
     client.ask("one")
-    client.net.close_connection("one", "nobody waits for it")
-    client.sim.run(for_=seconds)
+    if orderly:
+        client.net.close()
+    else:
+        client.net.close_connection("one", "it was not answered in time")
+    client.sim.run(for_=10.0)
 
     client.sim.network.mend_link("alice", 1)
     client.sim.run(for_=0.1)
 
-    assert any(client.sim.history.named("request.hindered")) == arrives
+    assert any(client.sim.history.named("request.hindered")) == orderly
+
+
+def test_a_broker_hears_of_a_reset_that_was_lost_when_it_answers(client: Client) -> None:
+    client.sim.network.cut_way((1, "alice"))
+    client.ask("one")  # whose answer is held back
+    client.sim.network.cut_link("alice", 1)
+    client.net.close_connection("one", "it was not answered in time")
+    client.sim.run(for_=0.1)
+    assert client.sim.network.accepted == 1
+
+    client.sim.network.mend_link("alice", 1)
+    client.sim.run(for_=0.1)
+
+    assert client.sim.network.accepted == 0
 
 
 def test_a_torn_answer_is_heard_of_before_it_is_whole(client: Client) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import queue
 import random
 import socket
 import ssl
@@ -517,6 +518,53 @@ def test_a_closed_connection_reports_nothing_more() -> None:
         client.idle(0.1)
 
         assert client.told == []
+
+
+def test_a_request_that_nobody_waits_for_any_more_never_leaves_the_send_buffer() -> None:
+    """As if the link was cut: the broker's machine takes no more, until the client has hung up."""
+    closed = threading.Event()
+    ends: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def script(peer: Peer) -> None:
+        peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        closed.wait(LIMIT)
+        try:
+            peer.read()
+            ends.put("the whole request")
+        except (EOFError, ConnectionError) as end:
+            ends.put(type(end).__name__)
+
+    with open_to(script, connection={"send_buffer_bytes": 1_000_000}) as (client, _):
+        topic = MetadataRequest.MetadataRequestTopic(name="t" * 20_000)
+        client.send(MetadataRequest(topics=10 * [topic]))
+        client.idle(0.05)
+        client.net.close_connection("a", "it was not answered in time")
+        closed.set()
+
+        assert ends.get(timeout=LIMIT) == "ConnectionResetError"
+
+
+@pytest.mark.parametrize("how", ["a connection that owes nothing", "all of them"])
+def test_an_end_without_a_request_to_send_again_is_orderly(how: str) -> None:
+    """With its last request, say a LeaveGroup, still on its way when all of them are closed."""
+    ends: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def script(peer: Peer) -> None:
+        try:
+            if how == "all of them":
+                peer.read()
+            peer.read()
+        except (EOFError, ConnectionError) as end:
+            ends.put(type(end).__name__)
+
+    with open_to(script) as (client, _):
+        if how == "all of them":
+            client.send()
+            client.net.close()
+        else:
+            client.net.close_connection("a", "it was idle")
+
+        assert ends.get(timeout=LIMIT) == "EOFError"
 
 
 def test_an_attempt_can_be_given_up() -> None:
