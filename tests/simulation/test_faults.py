@@ -383,3 +383,26 @@ def test_what_is_held_back_by_a_cut_link_arrives_before_what_is_sent_later() -> 
 
         answered = [one.request_id for one in told if isinstance(one, RequestAnswered)]
         assert answered == [1, 2]
+
+
+def test_a_commit_that_was_given_up_does_not_pass_a_newer_one() -> None:
+    """It lies in the send buffer of a connection over a cut link, the newer one goes to another
+    coordinator, and the link heals when the first broker coordinates again."""
+    with Simulation(1) as sim:
+        orders = reading(sim, request_timeout_ms=5000, session_timeout_ms=60_000)
+        (alice,) = sim.members
+        sim.run(for_=1.0)
+        old, new = (node := sim.brokers.coordinator("g")), node % 3 + 1
+        sim.network.cut_link(alice.name, old)
+        orders.write(40)
+        sim.run(for_=8.0)
+        sim.brokers.move_coordinator("g", new)
+        orders.write(40)
+        sim.run(for_=20.0)
+        lag = orders.lag("g")
+
+        sim.brokers.move_coordinator("g", old)
+        sim.network.mend_link(alice.name, old)
+        sim.run(for_=0.1)
+
+        assert orders.lag("g") <= lag
