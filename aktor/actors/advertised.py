@@ -91,8 +91,8 @@ class Advertised:
 
         `links` lead to the advertised addresses. Who wants nothing of the brokers is told nothing.
         """
-        if not self.in_doubt or self._since is None or not links:
-            return math.inf
+        if not self.in_doubt or self._since is None or not self._addresses:
+            return math.inf  # the coordinator's address, known before the others, is one of several
         if self._wanted_at <= now - REPEAT and not any(one.unsent for one in links):
             return math.inf
         if any(one.is_open or isinstance(one.failure, AuthenticationError) for one in links):

@@ -1034,6 +1034,25 @@ def test_who_asks_nothing_of_the_brokers_is_not_told_that_they_are_unreachable()
     assert bench.of(BrokersUnreachable) == []
 
 
+def test_before_the_metadata_is_known_a_coordinator_that_cannot_be_reached_is_one_of_several() -> (
+    None
+):
+    """As after a restart of this actor: a bootstrap server answers, and nobody knows the others."""
+    bench = Bench().send(a_request(ANY)).open().answer()
+    bench.tell(CoordinatorFound(broker=Broker(node_id=1, host="a", port=9092)))
+    for second in range(10):
+        bench.send(a_request(COORDINATOR, deadline=1e6)).at(float(second))
+        refuse_all(bench)
+    assert bench.of(BrokersUnreachable) == []
+
+    bench.tell(a_cluster(a=1))
+    bench.send(a_request(COORDINATOR, deadline=1e6)).at(11.0)
+    refuse_all(bench)
+    bench.send(a_request(COORDINATOR, deadline=1e6)).at(13.0)
+
+    assert bench.of(BrokersUnreachable) != []
+
+
 def test_when_a_broker_can_be_reached_after_all_the_application_is_told_once() -> None:
     bench = stranded(a=1, until=4.5)
     while not bench.net.attempts:
