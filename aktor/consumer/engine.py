@@ -750,6 +750,9 @@ class Engine:
             owned = frozenset(self.delivery.partitions)
             error = self.rebalancing.give_up(owned, Loss.LOST, restarted)
             self._say_subscription(self.port.last_member_id, self.port.leaving)
+        elif "membership" in restarted.actors and self.port.leaving:
+            # It has unsubscribed since, and members of before have yet to leave.
+            self.say(SubscriptionChanged(topics=frozenset(), leaving=self.port.leaving))
         # What was fetched ahead is unknown to the new fetch manager: go on from the positions.
         for state in self.delivery.partitions.values():
             self._renew(state)

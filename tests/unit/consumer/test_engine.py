@@ -1710,6 +1710,19 @@ def test_a_restarted_membership_is_told_as_whom_it_has_yet_to_leave() -> None:
     assert said.leaving == former
 
 
+def test_of_one_who_has_unsubscribed_it_is_told_as_well_and_joins_nothing() -> None:
+    site = a_site(group_id="g")
+    former = frozenset({"m-0"})
+    unjoined = MemberState.UNJOINED
+    site.hear(MemberChanged(member_id="", generation=-1, state=unjoined, leaving=former))
+
+    site.hear(a_restart("membership", "commits", "positions", "fetch"))
+    site.poll()
+
+    (said,) = site.of(SubscriptionChanged)
+    assert said == SubscriptionChanged(topics=frozenset(), leaving=former)
+
+
 class _Noting(ConsumerRebalanceListener):
     def __init__(self) -> None:
         self.lost: list[Any] = []
