@@ -495,8 +495,12 @@ class Brokers:
 
     def unread(self, group: str, topic: str, partition: int) -> int:
         """How many offsets the group has not committed, up to the last record."""
-        end = min(self.end(topic, partition), self._wanted.get((topic, partition), 0))
-        return max(0, end - (self.committed(group, topic, partition) or 0))
+        committed = self.committed(group, topic, partition) or 0
+        return max(0, self.last_record(topic, partition) - committed)
+
+    def last_record(self, topic: str, partition: int) -> int:
+        """The offset after the last record that was written and that all in sync have."""
+        return min(self.end(topic, partition), self._wanted.get((topic, partition), 0))
 
     def leader(self, topic: str, partition: int) -> int:
         """The broker that leads, or would if it ran; -1 if none does."""

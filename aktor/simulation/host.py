@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +13,7 @@ from kafka.structs import TopicPartition
 
 from aktor.actors.network import NetworkActor
 from aktor.actors.runtime import Bell, CooperativeActor, Dispatcher
+from aktor.consumer.delivery import Partition
 from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.port import ApplicationPort
 from aktor.consumer.system import Host
@@ -236,9 +237,19 @@ class Site(Host):
         return self.started and self.consumer.config["group_id"] == group
 
     @property
-    def owned(self) -> Collection[TopicPartition]:
+    def owned(self) -> Mapping[TopicPartition, Partition]:
         """What is assigned to its consumer."""
-        return self.consumer._engine.delivery.partitions if self.started else ()
+        return self.consumer._engine.delivery.partitions if self.started else {}
+
+    @property
+    def has_read_all(self) -> bool:
+        """Whether its consumer, which has no group, owns all there is, and has come to the ends."""
+        brokers, owned = self._simulation.brokers, self.owned
+        return self.started and all(
+            (owned[one].offset or 0) >= brokers.last_record(*one) if one in owned else False
+            for topic in self._simulation.topics
+            for one in (TopicPartition(topic, number) for number in range(topic.partitions))
+        )
 
     def how_far(self, one: TopicPartition) -> str:
         """Where its consumer is in a partition that it owns."""

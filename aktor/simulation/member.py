@@ -45,6 +45,8 @@ class Member(Host):
         #: Called with (actor, message) before an actor of it gets a message.
         self.before_each: Callable[[CooperativeActor, object], None] | None = None
         self.task: Task = simulation.scheduler.spawn(name, lambda: self._live(work))
+        #: Its threads: `task` comes first.
+        self.tasks = [self.task]
 
     def __str__(self) -> str:
         return self.name
@@ -55,6 +57,13 @@ class Member(Host):
     def _live(self, work: Callable[[], Any]) -> Any:
         HOST.set(self)
         return work()
+
+    def also(self, work: Callable[[], Any]) -> None:
+        """Run this, too, in another thread of its process."""
+        name = f"{self.name}, thread {len(self.tasks) + 1}"
+        task = self.simulation.scheduler.spawn(name, lambda: self._live(work))
+        task.ahead = self.ahead
+        self.tasks.append(task)
 
     def for_consumer(self, consumer: KafkaConsumer) -> Host:
         """A new consumer, made by this member's code."""
@@ -101,7 +110,8 @@ class Member(Host):
         """Its process is gone: connections break, nobody says good-bye."""
         if not self.gone:
             self.gone = True
-            self.task.kill()
+            for task in self.tasks:
+                task.kill()
             for site in self.sites:
                 site.end()
             self.simulation.history.note("member.killed", self.name)
@@ -122,7 +132,7 @@ class Member(Host):
 
             return take
 
-        taking: list[Turn] = [self.task, *self.sites]
+        taking: list[Turn] = [*self.tasks, *self.sites]
         for one in taking:
             one.take_turn = counting(one.take_turn)  # type: ignore[method-assign]
 
@@ -147,7 +157,8 @@ class Member(Host):
         jumps back (PEP 418); timers that are due by it go off."""
         if not self.gone and seconds > 0:
             self.simulation.history.note("clock.jumped", self.name, seconds=seconds)
-            self.task.ahead += seconds
+            for task in self.tasks:
+                task.ahead += seconds
             for site in self.sites:
                 self.simulation.scheduler.can_run(site)
 
@@ -157,7 +168,8 @@ class Member(Host):
         if not self.gone:
             self.simulation.history.note("member.frozen", self.name, **noted)
             self._frozen_at = self.simulation.now
-            self.task.freeze()
+            for task in self.tasks:
+                task.freeze()
             for site in self.sites:
                 site.freeze()
 
@@ -167,7 +179,9 @@ class Member(Host):
         if not self.gone and self.task.frozen:
             self.simulation.history.note("member.thawed", self.name, asleep=asleep)
             if asleep:
-                self.task.ahead -= self.simulation.now - self._frozen_at
+                for task in self.tasks:
+                    task.ahead -= self.simulation.now - self._frozen_at
             for site in self.sites:
                 site.thaw()
-            self.task.thaw()
+            for task in self.tasks:
+                task.thaw()

@@ -1,16 +1,17 @@
-"""The ordinary consumer loops: poll, do something with the records, poll again.
+"""The ordinary consumer loops: take records, do something with them, take the next ones.
 
-What a group's readers do beyond that is drawn from the seed: who stores the offsets, what their
-rebalance listener does, and now and then a call that an application might make.
+What a group's readers do beyond that is drawn from the seed: how they take their records (`ways`),
+who stores the offsets, what their rebalance listener does (`listeners`), and now and then a call
+that an application might make (`habits`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.errors import (
     FencedInstanceIdError,
     GroupAuthorizationFailedError,
@@ -19,20 +20,34 @@ from kafka.errors import (
     UnknownError,
     UnreleasedInstanceIdError,
 )
-from kafka.structs import OffsetAndMetadata, TopicPartition
+from kafka.structs import TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.pattern import SubscriptionPattern
-from aktor.errors import ActorCrashedError, CorruptBatchError, UserCallbackError
+from aktor.errors import (
+    ActorCrashedError,
+    ConsumerClosedError,
+    CorruptBatchError,
+    UserCallbackError,
+)
+from aktor.simulation.habits import HABITS, go_back
+from aktor.simulation.listeners import LISTENERS
 from aktor.simulation.member import Member
+from aktor.simulation.ways import SETTINGS, WAYS
 
 if TYPE_CHECKING:
     from aktor.simulation.simulation import Simulation
 
-__all__ = ["KINDS", "Reader"]
+__all__ = ["Loop", "Reader"]
 
-#: How often the loop does something besides, per poll.
+#: How often the loop does something besides, per turn.
 HABIT_SHARE: Final = 0.04
+
+#: Seconds between two looks from another thread.
+LOOKS: Final = 1.0
+
+#: Seconds between two looks of who has assigned itself partitions whether these are all.
+COUNTS: Final = 5.0
 
 #: A static member's name is taken by who was here before, until its session is over. A group became
 #: a classic one when its only member that spoke the consumer protocol was expelled. A member that
@@ -46,106 +61,104 @@ ONLY_A_NEW_ONE_HELPS: Final = (
     UnreleasedInstanceIdError,
 )
 
-#: For how many polls partitions stay paused.
-PAUSED_FOR: Final = 10
-
 
 class Reader:
     """A member's code. It goes on after errors, as a service that wants to live would.
 
     Owns what the members share that run it: the database in which they may keep their offsets, by
-    topic id and partition.
+    topic id and partition. `by_hand`: they assign themselves what they read. `looked_at`: another
+    thread of theirs looks at the consumer.
     """
 
     def __init__(
         self,
         simulation: Simulation,
-        group: str,
+        group: str | None,
         topics: Sequence[str] | SubscriptionPattern,
         configs: dict[str, Any],
         *,
         kind: str = "quiet",
+        way: str = "polls",
+        by_hand: bool = False,
+        looked_at: bool = False,
         each: Callable[[dict[str, Any], int], dict[str, Any]] = lambda configs, _: configs,
     ) -> None:
-        self._simulation = simulation
+        self.simulation = simulation
+        self.topics = topics
+        self.listener = LISTENERS[kind]
+        self.way = WAYS[way]
+        #: Where its members go on.
+        self.elsewhere: dict[Any, int] = {}
         self._group = group
-        self._topics = topics
         self._configs = configs
-        self._kind = kind
+        self._by_hand = by_hand
+        self._looked_at = looked_at
         self._each = each
-        self._elsewhere: dict[Any, int] = {}
 
     def run(self, number: int = 0) -> None:
         """The code of the member with this number, until the end of the simulation."""
-
-        def config() -> dict[str, Any]:
-            return self._config(number)
-
-        _Loop(self._simulation, self._topics, config, self._kind, self._elsewhere).run()
+        loop = (_ByHand if self._by_hand else Loop)(self, lambda: self._config(number))
+        if self._looked_at:
+            self.simulation.me.also(loop.look_on)
+        loop.run()
 
     def _config(self, number: int) -> dict[str, Any]:
         return {
-            "bootstrap_servers": self._simulation.bootstrap_servers,
+            "bootstrap_servers": self.simulation.bootstrap_servers,
             "group_id": self._group,
             "auto_offset_reset": "earliest",
             "auto_commit_interval_ms": 1000,
             "metadata_max_age_ms": 10_000,
+            **SETTINGS,
             **self._each(self._configs, number),
         }
 
 
-class _Loop:
+class Loop:
     """One process that reads: its consumer, and what it remembers."""
 
-    def __init__(
-        self,
-        simulation: Simulation,
-        topics: Sequence[str] | SubscriptionPattern,
-        config: Callable[[], dict[str, Any]],
-        kind: str,
-        elsewhere: dict[Any, int],
-    ) -> None:
-        self._simulation = simulation
-        self._topics = topics
+    def __init__(self, reader: Reader, config: Callable[[], dict[str, Any]]) -> None:
+        self._simulation = reader.simulation
+        self._reader = reader
         self._config = config
-        self._kind = kind
-        self._elsewhere = elsewhere
-        self._member: Member = simulation.me
-        self._draw = random.Random(f"{simulation.seed} reader {self._member.name}")
+        self._member: Member = self._simulation.me
+        self.draw = random.Random(f"{self._simulation.seed} reader {self._member.name}")
         #: Given out, and to be written elsewhere when it is done.
         self._in_hand: dict[TopicPartition, int] = {}
-        self._resume_in = 0
+        #: What is done in so many turns.
+        self._later: list[tuple[int, Callable[[], object]]] = []
         #: Something may not be committed, and nobody would hear of it.
-        self.unsure = False
+        self._unsure = False
 
     def run(self) -> None:
-        """Poll, finish, poll again."""
-        consumer = self._begin()
+        """Take records, finish, take the next ones."""
+        consumer = self.begin()
         member = self._member
         while True:
             try:
                 if member.seeks:
                     member.seeks = False
-                    self._go_back(consumer)
+                    go_back(self, consumer)
+                self._do_what_is_due()
                 consumer = self._besides(consumer)
-                self._poll(consumer)
+                self._reader.way(self, consumer)
             except ActorCrashedError:
                 # This consumer is beyond help: a service would start anew.
                 consumer.close()
-                consumer = self._begin()
+                consumer = self.begin()
             except ONLY_A_NEW_ONE_HELPS as error:
                 self._hear(error)
-                self._close(consumer)
-                self._simulation.sleep(1.0)
-                consumer = self._begin()
+                self.close(consumer)
+                self.sleep(1.0)
+                consumer = self.begin()
             except KafkaError as error:
                 self._hear(error)
                 if isinstance(error, CorruptBatchError):
                     self._read_again(consumer, error)
-                self._simulation.sleep(0.1)
+                self.sleep(0.1)
             if member.busy_for:
                 busy, member.busy_for = member.busy_for, 0.0
-                self._simulation.sleep(busy)
+                self.sleep(busy)
 
     def _read_again(self, consumer: KafkaConsumer, error: CorruptBatchError) -> None:
         """Only a seek helps; the next time the bytes may be sound."""
@@ -156,217 +169,197 @@ class _Loop:
     def _hear(self, error: KafkaError) -> None:
         self._simulation.history.note("user.hears", self._member.name, error=repr(error))
         if not self._config().get("enable_auto_commit", True):
-            self.unsure = True  # what failed may have been a commit
+            self._unsure = True  # what failed may have been a commit
 
-    def _begin(self) -> KafkaConsumer:
+    # -- its consumer
+
+    def begin(self) -> KafkaConsumer:
+        """A new one."""
         config = self._config()
         number = len(self._member.sites) + 1
         name = self._member.name
         # Each consumer is told from the one before it.
         config.setdefault("client_id", name if number == 1 else f"{name}/{number}")
+        self._later.clear()
         consumer = KafkaConsumer(**config)
-        self._subscribe(consumer)
+        self._join(consumer)
         return consumer
 
-    def _subscribe(self, consumer: KafkaConsumer) -> None:
-        listener = _LISTENERS[self._kind](self, consumer)
-        if isinstance(self._topics, SubscriptionPattern):
-            consumer.subscribe(pattern=self._topics, listener=listener)
+    def _join(self, consumer: KafkaConsumer) -> None:
+        self.subscribe(consumer)
+
+    def subscribe(self, consumer: KafkaConsumer) -> None:
+        """To what it is to read."""
+        listener, topics = self._reader.listener(self, consumer), self._reader.topics
+        if isinstance(topics, SubscriptionPattern):
+            consumer.subscribe(pattern=topics, listener=listener)
         else:
-            consumer.subscribe([str(one) for one in self._topics], listener=listener)
+            consumer.subscribe([str(one) for one in topics], listener=listener)
 
-    def _poll(self, consumer: KafkaConsumer) -> None:
-        self._write_elsewhere()
-        records = consumer.poll(timeout_ms=200)
-        for one, some in records.items():
-            self._in_hand[one] = some[-1].offset + 1
-        if records:
-            self._commit(consumer)
-        elif self.unsure:
-            consumer.commit(timeout_ms=5000)
-            self.unsure = False
-
-    def _commit(self, consumer: KafkaConsumer) -> None:
-        """Commit by hand if nobody else does, and note whether that may have failed unheard."""
-        if consumer.config["enable_auto_commit"]:
-            return
-        self.unsure = True
-        if self._simulation.random.random() < 0.5:
-            consumer.commit(timeout_ms=5000)
-            self.unsure = False
+    def subscribe_otherwise(self, consumer: KafkaConsumer) -> None:
+        """To something else: one topic, or a pattern that matches some."""
+        listener = self._reader.listener(self, consumer)
+        topic = self.draw.choice(self._simulation.topics)
+        if self.draw.random() < 0.5:
+            consumer.subscribe([str(topic)], listener=listener)
         else:
-            consumer.commit_async()
+            consumer.subscribe(pattern=f"^{topic[:6]}.*", listener=listener)
 
-    # -- offsets that are kept elsewhere
-
-    def _write_elsewhere(self) -> None:
-        """What was in hand is done."""
-        for one, offset in self._in_hand.items():
-            self._elsewhere[self._key(one)] = offset
-        self._in_hand.clear()
-
-    def find_elsewhere(self, partition: TopicPartition) -> int | None:
-        """Where the group goes on with this partition, as far as is known."""
-        return self._elsewhere.get(self._key(partition))
-
-    def _key(self, partition: TopicPartition) -> Any:
-        topic = self._simulation.brokers.model.topics.get(partition.topic)
-        return None if topic is None else topic.topic_id, partition
-
-    def takes_time(self) -> None:
-        """A listener that a fault has made slow."""
-        seconds = self._member.slow_listener
-        if seconds:
-            self._simulation.sleep(seconds)
-
-    def draws(self, share: float) -> bool:
-        """Whether something happens that happens so often, while there are faults."""
-        return self._simulation.faults.raging and self._draw.random() < share
-
-    # -- what it does besides
-
-    def _besides(self, consumer: KafkaConsumer) -> KafkaConsumer:
-        """Now and then, while there are faults, something that applications do."""
-        if self._resume_in:
-            self._resume_in -= 1
-            if not self._resume_in:
-                consumer.resume(*consumer.paused())
-        if not self.draws(HABIT_SHARE):
-            return consumer
-        habit = self._draw.choice(_HABITS)
-        return habit(self, consumer) or consumer
-
-    def _some(self, consumer: KafkaConsumer) -> list[TopicPartition]:
-        """One of its partitions, or none."""
-        owned = sorted(consumer.assignment())
-        return [self._draw.choice(owned)] if owned else []
-
-    def _look(self, consumer: KafkaConsumer) -> None:
-        for one in self._some(consumer):
-            consumer.position(one, timeout_ms=1000)
-            consumer.committed(one, timeout_ms=1000)
-            consumer.end_offsets([one], timeout_ms=1000)
-
-    def _pause(self, consumer: KafkaConsumer) -> None:
-        consumer.pause(*self._some(consumer))
-        self._resume_in = PAUSED_FOR
-
-    def _go_back(self, consumer: KafkaConsumer) -> None:
-        """A little, as one does who wants to do something again."""
-        for one in self._some(consumer):
-            position = consumer.position(one, timeout_ms=1000)
-            if position is not None:
-                consumer.seek(one, max(0, position - 3))
-
-    def _change_its_mind(self, consumer: KafkaConsumer) -> None:
-        """To the beginning; no, only a little back."""
-        for one in self._some(consumer):
-            position = consumer.position(one, timeout_ms=1000)
-            if position is None:
-                continue
-            consumer.seek_to_beginning(one)
-            if self._draw.random() < 0.5:
-                consumer.poll(timeout_ms=0)
-            if one in consumer.assignment():
-                consumer.seek(one, max(0, position - 3))
-
-    def _commit_some(self, consumer: KafkaConsumer) -> None:
-        for one in self._some(consumer):
-            position = consumer.position(one, timeout_ms=1000)
-            if position is not None:
-                consumer.commit({one: OffsetAndMetadata(position, "", -1)}, timeout_ms=2000)
-
-    def _resubscribe(self, consumer: KafkaConsumer) -> None:
-        consumer.unsubscribe()
-        self._subscribe(consumer)
-        if self._draw.random() < 0.7:
-            # And once more, while the group is on its way to let it in.
-            consumer.poll(timeout_ms=0)
-            self._simulation.sleep(self._draw.uniform(0.0, 2.0))
-            consumer.unsubscribe()
-            self._subscribe(consumer)
-
-    def _reopen(self, consumer: KafkaConsumer) -> KafkaConsumer:
-        self._write_elsewhere()
-        if self._draw.random() < 0.5:
-            consumer.commit_async()
-        self._close(consumer, timeout_ms=self._draw.choice([1000, 5000]))
-        return self._begin()
-
-    def _close(self, consumer: KafkaConsumer, **options: Any) -> None:
+    def close(self, consumer: KafkaConsumer, **options: Any) -> None:
+        """Nobody needs it any more."""
         try:
             consumer.close(**options)
         except UserCallbackError as error:
             self._hear(error)
 
+    # -- records
 
-_HABITS: Final[tuple[Callable[[_Loop, KafkaConsumer], KafkaConsumer | None], ...]] = (
-    _Loop._look,
-    _Loop._look,
-    _Loop._pause,
-    _Loop._pause,
-    _Loop._change_its_mind,
-    _Loop._change_its_mind,
-    _Loop._commit_some,
-    _Loop._commit_some,
-    _Loop._resubscribe,
-    _Loop._reopen,
-    _Loop._reopen,
-)
+    def take(self, partition: TopicPartition, offset: int) -> None:
+        """It was given the records up to this one."""
+        self._in_hand[partition] = offset + 1
 
+    def finish(self) -> None:
+        """What was in hand is done."""
+        for one, offset in self._in_hand.items():
+            self._reader.elsewhere[self._key(one)] = offset
+        self._in_hand.clear()
 
-class _Quiet(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python is untyped
-    """Says nothing, for that it was called is in the trace; a fault may make it slow."""
+    def settle(self, consumer: KafkaConsumer, *, has_read: bool) -> None:
+        """Commit by hand if nobody else does."""
+        if has_read:
+            self._commit(consumer)
+        elif self._unsure and self.has_group:
+            consumer.commit(timeout_ms=5000)
+            self._unsure = False
 
-    def __init__(self, loop: _Loop, consumer: KafkaConsumer) -> None:
-        self.loop = loop
-        self.consumer = consumer
+    def _commit(self, consumer: KafkaConsumer) -> None:
+        if consumer.config["enable_auto_commit"] or not self.has_group:
+            return
+        self._unsure = True
+        if self._simulation.random.random() < 0.5:
+            consumer.commit(timeout_ms=5000)
+            self._unsure = False
+        else:
+            consumer.commit_async()
 
-    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        self.loop.takes_time()
+    def commit_unheard(self, consumer: KafkaConsumer, offsets: Any) -> None:
+        """Whether it succeeds nobody asks; so it is done once more when there is time."""
+        consumer.commit_async(offsets)
+        self._unsure = True
 
-    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        self.loop.takes_time()
-
-    def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
-        self.loop.takes_time()
-
-
-class _KeepsOffsetsElsewhere(_Quiet):
-    """Goes to where the group's own database says."""
-
-    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        super().on_partitions_assigned(assigned)
-        for one in sorted(assigned):
-            offset = self.loop.find_elsewhere(one)
+    def go_where_it_was(
+        self, consumer: KafkaConsumer, partitions: Collection[TopicPartition]
+    ) -> None:
+        """As far as it is known elsewhere."""
+        for one in sorted(partitions):
+            offset = self._reader.elsewhere.get(self._key(one))
             if offset is not None:
-                self.consumer.seek(one, offset)
-                self.loop.unsure = True
+                consumer.seek(one, offset)
+                self._unsure = True
+
+    def _key(self, partition: TopicPartition) -> Any:
+        topic = self._simulation.brokers.model.topics.get(partition.topic)
+        return None if topic is None else topic.topic_id, partition
+
+    # -- what it does besides
+
+    @property
+    def has_group(self) -> bool:
+        """Whether it can commit."""
+        return self._config()["group_id"] is not None
+
+    @property
+    def wall_ms(self) -> int:
+        """The time of records."""
+        return int(self._member.task.wall() * 1000)
+
+    def sleep(self, seconds: float) -> None:
+        """It is busy."""
+        self._simulation.sleep(seconds)
+
+    def takes_time(self) -> None:
+        """A listener that a fault has made slow."""
+        if self._member.slow_listener:
+            self.sleep(self._member.slow_listener)
+
+    def draws(self, share: float) -> bool:
+        """Whether something happens that happens so often, while there are faults."""
+        return self._simulation.faults.raging and self.draw.random() < share
+
+    def later(self, turns: int, act: Callable[[], object]) -> None:
+        """Do this in so many turns, if this is still the same consumer."""
+        self._later.append((turns, act))
+
+    def _do_what_is_due(self) -> None:
+        self._later = [(turns - 1, act) for turns, act in self._later]
+        while due := next((one for one in self._later if one[0] < 0), None):
+            self._later.remove(due)
+            due[1]()
+
+    def _besides(self, consumer: KafkaConsumer) -> KafkaConsumer:
+        """Now and then, while there are faults, something that applications do."""
+        if not self.draws(HABIT_SHARE):
+            return consumer
+        (habit,) = self.draw.choices(list(HABITS), list(HABITS.values()))
+        return habit(self, consumer) or consumer
+
+    def look_on(self) -> None:
+        """What a second thread of its process does: show how the consumer is."""
+        draw = random.Random(f"{self._simulation.seed} onlooker {self._member.name}")
+        while True:
+            self.sleep(draw.uniform(0.0, 2 * LOOKS))
+            for site in self._member.sites[-1:]:
+                if not site.started:
+                    continue
+                consumer = site.consumer
+                str(consumer.status())
+                consumer.metrics()
+                with contextlib.suppress(ConsumerClosedError):
+                    consumer.assignment()
+                    consumer.paused()
+                    consumer.subscription()
 
 
-class _CommitsItself(_Quiet):
-    """Commits when partitions go; on the way it hears what may go wrong."""
+class _ByHand(Loop):
+    """Assigns itself all partitions of its topics, and looks now and then for more."""
 
-    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        super().on_partitions_revoked(revoked)
-        self.consumer.commit(timeout_ms=2000)
+    def __init__(self, reader: Reader, config: Callable[[], dict[str, Any]]) -> None:
+        super().__init__(reader, config)
+        self._counts_at = 0.0
 
+    def _join(self, consumer: KafkaConsumer) -> None:
+        self._counts_at = 0.0  # to look may fail, and is then done again
 
-class _Stumbles(_Quiet):
-    """Raises now and then, as user code does."""
+    def subscribe(self, consumer: KafkaConsumer) -> None:
+        self._counts_at = self._simulation.now + COUNTS
+        every = self._every(consumer)
+        news = every - consumer.assignment()
+        if news or every != consumer.assignment():
+            consumer.assign(sorted(every))
+            if not self.has_group:
+                self.go_where_it_was(consumer, news)
 
-    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        super().on_partitions_assigned(assigned)
-        if assigned and self.loop.draws(0.3):
-            raise RuntimeError("the user's listener stumbled")
+    def subscribe_otherwise(self, consumer: KafkaConsumer) -> None:
+        """To some of its partitions."""
+        every = sorted(self._every(consumer))
+        if every:
+            some = set(self.draw.sample(every, self.draw.randint(1, len(every))))
+            news = some - consumer.assignment()
+            consumer.assign(sorted(some))
+            if not self.has_group:
+                self.go_where_it_was(consumer, news)
+        self._counts_at = self._simulation.now + COUNTS
 
+    def _besides(self, consumer: KafkaConsumer) -> KafkaConsumer:
+        if self._simulation.now >= self._counts_at:
+            self.subscribe(consumer)
+        return super()._besides(consumer)
 
-_LISTENERS: Final[Mapping[str, type[_Quiet]]] = {
-    "quiet": _Quiet,
-    "keeps offsets elsewhere": _KeepsOffsetsElsewhere,
-    "commits itself": _CommitsItself,
-    "stumbles": _Stumbles,
-}
-
-#: What the readers of a group may be like.
-KINDS: Final = tuple(_LISTENERS)
+    def _every(self, consumer: KafkaConsumer) -> set[TopicPartition]:
+        topics = self._reader.topics
+        assert not isinstance(topics, SubscriptionPattern), "partitions are those of topics"
+        return {
+            TopicPartition(str(topic), number)
+            for topic in topics
+            for number in consumer.partitions_for_topic(str(topic))
+        }

@@ -213,22 +213,39 @@ class Simulation:
     def consumers(
         self,
         *,
-        group: str,
+        group: str | None,
         topics: Sequence[str] | SubscriptionPattern,
         count: int = 1,
         kind: str = "quiet",
+        way: str = "polls",
+        by_hand: bool = False,
+        looked_at: bool = False,
         each: Callable[[dict[str, Any], int], dict[str, Any]] = lambda configs, _: configs,
         **configs: Any,
     ) -> list[Member]:
         """So many members of a group that poll, finish what they got, and poll again.
 
-        `kind` is one of `reader.KINDS`: what their rebalance listener does. `each` is asked for the
-        settings of every consumer, with those of all and the number of its member from 0 on.
+        `kind` is one of `listeners.LISTENERS`: what their rebalance listener does. `way` is one of
+        `ways.WAYS`: how they take their records. `by_hand`: they assign themselves all partitions;
+        then there may be no group. `looked_at`: another thread of theirs looks at the consumer.
+        `each` is asked for the settings of every consumer, with those of all and the number of its
+        member from 0 on.
         """
         if isinstance(topics, str):
             raise TypeError(f"topics is a list of topics, as [{str(topics)!r}]")
-        self.learn(group, None if isinstance(topics, SubscriptionPattern) else topics)
-        reader = Reader(self, group, topics, configs, kind=kind, each=each)
+        if group is not None:
+            self.learn(group, None if isinstance(topics, SubscriptionPattern) else topics)
+        reader = Reader(
+            self,
+            group,
+            topics,
+            configs,
+            kind=kind,
+            way=way,
+            by_hand=by_hand,
+            looked_at=looked_at,
+            each=each,
+        )
         return [self.member(reader.run, number) for number in range(count)]
 
     def replace(self, gone: Member) -> Member:
@@ -418,6 +435,16 @@ class Simulation:
             if group is not None
         )
 
+    def whoever_has_no_group_has_read_all(self) -> bool:
+        """Whether each running consumer without a group has come to the ends of all topics."""
+        return all(
+            site.has_read_all
+            for member in self.members
+            if member.running
+            for site in member.sites[-1:]
+            if site.consumer.config["group_id"] is None
+        )
+
     def nobody_else_is_in(self) -> bool:
         """Whether the coordinators know nobody but running consumers: who died keeps its partitions
         until its session is over."""
@@ -447,7 +474,7 @@ class Simulation:
         """For a member's code: the member whose code it is."""
         running = self.scheduler.running
         for one in self.members:
-            if one.task is running:
+            if running in one.tasks:
                 return one
         raise SimulationError("only the code of a member is somebody")
 
@@ -506,9 +533,10 @@ class Simulation:
     def _raise_failures(self) -> None:
         self.scheduler.failed = False
         for one in self.members:
-            error = one.task.error
-            if error is not None:
-                one.task.error = None
+            for task in one.tasks:
+                error, task.error = task.error, None
+                if error is None:
+                    continue
                 if isinstance(error, SimulationError | KeyboardInterrupt | SystemExit):
                     raise error
                 raise MemberFailedError(self._told(f"{one} failed: {error!r}")) from error

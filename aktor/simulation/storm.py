@@ -25,10 +25,11 @@ from aktor.simulation.chaos import (
     Fault,
 )
 from aktor.simulation.errors import CheckFailedError
+from aktor.simulation.listeners import LISTENERS
 from aktor.simulation.protocol import CHOICES, MIX, draw_protocol
-from aktor.simulation.reader import KINDS
 from aktor.simulation.simulation import Simulation, Topic
 from aktor.simulation.strangers import Strangers
+from aktor.simulation.ways import WAYS
 
 __all__ = ["CHOICES", "FAULTY", "MIX", "Outcome", "Size", "run_storm", "shrink"]
 
@@ -60,6 +61,11 @@ TWO_TOPICS: Final = 0.25
 #: The share of storms whose members have little room for records.
 SMALL_BUFFERS: Final = 1 / 3
 
+#: The share of storms in whose members another thread looks on, and of those with a member that
+#: assigns itself its partitions: half of these have a group, too.
+LOOKED_AT: Final = 0.3
+BY_HAND: Final = 0.3
+
 #: The share of records that `shrink` tries to do with.
 _SHARES: Final = (0.02, 0.1, 0.3, 0.6)
 
@@ -67,12 +73,13 @@ _SHARES: Final = (0.02, 0.1, 0.3, 0.6)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
     """What is left of a storm: without these faults (by number), with at most so many members, with
-    this share of its records, with transactions if it has any."""
+    this share of its records; with transactions, and a reader by hand, if it has any."""
 
     without: frozenset[int] = field(default_factory=frozenset)
     members: int = 4
     records: float = 1.0
     transactions: bool = True
+    by_hand: bool = True
 
 
 class Outcome:
@@ -141,18 +148,23 @@ def run_storm(
             # A pattern that matches the one matches the other.
             topics.append(sim.topic("orderlines", world.randint(1, 3), records=orders.end() // 4))
         members = min(size.members, draw.randint(2, 4))
-        kind = draw.choice(KINDS)
+        kind = draw.choice(list(LISTENERS))
+        readers = random.Random(f"{seed} readers")
         settings = _settings(draw, random.Random(f"{seed} waits"))
         sim.consumers(
             group="g",
             topics=SubscriptionPattern("ord.*") if spoken.has_regex else topics,
             count=members,
             kind=kind,
+            way=readers.choice(list(WAYS)),
+            looked_at=readers.random() < LOOKED_AT,
             each=lambda configs, number: spoken.configs(configs, number, sim.now),
             **settings,
             **_seldom_set(random.Random(f"{seed} seldom set"), settings["fetch_max_wait_ms"]),
             **_buffers(random.Random(f"{seed} buffers")),
         )
+        if readers.random() < BY_HAND and size.by_hand:
+            _read_by_hand(sim, topics, readers)
         Strangers(sim).watch()
         rate = draw.choice([0.1, 0.4, 1.0])
         transactions = draw.random() < 0.4
@@ -188,6 +200,23 @@ def run_storm(
 def _recover(sim: Simulation, read_by: float = AT_MOST, in_by: float = IN_BY) -> None:
     """Everything is read, and everybody is in the group."""
     sim.progress(at_most=read_by).run(until=sim.now_and_then(sim.everybody_is_in), at_most=in_by)
+    sim.run(until=sim.now_and_then(sim.whoever_has_no_group_has_read_all), at_most=read_by)
+
+
+def _read_by_hand(sim: Simulation, topics: Sequence[Topic], draw: random.Random) -> None:
+    """One more member, which assigns itself all partitions: for a group of its own, or for none."""
+    sim.consumers(
+        group=draw.choice(["h", None]),
+        topics=topics,
+        by_hand=True,
+        way=draw.choice(list(WAYS)),
+        looked_at=draw.random() < LOOKED_AT,
+        enable_auto_commit=draw.random() < 0.5,
+        isolation_level=draw.choice(["read_uncommitted", "read_committed"]),
+        max_poll_records=draw.choice([5, 500]),
+        fetch_max_wait_ms=draw.choice([500, 500, 25_000]),
+        **_buffers(draw),
+    )
 
 
 def _shake(sim: Simulation, topics: Sequence[Topic], draw: random.Random) -> None:
@@ -290,6 +319,7 @@ def shrink(outcome: Outcome, told: Callable[[Outcome, int], None] = lambda *_: N
 
     fewer_faults()
     still_fails(replace(best.size, transactions=False))
+    still_fails(replace(best.size, by_hand=False))
     for members in range(1, best.members):
         if still_fails(replace(best.size, members=members)):
             break

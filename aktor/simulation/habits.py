@@ -1,0 +1,168 @@
+"""What a loop does now and then besides reading, as applications do.
+
+A habit that makes a new consumer returns it. What it changes for a while it takes back `later`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from aktor.consumer.facade import KafkaConsumer
+
+if TYPE_CHECKING:
+    from aktor.simulation.reader import Loop
+
+__all__ = ["HABITS", "Habit", "go_back"]
+
+Habit = Callable[["Loop", KafkaConsumer], KafkaConsumer | None]
+
+#: How long a look-up may take.
+A_SECOND: Final = 1000
+
+#: For how many turns of the loop partitions stay paused, and a subscription is another one.
+PAUSED_FOR: Final = 10
+ELSEWHERE_FOR: Final = 15
+
+
+def _one(loop: Loop, consumer: KafkaConsumer) -> list[TopicPartition]:
+    """One of its partitions, or none."""
+    owned = sorted(consumer.assignment())
+    return [loop.draw.choice(owned)] if owned else []
+
+
+def _some(loop: Loop, consumer: KafkaConsumer) -> list[TopicPartition]:
+    """One of its partitions or more, or none."""
+    owned = sorted(consumer.assignment())
+    return loop.draw.sample(owned, loop.draw.randint(1, len(owned))) if owned else []
+
+
+def _look(loop: Loop, consumer: KafkaConsumer) -> None:
+    for one in _one(loop, consumer):
+        consumer.position(one, timeout_ms=A_SECOND)
+        if loop.has_group:
+            consumer.committed(one, timeout_ms=A_SECOND)
+        consumer.end_offsets([one], timeout_ms=A_SECOND)
+        consumer.highwater(one)
+
+
+def _look_around(loop: Loop, consumer: KafkaConsumer) -> None:
+    """Also at what others own."""
+    topics = sorted(consumer.topics())
+    every = [
+        TopicPartition(topic, number)
+        for topic in topics
+        for number in sorted(consumer.partitions_for_topic(topic))
+    ]
+    if every:
+        some = loop.draw.sample(every, loop.draw.randint(1, len(every)))
+        first = consumer.beginning_offsets(some, timeout_ms=A_SECOND)
+        last = consumer.end_offsets(some, timeout_ms=A_SECOND)
+        times = dict.fromkeys(some, loop.draw.randint(0, loop.wall_ms))
+        consumer.offsets_for_times(times, timeout_ms=A_SECOND)
+        assert first.keys() == last.keys() == times.keys()
+
+
+def _pause(loop: Loop, consumer: KafkaConsumer) -> None:
+    consumer.pause(*_some(loop, consumer))
+    loop.later(loop.draw.randint(1, PAUSED_FOR), lambda: consumer.resume(*consumer.paused()))
+
+
+def go_back(loop: Loop, consumer: KafkaConsumer) -> None:
+    """A little, as one does who wants to do something again."""
+    for one in _one(loop, consumer):
+        position = consumer.position(one, timeout_ms=A_SECOND)
+        if position is not None:
+            consumer.seek(one, max(0, position - 3))
+
+
+def _change_its_mind(loop: Loop, consumer: KafkaConsumer) -> None:
+    """To the beginning; no, only a little back."""
+    for one in _one(loop, consumer):
+        position = consumer.position(one, timeout_ms=A_SECOND)
+        if position is None:
+            continue
+        consumer.seek_to_beginning(one)
+        if loop.draw.random() < 0.5:
+            consumer.poll(timeout_ms=0)
+        if one in consumer.assignment():
+            consumer.seek(one, max(0, position - 3))
+
+
+def _look_at_the_end(loop: Loop, consumer: KafkaConsumer) -> None:
+    """To the end, to see where that is, and back. Not for who commits where it is without being
+    asked: what lies between would be skipped if its process died meanwhile."""
+    if consumer.config["enable_auto_commit"]:
+        return
+    for one in _one(loop, consumer):
+        position = consumer.position(one, timeout_ms=A_SECOND)
+        if position is None:
+            continue
+        consumer.seek_to_end(one)
+        try:
+            consumer.position(one, timeout_ms=A_SECOND)
+        finally:
+            if one in consumer.assignment():
+                consumer.seek(one, position)
+
+
+def _commit_some(loop: Loop, consumer: KafkaConsumer) -> None:
+    """With offsets, or what was given out; and wait for it, or not."""
+    if not loop.has_group:
+        return
+    offsets = None
+    if loop.draw.random() < 0.7:
+        offsets = {}
+        for one in _some(loop, consumer):
+            position = consumer.position(one, timeout_ms=A_SECOND)
+            if position is not None:
+                offsets[one] = OffsetAndMetadata(position, "", -1)
+    if offsets == {}:
+        return
+    if loop.draw.random() < 0.5:
+        consumer.commit(offsets, timeout_ms=2 * A_SECOND)
+    else:
+        loop.commit_unheard(consumer, offsets)
+
+
+def _resubscribe(loop: Loop, consumer: KafkaConsumer) -> None:
+    consumer.unsubscribe()
+    loop.subscribe(consumer)
+    if loop.draw.random() < 0.7:
+        # And once more, while the group is on its way to let it in.
+        consumer.poll(timeout_ms=0)
+        loop.sleep(loop.draw.uniform(0.0, 2.0))
+        consumer.unsubscribe()
+        loop.subscribe(consumer)
+
+
+def _read_less(loop: Loop, consumer: KafkaConsumer) -> None:
+    """Something else for a while, maybe nothing at all."""
+    loop.later(loop.draw.randint(1, ELSEWHERE_FOR), lambda: loop.subscribe(consumer))
+    if loop.draw.random() < 0.5:
+        consumer.unsubscribe()
+    loop.subscribe_otherwise(consumer)
+
+
+def _reopen(loop: Loop, consumer: KafkaConsumer) -> KafkaConsumer:
+    loop.finish()
+    if loop.has_group and loop.draw.random() < 0.5:
+        consumer.commit_async()
+    loop.close(consumer, timeout_ms=loop.draw.choice([1000, 5000]))
+    return loop.begin()
+
+
+#: How often each of them, by weight.
+HABITS: Final[Mapping[Habit, float]] = {
+    _look: 2,
+    _look_around: 1,
+    _pause: 2,
+    _change_its_mind: 2,
+    _look_at_the_end: 1,
+    _commit_some: 2,
+    _resubscribe: 1,
+    _read_less: 1,
+    _reopen: 2,
+}

@@ -1,0 +1,68 @@
+"""The ways in which a loop may take its records: by `poll`, by iterating, one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka.structs import TopicPartition
+
+from aktor.consumer.facade import KafkaConsumer
+
+if TYPE_CHECKING:
+    from aktor.simulation.reader import Loop
+
+__all__ = ["SETTINGS", "WAYS"]
+
+#: How long each of them waits for records.
+WAIT_MS: Final = 200
+
+#: After how many records an iteration is left, at most.
+MOST: Final = 30
+
+
+def _polls(loop: Loop, consumer: KafkaConsumer) -> None:
+    """Poll, finish, poll again."""
+    loop.finish()
+    records = consumer.poll(timeout_ms=WAIT_MS)
+    for one, some in records.items():
+        loop.take(one, some[-1].offset)
+    loop.settle(consumer, has_read=bool(records))
+
+
+def _iterates(loop: Loop, consumer: KafkaConsumer) -> None:
+    """`for record in consumer`, until there is none for a while, or the loop is left."""
+    wanted, count = loop.draw.randint(1, MOST), 0
+    for record in consumer:
+        loop.take(TopicPartition(record.topic, record.partition), record.offset)
+        loop.finish()
+        count += 1
+        if count >= wanted:
+            break
+    loop.settle(consumer, has_read=bool(count))
+
+
+def _takes_one(loop: Loop, consumer: KafkaConsumer) -> None:
+    """`next`, and what goes with it after each record."""
+    loop.finish()
+    record = next(consumer, None)
+    if record is not None:
+        loop.take(TopicPartition(record.topic, record.partition), record.offset)
+    loop.settle(consumer, has_read=record is not None)
+
+
+def _mixes(loop: Loop, consumer: KafkaConsumer) -> None:
+    """One way this time, another one the next time."""
+    loop.draw.choice((_polls, _iterates, _takes_one))(loop, consumer)
+
+
+#: By what it is called.
+WAYS: Final[Mapping[str, Callable[[Loop, KafkaConsumer], None]]] = {
+    "polls": _polls,
+    "iterates": _iterates,
+    "takes one": _takes_one,
+    "mixes": _mixes,
+}
+
+#: What all of them need.
+SETTINGS: Final[Mapping[str, Any]] = {"consumer_timeout_ms": WAIT_MS}

@@ -1,0 +1,49 @@
+"""Readers: in whatever way they take their records, and whatever they do besides."""
+
+from __future__ import annotations
+
+import pytest
+
+from aktor.simulation import Simulation
+from aktor.simulation.ways import WAYS
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_everything_is_read_in_every_way(way: str) -> None:
+    with Simulation(3) as sim:
+        orders = sim.topic("orders", partitions=3, records=300)
+        sim.consumers(group="g", topics=[orders], count=2, way=way, looked_at=True)
+        sim.chaos(rate=0.3, for_=20).run(for_=20)
+        sim.heal().progress().check()
+
+
+@pytest.mark.parametrize("group", ["h", None])
+def test_who_assigns_itself_its_partitions_reads_those_that_come_as_well(group: str | None) -> None:
+    with Simulation(5) as sim:
+        orders = sim.topic("orders", partitions=2, records=100)
+        sim.consumers(group=group, topics=[orders], by_hand=True)
+        sim.run(for_=5)
+        sim.brokers.grow_topic(orders, 3)
+        orders.write(50, partition=2)
+        sim.run(for_=20)
+        sim.run(until=lambda: sim.members[0].sites[-1].has_read_all, at_most=30)
+        if group is not None:
+            sim.progress(at_most=10)
+        sim.check()
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+@pytest.mark.parametrize("commits", [False, True])
+def test_each_habit_leaves_a_loop_that_reads_on(by_hand: bool, commits: bool) -> None:
+    with Simulation(7) as sim:
+        orders = sim.topic("orders", partitions=3, records=100)
+        sim.trickle(orders, per_second=20, seconds=30)
+        (member,) = sim.consumers(
+            group="g", topics=[orders], by_hand=by_hand, enable_auto_commit=commits
+        )
+        # What readers do besides they do while there are faults: a mild one.
+        sim.chaos(rate=0.1, for_=30, weights={"seek": 1}).run(for_=30)
+        sim.heal().progress().check()
+
+        asked = {one["event"] for one in sim.history.events if one["member"] == member.name}
+        assert {"position.sought", "partitions.paused", "partitions.resumed"} <= asked
