@@ -168,6 +168,8 @@ class Engine:
         self._unresolved: set[TopicPartition] = set()
         #: The last poll raised an error of a partition: the others' records come before the next.
         self._error_was_last = False
+        #: When an error that stands until a seek may be raised again before a poll's time is over.
+        self._again_at = -math.inf
         self._look_up_at = math.inf
         self._commit_at = -math.inf
         #: Positions or freed bytes were told without a wake, and nobody was woken since; how many.
@@ -350,7 +352,7 @@ class Engine:
             self._ask_positions_anew(now)
             self._tell_poll(now)
             try:
-                records = self._collect(limit, now, advance=advance)
+                records = self._collect(limit, now, deadline, advance=advance)
             except BaseException as error:
                 if error is self.ended_in:  # after an interrupt, positions are not what they seem
                     self._be_heard(now)
@@ -363,7 +365,8 @@ class Engine:
                     self.raise_if_unreached()
                 return {}
             alive_until = now + self.settings.max_poll_interval / 3
-            self._wait(min(deadline, alive_until, self._ask_again_at, self._look_up_at))
+            again_at = self._again_at if self._again_at > now else math.inf
+            self._wait(min(deadline, alive_until, self._ask_again_at, self._look_up_at, again_at))
         return {}
 
     def raise_if_unreached(self) -> None:
@@ -392,7 +395,9 @@ class Engine:
         """Raise an error of a partition, if there is one to be raised now.
 
         One that was raised before and still stands takes turns with the records of the others
-        (`again`): who catches it and goes on polling is told again and again, and reads on.
+        (`again`): who catches it and goes on polling is told again and again, and reads on. If the
+        others have none, it is raised again when the poll's time is over, or after
+        `retry_backoff_ms`: a loop that catches it without a seek keeps no processor busy.
         """
         self._reset_out_of_range()
         while (due := self.delivery.next_error(again=again)) is not None:
@@ -409,6 +414,8 @@ class Engine:
                 self.delivery.forget_error(state)
             elif self._is_told(state):
                 return
+        else:
+            self._again_at = self.clock() + self.settings.retry_backoff
         self._error_was_last = True
         raise self.own(error.with_traceback(None), owed=True)
 
@@ -463,7 +470,9 @@ class Engine:
             self.say(ConfirmSession())
         return False
 
-    def _collect(self, limit: int, now: float, *, advance: bool) -> dict[TopicPartition, list[Any]]:
+    def _collect(
+        self, limit: int, now: float, deadline: float, *, advance: bool
+    ) -> dict[TopicPartition, list[Any]]:
         self.drain_buffer()
         delivery = self.delivery
         if not (delivery.buffered_bytes or delivery.has_errors or delivery.anything_ready):
@@ -479,8 +488,9 @@ class Engine:
             if delivery.astray:
                 self._refetch_astray()
         if not records and delivery.has_errors:
-            self._raise_errors(again=True)
-        self._error_was_last = False
+            self._raise_errors(again=now >= min(self._again_at, deadline))
+        if records or not delivery.has_errors:
+            self._error_was_last = False
         return records
 
     def drain_buffer(self) -> None:

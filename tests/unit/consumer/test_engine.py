@@ -902,15 +902,49 @@ def test_an_error_that_only_a_seek_mends_takes_turns_with_the_records_of_a_busy_
     assert B in site.poll(limit=2)
 
 
-def test_an_error_that_only_a_seek_mends_is_raised_by_each_poll_if_there_is_nothing_else() -> None:
-    site = a_site(A, B)
+def test_an_error_that_only_a_seek_mends_is_raised_by_each_poll_after_a_pause() -> None:
+    """A loop that catches it and polls again does not spin."""
+    site = a_site(A, B, retry_backoff=0.1)
     site.fetched(a_refusal(CorruptRecordError()))
-
-    for _ in range(3):
+    moments = []
+    for timeout in (10.0, 10.0, 10.0, 0.03, 0.0):
         with pytest.raises(CorruptRecordError):
-            site.poll(10.0)
+            site.poll(timeout)
+        moments.append(round(site.clock.now - 100.0, 3))
 
-    assert site.clock.now == 100.0
+    assert moments == [0.0, 0.1, 0.2, 0.23, 0.23]
+
+
+def test_records_that_come_before_an_error_is_raised_again_are_given_out_first() -> None:
+    site = a_site(A, B, retry_backoff=0.1)
+    site.fetched(a_refusal(CorruptRecordError()))
+    with pytest.raises(CorruptRecordError):
+        site.poll(10.0)
+
+    site.bell.at(100.05, lambda: site.fetched(a_chunk(B, epoch=2)))
+
+    assert site.poll(10.0) == {B: [0, 1, 2]}
+    assert site.clock.now == 100.05
+    with pytest.raises(CorruptRecordError):
+        site.poll(10.0)
+    assert site.clock.now == 100.05
+
+
+def test_an_error_that_was_raised_and_is_paused_wakes_nobody_again_and_again() -> None:
+    site = a_site(A, B, retry_backoff=0.1)
+    site.fetched(a_refusal(CorruptRecordError()))
+    with pytest.raises(CorruptRecordError):
+        site.poll(10.0)
+    site.engine.pause([A], paused=True)
+    site.bell.waits.clear()
+
+    assert site.poll(10.0) == {}
+    assert len(site.bell.waits) <= 3
+
+    site.engine.pause([A], paused=False)
+    with pytest.raises(CorruptRecordError):
+        site.poll(10.0)
+    assert site.clock.now == 110.0
 
 
 def test_records_that_were_taken_before_an_error_was_found_are_returned_first() -> None:
