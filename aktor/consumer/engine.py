@@ -21,6 +21,7 @@ from kafka.errors import (
     KafkaTimeoutError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
     UnsupportedCodecError,
 )
 from kafka.structs import OffsetAndMetadata, TopicPartition
@@ -1009,7 +1010,8 @@ class Engine:
     def position(self, topic_partition: TopicPartition, deadline: float) -> int | None:
         """The consumed position, waiting for it until the deadline; None if it is not found.
 
-        Raises IllegalStateError if the partition was given up because an actor was restarted.
+        Raises IllegalStateError if the partition was given up because an actor was restarted, and
+        TopicAuthorizationFailedError if its topic may not be described.
         """
         self.touched = True
         self.restore_if_restarted()
@@ -1025,6 +1027,8 @@ class Engine:
                 return state.offset
             if state.error is not None:
                 self._raise_error_of(state, state.error)
+            if topic_partition.topic in self.port.cluster.forbidden:
+                raise self.own(TopicAuthorizationFailedError({topic_partition.topic}))
             self._raise_interruptions()
             self._end_for_close()
             now = self.clock()

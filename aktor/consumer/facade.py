@@ -348,6 +348,7 @@ class KafkaConsumer:
 
         Raises:
             TypeError, IllegalStateError: not a TopicPartition, not assigned.
+            TopicAuthorizationFailedError: the topic may not be described.
             KafkaTimeoutError: no timeout was given and `default_api_timeout_ms` has passed.
         """
         self._check_assigned(partition, IllegalStateError("Partition is not assigned"))

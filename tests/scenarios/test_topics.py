@@ -68,6 +68,27 @@ def test_a_forbidden_topic_is_reported_and_read_once_it_is_allowed(world: World)
     assert len(read(world, consumer, 80, within=20.0)) == 80
 
 
+@pytest.mark.parametrize("group_id", [None, "g"])
+def test_a_position_in_a_forbidden_topic_is_refused_at_once(
+    world: World, group_id: str | None
+) -> None:
+    world.cluster.forbidden.add("orders")
+    consumer = world.consumer(group_id=group_id, auto_offset_reset="earliest")
+    consumer.assign([T0])
+    began = world.now
+
+    for _ in range(2):
+        with pytest.raises(TopicAuthorizationFailedError, match="orders"):
+            consumer.position(T0)
+    assert world.now - began < 1.0
+
+    world.cluster.forbidden.clear()
+    with pytest.raises(TopicAuthorizationFailedError):
+        consumer.poll(timeout_ms=30_000)  # it was refused, and that is said once
+    consumer.poll(timeout_ms=3000)
+    assert consumer.position(T0) > 0
+
+
 def test_a_topic_that_is_forbidden_later_is_reported_and_read_on_when_allowed_again(
     world: World,
 ) -> None:
