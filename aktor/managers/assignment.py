@@ -96,6 +96,12 @@ class Assignors:
         return frozenset(decoded.partitions())
 
 
+def read_assignments(assignments: Iterable[bytes]) -> frozenset[TopicPartition]:
+    """All partitions in these; raises whatever the decoding raises."""
+    decoded = (ConsumerProtocolAssignment.decode(bytes(one)) for one in assignments if one)
+    return frozenset(partition for one in decoded for partition in one.partitions())
+
+
 class LeaderPlan:
     """What the leader of one generation knows: who is in the group, and who wants which topics.
 

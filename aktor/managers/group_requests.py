@@ -1,4 +1,4 @@
-"""What a member asks of its coordinator: the four requests of a classic group, and their notes."""
+"""What a member asks of its coordinator: the requests of a classic group, and their notes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka.errors import InconsistentGroupProtocolError, NoError, for_code
+from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import (
     HeartbeatRequest,
     JoinGroupRequest,
@@ -21,6 +22,8 @@ __all__ = [
     "Calls",
     "Identity",
     "Sent",
+    "assignments_of",
+    "describe_group",
     "heartbeat",
     "join_error",
     "join_group",
@@ -31,6 +34,9 @@ __all__ = [
 
 #: The protocol type that consumers share; Connect workers have another one.
 PROTOCOL_TYPE: Final = "consumer"
+
+#: The state of a group whose members all have their assignments.
+STABLE: Final = "Stable"
 
 #: KIP-800 bounds the reason.
 REASON_MAX: Final = 255
@@ -185,3 +191,15 @@ def leave_group(settings: Settings, member_id: str, because: str) -> Any:
         ],
         min_version=None if settings.group_instance_id is None else 3,
     )
+
+
+def describe_group(settings: Settings) -> Any:
+    """DescribeGroups, of our group."""
+    return DescribeGroupsRequest(groups=[settings.group_id], include_authorized_operations=False)
+
+
+def assignments_of(described: Any) -> list[bytes] | None:
+    """What its members are assigned; None while the group rebalances."""
+    if described.group_state != STABLE:
+        return None
+    return [one.member_assignment for one in described.members]

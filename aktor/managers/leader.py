@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from aktor.events.metadata import Cluster, RefreshMetadata, TrackTopics
-from aktor.managers.assignment import Assignors, LeaderPlan, partition_ids
+from aktor.managers.assignment import Assignors, LeaderPlan, partition_ids, read_assignments
 
 __all__ = ["Leader"]
 
@@ -25,6 +26,7 @@ class Leader:
         self.wait_until = 0.0
         self._assignors = assignors
         self._skips = False
+        self._has_to_learn = False
         self._tracked: frozenset[str] = frozenset()
         self._assigned_by: Mapping[str, frozenset[int] | None] | None = None
 
@@ -48,6 +50,7 @@ class Leader:
         """Another rebalance begins; the topics stay tracked until it is known who leads it."""
         self.plan = None
         self._assigned_by = None
+        self._has_to_learn = False
 
     def tracked(self) -> list[object]:
         """Say again what is tracked."""
@@ -69,8 +72,41 @@ class Leader:
         """
         if self.plan is None:
             return None
+        if self._skips:
+            self._has_to_learn = True
+            return None
         self._assigned_by = partition_ids(cluster, self.plan.topics)
-        return None if self._skips else self.plan.assign(cluster)
+        return self.plan.assign(cluster)
+
+    def must_learn(self, cluster: Cluster) -> bool:
+        """Whether to ask what the group is assigned.
+
+        A static leader that came back is told to keep the assignment (KIP-814), which was made by
+        what was known then: of partitions that were added while it was away nobody would know (the
+        Java client compares with what it knows itself, ConsumerCoordinator.onLeaderElected, and
+        leaves them unassigned). Not before the metadata of the group's topics is here.
+        """
+        if not self._has_to_learn or self.plan is None:
+            return False
+        return not self.plan.missing(cluster) - cluster.unknown
+
+    def learn(self, assignments: Iterable[bytes]) -> None:
+        """This is what the members are assigned; raises whatever the decoding raises."""
+        assert self.plan is not None, "who has no plan has nothing to learn"
+        assigned: defaultdict[str, set[int]] = defaultdict(set)
+        for one in read_assignments(assignments):
+            assigned[one.topic].add(one.partition)
+        self._has_to_learn = False
+        self._assigned_by = {
+            topic: frozenset(assigned[topic]) if topic in assigned else None
+            for topic in self.plan.topics
+        }
+
+    def learn_nothing(self, cluster: Cluster) -> None:
+        """Nobody tells what the members are assigned: watch the topics from now on."""
+        assert self.plan is not None, "who has no plan has nothing to learn"
+        self._has_to_learn = False
+        self._assigned_by = partition_ids(cluster, self.plan.topics)
 
     def reason_to_assign_again(self, cluster: Cluster) -> str | None:
         """Which topics have other partitions than those we assigned, if any have."""

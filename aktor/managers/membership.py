@@ -24,6 +24,7 @@ from kafka.errors import (
     UnsupportedVersionError,
     for_code,
 )
+from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import (
     HeartbeatRequest,
     JoinGroupRequest,
@@ -31,7 +32,7 @@ from kafka.protocol.consumer import (
     SyncGroupRequest,
 )
 
-from aktor.actors.manager import NEVER, PollResult
+from aktor.actors.manager import NEVER, Backoff, PollResult
 from aktor.actors.runtime import Dispatcher
 from aktor.events.answers import Answered
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost, CoordinatorRefused
@@ -71,6 +72,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         SyncGroupRequest: "on_sync_answer",
         HeartbeatRequest: "on_heartbeat_answer",
         LeaveGroupRequest: "on_leave_answer",
+        DescribeGroupsRequest: "on_described",
     }
     HOLDING = (State.STABLE, State.PREPARING, State.REVOKING)
 
@@ -89,6 +91,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         )
         self._calls = Calls(settings)
         self._farewells = Farewells(settings)
+        self._is_describing = False
+        self._describing = Backoff(settings.retry_backoff, settings.retry_backoff_max)
         self._synced_at = -math.inf
         self._named_at = -math.inf
         self._heard_at = -math.inf
@@ -187,6 +191,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if self._member.has_generation:
             self._pulse.hurry()
         self._farewells.abandon_requests()
+        self._is_describing = False
         if self.state is State.SYNCING:
             self._member.rejoin = because
 
@@ -200,7 +205,12 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._leave_late()
         while self._advance():
             pass
-        requests = (*self._group_request(), *self._heartbeat(), *self._leave_requests())
+        requests = (
+            *self._group_request(),
+            *self._heartbeat(),
+            *self._leave_requests(),
+            *self._describe_group(),
+        )
         return PollResult(requests=requests, wake_at=self._wake_at(), said=self._take_outbox())
 
     def _advance(self) -> bool:
@@ -437,6 +447,51 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._disowned_at = min(self._disowned_at, self._now)
         return self._now < self._disowned_at + DISOWNED_FOR
 
+    # -- what a leader that skips the assignment has to learn
+
+    def _wants_description(self) -> bool:
+        member = self._member
+        able = self.state is State.STABLE and self._coordinator is not None
+        return able and not self._is_describing and member.leader.must_learn(self._cluster)
+
+    def _describe_group(self) -> tuple[Request, ...]:
+        if not self._wants_description() or self._now < self._describing.retry_at:
+            return ()
+        self._is_describing = True
+        to, aside = self._way()
+        deadline = self._now + min(self.settings.request_timeout, ATTEMPT)
+        note = self._member.me.sends(0, at=self._now, aside=aside)
+        body = group_requests.describe_group(self.settings)
+        return (self.request(body, to=to, deadline=deadline, context=note),)
+
+    def on_described(self, received: ResponseReceived) -> None:
+        """What the members are assigned, or why nobody tells."""
+        self._now = received.now
+        self._is_describing = False
+        leader = self._member.leader
+        if not received.request.context.is_by(self._member.me) or not leader.must_learn(
+            self._cluster
+        ):
+            self._dropped(received.request, "the generation changed meanwhile")
+            return
+        (described,) = received.response.groups
+        error = for_code(described.error_code)
+        assignments = group_requests.assignments_of(described) if error is NoError else None
+        if assignments is None and (error is NoError or is_retriable(error)):
+            self._describing.failed(received.now, received.jitter)
+            return
+        self._describing.reset()
+        try:
+            leader.learn(assignments or ())
+        except Exception as broken:
+            error = type(broken)
+        if error is not NoError:
+            self._learn_nothing(group_errors.name(error))
+
+    def _learn_nothing(self, because: str) -> None:
+        self.log.warning("assignment.unknown", because=because)
+        self._member.leader.learn_nothing(self._cluster)
+
     # -- leaving
 
     def _leave_late(self) -> None:
@@ -560,6 +615,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._leave_failed(failed)
         elif isinstance(body, HeartbeatRequest):
             self._heartbeat_failed(failed)
+        elif isinstance(body, DescribeGroupsRequest):
+            self._description_failed(failed)
         else:
             self._group_request_failed(failed)
 
@@ -591,6 +648,13 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             # The connection beside may come and go; only silence says something of the broker.
             self._suspect_unless_refused(failed)
 
+    def _description_failed(self, failed: RequestFailed) -> None:
+        self._is_describing = False
+        if not isinstance(failed.error, UnsupportedVersionError):
+            self._describing.failed(failed.now, failed.jitter)  # heartbeats tell of a lost broker
+        elif self._member.leader.must_learn(self._cluster):
+            self._learn_nothing(group_errors.name(UnsupportedVersionError))
+
     def _leave_failed(self, failed: RequestFailed) -> None:
         farewell: Farewell = failed.request.context
         if farewell not in self._farewells:
@@ -618,6 +682,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     def _send_times(self) -> Iterable[float]:
         yield self._farewells.send_at()
+        if self._wants_description():
+            yield self._describing.retry_at
         if self._member.is_confirmed:
             yield self._pulse.due
         if self.state is State.JOINING and not self._calls.in_flight:

@@ -177,10 +177,6 @@ def run_storm(
                 sim.transactions(orders, FAULTY, timeout=timeout)
             # A marker that is lost leaves its transaction open for ever, in Kafka as well.
             weights = {**weights, "unclean_election": 0.0}
-        if spoken.is_classic and spoken.is_static:
-            # A static leader that comes back keeps its assignment (KIP-814): of partitions that
-            # came meanwhile nobody knows until the group rebalances.
-            weights = {**weights, "topic_grown": 0.0, "topic_recreated": 0.0}
         sim.chaos(rate=rate, for_=FAULTY, weights=weights, refusals=refusals)
         error: Exception | None = None
         try:

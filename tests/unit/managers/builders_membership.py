@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from kafka.errors import KafkaConnectionError, KafkaTimeoutError
+from kafka.protocol.admin import DescribeGroupsResponse
 from kafka.protocol.consumer import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -135,6 +136,24 @@ def synced(text: str) -> Any:
 def sync_refused(code: int) -> Any:
     """SyncGroup's answer: no."""
     return SyncGroupResponse(error_code=code, assignment=b"")
+
+
+def described(*assignments: str, state: str = "Stable", code: int = OK) -> Any:
+    """DescribeGroups' answer: what each member is assigned."""
+    group = DescribeGroupsResponse.DescribedGroup
+    return DescribeGroupsResponse(
+        groups=[
+            group(
+                error_code=code,
+                group_id="g",
+                group_state=state,
+                members=[
+                    group.DescribedGroupMember(member_assignment=an_assignment(one))
+                    for one in assignments
+                ],
+            )
+        ]
+    )
 
 
 def beaten(code: int = OK) -> Any:

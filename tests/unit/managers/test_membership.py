@@ -23,6 +23,7 @@ from kafka.errors import (
     UnknownError,
     UnsupportedVersionError,
 )
+from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import (
     HeartbeatRequest,
     JoinGroupRequest,
@@ -81,6 +82,7 @@ from tests.unit.managers.builders_membership import (
     a_cluster,
     a_subscription,
     beaten,
+    described,
     join_refused,
     joined,
     left,
@@ -516,20 +518,115 @@ def test_a_leader_that_lacks_a_topic_it_tracks_already_asks_for_fresh_metadata()
     assert "b" in scene.said(RefreshMetadata).because
 
 
-def test_a_leader_that_must_skip_the_assignment_sends_none_but_watches_the_topics() -> None:
-    """Scenario 60 (KIP-814)."""
+def a_leader_that_came_back(**topics: int) -> Scene:
+    """A static leader that is told to keep the assignment (KIP-814): a-0 and a-1 are its own."""
     scene = a_static_member()
-    scene.see(a=2)
-    members = {"m": a_subscription("a")}
+    scene.see(**topics)
+    members = {"m": a_subscription("a"), "n": a_subscription("a")}
     scene.is_syncing("a", leader="m", members=members, skip_assignment=True)
+    if not topics:
+        scene.after(2)  # it waits no longer for metadata
     request = scene.sent(SyncGroupRequest)
     assert list(request.body.assignments) == []
     scene.answer(request, synced("a-0 a-1"))
     scene.apply()
+    return scene
 
-    scene.see(a=3)
+
+def test_a_leader_that_must_skip_the_assignment_learns_it_and_watches_the_topics() -> None:
+    """Scenario 60 (KIP-814)."""
+    scene = a_leader_that_came_back(a=3)
+    request = scene.sent(DescribeGroupsRequest)
+    assert request.to is Destination.COORDINATOR
+    assert request.body.groups == ["g"]
+    scene.answer(request, described("a-0 a-1", "a-2"))
+    scene.after(5)
+    assert not scene.has_said(RevokePartitions)
+    assert not scene.has_sent(DescribeGroupsRequest)
+
+    scene.see(a=4)
 
     assert scene.said(RevokePartitions).because == "the partitions of a changed"
+
+
+def test_partitions_that_were_added_while_a_static_leader_was_away_are_assigned() -> None:
+    scene = a_leader_that_came_back(a=4)
+
+    scene.answer(scene.sent(DescribeGroupsRequest), described("a-0 a-1", "a-2"))
+
+    assert scene.said(RevokePartitions).because == "the partitions of a changed"
+
+
+def test_a_leader_learns_the_assignment_when_it_knows_the_topics_metadata() -> None:
+    scene = a_leader_that_came_back()
+    assert not scene.has_sent(DescribeGroupsRequest)
+
+    scene.see(a=3)
+    scene.answer(scene.sent(DescribeGroupsRequest), described("a-0 a-1", "a-2"))
+
+    assert not scene.has_said(RevokePartitions)
+
+
+@pytest.mark.parametrize(
+    "how", ["it rebalances", "the coordinator moved", "no answer", "the connection ended"]
+)
+def test_a_description_that_is_of_no_use_is_asked_for_again(how: str) -> None:
+    scene = a_leader_that_came_back(a=4)
+    request = scene.sent(DescribeGroupsRequest)
+    match how:
+        case "it rebalances":
+            scene.answer(request, described("", "", state="PreparingRebalance"))
+        case "the coordinator moved":
+            scene.answer(request, described(code=NOT_COORDINATOR))
+        case "no answer":
+            scene.time_out(request)
+        case _:
+            scene.fail(request)
+    assert not scene.has_sent(DescribeGroupsRequest)
+
+    scene.after(1.1)
+    scene.answer(scene.sent(DescribeGroupsRequest), described("a-0 a-1", "a-2"))
+
+    assert scene.has_said(RevokePartitions)
+
+
+@pytest.mark.parametrize("how", ["forbidden", "too old", "gibberish"])
+def test_a_leader_that_nobody_tells_the_assignment_watches_the_topics_from_then_on(
+    how: str,
+) -> None:
+    scene = a_leader_that_came_back(a=4)
+    request = scene.sent(DescribeGroupsRequest)
+    match how:
+        case "forbidden":
+            scene.answer(request, described(code=GROUP_AUTHORIZATION_FAILED))
+        case "too old":
+            scene.fail(request, UnsupportedVersionError("no"))
+        case _:
+            answer = described("a-0")
+            answer.groups[0].members[0].member_assignment = b"x"
+            scene.answer(request, answer)
+    scene.after(5)
+    assert not scene.has_said(RevokePartitions)
+    assert not scene.has_sent(DescribeGroupsRequest)
+    assert scene.traced("assignment.unknown")
+
+    scene.see(a=5)
+
+    assert scene.has_said(RevokePartitions)
+
+
+def test_a_description_of_an_earlier_generation_is_dropped() -> None:
+    scene = a_leader_that_came_back(a=4)
+    request = scene.sent(DescribeGroupsRequest)
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.hand_back()
+    scene.rejoins(2, "a-0 a-1", leader="n")
+    scene.apply()
+    scene.forget()
+
+    scene.answer(request, described("a-0"))
+
+    assert not scene.has_said(RevokePartitions)
 
 
 def test_more_partitions_make_the_leader_rejoin() -> None:
