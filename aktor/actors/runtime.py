@@ -272,7 +272,10 @@ class Dispatcher:
         self.turns = 0
         self.failure: BaseException | None = None
         self._routes = routes
-        self._receivers: dict[str, Receiver | CooperativeActor] = {}
+        #: Who has mail, and who is told at once. Apart, since Pykka's actors are of an abstract
+        #: class: `isinstance` takes long.
+        self._actors: dict[str, CooperativeActor] = {}
+        self._others: dict[str, Receiver] = {}
         self._order: Order = order or InOrder()
         self._random = random.Random(seed)
         self._wake_at = -math.inf
@@ -289,11 +292,15 @@ class Dispatcher:
 
     def connect(self, name: str, receiver: Receiver | CooperativeActor) -> None:
         """From now on `name` is this receiver."""
-        self._receivers[name] = receiver
+        if isinstance(receiver, CooperativeActor):
+            self._actors[name] = receiver
+        else:
+            self._others[name] = receiver
 
     def disconnect(self, name: str) -> None:
         """Nobody answers to `name` until it is connected again."""
-        self._receivers.pop(name, None)
+        self._actors.pop(name, None)
+        self._others.pop(name, None)
 
     # -- talking (any thread)
 
@@ -312,9 +319,9 @@ class Dispatcher:
         # before the message itself.
         mails: list[_Mail] = []
         for name in names:
-            receiver = self._receivers.get(name)
-            if isinstance(receiver, CooperativeActor):
-                mails.append((receiver, message))
+            actor = self._actors.get(name)
+            if actor is not None:
+                mails.append((actor, message))
             else:
                 self.tell(name, message, wake=wake)
         if mails:
@@ -323,11 +330,13 @@ class Dispatcher:
 
     def tell(self, name: str, message: object, *, wake: bool = True) -> None:
         """Tell the receiver called `name`."""
-        receiver = self._receivers.get(name)
+        actor = self._actors.get(name)
+        if actor is not None:
+            self.post((actor, message), wake=wake)
+            return
+        receiver = self._others.get(name)
         if receiver is None:
             self._drop(message, because=f"there is no {name}")
-        elif isinstance(receiver, CooperativeActor):
-            self.post((receiver, message), wake=wake)
         else:
             receiver.tell(message)
 
@@ -384,7 +393,7 @@ class Dispatcher:
 
     def _restart_lost_round(self) -> bool:
         """A round whose members died has no mail left; begin a new one."""
-        if "supervisor" not in self._receivers:
+        if "supervisor" not in self._actors:
             return False
         self._ticking = False
         self._work = True
