@@ -16,9 +16,14 @@ __all__ = ["RAW_TOKEN", "Due", "write_request"]
 #: In place of an API key: the frame is a SASL token and nothing else (before KIP-152).
 RAW_TOKEN: Final = -1
 
+#: What ends a flexible header (KIP-482).
+_NO_TAGS: Final = b"\0"
+
 _FETCH: Final = 1
 _API_VERSIONS: Final = 18
 _WORD: Final = struct.Struct(">i")
+#: Length, API key, version, correlation id, length of the client id.
+_HEADER: Final = struct.Struct(">ihhih")
 
 
 class Due:
@@ -82,12 +87,15 @@ def write_request(
         assert versions is not None, "a request before the versions are known"
         version = versions.api_version(body)
     try:
-        body.API_VERSION = version
-        body.with_header(correlation_id=correlation_id, client_id=client_id)
-        data: bytes = body.encode(framed=True, header=True)
+        data: bytes = body.encode(version)
     finally:
         body._version = asked  # the same body may go to a broker of another version next
-    return data, Due(api_key=body.API_KEY, version=version, correlation_id=correlation_id)
+    key, client = body.API_KEY, client_id.encode()
+    tags = _NO_TAGS if body.flexible_version_q(version) else b""
+    size = _HEADER.size - _WORD.size + len(client) + len(tags) + len(data)
+    head = _HEADER.pack(size, key, version, correlation_id, len(client))
+    frame = b"".join((head, client, tags, data))
+    return frame, Due(api_key=key, version=version, correlation_id=correlation_id)
 
 
 def _skip_tags(frame: memoryview, at: int) -> int:

@@ -166,14 +166,14 @@ class Link:
 
     def wake_at(self, now: float, max_idle: float) -> float:
         """When this link needs looking at again, without any message (inf: never)."""
+        if not self.busy:
+            return self.used_at + max_idle if self.state is LinkState.READY else math.inf
         wake = math.inf
         for waiting in self.in_flight.values():
             wake = min(wake, max(waiting.request.deadline, self.patient_until))
         for waiting in self.unsent:
             wake = min(wake, waiting.request.deadline)
-        if self.state is LinkState.READY and not self.busy:
-            wake = min(wake, self.used_at + max_idle)
-        elif self.unsent and self.in_backoff(now):
+        if self.unsent and self.in_backoff(now):
             wake = min(wake, self.retry_at)
         elif self.unsent and self.silent_until > now:
             wake = min(wake, self.silent_until)

@@ -490,6 +490,8 @@ class NetworkActor(CooperativeActor):
             self._anywhere.remove(waiting)
             self._fail(waiting, self._late(waiting, now, "no broker could be reached"))
         for link in self._links():
+            if not link.busy:
+                continue
             for waiting in [one for one in link.unsent if one.request.deadline <= now]:
                 link.unsent.remove(waiting)
                 error = self._late(waiting, now, f"it was not sent to broker {link.address}", link)
@@ -613,6 +615,8 @@ class NetworkActor(CooperativeActor):
     # connections
 
     def _connect_for_fetches(self, now: float) -> None:
+        if not self._fetches_follow:
+            return
         for node in sorted(self._fetches_follow & self._nodes.keys()):
             link = self._lane(node, Lane.FETCH)
             if link.can_connect(now):
@@ -702,14 +706,16 @@ class NetworkActor(CooperativeActor):
         for link in [one for one in self._leaving if not one.in_flight]:
             self._leaving.remove(link)
             self._drop(link, "its broker is not needed any more")
-        found = any(one.state is LinkState.READY for one in self._nodes.values())
         for link in self._links():
             if link.state is not LinkState.READY or link.busy:
                 continue
             if now >= link.used_at + self.settings.connections_max_idle:
                 self._drop(link, "it was idle")
-            elif found and link.node < 0:
+            elif link.node < 0 and self._is_a_broker_connected():
                 self._drop(link, "a broker of the cluster is connected")
+
+    def _is_a_broker_connected(self) -> bool:
+        return any(one.state is LinkState.READY for one in self._nodes.values())
 
     # complaints
 

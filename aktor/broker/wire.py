@@ -78,6 +78,10 @@ _API_VERSIONS: Final = 18
 _HAVE_LENGTHS: Final = ("string", "bytes", "records")
 #: API key, version, correlation id, length of the client id
 _HEADER: Final = struct.Struct(">hhih")
+#: Length, correlation id.
+_RESPONSE_HEADER: Final = struct.Struct(">ii")
+#: What ends a flexible header (KIP-482).
+_NO_TAGS: Final = b"\0"
 
 
 class BadFrameError(Exception):
@@ -252,7 +256,9 @@ def _varint(frame: memoryview, position: int) -> tuple[int, int]:
 
 def write_response(api: Api, version: int, correlation_id: int, response: Any) -> bytes:
     """The frame, with its length, that answers a request of this API in this version."""
-    response.API_VERSION = version
-    response.with_header(correlation_id)
-    frame: bytes = response.encode(header=True, framed=True)
-    return frame
+    body: bytes = response.encode(version)
+    # The header of ApiVersions has no tags in any version (KIP-511).
+    flexible = api.response.flexible_version_q(version) and api.key != _API_VERSIONS
+    tags = _NO_TAGS if flexible else b""
+    head = _RESPONSE_HEADER.pack(4 + len(tags) + len(body), correlation_id)
+    return b"".join((head, tags, body))

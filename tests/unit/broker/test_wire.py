@@ -34,6 +34,13 @@ def frame_of(message: Any, version: int, client_id: str = "app") -> bytes:
     return bytes(message.encode(header=True, framed=True))[4:]
 
 
+def answered_by_kafka_python(api: Api, version: int) -> bytes:
+    response = api.response()
+    response.API_VERSION = version
+    response.with_header(7)
+    return bytes(response.encode(header=True, framed=True))
+
+
 def refused(frame: bytes) -> str:
     with pytest.raises(BadFrameError) as error:
         read_request(memoryview(frame))
@@ -55,6 +62,7 @@ def test_every_api_is_read_and_answered_in_every_version(api: Api, version: int)
     assert (incoming.correlation_id, incoming.client_id) == (7, "app")
 
     frame = write_response(api, version, 7, api.response())
+    assert frame == answered_by_kafka_python(api, version)
     size, number = struct.unpack_from(">ii", frame)
     assert (size, number) == (len(frame) - 4, 7)
     api.response.decode(frame[4:], version=version, header=True)
