@@ -154,6 +154,8 @@ class Delivery:
         #: Partitions that may have something to give out, the next one first: whatever makes one
         #: ready puts it at the end. One that is not ready when its turn comes leaves.
         self._line: OrderedDict[Partition, None] = OrderedDict()
+        #: Paused partitions with something buffered, and some that were such.
+        self._idle: OrderedDict[Partition, None] = OrderedDict()
         #: What the positions were before the last records were given out: (its epoch, offset, ...).
         self._given: list[tuple[Partition, int, int | None, int]] = []
 
@@ -198,6 +200,7 @@ class Delivery:
             self.log.info("partitions.released", partitions=self.offsets(gone))
         for one in gone:
             self._drop_buffered(self.partitions[one])
+            self._idle.pop(self.partitions[one], None)
         self._moved -= gone
 
     def seek(
@@ -462,6 +465,16 @@ class Delivery:
         """Give it its turn, after the others, if it has something to give out."""
         if state.ready:
             self._line.setdefault(state)
+        elif state.paused and state.chunks:
+            self._idle.setdefault(state)
+
+    def next_idle(self) -> Partition | None:
+        """A paused partition that has something buffered; None if there is no other."""
+        while self._idle:
+            state = self._idle.popitem(last=False)[0]
+            if state.paused and state.chunks:
+                return state
+        return None
 
     def take(self, limit: int, *, advance: bool = True) -> dict[TopicPartition, list[Any]]:
         """Up to `limit` records, partition by partition, in turn.

@@ -1060,13 +1060,16 @@ class Engine:
         who reads a little of one after the other and pauses it would add to that each time.
         """
         self.drain_buffer()
-        bound, partitions = self.settings.max_buffered_bytes, self.delivery.partitions
+        bound, delivery = self.settings.max_buffered_bytes, self.delivery
         dropped = {}
-        for one in (*just_paused, *partitions) if self.delivery.buffered_bytes > bound else ():
-            state = partitions[one]
-            if state.paused and state.chunks and self.delivery.buffered_bytes > bound:
+        paused = iter([delivery.partitions[one] for one in just_paused])
+        while delivery.buffered_bytes > bound:
+            state = next(paused, None) or delivery.next_idle()
+            if state is None:
+                break
+            if state.chunks:
                 self._renew(state)
-                dropped[one] = state.assigned
+                dropped[state.topic_partition] = state.assigned
         if dropped:
             self.log.info("buffer.dropped", partitions=list(dropped), because="they are paused")
             self.say(SeekPartitions(partitions=dropped))

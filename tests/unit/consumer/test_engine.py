@@ -1402,6 +1402,40 @@ def test_paused_partitions_keep_what_is_buffered_but_for_what_is_beyond_the_boun
     assert site.poll() == {A: [0], B: [0, 1]}
 
 
+def test_what_came_for_a_paused_partition_is_beyond_the_bound_when_another_one_is_paused() -> None:
+    size = a_chunk(count=1).size
+    site = a_site(A, B, C, max_buffered_bytes=size)
+    site.engine.pause([A], paused=True)
+    site.fetched(a_chunk(count=1), a_chunk(count=1, partition=B, epoch=2))
+
+    site.engine.pause([C], paused=True)
+
+    assert site.engine.delivery.buffered_bytes == size
+    (sought,) = site.of(SeekPartitions)
+    assert sought.partitions.keys() == {A}
+
+
+class _NotWalked(dict[Any, Any]):
+    def __iter__(self) -> Any:
+        raise AssertionError("all partitions are walked")
+
+    items = values = keys = __iter__
+
+
+def test_a_pause_looks_at_the_partitions_that_are_paused_and_at_no_others() -> None:
+    """Who pauses thousands one by one, while the buffer is full, does not walk all each time."""
+    site = a_site(A, B, C, max_buffered_bytes=a_chunk(count=1).size)
+    site.fetched(a_chunk(count=9, partition=C, epoch=3))
+    site.engine.delivery.partitions = _NotWalked(site.engine.delivery.partitions)
+
+    site.engine.pause([A], paused=True)
+    site.engine.pause([B], paused=True)
+    assert not site.of(SeekPartitions)
+    site.engine.pause([C], paused=True)
+
+    assert len(site.of(SeekPartitions)) == 1
+
+
 def test_a_reset_is_said_at_once_and_leaves_no_position() -> None:
     site = a_site(A, B)
 
