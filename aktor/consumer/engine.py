@@ -28,7 +28,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.actors.runtime import Bell
 from aktor.consumer.delivery import Delivery, Partition, ReaderMaker
-from aktor.consumer.port import ApplicationPort
+from aktor.consumer.port import NOT_A_MEMBER, ApplicationPort
 from aktor.consumer.rebalancing import Rebalancing, Step
 from aktor.errors import (
     ActorRestartedError,
@@ -971,6 +971,7 @@ class Engine:
                     raise  # a signal handler's
                 self.log.warning("member.leave_failed", error=error)
             break
+        self.port.was_member = NOT_A_MEMBER
         self.say(SubscriptionChanged(topics=frozenset()))
 
     def unsubscribe(self, deadline: float) -> None:

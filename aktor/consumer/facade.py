@@ -519,17 +519,20 @@ class KafkaConsumer:
 
     @looking
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this member is, for transactions; a snapshot that asks nobody."""
+        """Who this member is, for transactions; a snapshot that asks nobody.
+
+        Of a member that was expelled it is who it was: what that one commits is refused.
+        """
         group_id = self._settings.group_id
         if group_id is None:
             return ConsumerGroupMetadata(group_id=None)
-        member = self._port.member
+        member = self._port.was_member
         return ConsumerGroupMetadata(
             group_id,
             member.generation,
             member.member_id,
             self._settings.group_instance_id,
-            member.state.value,
+            self._port.member.state.value,
         )
 
     # -- the cluster

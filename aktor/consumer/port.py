@@ -62,6 +62,9 @@ class ApplicationPort:
         self.chunks: deque[Chunk] = deque()
         self.cluster = Cluster()
         self.member = NOT_A_MEMBER
+        #: Who it was when it was last in the group: as that it commits in transactions, also once
+        #: it is expelled, for a group refuses whom it has expelled, and not who is nobody.
+        self.was_member = NOT_A_MEMBER
         #: Under which a restarted membership joins again, instead of leaving a dead member behind.
         self.last_member_id = ""
         #: Who it was before, and has yet to take its leave as.
@@ -144,6 +147,7 @@ class ApplicationPort:
         self.leaving = member.leaving
         if member.generation >= 0:
             self.spoken = member.protocol
+            self.was_member = member
         known = member.member_id or member.joins_as
         if known or member.state is MemberState.UNJOINED:
             self.last_member_id = known

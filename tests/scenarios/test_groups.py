@@ -147,6 +147,33 @@ def test_a_member_that_the_coordinator_forgot_comes_back(
     assert sorted(len(one.consumer.assignment()) for one in readers) == [3, 3]
 
 
+def test_who_was_expelled_commits_in_transactions_as_who_it_was(
+    world: World, group: dict[str, Any]
+) -> None:
+    """A group refuses what an expelled member commits; what nobody commits it takes (KIP-447).
+    Found by a simulation: an order that was billed twice."""
+    history = History(world)
+    readers = [history.reader("orders", **group) for _ in range(2)]
+    history.drive(4.0)
+    consumer = readers[0].consumer
+    before = consumer.group_metadata()
+
+    world.cluster.expire("g", before.member_id)
+    readers[0].gone = True  # its user is busy with what it was given
+    history.drive(3.0, readers[1])
+
+    assert consumer.status().generation == -1  # it has heard of it
+    busy = consumer.group_metadata()
+    assert (busy.generation_id, busy.member_id) == (before.generation_id, before.member_id)
+    history.drive(5.0, *readers)
+    again = consumer.group_metadata()
+    assert again.generation_id > before.generation_id
+    assert again.member_id == consumer.status().member_id
+    consumer.unsubscribe()
+    left = consumer.group_metadata()
+    assert (left.generation_id, left.member_id) == (-1, "")
+
+
 def test_who_learns_by_its_last_commit_that_it_was_expelled_is_told_lost(
     world: World, group: dict[str, Any]
 ) -> None:
