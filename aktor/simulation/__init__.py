@@ -25,6 +25,7 @@ from aktor.simulation.member import Member
 from aktor.simulation.shrink import Shrunk, shrink
 from aktor.simulation.simulation import Simulation, Topic
 from aktor.simulation.sink import Guarantee, Sink
+from aktor.simulation.stored import Stored
 
 __all__ = [
     "POINTS",
@@ -37,6 +38,7 @@ __all__ = [
     "Point",
     "Shrunk",
     "Simulation",
+    "Stored",
     "SimulationError",
     "Sink",
     "SpinError",

@@ -198,6 +198,9 @@ def _connections_reset(sim: Simulation, draw: random.Random) -> End:
     if member is not None:
         for site in member.sites:
             site.break_connections(draw.choice([None, *sorted(sim.brokers.model.nodes)]))
+        if member.producers.connected:
+            nodes = sorted(sim.brokers.model.nodes)
+            member.producers.break_connections(draw.choice([None, *nodes]))
     return _nothing
 
 
@@ -209,6 +212,7 @@ def _connection_half_open(sim: Simulation, draw: random.Random) -> End:
         name = draw.choice(["coordinator-", f"{node}#", f"{node}-fetch#"])
         for site in member.sites:
             site.swallow(name)
+        member.producers.swallow(node)
     return _nothing
 
 

@@ -18,7 +18,8 @@ from aktor.broker.codes import Code, Refused
 from aktor.broker.faults import FailWith, Fault, Faults
 from aktor.broker.groups.coordinator import GroupMember
 from aktor.broker.groups.settings import GroupSettings
-from aktor.broker.log.records import build_batch
+from aktor.broker.log.log import peek_batch
+from aktor.broker.log.records import build_batch, records_in
 from aktor.broker.partition import NO_LEADER, Partition
 from aktor.broker.settings import ClusterSettings
 from aktor.broker.topics import GROUP_OFFSETS, INTERNAL_TOPICS, Topic
@@ -103,10 +104,46 @@ class Brokers:
 
     def receive(self, call: Call, api: str) -> None:
         """Hand a request to the model."""
-        if member_id := getattr(call.request, "member_id", None):
+        member_id = getattr(call.request, "member_id", None)
+        if member_id and api != "TxnOffsetCommit":  # there a producer speaks for a member
             self._speaks[member_id] = call.client_host.removeprefix("/")
+        written = list(self._batches(call)) if api == "Produce" else ()
         self.model.receive(call, api)
+        for partition, before, batch in written:
+            if partition.log.end_offset > before:
+                self._note_written(partition, before, batch, call.client_host.removeprefix("/"))
         self._look_ahead()
+
+    def _batches(self, call: Call) -> Iterator[tuple[Partition, int, Any]]:
+        """What a producer asks to be written: where, where that would begin, and the batch."""
+        for topic in call.request.topic_data:
+            name = topic.name or self.model.topics.name(topic.topic_id)
+            for data in topic.partition_data:
+                partition = self.model.topics.partition(name or "", data.index)
+                if partition is not None:
+                    yield partition, partition.log.end_offset, data.records
+
+    def _note_written(self, partition: Partition, first: int, batch: Any, by: str) -> None:
+        header, end = peek_batch(batch), partition.log.end_offset
+        place = partition.topic, partition.index
+        if header.transactional:
+            self._open[header.producer_id, *place] = end
+        else:
+            self._wanted[place] = end
+        self._history.note(
+            "records.written",
+            partition=f"{partition.topic}-{partition.index}",
+            first=first,
+            last=end - 1,
+            by=by,
+            contents=[
+                fingerprint(
+                    one.key, one.value, one.headers, header.base_timestamp + one.timestamp_delta
+                )
+                for one in records_in(header, batch)
+            ],
+            producer=header.producer_id if header.transactional else None,
+        )
 
     def refuse(self, api: str, code: Code, *, client_id: str | None = None, times: int = 1) -> None:
         """So many of the next requests (of this client) are answered by an error."""

@@ -10,6 +10,7 @@ from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.system import HOST, Host
 from aktor.simulation.crashes import Crashes
 from aktor.simulation.host import Site
+from aktor.simulation.producer import Producers
 from aktor.simulation.scheduler import Task, Turn
 
 if TYPE_CHECKING:
@@ -23,12 +24,13 @@ LINES_OF_A_RECORD: Final = 2
 
 
 class Member(Host):
-    """Owns one application thread and the consumers that it makes."""
+    """Owns one application thread, and the consumers and producers that it makes."""
 
     def __init__(self, simulation: Simulation, name: str, work: Callable[[], Any]) -> None:
         self.simulation = simulation
         self.name = name
         self.sites: list[Site] = []
+        self.producers = Producers(self)
         #: Killed: its process is gone.
         self.gone = False
         #: Another process has its place.
@@ -58,12 +60,13 @@ class Member(Host):
         HOST.set(self)
         return work()
 
-    def also(self, work: Callable[[], Any]) -> None:
+    def also(self, work: Callable[[], Any]) -> Task:
         """Run this, too, in another thread of its process."""
         name = f"{self.name}, thread {len(self.tasks) + 1}"
         task = self.simulation.scheduler.spawn(name, lambda: self._live(work))
         task.ahead = self.ahead
         self.tasks.append(task)
+        return task
 
     def for_consumer(self, consumer: KafkaConsumer) -> Host:
         """A new consumer, made by this member's code."""
@@ -112,6 +115,7 @@ class Member(Host):
             self.gone = True
             for task in self.tasks:
                 task.kill()
+            self.producers.end()
             for site in self.sites:
                 site.end()
             self.simulation.history.note("member.killed", self.name)

@@ -18,7 +18,7 @@ import itertools
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
 from kafka.protocol.broker_version_data import BrokerVersionData
@@ -35,7 +35,7 @@ from aktor.actors.wire import (
 )
 from aktor.broker.call import Call
 from aktor.broker.codes import Code
-from aktor.broker.connection import Connection
+from aktor.broker.connection import Connection, Wire
 from aktor.broker.faults import Action, FailPartly, FailWith, Fault
 from aktor.broker.sasl import Authentication
 from aktor.broker.wire import APIS
@@ -44,7 +44,7 @@ from aktor.simulation.cluster import Brokers
 from aktor.simulation.history import History
 from aktor.simulation.scheduler import Scheduler
 
-__all__ = ["NOWHERE", "Link", "Network", "SimulatedNet"]
+__all__ = ["NOWHERE", "BrokersEnd", "Link", "Network", "SimulatedNet", "Way"]
 
 #: Seconds that a frame is under way.
 FASTEST: Final = 0.0002
@@ -75,6 +75,13 @@ def refusal(code: Code) -> Action:
     return FailPartly(code) if code is Code.UNSTABLE_OFFSET_COMMIT else FailWith(code)
 
 
+class BrokersEnd(Wire, Protocol):
+    """What carries a broker's answers to a client."""
+
+    #: Its machine is gone: nobody is told that the connection is closed.
+    mute: bool
+
+
 class Network:
     """Owns the state of all links, and what is under way. It is what the brokers' ends of all
     connections share, their `Exchange`."""
@@ -100,7 +107,7 @@ class Network:
         self.outdated: dict[int, dict[str, Any]] = {}
         self.scratch = bytearray(SCRATCH_SIZE)
         #: The brokers' ends of connections.
-        self._ends: dict[Connection, _BrokersEnd] = {}
+        self._ends: dict[Connection, BrokersEnd] = {}
         self._ready: dict[Connection, None] = {}
         #: What waits at brokers that do nothing at the moment.
         self._silent: dict[int, list[Callable[[], None]]] = {}
@@ -197,6 +204,12 @@ class Network:
         place = self.random.randrange(1, len(frame))
         return (0.0, frame[:place]), (self.random.uniform(0.0, APART), frame[place:])
 
+    def broker(self, host: str) -> int:
+        """Broker n is the host "b<n>". Any other name stands for all of them, as of a load
+        balancer: so code with addresses of its own runs as it is."""
+        named = {f"b{number}": number for number in self.brokers.model.nodes}
+        return named.get(host) or min(self.brokers.running or named.values())
+
     # -- the brokers' ends of connections
 
     @property
@@ -204,7 +217,7 @@ class Network:
         """How many connections brokers have, half-open ones among them."""
         return len(self._ends)
 
-    def accept(self, node: int, host: str, end: _BrokersEnd) -> Connection:
+    def accept(self, node: int, host: str, end: BrokersEnd) -> Connection:
         """A broker takes a connection."""
         connection = Connection(self, end, number=next(self.numbers), node=node, host=host)
         self._ends[connection] = end
@@ -315,26 +328,19 @@ class SimulatedNet:
     def connect(
         self, key: str, host: str, port: int, timeout: float, *, canonical: bool = False
     ) -> None:
-        """As `kafka.net` would; see `_broker` for the names of hosts."""
-        network, node = self.network, self._broker(host)
+        """As `kafka.net` would; see `Network.broker` for the names of hosts."""
+        network, node = self.network, self.network.broker(host)
         connection = _Connection(
             key,
             node,
-            there=_Way(network, (self._member, node)),
-            back=_Way(network, (node, self._member)),
+            there=Way(network, (self._member, node)),
+            back=Way(network, (node, self._member)),
             scratch=network.scratch,
         )
         self._connections[key] = connection
         if host != NOWHERE:
             connection.there.send(lambda: self._reached(connection))
         network.scheduler.after(timeout, lambda: self._give_up(connection, timeout))
-
-    def _broker(self, host: str) -> int:
-        """Broker n is the host "b<n>". Any other name stands for all of them, as of a load
-        balancer: so code with addresses of its own runs as it is."""
-        brokers = self.network.brokers
-        named = {f"b{number}": number for number in brokers.model.nodes}
-        return named.get(host) or min(brokers.running or named.values())
 
     def _reached(self, connection: _Connection) -> None:
         """The broker's machine takes the connection, or refuses it."""
@@ -523,7 +529,7 @@ class SimulatedNet:
 class _Connection:
     """One connection, as its member sees it; and the broker's end, once that is there."""
 
-    def __init__(self, key: str, node: int, *, there: _Way, back: _Way, scratch: bytearray) -> None:
+    def __init__(self, key: str, node: int, *, there: Way, back: Way, scratch: bytearray) -> None:
         self.key = key
         self.node = node
         self.there = there
@@ -553,7 +559,7 @@ class _Connection:
 
 
 class _BrokersEnd:
-    """What carries a broker's answers to a member (a `broker.connection.Wire`)."""
+    """What carries a broker's answers to a consumer (a `BrokersEnd`)."""
 
     unsent = False
 
@@ -576,7 +582,7 @@ class _BrokersEnd:
             net.later(connection, lambda: net.lost(connection, "closed the connection"))
 
 
-class _Way:
+class Way:
     """One direction of a connection: what is sent arrives in order."""
 
     __slots__ = ("_busy_until", "_line", "_link", "_network", "dead")

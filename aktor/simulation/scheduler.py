@@ -70,7 +70,7 @@ class Task:
         self.frozen = False
         #: Seconds by which its monotonic clock is ahead of the others', less than 0 after a sleep.
         self.ahead = 0.0
-        self._scheduler = scheduler
+        self.scheduler = scheduler
         self._work = work
         self._lines: Lines | None = None
         self._looks = 0
@@ -104,7 +104,7 @@ class Task:
         """The run ends with this, whatever its code makes of it; the first one counts."""
         if self.error is None:
             self.error = error
-            self._scheduler.failed = True
+            self.scheduler.failed = True
 
     def take_turn(self) -> None:
         """Go on where it waited."""
@@ -115,7 +115,7 @@ class Task:
 
     def wake(self) -> None:
         """Let it go on soon."""
-        self._scheduler.can_run(self)
+        self.scheduler.can_run(self)
 
     def freeze(self) -> None:
         """It stands still, whatever happens, until `thaw`."""
@@ -141,7 +141,7 @@ class Task:
 
         self.rests()
         self._lines = Lines(count, die_here)
-        if self._scheduler.running is self:
+        if self.scheduler.running is self:
             self.goes_on()
 
     def unwind(self) -> None:
@@ -156,8 +156,8 @@ class Task:
         number, self.waits_for = self._waiting, what
         self.waits_for_ever = timeout == math.inf
         if not self.waits_for_ever:
-            self._scheduler.after(timeout, lambda: self._time_is_up(number))
-        self._scheduler.switch()
+            self.scheduler.after(timeout, lambda: self._time_is_up(number))
+        self.scheduler.switch()
         self.waits_for_ever = False
         self._waiting += 1
 
@@ -169,7 +169,7 @@ class Task:
         """Let others take their turns first."""
         self.waits_for = "its next turn"
         self.wake()
-        self._scheduler.switch()
+        self.scheduler.switch()
 
     def goes_on(self) -> None:
         """Its code runs."""
@@ -185,16 +185,16 @@ class Task:
 
     def monotonic(self) -> float:
         """Its machine's clock."""
-        return self._scheduler.now + self.ahead
+        return self.scheduler.now + self.ahead
 
     def wall(self) -> float:
         """Seconds since the epoch: a simulation begins at a round figure."""
-        return self._scheduler.now
+        return self.scheduler.now
 
     def look(self) -> None:
         """Who looks at the clock all the time takes some."""
-        if self._looked_at != self._scheduler.now:
-            self._looked_at, self._looks = self._scheduler.now, 0
+        if self._looked_at != self.scheduler.now:
+            self._looked_at, self._looks = self.scheduler.now, 0
         self._looks += 1
         if self._looks > LOOKS:
             self.wait(GLANCE, "the clock that it looks at")

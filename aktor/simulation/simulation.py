@@ -40,7 +40,8 @@ from aktor.simulation.member import Member
 from aktor.simulation.network import Network
 from aktor.simulation.reader import Reader
 from aktor.simulation.scheduler import START, Scheduler
-from aktor.simulation.sink import Guarantee, Sink
+from aktor.simulation.sink import Guarantee, Origin, Sink, TopicSink, by_value
+from aktor.simulation.stored import Stored
 from aktor.simulation.trial import enter
 from aktor.simulation.writer import TransactionalWriter
 
@@ -179,18 +180,29 @@ class Simulation:
         guarantee: Guarantee | str = Guarantee.AT_LEAST_ONCE,
         *,
         takes: float = 0.02,
+        into: Topic | None = None,
+        of: Callable[[Stored], Origin] = by_value,
     ) -> Sink:
         """Where a loop puts its results for the records of a topic, by `put(record)`.
 
         `guarantee` is what `check` demands: "at-least-once" (the default), "at-most-once" or
         "exactly-once". A `put` takes `takes` seconds on average.
+
+        `into` is a topic to which the loop sends its results instead, by a `KafkaProducer`. `of`
+        tells of a record there which one it is the result of: its value, or (partition, offset);
+        if nothing is said, the values are the same.
         """
         if guarantee not in set(Guarantee):
             known = ", ".join(map(repr, map(str, Guarantee)))
             raise ValueError(f"there is no guarantee {guarantee!r}: {known}")
         if not isinstance(topic, Topic):
             raise TypeError(f"a sink is for a topic that Simulation.topic made, not {topic!r}")
-        sink = Sink(self, topic, Guarantee(guarantee), takes)
+        if into is None:
+            sink = Sink(self, topic, Guarantee(guarantee), takes)
+        elif isinstance(into, Topic):
+            sink = TopicSink(self, topic, Guarantee(guarantee), into, of)
+        else:
+            raise TypeError(f"results go into a topic that Simulation.topic made, not {into!r}")
         self.sinks.append(sink)
         return sink
 
@@ -553,10 +565,12 @@ class Simulation:
         """All processes are gone; what their code does about it is no part of the history."""
         self.history.end()
         for member in self.members:
+            member.producers.end()
             for site in member.sites:
                 site.end()
         self.scheduler.end()
         for member in self.members:
+            member.producers.forget()
             for site in member.sites:
                 site.forget()
 

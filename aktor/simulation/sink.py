@@ -6,6 +6,12 @@
 `Simulation.check` judges the sink against what still exists: records that are in their log, of a
 transaction that was not aborted. A record that nobody has worked on is lost, one that was worked on
 twice is repeated. Each complaint tells the story of its record.
+
+A loop that consumes, transforms and produces has a topic for its sink:
+
+    sink = sim.sink(orders, "exactly-once", into=invoices)
+
+Its effects are the records that a read_committed consumer of `invoices` is given.
 """
 
 from __future__ import annotations
@@ -13,6 +19,7 @@ from __future__ import annotations
 import enum
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +29,7 @@ from aktor.simulation.story import story
 if TYPE_CHECKING:
     from aktor.simulation.simulation import Simulation, Topic
 
-__all__ = ["Effect", "Guarantee", "Sink"]
+__all__ = ["Effect", "Guarantee", "Origin", "Sink", "TopicSink", "by_value"]
 
 #: A sink is judged when nothing has been put into it for so long (in seconds); some code commits
 #: first and works then, and a process that was frozen goes on with what it had in hand.
@@ -132,7 +139,7 @@ class Sink:
 
     def _happen(self, of: tuple[int, int, int] | bytes, result: Any) -> None:
         running = self._simulation.scheduler.running
-        member = "" if running is None else running.name
+        member = "" if running is None else self._simulation.me.name
         self.effects.append(Effect(of, member, result))
         self._changed_at = self._simulation.now
         place = {"value": of} if isinstance(of, bytes) else dict(zip(_PLACE, of, strict=True))
@@ -154,6 +161,10 @@ class Sink:
             (one, times[one.partition, one.offset, one.timestamp] + times[one.value or b""])
             for one in self._simulation.brokers.records(self.topic)
         ]
+
+    def _results_of(self, record: Stored) -> list[Stored]:
+        """The records that are its effects, if those are records."""
+        return []
 
     @property
     def has_settled(self) -> bool:
@@ -181,7 +192,7 @@ class Sink:
     def _tell(self, what: str, records: list[Stored]) -> list[str]:
         told = [
             f"{self.guarantee}: {one.place} {what} ({one.shown}):\n"
-            + "\n".join(story(self._simulation.history, one))
+            + "\n".join(story(self._simulation.history, one, self._results_of(one)))
             for one in records[:_TOLD]
         ]
         if len(records) > _TOLD:
@@ -190,3 +201,71 @@ class Sink:
 
 
 _PLACE: Final = ("partition", "offset", "timestamp")
+
+#: Which record a result is of: that of this value, or at this partition and offset.
+Origin = bytes | str | tuple[int, int] | None
+
+
+def by_value(result: Stored) -> Origin:
+    """The record that has the same value."""
+    return result.value
+
+
+class TopicSink(Sink):
+    """A topic to which the results of another topic's records are sent."""
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        topic: Topic,
+        guarantee: Guarantee,
+        into: Topic,
+        of: Callable[[Stored], Origin],
+    ) -> None:
+        super().__init__(simulation, topic, guarantee, 0.0)
+        self.into = into
+        self._of = of
+        self._ends: list[int] = []
+
+    def _put(self, record: Any, result: Any, *, once: bool) -> None:
+        raise TypeError(f"this sink is the topic {self.into}: send to it by a KafkaProducer")
+
+    def _counted(self) -> list[tuple[Stored, int]]:
+        origins = self._origins()
+        counted = [
+            (one, len(origins.get(one.value or b"", ())) + len(origins.get(_place(one), ())))
+            for one in self._simulation.brokers.records(self.topic)
+        ]
+        if origins and counted and not any(times for _, times in counted):
+            raise ValueError(
+                f"no record of {self.into} is the result of one of {self.topic}, as far as `of`"
+                " tells: sim.sink(..., of=a function that is given a record of"
+                f" {self.into}, and returns the value of one of {self.topic}, or its"
+                " (partition, offset))"
+            )
+        return counted
+
+    def _origins(self) -> dict[Any, list[Stored]]:
+        """The results, by the records that they are of."""
+        found: dict[Any, list[Stored]] = {}
+        for result in self._simulation.brokers.records(self.into):
+            origin = self._of(result)
+            origin = origin.encode() if isinstance(origin, str) else origin
+            found.setdefault(origin, []).append(result)
+        return found
+
+    def _results_of(self, record: Stored) -> list[Stored]:
+        origins = self._origins()
+        return [*origins.get(record.value or b"", ()), *origins.get(_place(record), ())]
+
+    @property
+    def has_settled(self) -> bool:
+        brokers, into = self._simulation.brokers, self.into
+        ends = [brokers.end(into, one) for one in range(into.partitions)]
+        if ends != self._ends:
+            self._ends, self._changed_at = ends, self._simulation.now
+        return super().has_settled
+
+
+def _place(record: Stored) -> tuple[int, int]:
+    return record.partition, record.offset

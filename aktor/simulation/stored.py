@@ -21,6 +21,7 @@ class Stored:
     timestamp: int
     key: bytes | None
     value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
     @property
     def place(self) -> str:
@@ -47,4 +48,5 @@ def records_of(partition: Partition) -> Iterator[Stored]:
                     timestamp=header.base_timestamp + one.timestamp_delta,
                     key=one.key,
                     value=one.value,
+                    headers=tuple(one.headers),
                 )

@@ -6,7 +6,7 @@ them while they had it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ _BEFELL: Final = {
 _WIDTH: Final = 110
 
 
-def story(history: History, record: Stored) -> list[str]:
-    """The lines, each with its time."""
-    lines = _Story(record).lines(history)
+def story(history: History, record: Stored, results: Sequence[Stored] = ()) -> list[str]:
+    """The lines, each with its time. `results` are records that were written for this one."""
+    lines = _Story(record, results).lines(history)
     # What matters least goes first, and of that the latest.
     while len(lines) > LINES:
         least = max(weight for weight, _ in lines)
@@ -46,8 +46,9 @@ def story(history: History, record: Stored) -> list[str]:
 class _Story:
     """One record on its way. A line has a weight: 0 is told before anything of 1, and so on."""
 
-    def __init__(self, record: Stored) -> None:
+    def __init__(self, record: Stored, results: Sequence[Stored]) -> None:
         self._record = record
+        self._results = [(f"{one.topic}-{one.partition}", one) for one in results]
         self._place = record.place
         self._partition = f"{record.topic}-{record.partition}"
         #: Who has been given it and is still heard of.
@@ -83,6 +84,11 @@ class _Story:
         name, who = event["event"], event["member"]
         if event.get("partition") == self._partition:
             yield from self._of_its_partition(event)
+        elif name == "records.written":
+            for partition, one in self._results:
+                written = range(event["first"], event["last"] + 1)
+                if partition == event["partition"] and one.offset in written:
+                    yield 0, f"{event.get('by', 'the test')} wrote {one.place} for it"
         elif name == "effect.happened" and self._is_mine(event):
             yield 0, f"{who or 'the test'} put {self._place} into the sink"
         elif name in _BEFELL and self._process(who) in self._holders:

@@ -3,7 +3,7 @@
 While a simulation lives, `sleep`, `monotonic`, `perf_counter` and `time` (and their `_ns`) are
 replaced, in `time` itself and where they were imported by name. The replacements ask whose turn it
 is in this thread: a member has its clock, anybody else the real one. So other threads, other
-simulations and the test around it notice nothing.
+simulations and the test around it notice nothing. `replace_too` is for modules that have more.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final, Protocol
 
-__all__ = ["Clock", "give_back", "in_hand", "take"]
+__all__ = ["Clock", "give_back", "in_hand", "replace_too", "take"]
 
-#: Modules that keep what they imported by name: Python's own, for their threads and locks; and
-#: aktor's, which is given a clock.
-_NOT_THEIRS: Final = {*sys.stdlib_module_names, "aktor"} - {"__main__"}
+#: Modules that keep what they imported by name, and look at a clock without being overtaken: they
+#: may hold a lock then. Python's own, kafka-python's, and aktor's, which is given a clock.
+_NOT_THEIRS: Final = {*sys.stdlib_module_names, "aktor", "kafka"} - {"__main__"}
 
 _here: Final = threading.local()
 
@@ -62,7 +62,6 @@ def _virtual(name: str, read: Callable[[Clock], Any]) -> Callable[[], Any]:
         clock = getattr(_here, "clock", None)
         if clock is None:
             return real()
-        # Python's own modules and aktor may hold a lock: nobody else may be given a turn there.
         if sys._getframe(1).f_globals.get("__name__", "").partition(".")[0] not in _NOT_THEIRS:
             clock.look()
         return read(clock)
@@ -105,6 +104,15 @@ _REPLACED: Final[dict[int, tuple[Any, Any]]] = {
 }
 
 
+#: What else is replaced: an attribute of a class or module, and by what.
+_MORE: Final[list[tuple[Any, str, Any]]] = []
+
+
+def replace_too(owner: Any, name: str, replacement: Any) -> None:
+    """While a simulation lives, `owner.name` is this: it has to ask itself whose turn it is."""
+    _MORE.append((owner, name, replacement))
+
+
 class _Patches:
     """Owns what was replaced, as long as at least one simulation wants it."""
 
@@ -112,6 +120,8 @@ class _Patches:
         self._lock = threading.Lock()
         self._wanted = 0
         self._replaced: list[tuple[dict[str, Any], str, Any, Any]] = []
+        #: Of `_MORE`: whose attribute, and what it was; None if it was inherited.
+        self._more: list[tuple[Any, str, Any]] = []
 
     def take(self) -> None:
         with self._lock:
@@ -119,6 +129,9 @@ class _Patches:
             if self._wanted == 1:
                 for module in (time, *list(sys.modules.values())):
                     self._replace(module)
+                for owner, name, replacement in _MORE:
+                    self._more.append((owner, name, vars(owner).get(name)))
+                    setattr(owner, name, replacement)
 
     def _replace(self, module: ModuleType) -> None:
         try:
@@ -143,6 +156,12 @@ class _Patches:
                 if names.get(name) is virtual:
                     names[name] = real
             self._replaced.clear()
+            for owner, name, real in self._more:
+                if real is None:
+                    delattr(owner, name)
+                else:
+                    setattr(owner, name, real)
+            self._more.clear()
 
 
 _PATCHES: Final = _Patches()

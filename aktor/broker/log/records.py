@@ -55,6 +55,23 @@ class StoredRecord(NamedTuple):
     value: bytes | None
     rest: bytes
 
+    @property
+    def headers(self) -> list[tuple[str, bytes | None]]:
+        """Its headers, read when they are asked for. Raises Malformed."""
+        found = []
+        _, pos = _signed(self.rest, 0, 5)
+        _, pos = _sized(self.rest, pos)
+        _, pos = _sized(self.rest, pos)
+        try:
+            count, pos = _signed(self.rest, pos, 5)
+            for _ in range(count):
+                key, pos = _sized(self.rest, pos)
+                value, pos = _sized(self.rest, pos)
+                found.append(((key or b"").decode(), value))
+        except (IndexError, UnicodeDecodeError):
+            raise Malformed("the headers of a record are not what they say") from None
+        return found
+
 
 class Marker(NamedTuple):
     """The end of a transaction."""

@@ -1,0 +1,1 @@
+"""A loop that consumes, transforms and produces, and the simulation that tells right from wrong."""
