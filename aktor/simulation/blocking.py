@@ -37,6 +37,8 @@ _BLOCKING: Final = {
     "os.system": "a process",
 }
 
+THREAD: Final = "a thread"
+
 #: Real seconds that one turn of a member may take. They are counted as looks of the watching
 #: thread, so that a process that was stopped, or got no processor, is not suspected.
 TOO_LONG: Final = 5
@@ -80,7 +82,7 @@ class watch:
 
 
 def _refused_start(thread: threading.Thread) -> None:
-    _refuse("a thread")
+    _refuse(THREAD)
     _start(thread)
 
 
@@ -102,9 +104,12 @@ def _refuse(what: str) -> None:
     """Raise, if it is a member's code in this thread that does it."""
     member = getattr(_HOOK, "member", None)
     if member is not None:
-        frame = sys._getframe(1)
+        where = _where(sys._getframe(1))
         error = BlockingCallError(
-            f"{member} blocks on {what} at {_where(frame)}; it is not simulated"
+            f"{member} starts a thread at {where}: that is not simulated. Give the loop a pool that"
+            " does each task at once, in the thread that submits it"
+            if what == THREAD
+            else f"{member} blocks on {what} at {where}; it is not simulated"
         )
         member.fail(error)
         raise error

@@ -601,6 +601,16 @@ def test_who_passed_a_marker_before_its_topic_was_created_anew_may_commit_and_go
     assert "a-0:[4]" in str(records.every_record_is_finished(history(*story[:1], *story[2:])))
 
 
+def test_what_was_given_to_who_died_is_finished_if_the_next_one_seeks_behind_it() -> None:
+    """Who keeps offsets in a database finds there how far the one before has come."""
+    heir = [synced("y", 2), assigned("y"), resolved("y", 0)]
+    rest = [given("y", 5, 9), back("y"), ALL]
+
+    assert records.every_record_is_finished(history(*OWNED, *heir, sought("y", 5), *rest)) == []
+    left = str(records.every_record_is_finished(history(*OWNED, *heir, sought("y", 3), *rest)))
+    assert "a-0:[3, 4]" in left
+
+
 def test_who_slept_may_not_know_that_it_was_expelled() -> None:
     asleep = ("x", "member.frozen", {}), ("x", "member.thawed", {"asleep": True})
     story = [*OWNED, synced("y", 2), assigned("y"), *asleep, given("x", 5, 5)]

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -169,18 +170,20 @@ def test_a_consumer_may_also_be_looked_at_by_hand() -> None:
 @pytest.mark.parametrize(
     ("blocks", "named"),
     [
-        (lambda: threading.Thread(target=print).start(), "a thread"),
-        (lambda: os.system("true"), "a process"),
-        (lambda: os.posix_spawn(sys.executable, [sys.executable, "-c", ""], {}), "a process"),
+        (lambda: threading.Thread(target=print).start(), "starts a thread"),
+        (lambda: ThreadPoolExecutor().submit(print), "starts a thread"),
+        (lambda: os.system("true"), "blocks on a process"),
+        (
+            lambda: os.posix_spawn(sys.executable, [sys.executable, "-c", ""], {}),
+            "blocks on a process",
+        ),
     ],
 )
 def test_code_that_blocks_on_what_is_not_simulated_is_named(blocks: Any, named: str) -> None:
     with Simulation() as sim:
         sim.member(blocks)
 
-        with pytest.raises(
-            BlockingCallError, match=rf"alice blocks on {named}.*test_simulation.py"
-        ):
+        with pytest.raises(BlockingCallError, match=rf"alice {named}.*test_simulation.py"):
             sim.run(for_=1.0)
 
 

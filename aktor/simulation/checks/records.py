@@ -51,7 +51,8 @@ def no_gap_no_step_back_no_duplicate_inside_an_ownership(history: History) -> li
 
 def every_record_is_finished(history: History) -> list[str]:
     """What was written and is still there was given to somebody of each group that reads it, who
-    came back for more or committed it. Asked only of histories that demand it, by
+    came back for more or committed it; or somebody of the group sought behind it, as who keeps
+    offsets elsewhere. Asked only of histories that demand it, by
     `progress.demanded`; the last one of a group counts.
 
     Where a topic is created anew, or an unclean election lost records, that is: what was written
@@ -97,6 +98,16 @@ class _Books:
             case "user.returned" | "user.commits" | "consumer.closing":
                 for key, era, first, last in self._under_way.pop(event["member"], ()):
                     self._finish(key, era, first, last)
+            case "position.sought" if isinstance(event["partitions"], dict):
+                for partition, offset in event["partitions"].items():
+                    self._pass_over((event.get("group", ""), partition), offset)
+
+    def _pass_over(self, key: tuple[str, str], offset: int | None) -> None:
+        """The user says that what was given out below this offset is done, whoever had it."""
+        for given in self._under_way.values():
+            for other, era, first, last in given:
+                if other == key and offset is not None:
+                    self._finish(key, era, first, min(last, offset - 1))
 
     def _finish(self, key: tuple[str, str], era: int, first: int, last: int) -> None:
         records = self.logs[key[1]].records
