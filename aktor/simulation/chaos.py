@@ -32,6 +32,7 @@ from aktor.events.membership import PartitionsReleased
 from aktor.simulation.cluster import SESSION
 from aktor.simulation.crashes import Crash
 from aktor.simulation.errors import SimulationError
+from aktor.simulation.interrupts import HANDLERS
 from aktor.simulation.member import Member
 from aktor.simulation.network import NOWHERE, Link
 
@@ -88,6 +89,9 @@ _OF_THE_GROUP: Final = (
     "OffsetFetch",
     "SyncGroup",
 )
+
+#: A signal comes within so many lines, as a power of two: some 200 are run for a poll.
+MOST_LINES: Final = 13
 
 #: The first byte of an answer that says which request it answers.
 _CORRELATION: Final = 0
@@ -413,6 +417,15 @@ def _member_killed(sim: Simulation, draw: random.Random) -> End:
     return replace
 
 
+def _interrupted(sim: Simulation, draw: random.Random) -> End:
+    """A signal in the middle of one of a consumer's methods, of a poll or of many."""
+    member = _some_member(sim, draw)
+    if member is not None:
+        lines = int(2 ** draw.uniform(0.0, MOST_LINES))
+        member.interrupt(lines, draw.choice(list(HANDLERS)))
+    return _nothing
+
+
 def _killed_at_line(sim: Simulation, draw: random.Random) -> End:
     """In place of one of the next lines of its own code, mostly of those after it was given
     records: between the work and the commit, say."""
@@ -574,6 +587,7 @@ KINDS: Final[Mapping[str, Callable[[Simulation, random.Random], End]]] = {
     "member_suspended": _member_suspended,
     "clock_jump": _clock_jump,
     "member_killed": _member_killed,
+    "interrupted": _interrupted,
     "killed_at_line": _killed_at_line,
     "actor_crash": _actor_crash,
     "busy_member": _busy_member,
@@ -602,6 +616,7 @@ WEIGHTS: Final[Mapping[str, float]] = {
     "member_suspended": 1,
     "clock_jump": 1,
     "member_killed": 2,
+    "interrupted": 4,
     "actor_crash": 3,
     "busy_member": 2,
     "slow_listener": 1,
@@ -638,8 +653,9 @@ LOSSY: Final[Mapping[str, float]] = {
     kind: CONSUMER_WEIGHTS[kind] for kind in ("topic_recreated", "unclean_election")
 }
 
-#: After which `poll` raises the same error until the worker seeks: few workers do.
-STANDING: Final = frozenset({"records_corrupted"})
+#: After which `poll` raises the same error until the worker seeks, or by which something that the
+#: user has made themselves comes out of it: few workers are ready for that.
+STANDING: Final = frozenset({"records_corrupted", "interrupted"})
 
 #: What a correct worker survives without losing a record, whichever protocol it speaks.
 SURVIVABLE: Final[Mapping[str, float]] = {

@@ -1,6 +1,6 @@
 """What a loop does now and then besides reading, as applications do.
 
-A habit that makes a new consumer returns it. What it changes for a while it takes back `later`.
+What a habit changes for a while it takes back `later`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HABITS", "Habit", "go_back"]
 
-Habit = Callable[["Loop", KafkaConsumer], KafkaConsumer | None]
+Habit = Callable[["Loop", KafkaConsumer], None]
 
 #: How long a look-up may take.
 A_SECOND: Final = 1000
@@ -146,12 +146,12 @@ def _read_less(loop: Loop, consumer: KafkaConsumer) -> None:
     loop.subscribe_otherwise(consumer)
 
 
-def _reopen(loop: Loop, consumer: KafkaConsumer) -> KafkaConsumer:
+def _reopen(loop: Loop, consumer: KafkaConsumer) -> None:
     loop.finish()
     if loop.has_group and loop.draw.random() < 0.5:
         consumer.commit_async()
     loop.close(consumer, timeout_ms=loop.draw.choice([1000, 5000]))
-    return loop.begin()
+    loop.begin()
 
 
 #: How often each of them, by weight.

@@ -1,4 +1,4 @@
-"""Counts the lines that a member's own code runs, so that it can be stopped at any of them."""
+"""Counts the lines that a member runs, so that something can happen at any of them."""
 
 from __future__ import annotations
 
@@ -35,17 +35,29 @@ def _is_own(code: CodeType) -> bool:
 
 
 class Lines:
-    """Calls `then`, which raises, in place of one of the next lines of a task's own code.
+    """Calls `then` before one of the next lines of a task's own code, or of that which `counts`.
 
-    Only the task itself can have its lines counted: it says when it goes on and when it waits.
-    What traces lines as well (a debugger, coverage) is set aside while they are counted.
+    If `then` raises, that is in place of the line. Only the task itself can have its lines counted:
+    it says when it goes on and when it waits. What traces lines as well (a debugger, coverage) is
+    set aside while they are counted.
     """
 
-    def __init__(self, count: int, then: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        count: int,
+        then: Callable[[], None],
+        *,
+        counts: Callable[[CodeType], bool] = _is_own,
+    ) -> None:
+        self._counts = counts
         self._left = count
         self._then = then
         self._counting = False
         self._before: Any = None
+
+    def wait_for(self, count: int) -> None:
+        """Called by `then`, if it is to be called once more: so many lines later."""
+        self._left = count
 
     def go_on(self) -> None:
         """The task's code runs."""
@@ -56,7 +68,7 @@ class Lines:
         sys.settrace(self._called)
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
-            if _is_own(frame.f_code):
+            if self._counts(frame.f_code):
                 frame.f_trace = self._line
             frame = frame.f_back
 
@@ -67,7 +79,7 @@ class Lines:
             sys.settrace(self._before)
 
     def _called(self, frame: FrameType, _event: str, _argument: object) -> Any:
-        return self._line if _is_own(frame.f_code) else None
+        return self._line if self._counts(frame.f_code) else None
 
     def _line(self, _frame: FrameType, event: str, _argument: object) -> Any:
         if event == "line" and self._left >= 0:

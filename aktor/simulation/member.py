@@ -10,6 +10,7 @@ from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.system import HOST, Host
 from aktor.simulation.crashes import Crashes
 from aktor.simulation.host import Site
+from aktor.simulation.interrupts import Interruption
 from aktor.simulation.producer import Producers
 from aktor.simulation.scheduler import Task, Turn
 
@@ -144,6 +145,11 @@ class Member(Host):
         """Kill it in place of a line of its own code, after so many more: of what runs in its
         process, Python's modules and aktor aside."""
         self.task.kill_at_line(lines, self.kill)
+
+    def interrupt(self, lines: int, handler: str) -> None:
+        """A signal comes after so many more lines of its consumer's methods; `handler` is one of
+        `interrupts.HANDLERS`."""
+        self.task.count(Interruption(self, lines, handler))
 
     def kill_at_work(self, progress: float) -> None:
         """Kill it at a line of its own code when it has been given records the next time: from 0.0

@@ -22,7 +22,7 @@ from aktor.consumer.facade import KafkaConsumer
 from aktor.events.fetching import Chunk
 from aktor.simulation.history import fingerprint
 
-__all__ = ["observe"]
+__all__ = ["LOOKS", "observe"]
 
 Note = Callable[..., None]
 
@@ -134,8 +134,7 @@ class _Observed(KafkaConsumer):
     def __next__(self) -> Any:
         self._came_back()
         record = super().__next__()
-        self._iterating.tell()
-        self._gave(record, [record])
+        self._gave_one(record)
         self._last_asked = self._now()
         return record
 
@@ -213,7 +212,7 @@ class _Observed(KafkaConsumer):
     def close(
         self, autocommit: bool = True, timeout_ms: float | None = None, **options: Any
     ) -> None:
-        if self._guard.closed:
+        if self._ended:
             return
         self._came_back()
         self._note("consumer.closing")
@@ -222,9 +221,10 @@ class _Observed(KafkaConsumer):
             with self._timed("close", self._allowed(timeout_ms)):
                 super().close(autocommit, timeout_ms, **options)
         finally:
-            self._note("consumer.closed")
-            if options.get("group_membership_operation", "default") == "default":
-                self._left()
+            if self._guard.closed:  # else it is put off
+                self._note("consumer.closed")
+                if options.get("group_membership_operation", "default") == "default":
+                    self._left()
 
     def _allowed(self, timeout_ms: float | None, *, api: bool = False) -> float:
         settings = self._settings
@@ -276,6 +276,10 @@ class _Observed(KafkaConsumer):
         )
         self._measure_buffer()
 
+    def _gave_one(self, record: Any) -> None:
+        self._iterating.tell()
+        self._gave(record, [record])
+
     def _measure_buffer(self) -> None:
         """Note a buffer that is fuller than it may be, see `checks.buffers_stay_in_bounds`."""
         port, owned = self._engine.port, self._engine.delivery.partitions
@@ -299,6 +303,12 @@ class _Observed(KafkaConsumer):
         if self.config["key_deserializer"] or self.config["value_deserializer"]:
             return None
         return [fingerprint(one.key, one.value, one.headers, one.timestamp) for one in records]
+
+
+#: What looks at the consumer besides its user.
+LOOKS: Final = frozenset(
+    one.__code__ for one in (_Observed._came_back, _Observed._gave, _Observed._gave_one)
+)
 
 
 def _name(where: Any) -> str:

@@ -31,6 +31,7 @@ from aktor.errors import (
     UserCallbackError,
 )
 from aktor.simulation.habits import HABITS, go_back
+from aktor.simulation.interrupts import INTERRUPTS
 from aktor.simulation.listeners import LISTENERS
 from aktor.simulation.member import Member
 from aktor.simulation.ways import SETTINGS, WAYS
@@ -129,36 +130,59 @@ class Loop:
         self._later: list[tuple[int, Callable[[], object]]] = []
         #: Something may not be committed, and nobody would hear of it.
         self._unsure = False
+        #: The one that it made last.
+        self._consumer: KafkaConsumer
+        #: A signal came, and its handler raised; while the consumer was to be closed.
+        self._interrupted = self._closing = False
 
     def run(self) -> None:
         """Take records, finish, take the next ones."""
-        consumer = self.begin()
-        member = self._member
         while True:
             try:
-                if member.seeks:
-                    member.seeks = False
-                    go_back(self, consumer)
-                self._do_what_is_due()
-                consumer = self._besides(consumer)
-                self._reader.way(self, consumer)
-            except ActorCrashedError:
-                # This consumer is beyond help: a service would start anew.
-                consumer.close()
-                consumer = self.begin()
-            except ONLY_A_NEW_ONE_HELPS as error:
-                self._hear(error)
-                self.close(consumer)
-                self.sleep(1.0)
-                consumer = self.begin()
-            except KafkaError as error:
-                self._hear(error)
-                if isinstance(error, CorruptBatchError):
-                    self._read_again(consumer, error)
-                self.sleep(0.1)
-            if member.busy_for:
-                busy, member.busy_for = member.busy_for, 0.0
-                self.sleep(busy)
+                if self._interrupted:
+                    self._interrupted = False
+                    self._go_on_after_an_interrupt()
+                self._take_turn()
+            except INTERRUPTS as interrupt:
+                self._hear(interrupt)
+                self._interrupted = True
+
+    def _take_turn(self) -> None:
+        member = self._member
+        try:
+            if "_consumer" not in vars(self):
+                self.begin()
+            if member.seeks:
+                member.seeks = False
+                go_back(self, self._consumer)
+            self._do_what_is_due()
+            self._besides()
+            self._reader.way(self, self._consumer)
+        except (ActorCrashedError, ConsumerClosedError):
+            # This consumer is beyond help, or a handler has closed it: a service would start anew.
+            self.close(self._consumer)
+            self.begin()
+        except ONLY_A_NEW_ONE_HELPS as error:
+            self._hear(error)
+            self.close(self._consumer)
+            self.sleep(1.0)
+            self.begin()
+        except KafkaError as error:
+            self._hear(error)
+            if isinstance(error, CorruptBatchError):
+                self._read_again(self._consumer, error)
+            self.sleep(0.1)
+        if member.busy_for:
+            busy, member.busy_for = member.busy_for, 0.0
+            self.sleep(busy)
+
+    def _go_on_after_an_interrupt(self) -> None:
+        """Or end: it may have been in the middle of anything."""
+        if self._closing or self.draw.random() < 0.3:
+            self.close(self._consumer)
+            self.begin()
+        else:
+            self._later.insert(0, (0, lambda: self.subscribe(self._consumer)))
 
     def _read_again(self, consumer: KafkaConsumer, error: CorruptBatchError) -> None:
         """Only a seek helps; the next time the bytes may be sound."""
@@ -166,14 +190,14 @@ class Loop:
         if one in consumer.assignment():
             consumer.seek(one, error.offset)
 
-    def _hear(self, error: KafkaError) -> None:
+    def _hear(self, error: BaseException) -> None:
         self._simulation.history.note("user.hears", self._member.name, error=repr(error))
         if not self._config().get("enable_auto_commit", True):
             self._unsure = True  # what failed may have been a commit
 
     # -- its consumer
 
-    def begin(self) -> KafkaConsumer:
+    def begin(self) -> None:
         """A new one."""
         config = self._config()
         number = len(self._member.sites) + 1
@@ -181,9 +205,9 @@ class Loop:
         # Each consumer is told from the one before it.
         config.setdefault("client_id", name if number == 1 else f"{name}/{number}")
         self._later.clear()
-        consumer = KafkaConsumer(**config)
-        self._join(consumer)
-        return consumer
+        self._closing = False
+        self._consumer = KafkaConsumer(**config)
+        self._join(self._consumer)
 
     def _join(self, consumer: KafkaConsumer) -> None:
         self.subscribe(consumer)
@@ -207,6 +231,7 @@ class Loop:
 
     def close(self, consumer: KafkaConsumer, **options: Any) -> None:
         """Nobody needs it any more."""
+        self._closing = True
         try:
             consumer.close(**options)
         except UserCallbackError as error:
@@ -296,12 +321,11 @@ class Loop:
             self._later.remove(due)
             due[1]()
 
-    def _besides(self, consumer: KafkaConsumer) -> KafkaConsumer:
+    def _besides(self) -> None:
         """Now and then, while there are faults, something that applications do."""
-        if not self.draws(HABIT_SHARE):
-            return consumer
-        (habit,) = self.draw.choices(list(HABITS), list(HABITS.values()))
-        return habit(self, consumer) or consumer
+        if self.draws(HABIT_SHARE):
+            (habit,) = self.draw.choices(list(HABITS), list(HABITS.values()))
+            habit(self, self._consumer)
 
     def look_on(self) -> None:
         """What a second thread of its process does: show how the consumer is."""
@@ -350,10 +374,10 @@ class _ByHand(Loop):
                 self.go_where_it_was(consumer, news)
         self._counts_at = self._simulation.now + COUNTS
 
-    def _besides(self, consumer: KafkaConsumer) -> KafkaConsumer:
+    def _besides(self) -> None:
         if self._simulation.now >= self._counts_at:
-            self.subscribe(consumer)
-        return super()._besides(consumer)
+            self.subscribe(self._consumer)
+        super()._besides()
 
     def _every(self, consumer: KafkaConsumer) -> set[TopicPartition]:
         topics = self._reader.topics

@@ -139,8 +139,12 @@ class Task:
             die()
             raise GreenletExit  # no `except Exception` keeps it; what a `finally` does is in vain
 
+        self.count(Lines(count, die_here))
+
+    def count(self, lines: Lines) -> None:
+        """Count its lines, and no others that were to be counted."""
         self.rests()
-        self._lines = Lines(count, die_here)
+        self._lines = lines
         if self.scheduler.running is self:
             self.goes_on()
 

@@ -39,6 +39,7 @@ def _iterates(loop: Loop, consumer: KafkaConsumer) -> None:
         count += 1
         if count >= wanted:
             break
+    _see_whether_it_is_open(consumer, has_read=bool(count))
     loop.settle(consumer, has_read=bool(count))
 
 
@@ -48,7 +49,14 @@ def _takes_one(loop: Loop, consumer: KafkaConsumer) -> None:
     record = next(consumer, None)
     if record is not None:
         loop.take(TopicPartition(record.topic, record.partition), record.offset)
+    _see_whether_it_is_open(consumer, has_read=record is not None)
     loop.settle(consumer, has_read=record is not None)
+
+
+def _see_whether_it_is_open(consumer: KafkaConsumer, *, has_read: bool) -> None:
+    """An iteration of a consumer that was closed ends as if there were no records."""
+    if not has_read:
+        consumer.assignment()
 
 
 def _mixes(loop: Loop, consumer: KafkaConsumer) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aktor.simulation import Simulation
+from aktor.simulation.interrupts import HANDLERS
 from aktor.simulation.ways import WAYS
 
 
@@ -47,3 +48,29 @@ def test_each_habit_leaves_a_loop_that_reads_on(by_hand: bool, commits: bool) ->
 
         asked = {one["event"] for one in sim.history.events if one["member"] == member.name}
         assert {"position.sought", "partitions.paused", "partitions.resumed"} <= asked
+
+
+@pytest.mark.parametrize("handler", HANDLERS)
+@pytest.mark.parametrize("way", ["polls", "iterates"])
+def test_whatever_a_signal_handler_does_everything_is_read(handler: str, way: str) -> None:
+    with Simulation(9) as sim:
+        orders = sim.topic("orders", partitions=3, records=50)
+        sim.trickle(orders, per_second=20, seconds=20)
+        (member,) = sim.consumers(group="g", topics=[orders], way=way)
+        for signal in range(20):
+            sim.run(for_=1.0)
+            member.interrupt(signal * 20, handler)
+        sim.progress().check()
+
+        assert len(list(sim.history.named("user.interrupted"))) > 10
+
+
+def test_no_signal_comes_where_a_consumer_is_being_made() -> None:
+    with Simulation(9) as sim:
+        orders = sim.topic("orders", records=50)
+        (member,) = sim.consumers(group="g", topics=[orders])
+        member.interrupt(0, "ctrl-c")
+        sim.progress().check()
+
+        (interrupted,) = sim.history.named("user.interrupted")
+    assert interrupted["member"] == member.name

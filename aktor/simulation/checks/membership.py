@@ -35,9 +35,9 @@ def _is_done_with(event: Event) -> bool:
 
 def who_leaves_is_gone(history: History) -> list[str]:
     """A group has nothing of a consumer that was closed or unsubscribed: no member id but those
-    that it had no time or no right to take back, and those that came back with an older state of
-    the group after the coordinator had said that they are gone. Nor of one whose actors are beyond
-    help."""
+    that it had no time or no right to take back, or was interrupted when it did, and those that
+    came back with an older state of the group after the coordinator had said that they are gone.
+    Nor of one whose actors are beyond help."""
     complaints = []
     excused: dict[str, set[str]] = defaultdict(set)
     given_up: set[str] = set()
@@ -52,7 +52,7 @@ def who_leaves_is_gone(history: History) -> list[str]:
                     excused[who].add(event["member_id"])
             case "member.epoch":
                 excused[who].discard(event["member_id"])  # the consumer protocol keeps its id
-            case "member.leave_failed":
+            case "member.leave_failed" | "user.interrupted":
                 given_up.add(who)
             case "actor.escalated":
                 beyond_help.add(who)
