@@ -187,6 +187,9 @@ STUMBLED = (
     {"callback": "on_partitions_assigned", "partitions": ["a-0"]},
 )
 
+#: And created anew before this member's metadata knew of it again.
+DELETED = ("x", "topic.deleted", {"topic": "a"})
+
 ALL = ("", "progress.demanded", {})
 
 #: Two members, one after the other, as it should be.
@@ -771,6 +774,7 @@ FORGIVEN: list[tuple[Check, Story]] = [
     ),
     (listener.the_listener_hears_the_right_word, [LISTENS, HEEDED, told("revoked"), out("lost")]),
     (listener.the_listener_hears_the_right_word, [LISTENS, HEEDED, out("lost"), told("lost")]),
+    (listener.the_listener_hears_the_right_word, [LISTENS, HEEDED, DELETED, told("lost")]),
 ]
 
 

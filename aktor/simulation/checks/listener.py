@@ -81,7 +81,7 @@ def the_listener_hears_the_right_word(history: History) -> list[str]:
                 doubted.add(who)
             case "actor.restarted" | "actor.escalated" | "membership.doubted":
                 doubted.add(who)
-            case "topic.recreated":
+            case "topic.recreated" | "topic.deleted":
                 renewed.add(who)  # the partitions of the old topic are lost
             case "listener.told" if event["told"] == "revoked":
                 if event["at"] > lost[who] + HEARD_WITHIN:
