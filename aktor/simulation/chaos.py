@@ -144,6 +144,25 @@ def _broker_crash(sim: Simulation, draw: random.Random) -> End:
     return lambda: sim.brokers.restart(node)
 
 
+def _broker_fenced(sim: Simulation, draw: random.Random) -> End:
+    """Alive, and not for the controller. One at a time, and only while no other is gone."""
+    brokers = sim.brokers
+    if not all(one.up for one in brokers.model.nodes.values()):
+        return _nothing
+    node = draw.choice(sorted(brokers.model.nodes))
+    brokers.fence(node)
+    return lambda: brokers.unfence(node)
+
+
+def _log_start_moved(sim: Simulation, draw: random.Random) -> End:
+    """Retention, or DeleteRecords: of what every group has committed."""
+    topic = draw.choice(sim.topics)
+    for partition in range(topic.partitions):
+        committed = [sim.brokers.committed(group, topic, partition) or 0 for group in sim.groups]
+        sim.brokers.delete_records(topic, partition, min(committed, default=0))
+    return _nothing
+
+
 def _leader_move(sim: Simulation, draw: random.Random) -> End:
     topic = draw.choice(sim.topics)
     if topic.partitions:
@@ -559,6 +578,8 @@ def _some_member(sim: Simulation, draw: random.Random) -> Member | None:
 #: What begins each kind; it returns what ends it.
 KINDS: Final[Mapping[str, Callable[[Simulation, random.Random], End]]] = {
     "broker_crash": _broker_crash,
+    "broker_fenced": _broker_fenced,
+    "log_start_moved": _log_start_moved,
     "leader_move": _leader_move,
     "coordinator_move": _coordinator_move,
     "link_cut": _link_cut,
@@ -626,6 +647,8 @@ WEIGHTS: Final[Mapping[str, float]] = {
     "follower_held": 1,
     "unclean_election": 0.5,
     "seek": 2,
+    "broker_fenced": 1,
+    "log_start_moved": 1,
     "link_half_cut": 1,
     "torn_frames": 1,
     "answers_spoiled": 3,

@@ -92,6 +92,9 @@ class Brokers:
         self._speaks: dict[str, str] = {}
         #: What is done to requests: see `broker.faults`.
         self.faults = Faults()
+        #: How batches are compressed: each in one of these ways, by the numbers that Kafka has.
+        self.codecs: Sequence[int] = (0,)
+        self._batches = random.Random(f"{seed} batches")
         self._tick_at = math.inf
         self._look_ahead()
 
@@ -218,6 +221,25 @@ class Brokers:
             self._history.note("broker.restarted", broker=node)
             self.model.broker_up(node, now)
         self._look_ahead()
+
+    def fence(self, node: int) -> None:
+        """The controller hears nothing of it: others lead what it led, and metadata leaves it out.
+        It runs, and answers whoever has a connection to it."""
+        self._check(node)
+        if node in self.running:
+            self._history.note("broker.fenced", broker=node)
+            with self._elections():
+                self.model.broker_down(node, self._scheduler.now)
+            self._look_ahead()
+
+    def unfence(self, node: int) -> None:
+        """The controller hears of it again, if it runs."""
+        self._check(node)
+        if node in self.running:
+            self._history.note("broker.unfenced", broker=node)
+            with self._elections():
+                self.model.broker_up(node, self._scheduler.now)
+            self._look_ahead()
 
     # -- followers that fall behind, and lead all the same
 
@@ -358,6 +380,7 @@ class Brokers:
             pairs,
             timestamp=self._time,
             headers=headers,
+            codec=self._batches.choice(self.codecs),
             transactional=transaction is not None,
             producer_id=producer,
             producer_epoch=epoch,
@@ -381,6 +404,17 @@ class Brokers:
             producer=None if transaction is None else producer,
         )
         return end
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """The log begins here from now on, if it has a leader that runs, and has come so far."""
+        found = self.model.topics.partition(topic, partition)
+        if found is None or found.leader not in self.running:
+            return
+        if found.log.start_offset < before <= found.log.high_watermark:
+            self._history.note("log.started", partition=f"{topic}-{partition}", start=before)
+            found.log.delete_before(before)
+            found.settle()
+            self._look_ahead()
 
     def is_replicated(self, topic: str, partition: int, end: int) -> bool:
         """Whether all in sync have the log up to here."""

@@ -62,6 +62,8 @@ class Topic(str):
     simulation: Simulation
     #: The value of each record that was written to it.
     values: list[bytes]
+    #: How many bytes longer each of them is than it would be, at most.
+    bulk: int = 0
 
     @property
     def partitions(self) -> int:
@@ -90,7 +92,8 @@ class Topic(str):
         self, partition: int, count: int, *, transaction: tuple[int, int, int] | None = None
     ) -> int | None:
         """One batch; the offset after it, None if nobody takes it. See `Brokers.write`."""
-        values = [f"{self}:{len(self.values) + one}".encode() for one in range(count)]
+        more = b"." * self.simulation.random.randint(0, self.bulk) if self.bulk else b""
+        values = [f"{self}:{len(self.values) + one}".encode() + more for one in range(count)]
         end = self.simulation.brokers.write(self, partition, values, transaction=transaction)
         if end is not None:
             self.values += values

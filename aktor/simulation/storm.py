@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from typing import Any, Final
 
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
@@ -65,6 +66,11 @@ SMALL_BUFFERS: Final = 1 / 3
 #: assigns itself its partitions: half of these have a group, too.
 LOOKED_AT: Final = 0.3
 BY_HAND: Final = 0.3
+
+#: The share of storms with compressed batches, and of those with bulky records.
+COMPRESSED: Final = 0.3
+NONE, GZIP, CRAMJAM = 0, 1, (2, 3, 4)
+BULKY: Final = 0.25
 
 #: The share of records that `shrink` tries to do with.
 _SHARES: Final = (0.02, 0.1, 0.3, 0.6)
@@ -139,6 +145,7 @@ def run_storm(
     with Simulation(seed, settings=spoken.cluster, without=size.without) as sim:
         # Not the simulation's own, of which every record written takes some.
         draw = random.Random(f"{seed} storm")
+        _shape_batches(sim, random.Random(f"{seed} shapes"))
         orders = sim.topic(
             "orders", partitions=draw.randint(2, 6), records=max(1, int(RECORDS * size.records))
         )
@@ -147,6 +154,8 @@ def run_storm(
         if world.random() < TWO_TOPICS:
             # A pattern that matches the one matches the other.
             topics.append(sim.topic("orderlines", world.randint(1, 3), records=orders.end() // 4))
+        if world.random() < BULKY:
+            orders.bulk = world.choice([300, 20_000])
         members = min(size.members, draw.randint(2, 4))
         kind = draw.choice(list(LISTENERS))
         readers = random.Random(f"{seed} readers")
@@ -197,6 +206,12 @@ def _recover(sim: Simulation, read_by: float = AT_MOST, in_by: float = IN_BY) ->
     """Everything is read, and everybody is in the group."""
     sim.progress(at_most=read_by).run(until=sim.now_and_then(sim.everybody_is_in), at_most=in_by)
     sim.run(until=sim.now_and_then(sim.whoever_has_no_group_has_read_all), at_most=read_by)
+
+
+def _shape_batches(sim: Simulation, draw: random.Random) -> None:
+    """In most storms nothing is compressed, in others any batch, in any way that is installed."""
+    if draw.random() < COMPRESSED:
+        sim.brokers.codecs = (NONE, GZIP, *CRAMJAM) if find_spec("cramjam") else (NONE, GZIP)
 
 
 def _read_by_hand(sim: Simulation, topics: Sequence[Topic], draw: random.Random) -> None:

@@ -406,3 +406,49 @@ def test_a_commit_that_was_given_up_does_not_pass_a_newer_one() -> None:
         sim.run(for_=0.1)
 
         assert orders.lag("g") <= lag
+
+
+def test_a_broker_that_is_fenced_leads_nothing_and_answers() -> None:
+    with Simulation(seed=2) as sim:
+        orders = sim.topic("orders", partitions=3, records=60)
+        sim.consumers(group="g", topics=[orders])
+        sim.run(for_=5)
+
+        sim.brokers.fence(2)
+        orders.write(30)
+        sim.run(for_=5)
+
+        assert all(sim.brokers.leader(orders, one) != 2 for one in range(3))
+        assert 2 in sim.brokers.running
+        sim.progress().check()
+        sim.brokers.unfence(2)
+        orders.write(30)
+        sim.progress().check()
+
+
+def test_who_goes_back_behind_the_start_of_a_log_goes_on_there() -> None:
+    with Simulation(seed=2) as sim:
+        orders = sim.topic("orders", records=60)
+        (member,) = sim.consumers(group="g", topics=[orders])
+        sim.progress()
+
+        sim.brokers.delete_records(orders, 0, sim.brokers.committed("g", orders, 0) or 0)
+        member.seeks = True
+        sim.run(for_=5)
+        orders.write(30)
+        sim.progress().check()
+
+        resets = [one["from_offsets"] for one in sim.history.named("position.reset")]
+    assert {"orders-0": 57} in resets
+
+
+def test_compressed_and_bulky_batches_are_read_as_they_were_written() -> None:
+    with Simulation(seed=2) as sim:
+        sim.brokers.codecs = (0, 1, 2, 3, 4)
+        orders = sim.topic("orders", partitions=2)
+        orders.bulk = 20_000
+        orders.write(200)
+        sim.consumers(group="g", topics=[orders], max_buffered_bytes=10_000, fetch_max_bytes=500)
+        sim.progress().check()
+
+        assert max(map(len, orders.values)) > 10_000

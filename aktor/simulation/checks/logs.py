@@ -108,7 +108,9 @@ class Logs:
                 log.markers.add((len(log.eras) - 1, event["marker"]))
                 offsets = log.open.pop(event["producer"], [])
                 if not event["commit"]:
-                    log.aborted.update((log.records[one][0], one) for one in offsets)
+                    log.aborted.update(
+                        (log.records[one][0], one) for one in offsets if one in log.records
+                    )
             case "log.truncated":
                 self.logs[event["partition"]].begin_era(event["time"], event["to"])
             case "topic.removed":
