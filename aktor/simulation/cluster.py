@@ -94,7 +94,7 @@ class Brokers:
         self.faults = Faults()
         #: How batches are compressed: each in one of these ways, by the numbers that Kafka has.
         self.codecs: Sequence[int] = (0,)
-        self._batches = random.Random(f"{seed} batches")
+        self._ways = random.Random(f"{seed} batches")
         self._tick_at = math.inf
         self._look_ahead()
 
@@ -380,7 +380,7 @@ class Brokers:
             pairs,
             timestamp=self._time,
             headers=headers,
-            codec=self._batches.choice(self.codecs),
+            codec=self._ways.choice(self.codecs),
             transactional=transaction is not None,
             producer_id=producer,
             producer_epoch=epoch,
