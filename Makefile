@@ -21,8 +21,8 @@ STAMP := $(VENV)/.installed
 NODES ?= 1
 PORT ?= 9092
 JOBS ?= 1
-# Tests that compute are shared by two processes. Those on brokers run beside them in a third one if
-# there are processors left for Kafka, else afterwards.
+# Tests that compute are shared by all processes, after those on a real Kafka in one and those on
+# embedded ones in another, if there are processors left for Kafka, else before them.
 CORES := $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 BESIDE ?= -n $(if $(filter 1 2 3,$(CORES)),2,3) --dist loadgroup --no-loadscope-reorder
 

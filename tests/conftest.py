@@ -4,35 +4,60 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.real_kafka import what_is_missing
 
-HERE = Path(__file__).parent
-
 #: Tests on brokers, which they share and which want a quiet machine. The others compute.
-ON_BROKERS = ("kafka", "clients", "reality")
+ON_BROKERS = ("tests/kafka/", "tests/clients/", "tests/reality/")
+
+#: Those that run on a real Kafka only, and so do not say it in their names.
+REAL = (
+    "tests/kafka/test_fixture.py",
+    "tests/kafka/test_reality.py",
+    "tests/kafka/test_security.py",
+)
+
+#: With fewer processes nothing runs beside tests on brokers.
+ENOUGH = 3
 
 
-@pytest.hookimpl(tryfirst=True)  # before the groups are read
+def kafka_of(test: str) -> str:
+    """Which Kafka a test runs on, by its id: "real", "embedded", or "" if on none."""
+    if not test.startswith(ON_BROKERS):
+        return ""
+    return "real" if test.startswith(REAL) or "[real" in test else "embedded"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests on brokers are all in one process; the rest may be shared by several.
-
-    Of three processes or more one begins with them, since they take longest. With fewer they come
-    last: they want a quiet machine.
-    """
-    beside = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) >= 3
-    items.sort(key=_is_on_brokers, reverse=beside)
+    """Of enough processes one begins with the tests on a real Kafka and one with those on embedded
+    ones, since they take longest. With fewer they come last: they want a quiet machine."""
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    items.sort(key=lambda item: kafka_of(item.nodeid), reverse=processes >= ENOUGH)
     for item in items:
-        if _is_on_brokers(item):
-            item.add_marker(pytest.mark.xdist_group("brokers"))
+        if (kafka_of(item.nodeid) == "real") != (item.get_closest_marker("real") is not None):
+            raise pytest.UsageError(f"{item.nodeid}: a real Kafka or not? See REAL in {__file__}")
 
 
-def _is_on_brokers(item: pytest.Item) -> bool:
-    inside = item.path.is_relative_to(HERE)
-    return inside and item.path.relative_to(HERE).parts[0] in ON_BROKERS
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """All tests on a real Kafka are in one process, and all on embedded ones; the rest is shared.
+
+    By ids, for the groups of pytest-xdist 3.8 are lost with pytest 9.2 (`_nodeid` is not read any
+    more), and then each process starts every cluster for itself.
+    """
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Sharing(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            kafka = kafka_of(nodeid)
+            return (kafka if self.numnodes >= ENOUGH else kafka and "brokers") or nodeid
+
+    return Sharing(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
