@@ -217,7 +217,7 @@ def test_a_frozen_process_sends_nothing() -> None:
         assert values(sim) == [b"0"]
 
 
-def copy(offsets: Callable[[Any, Any], dict[Any, Any]]) -> None:
+def copy() -> None:
     """Consumes orders, and copies them to invoices."""
     one = producer(transactional_id="billing", transaction_timeout_ms=5_000)
     one.init_transactions()
@@ -235,12 +235,9 @@ def copy(offsets: Callable[[Any, Any], dict[Any, Any]]) -> None:
         one.begin_transaction()
         for record in (record for records in batches.values() for record in records):
             one.send("invoices", record.value)
-        one.send_offsets_to_transaction(offsets(consumer, batches), consumer.group_metadata())
+        read = {at: OffsetAndMetadata(some[-1].offset + 1, "", -1) for at, some in batches.items()}
+        one.send_offsets_to_transaction(read, consumer.group_metadata())
         one.commit_transaction()
-
-
-def all_of_it(_: Any, batches: Any) -> dict[Any, Any]:
-    return {at: OffsetAndMetadata(some[-1].offset + 1, "", -1) for at, some in batches.items()}
 
 
 def judge(work: Callable[[], None], seed: int, **configs: Any) -> Simulation:
@@ -253,7 +250,7 @@ def judge(work: Callable[[], None], seed: int, **configs: Any) -> Simulation:
 
 
 def test_a_topic_is_a_sink() -> None:
-    sim = judge(lambda: copy(all_of_it), 1)
+    sim = judge(copy, 1)
 
     [sink] = sim.sinks
     assert (sink.missing(), sink.repeated()) == ([], [])
@@ -263,7 +260,7 @@ def test_a_record_that_is_copied_twice_has_a_story() -> None:
     def work() -> None:
         with producer() as one:
             one.send("invoices", b"orders:7").get(timeout=5)
-        copy(all_of_it)
+        copy()
 
     with pytest.raises(CheckFailedError) as found:
         judge(work, 1)
@@ -286,7 +283,7 @@ def test_results_may_look_otherwise() -> None:
         stored = sim.brokers.records(orders)
         places = {one.value or b"": (one.partition, one.offset) for one in stored}
         sink = sim.sink(orders, "exactly-once", into=sim.topic("invoices"), of=place)
-        sim.member(copy, all_of_it)
+        sim.member(copy)
         sim.progress().check()
 
         assert (sink.missing(), sink.repeated()) == ([], [])
@@ -294,7 +291,7 @@ def test_results_may_look_otherwise() -> None:
 
 def test_results_that_are_of_no_record_are_a_mistake_of_the_test() -> None:
     with pytest.raises(ValueError, match="no record of invoices is the result of one of orders"):
-        judge(lambda: copy(all_of_it), 1, of=lambda result: b"?" + (result.value or b""))
+        judge(copy, 1, of=lambda result: b"?" + (result.value or b""))
 
 
 def test_nothing_is_put_into_a_topic() -> None:
@@ -312,7 +309,7 @@ def test_the_same_seed_has_the_same_history() -> None:
         with Simulation(seed) as sim:
             sim.topic("invoices", partitions=3)
             sim.topic("orders", partitions=3, records=100)
-            sim.member(copy, all_of_it)
+            sim.member(copy)
             sim.network.loss = 0.02
             sim.run(for_=5.0)
             return sim.history.text()
