@@ -406,6 +406,7 @@ def test_a_commit_that_was_given_up_does_not_pass_a_newer_one() -> None:
         sim.run(for_=0.1)
 
         assert orders.lag("g") <= lag
+        sim.check()
 
 
 def test_a_broker_that_is_fenced_leads_nothing_and_answers() -> None:

@@ -57,7 +57,10 @@ def committed_offsets_never_go_back(history: History) -> list[str]:
     complaints = []
     latest: dict[tuple[str, str], int] = {}
     moved: dict[str, set[str]] = defaultdict(set)
-    #: What somebody commits who has gone back.
+    #: The highest that somebody asked to be committed.
+    highest: dict[tuple[str, str], int] = {}
+    #: What was less than that when it was sent, by somebody who sought or was reset. (An old commit
+    #: that passes a newer one was not: a reset at the beginning does not excuse it.)
     excused: set[tuple[str, str, int]] = set()
     for event in history.events:
         match event["event"]:
@@ -66,10 +69,12 @@ def committed_offsets_never_go_back(history: History) -> list[str]:
             case "partitions.released":
                 moved[event["member"]].difference_update(event["partitions"])
             case "commit.sent" if isinstance(event.get("offsets"), dict):
-                mine = moved[event["member"]]
-                excused.update(
-                    (event["group"], *item) for item in event["offsets"].items() if item[0] in mine
-                )
+                for one, offset in event["offsets"].items():
+                    key = event["group"], one
+                    known = max(latest.get(key, -1), highest.get(key, -1))
+                    if one in moved[event["member"]] and offset < known:
+                        excused.add((*key, offset))
+                    highest[key] = max(known, offset)
             case "topic.removed":
                 for key in [key for key in latest if key[1].rpartition("-")[0] == event["topic"]]:
                     del latest[key]
