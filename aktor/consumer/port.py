@@ -243,6 +243,11 @@ class ApplicationPort:
         self._open.pop(ticket, None)
 
     @property
+    def open_tickets(self) -> list[int]:
+        """The questions that have no answer yet."""
+        return list(self._open)
+
+    @property
     def open_questions(self) -> int:
         """How many questions have no answer yet."""
         return len(self._open)

@@ -124,6 +124,25 @@ class FetchManager(RequestManager):
         self._changed = True
         self._wake_at = NEVER
 
+    # -- what it counts, for who audits it
+
+    @property
+    def bytes_buffered(self) -> int:
+        """What the application has not read yet, as far as is known here."""
+        return self._room.buffered
+
+    @property
+    def bytes_reserved(self) -> int:
+        """What requests under way may bring, as it is counted."""
+        return self._room.reserved
+
+    @property
+    def bytes_asked(self) -> int:
+        """The same, by the requests."""
+        nodes = self._nodes.values()
+        under_way = [asked for node in nodes for asked in (node.asked, node.aside.asked)]
+        return sum(asked.reserved for asked in under_way if asked is not None)
+
     def _new_backoff(self) -> Backoff:
         return Backoff(self.settings.retry_backoff, self.settings.retry_backoff_max)
 

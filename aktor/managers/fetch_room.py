@@ -36,6 +36,16 @@ class FetchRoom:
         self._buffered = max(0, self._buffered - size)
 
     @property
+    def buffered(self) -> int:
+        """What the application has not read yet."""
+        return self._buffered
+
+    @property
+    def reserved(self) -> int:
+        """What requests under way may bring."""
+        return self._reserved
+
+    @property
     def nothing_buffered(self) -> bool:
         """Whether the application has read everything."""
         return not self._buffered

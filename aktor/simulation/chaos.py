@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aktor.actors.runtime import CooperativeActor
 from aktor.broker import faults as rules
@@ -37,7 +37,7 @@ from aktor.simulation.member import Member
 from aktor.simulation.network import NOWHERE, Link
 
 if TYPE_CHECKING:
-    from aktor.simulation.simulation import Simulation
+    from aktor.simulation.simulation import Simulation, Topic
 
 __all__ = [
     "ALL_REFUSALS",
@@ -166,7 +166,7 @@ def _log_start_moved(sim: Simulation, draw: random.Random) -> End:
 def _leader_move(sim: Simulation, draw: random.Random) -> End:
     topic = draw.choice(sim.topics)
     if topic.partitions:
-        sim.brokers.move_leader(topic, draw.randrange(topic.partitions))
+        sim.brokers.move_leader(topic, _some_partition(sim, topic, draw))
     return _nothing
 
 
@@ -290,14 +290,14 @@ def _partly_refused(sim: Simulation, draw: random.Random) -> End:
 
 def _broker_slow(sim: Simulation, draw: random.Random) -> End:
     """A broker takes its time for everything."""
-    node = draw.choice(sorted(sim.brokers.model.nodes))
+    node = _some_broker(sim, draw)
     slow = Delay(draw.choice([0.05, 0.3, 1.0, 3.0]))
     return sim.network.disturb(rules.Fault(action=slow, node=node, times=None))
 
 
 def _clients_throttled(sim: Simulation, draw: random.Random) -> End:
     """A quota is used up, of an API or of everything that is asked of a broker."""
-    node = draw.choice(sorted(sim.brokers.model.nodes))
+    node = _some_broker(sim, draw)
     throttle = Throttle(draw.choice([0.1, 1.0, 4.0]))
     api = draw.choice([None, "Fetch", "Fetch", "OffsetCommit", "Metadata"])
     return sim.network.disturb(
@@ -329,7 +329,7 @@ def _refuse_all(sim: Simulation, code: Code, apis: Sequence[str], node: int | No
 
 def _records_corrupted(sim: Simulation, draw: random.Random) -> End:
     """On the way from a broker: its disk has them right."""
-    node = draw.choice(sorted(sim.brokers.model.nodes))
+    node = _some_broker(sim, draw)
     return sim.network.disturb(
         rules.Fault(action=CorruptRecords(), api="Fetch", node=node, times=draw.randint(1, 3))
     )
@@ -559,7 +559,7 @@ def _some_follower(sim: Simulation, draw: random.Random) -> tuple[str, int, int 
     topic = draw.choice(sim.topics)
     if not topic.partitions:
         return topic, 0, None
-    partition = draw.randrange(topic.partitions)
+    partition = _some_partition(sim, topic, draw)
     return topic, partition, sim.brokers.hold_follower(topic, partition, draw)
 
 
@@ -572,7 +572,24 @@ def _sought(sim: Simulation, draw: random.Random) -> End:
 
 def _some_member(sim: Simulation, draw: random.Random) -> Member | None:
     running = [one for one in sim.members if one.running]
-    return draw.choice(running) if running else None
+    if not running:
+        return None
+    member = draw.choice(running)
+    sim.faults.hit("members", member.name)
+    return member
+
+
+def _some_broker(sim: Simulation, draw: random.Random) -> int:
+    """One that is all that the fault hits: of partitions that it leads, groups it coordinates."""
+    node = draw.choice(sorted(sim.brokers.model.nodes))
+    sim.faults.hit("brokers", node)
+    return node
+
+
+def _some_partition(sim: Simulation, topic: Topic, draw: random.Random) -> int:
+    partition = draw.randrange(topic.partitions)
+    sim.faults.hit("partitions", f"{topic}-{partition}")
+    return partition
 
 
 #: What begins each kind; it returns what ends it.
@@ -716,6 +733,8 @@ class Chaos:
         self._simulation = simulation
         self._without = without
         self._under_way: dict[int, End] = {}
+        #: Whom the fault that begins hits, by kind; nobody: everybody.
+        self._hit: dict[str, Any] = {}
         self._over = False
 
     def draw(self, rate: float, seconds: float, weights: Mapping[str, float]) -> None:
@@ -746,8 +765,15 @@ class Chaos:
         simulation.history.note(
             "fault.began", number=fault.number, kind=fault.kind, seconds=fault.seconds
         )
+        self._hit = {}
         self._under_way[fault.number] = KINDS[fault.kind](simulation, draw)
+        if self._hit:
+            simulation.history.note("fault.hits", number=fault.number, **self._hit)
         simulation.scheduler.after(fault.seconds, lambda: self._end(fault.number))
+
+    def hit(self, what: str, which: str | int) -> None:
+        """The fault that begins now concerns only these "members", "brokers" or "partitions"."""
+        self._hit.setdefault(what, []).append(which)
 
     def _end(self, number: int) -> None:
         end = self._under_way.pop(number, None)

@@ -110,6 +110,8 @@ class Brokers:
         member_id = getattr(call.request, "member_id", None)
         if member_id and api != "TxnOffsetCommit":  # there a producer speaks for a member
             self._speaks[member_id] = call.client_host.removeprefix("/")
+        if api in ("ConsumerGroupHeartbeat", "LeaveGroup"):
+            self._note_what_is_said(call, api)
         written = list(self._batches(call)) if api == "Produce" else ()
         self.model.receive(call, api)
         for partition, before, batch in written:
@@ -146,6 +148,41 @@ class Brokers:
                 for one in records_in(header, batch)
             ],
             producer=header.producer_id if header.transactional else None,
+        )
+
+    def _note_what_is_said(self, call: Call, api: str) -> None:
+        """What a member says of itself, and that it leaves."""
+        said, consumer = call.request, call.client_host.removeprefix("/")
+        if api == "LeaveGroup":
+            self._history.note("goodbye.heard", consumer, group=said.group_id)
+        elif said.member_epoch < 0:
+            self._history.note(
+                "goodbye.heard",
+                consumer,
+                group=said.group_id,
+                epoch=said.member_epoch,
+                instance=said.instance_id,
+            )
+        else:
+            owned = said.topic_partitions
+            self._history.note(
+                "heartbeat.heard",
+                consumer,
+                group=said.group_id,
+                member_id=said.member_id,
+                epoch=said.member_epoch,
+                full=said.rebalance_timeout_ms != -1,
+                owned=None if owned is None else self._names(owned),
+            )
+
+    def _names(self, owned: Iterable[Any]) -> list[str]:
+        """Of topics that there are."""
+        names = {topic.topic_id: topic.name for topic in self.model.topics}
+        return sorted(
+            f"{names[one.topic_id]}-{index}"
+            for one in owned
+            if one.topic_id in names
+            for index in one.partitions
         )
 
     def refuse(self, api: str, code: Code, *, client_id: str | None = None, times: int = 1) -> None:
@@ -603,14 +640,23 @@ class Brokers:
 
 
 class _Commits:
-    """A journal that notes committed offsets in the history, and keeps the latest; and when a group
-    is replaced by one that counts its generations from the beginning, or becomes a classic one."""
+    """A journal that notes committed offsets in the history, and keeps the latest; who leads
+    partitions; and when a group is replaced by one that counts its generations from the beginning,
+    or becomes a classic one."""
 
     def __init__(self, history: History) -> None:
         self._history = history
         self.latest: dict[tuple[str | int, ...], int] = {}
         self._generations: dict[tuple[str | int, ...], int] = {}
         self._kinds: dict[tuple[str | int, ...], str] = {}
+        self._leaders: dict[str, int] = {}
+
+    def _note_leaders(self, topic: str, partitions: Iterable[Sequence[Any]]) -> None:
+        for index, (_, leader, _) in enumerate(partitions):
+            name = f"{topic}-{index}"
+            if self._leaders.get(name) != leader:
+                self._leaders[name] = leader
+                self._history.note("partition.led", partition=name, broker=leader)
 
     def put(self, kind: str, key: tuple[str | int, ...], value: Any | None) -> None:
         if kind in _GENERATION and value is not None:
@@ -621,6 +667,8 @@ class _Commits:
             if (self._kinds.get(key), kind) == ("consumer-group", "classic-group"):
                 self._history.note("group.converted", group=key[0])
             self._kinds[key] = kind
+        if kind == "topic" and value is not None and key[0] not in INTERNAL_TOPICS:
+            self._note_leaders(str(key[0]), value["partitions"])
         if kind != "offset":
             return
         if value is None:

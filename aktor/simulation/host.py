@@ -20,6 +20,7 @@ from aktor.consumer.system import Host
 from aktor.events.membership import SessionExtended
 from aktor.events.routes import ROUTES
 from aktor.managers.auto_membership import AutoMembershipManager
+from aktor.managers.fetch import FetchManager
 from aktor.managers.group_membership import GroupMembershipManager
 from aktor.settings import Settings
 from aktor.simulation.history import Event
@@ -37,6 +38,22 @@ _Mail = tuple[CooperativeActor, object]
 
 #: Seconds that are lost in sums of floats, and in Kafka's timers.
 ROUNDING: Final = 0.001
+
+#: Settings that say what may be expected of a consumer.
+_TOLD: Final = (
+    "auto_offset_reset",
+    "fetch_max_wait_ms",
+    "group_instance_id",
+    "heartbeat_interval_ms",
+    "metadata_max_age_ms",
+    "request_timeout_ms",
+    "retry_backoff_ms",
+)
+
+#: What the background says when it has an error for the user.
+_DUE: Final = frozenset(
+    {"fetch.refused", "fetch.stopped", "group.failed", "position.failed", "topic.refused"}
+)
 
 #: How many messages it may handle before anybody else has a turn, drawn each time.
 BURSTS: Final = (1, 1, 2, 4, 8, 16)
@@ -119,6 +136,7 @@ class Site(Host):
         """From now on it takes turns."""
         if (group := self.consumer.config["group_id"]) is not None:
             self._simulation.learn(group)
+        self.note("consumer.started", **{name: self.consumer.config[name] for name in _TOLD})
         self.started = True
         self._scheduler.can_run(self)
 
@@ -272,6 +290,25 @@ class Site(Host):
         """Add something to the history."""
         self._simulation.history.note(event, self.name, **values)
 
+    def note_books(self) -> None:
+        """Note what its consumer counts, if nothing is on its way between its actors."""
+        fetch = self.dispatcher.receivers.get("fetch") if self.started else None
+        if self.frozen or fetch is None or self.dispatcher.ended:
+            return
+        if not self._mail.empty or self.port.events:  # it may have to hear of a restart
+            return
+        assert isinstance(fetch, FetchManager)
+        delivery = self.consumer._engine.delivery
+        arrived = sum(chunk.size for chunk in list(self.port.chunks))
+        self.note(
+            "books.seen",
+            reserved=fetch.bytes_reserved,
+            asked=fetch.bytes_asked,
+            counted=fetch.bytes_buffered,
+            held=arrived + delivery.buffered_bytes + delivery.freed_bytes,
+            questions=self.port.open_tickets,
+        )
+
     def believes_in_session(self, until: float) -> None:
         """The application may give records out until then: note it if its coordinator may have
         given them to another member before. Not if that has forgotten it since it answered."""
@@ -295,6 +332,8 @@ class Site(Host):
         if "member" in event:
             event["member_id"] = event.pop("member")  # `member` is whose event it is
         self._simulation.history.add(self.name, event)
+        if event["event"] in _DUE:
+            self.consumer.error_is_due()  # type: ignore[attr-defined]
         if event["event"] == "records.delivered":
             self.member.is_given(sum(last - first + 1 for first, last in event["offsets"]))
 
@@ -416,6 +455,11 @@ class _Drawn:
         """Nobody will read it."""
         self._inboxes.clear()
         self._waiting.clear()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nobody has mail."""
+        return not self._waiting
 
     def take(self) -> _Mail | None:
         """The oldest message of an actor drawn at random."""

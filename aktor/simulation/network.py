@@ -279,6 +279,7 @@ class Network:
             api=api,
             broker=connection.node,
             how=type(fault).__name__,
+            code=fault.code.name if isinstance(fault, FailWith | FailPartly) else None,
         )
 
 

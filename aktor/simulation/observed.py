@@ -32,6 +32,9 @@ LATE: Final = 1.0
 #: Seconds between two polls that are worth a note.
 AWAY: Final = 5.0
 
+#: Polls that are noted while an error is due: records that came before it are given out first.
+POLLS_TOLD: Final = 20
+
 #: Requests for records that can be under way to one broker: a session's Fetch and one beside it.
 FETCHES: Final = 2
 
@@ -58,6 +61,7 @@ def observe(
     consumer._nested = 0.0  # type: ignore[attr-defined]
     consumer._put_aside = set()  # type: ignore[attr-defined]
     consumer._brokers = 0  # type: ignore[attr-defined]
+    consumer._polls_told = 0  # type: ignore[attr-defined]
 
 
 class _Heard(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python is untyped
@@ -112,16 +116,40 @@ class _Observed(KafkaConsumer):
     _put_aside: set[TopicPartition]
     #: The most brokers that there were.
     _brokers: int
+    #: So many of the next polls are noted, unless one raises.
+    _polls_told: int
 
     def poll(self, timeout_ms: float = 0, *args: Any, **kwargs: Any) -> dict[Any, list[Any]]:
         self._came_back()
-        with self._timed("poll", timeout_ms / 1000):
+        with self._timed("poll", timeout_ms / 1000), self._telling():
             taken = super().poll(timeout_ms, *args, **kwargs)
         self._count(taken, *args, **kwargs)
         for one, records in taken.items():
             self._gave(one, records)
         self._last_asked = self._now()
         return taken
+
+    def error_is_due(self) -> None:
+        """The background has an error for the user: the next polls are noted until one raises."""
+        self._polls_told = POLLS_TOLD
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Note which error a poll raised; or, while one is due, that it raised none."""
+        try:
+            yield
+        except Exception as error:
+            self._raised(error)
+            raise
+        self._raised(None)
+
+    def _raised(self, error: Exception | None) -> None:
+        if error is not None:
+            self._polls_told = 0
+            self._note("user.polled", error=type(error).__name__)
+        elif self._polls_told:
+            self._polls_told -= 1
+            self._note("user.polled", error=None)
 
     def _count(
         self, taken: Mapping[Any, list[Any]], max_records: int | None = None, *_: Any, **__: Any
@@ -133,7 +161,14 @@ class _Observed(KafkaConsumer):
 
     def __next__(self) -> Any:
         self._came_back()
-        record = super().__next__()
+        try:
+            record = super().__next__()
+        except StopIteration:
+            self._raised(None)  # as an empty poll; records are of a poll that was before
+            raise
+        except Exception as error:
+            self._raised(error)
+            raise
         self._gave_one(record)
         self._last_asked = self._now()
         return record
@@ -145,7 +180,7 @@ class _Observed(KafkaConsumer):
         self._note("user.subscribed", listener=listener is not None)
 
     def commit(self, offsets: Any = None, timeout_ms: float | None = None) -> None:
-        self._note("user.commits")
+        self._note_commit(offsets)
         with self._timed("commit", self._allowed(timeout_ms)):
             super().commit(offsets, timeout_ms)
 
@@ -174,19 +209,24 @@ class _Observed(KafkaConsumer):
 
     def unsubscribe(self) -> None:
         self._came_back()  # what was given out is committed as finished
-        self._note("user.leaves")
+        self._note("user.leaves", operation="default")
         with self._timed("unsubscribe", self._allowed(None)):
             super().unsubscribe()
         self._note("user.unsubscribed")
         self._left()
 
-    def commit_async(self, *args: Any, **kwargs: Any) -> Any:
-        self._note("user.commits")
-        future = super().commit_async(*args, **kwargs)
+    def commit_async(self, offsets: Any = None, *args: Any, **kwargs: Any) -> Any:
+        self._note_commit(offsets)
+        future = super().commit_async(offsets, *args, **kwargs)
         number = next(self._futures)
         self._note("future.given", future=number)
         future.add_both(lambda _outcome: self._note("future.ended", future=number))
         return future
+
+    def _note_commit(self, offsets: Any) -> None:
+        """Which partitions; None: all that are theirs."""
+        asked = sorted(map(_name, offsets)) if isinstance(offsets, Mapping) else None
+        self._note("user.commits", partitions=asked)
 
     def seek(self, partition: Any, offset: int) -> None:
         super().seek(partition, offset)
@@ -194,11 +234,11 @@ class _Observed(KafkaConsumer):
 
     def seek_to_beginning(self, *partitions: Any) -> None:
         super().seek_to_beginning(*partitions)
-        self._asked("position.sought", partitions or self.assignment())
+        self._asked("position.sought", partitions or self.assignment(), to="earliest")
 
     def seek_to_end(self, *partitions: Any) -> None:
         super().seek_to_end(*partitions)
-        self._asked("position.sought", partitions or self.assignment())
+        self._asked("position.sought", partitions or self.assignment(), to="latest")
 
     def pause(self, *partitions: Any) -> None:
         super().pause(*partitions)
@@ -216,13 +256,13 @@ class _Observed(KafkaConsumer):
             return
         self._came_back()
         self._note("consumer.closing")
-        self._note("user.leaves")
+        self._note("user.leaves", operation=options.get("group_membership_operation", "default"))
         try:
             with self._timed("close", self._allowed(timeout_ms)):
                 super().close(autocommit, timeout_ms, **options)
         finally:
             if self._guard.closed:  # else it is put off
-                self._note("consumer.closed")
+                self._note("consumer.closed", questions=self._engine.port.open_questions)
                 if options.get("group_membership_operation", "default") == "default":
                     self._left()
 
@@ -252,11 +292,11 @@ class _Observed(KafkaConsumer):
         finally:
             self._nested = before + self._now() - began
 
-    def _asked(self, event: str, partitions: Collection[Any]) -> None:
+    def _asked(self, event: str, partitions: Collection[Any], **more: str) -> None:
         """The trace should have told of this: the event, and its partitions with their offsets."""
         offsets = partitions if isinstance(partitions, dict) else {}
         wanted = {_name(one): offsets.get(one) for one in partitions}
-        self._note("user.asked", told_as=event, partitions=wanted)
+        self._note("user.asked", told_as=event, partitions=wanted, **more)
 
     def _came_back(self) -> None:
         self._measure_buffer()

@@ -18,6 +18,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from aktor.broker.codes import Code
 from aktor.consumer.configuration import DEFAULT_CONFIG
 from aktor.consumer.pattern import SubscriptionPattern
+from aktor.simulation.books import Books
 from aktor.simulation.chaos import (
     CONSUMER_REFUSALS,
     CONSUMER_WEIGHTS,
@@ -175,6 +176,7 @@ def run_storm(
         if readers.random() < BY_HAND and size.by_hand:
             _read_by_hand(sim, topics, readers)
         Strangers(sim).watch()
+        Books(sim).watch()
         rate = draw.choice([0.1, 0.4, 1.0])
         transactions = draw.random() < 0.4
         timeout = draw.choice([2.0, 8.0])

@@ -53,6 +53,82 @@ def in_group(group: str, step: tuple[str, str, dict[str, Any]]) -> tuple[str, st
     return member, event, {**values, "group": group}
 
 
+def hindered(how: str = "FailWith", code: str = "") -> tuple[str, str, dict[str, Any]]:
+    return "x", "request.hindered", {"api": "JoinGroup", "broker": 1, "how": how, "code": code}
+
+
+def asks(event: str) -> tuple[str, str, dict[str, Any]]:
+    return "x", f"request.{event}", {"api": "JoinGroup", "node": 1}
+
+
+def refused(waits: float, code: str = "") -> Story:
+    """A broker refuses a JoinGroup, which is repeated so many seconds later."""
+    return [
+        hindered(code=code),
+        asks("answered"),
+        later(waits - 2.0),
+        asks("sent"),
+        asks("answered"),
+    ]
+
+
+def hits(what: str, which: Any) -> Story:
+    """A fault that hits only this."""
+    began = "", "fault.began", {"number": 1, "kind": "loss"}
+    return [began, ("", "fault.hits", {"number": 1, what: [which]})]
+
+
+def seen(**values: Any) -> tuple[str, str, dict[str, Any]]:
+    """What a consumer counts, and what there is: the same, unless it is said."""
+    same = {"reserved": 0, "asked": 0, "counted": 0, "held": 0, "questions": []}
+    return "x", "books.seen", {**same, **values}
+
+
+def polled(error: str | None = None) -> tuple[str, str, dict[str, Any]]:
+    return "x", "user.polled", {"error": error}
+
+
+def wants(to: str) -> tuple[str, str, dict[str, Any]]:
+    """The user asks for the beginning or the end."""
+    return "x", "user.asked", {"told_as": "position.sought", "partitions": {"a-0": None}, "to": to}
+
+
+def reset_to(strategy: str) -> tuple[str, str, dict[str, Any]]:
+    return "x", "position.reset", {"partitions": {"a-0": 0}, "strategy": strategy, "because": ""}
+
+
+def to_be_committed(*partitions: str) -> tuple[str, str, dict[str, Any]]:
+    return "x", "user.commits", {"partitions": list(partitions) or None}
+
+
+def starts(instance: str | None) -> tuple[str, str, dict[str, Any]]:
+    values = {"fetch_max_wait_ms": 500, "retry_backoff_ms": 100, "group_instance_id": instance}
+    return "x", "consumer.started", values
+
+
+def starting(policy: str) -> tuple[str, str, dict[str, Any]]:
+    """A consumer with this `auto_offset_reset`."""
+    member, event, values = starts(None)
+    return member, event, {**values, "auto_offset_reset": policy}
+
+
+def leaves(operation: str = "default") -> tuple[str, str, dict[str, Any]]:
+    return "x", "user.leaves", {"operation": operation}
+
+
+def goodbye(epoch: int | None) -> tuple[str, str, dict[str, Any]]:
+    """The group hears one; of the classic protocol, without an epoch."""
+    return "x", "goodbye.heard", {} if epoch is None else {"epoch": epoch}
+
+
+def heartbeat(event: str) -> tuple[str, str, dict[str, Any]]:
+    return "x", f"request.{event}", {"api": "ConsumerGroupHeartbeat", "node": 1}
+
+
+def reports(*partitions: str, full: bool = True, epoch: int = 5) -> tuple[str, str, dict[str, Any]]:
+    return "x", "heartbeat.heard", {"full": full, "owned": list(partitions), "epoch": epoch}
+
+
 def going(member: str, loss: str) -> tuple[str, str, dict[str, Any]]:
     return member, "partitions.going", {"partitions": ["a-0"], "loss": loss}
 
@@ -164,6 +240,26 @@ def request(member: str, event: str) -> tuple[str, str, dict[str, Any]]:
     return member, f"request.{event}", {"api": "Fetch", "request": 1, "incarnation": 1}
 
 
+REFUSED_AT_5: tuple[str, str, dict[str, Any]] = (
+    "x",
+    "fetch.refused",
+    {"partition": "a-0", "offset": 5, "because": "TopicAuthorizationFailedError: a"},
+)
+OUT_OF_RANGE: tuple[str, str, dict[str, Any]] = (
+    "x",
+    "fetch.stopped",
+    {"partition": "a-0", "offset": 5, "because": "OffsetOutOfRangeError: a-0"},
+)
+NO_POSITION: tuple[str, str, dict[str, Any]] = (
+    "x",
+    "position.failed",
+    {"partitions": ["a-0"], "because": "NoOffsetForPartitionError"},
+)
+LED: tuple[str, str, dict[str, Any]] = "", "partition.led", {"partition": "a-0", "broker": 1}
+COORDINATED: tuple[str, str, dict[str, Any]] = "x", "coordinator.found", {"node": 2}
+STARTED = ("x", "consumer.started", {"fetch_max_wait_ms": 500, "retry_backoff_ms": 100})
+LOOKS = ("x", "request.sent", {"api": "Metadata", "node": 1})
+FETCHES = ("x", "request.sent", {"api": "Fetch", "node": 1})
 NOTHING_COMMITTED = "no offset is committed"
 UNSUBSCRIBED = ("x", "user.unsubscribed", {})
 REBALANCES = ("x", "rebalance.triggered", {})
@@ -219,6 +315,83 @@ OWNED = [written(0, 9), synced("x", 1), assigned("x"), resolved("x", 0), given("
 LOST = {"partition": "a-0", "first": 3, "last": 9, "time": 100}
 
 BROKEN: list[tuple[Check, Story, str]] = [
+    (limits.bytes_are_conserved, [seen(reserved=5)], "has reserved 5 bytes, asked are 0"),
+    (limits.bytes_are_conserved, [seen(counted=7, held=3)], "has counted 7 bytes, held are 3"),
+    (
+        endings.every_question_ends,
+        [seen(questions=[3]), later(80), seen(questions=[3])],
+        "asked question 3 by 0.000",
+    ),
+    (
+        endings.every_question_ends,
+        [("x", "consumer.closed", {"questions": 1})],
+        "closed with 1 open questions",
+    ),
+    (
+        endings.errors_that_are_due_are_raised,
+        [*OWNED, REFUSED_AT_5, polled(), polled(), polled()],
+        "polled 3 times since fetch.refused of a-0",
+    ),
+    (
+        endings.errors_that_are_due_are_raised,
+        [starting("none"), *OWNED, OUT_OF_RANGE, polled(), polled(), polled()],
+        "polled 3 times since fetch.stopped of a-0",
+    ),
+    (
+        endings.errors_that_are_due_are_raised,
+        [assigned("x"), NO_POSITION, polled(), polled(), polled()],
+        "polled 3 times since position.failed of a-0",
+    ),
+    (
+        records.a_reset_is_carried_out,
+        [*OWNED, wants("latest"), resolved("x", 5), given("x", 5, 5)],
+        "was given a-0:5, and asked for the latest offset before",
+    ),
+    (
+        records.a_reset_is_carried_out,
+        [*OWNED, wants("earliest"), reset_to("latest"), given("x", 5, 5)],
+        "asked for the earliest offset before",
+    ),
+    (
+        commits.nothing_is_committed_that_was_given_up,
+        [*OWNED, to_be_committed(), released("x"), assigned("x"), to_commit("x", 5, "asked")],
+        "commits a-0, given up since it was asked for",
+    ),
+    (
+        commits.commits_do_not_overtake_each_other,
+        [*OWNED, to_commit("x", 5, "asked"), to_commit("x", 4, "auto")],
+        "commits a-0:4 (auto) after 5",
+    ),
+    (
+        membership.a_goodbye_is_the_one_that_is_asked_for,
+        [starts(None), leaves(), goodbye(-2)],
+        "said epoch -2 when it left, and leaves",
+    ),
+    (
+        membership.a_goodbye_is_the_one_that_is_asked_for,
+        [starts("one"), leaves(), goodbye(-1)],
+        "said epoch -1 when it left, and keeps its place",
+    ),
+    (
+        membership.a_goodbye_is_the_one_that_is_asked_for,
+        [starts("one"), leaves(), goodbye(None)],
+        "said LeaveGroup when it left, and keeps its place",
+    ),
+    (
+        membership.after_a_failure_everything_is_said_again,
+        [*map(heartbeat, ("sent", "failed", "sent", "answered", "sent"))],
+        "had not said everything again",
+    ),
+    (
+        membership.a_member_reports_what_it_has,
+        [assigned("x"), later(5), reports()],
+        "did not report ['a-0'], its own",
+    ),
+    (
+        membership.a_member_reports_what_it_has,
+        [assigned("x"), released("x"), later(5), reports("a-0")],
+        "reported ['a-0'], given up before",
+    ),
     (
         records.no_gap_no_step_back_no_duplicate_inside_an_ownership,
         [*OWNED, given("x", 4, 6)],
@@ -436,6 +609,34 @@ BROKEN: list[tuple[Check, Story, str]] = [
         "a-0 lost 3 to 9",
     ),
     (pace.who_owns_records_gives_them_out, [*OWNED, later(70)], "gave nothing of a-0:5 out"),
+    *[
+        (
+            pace.who_owns_records_gives_them_out,
+            [*OWNED, LED, COORDINATED, *hits(what, which), later(15)],
+            "gave nothing of a-0:5 out",
+        )
+        for what, which in [("members", "y"), ("partitions", "a-1"), ("brokers", 3)]
+    ],
+    (
+        pace.requests_are_repeated_at_their_pace,
+        [STARTED, *refused(1.5) * 5],
+        "no quarter of them before 1.500 s, the backoff is 0.100 s",
+    ),
+    (
+        pace.requests_are_repeated_at_their_pace,
+        [STARTED, *refused(0.0) * 5],
+        "half of them before 0.000",
+    ),
+    (
+        pace.a_quiet_consumer_asks_as_often_as_it_must,
+        [STARTED, later(8.2), *([later(-1.9), FETCHES] * 4 + [later(0.6)]) * 6],
+        "sent 2 requests Fetch more to a broker than must be",
+    ),
+    (
+        pace.a_quiet_consumer_asks_as_often_as_it_must,
+        [STARTED, later(8.9), *[later(-1.9), LOOKS] * 4],
+        "sent 4 requests Metadata to broker 1",
+    ),
     (
         records.the_trace_tells_what_is_asked,
         [sought("x", 4), asked("position.sought", 3)],
@@ -671,6 +872,97 @@ def test_a_restart_after_a_minute_by_the_members_own_clock_is_within_its_budget(
 
 
 FORGIVEN: list[tuple[Check, Story]] = [
+    (limits.bytes_are_conserved, [seen(reserved=5, asked=5, counted=3, held=3)]),
+    (endings.every_question_ends, [seen(questions=[3]), later(80), seen(questions=[4])]),
+    (
+        endings.errors_that_are_due_are_raised,
+        [*OWNED, REFUSED_AT_5, polled(), polled(), polled("TopicAuthorizationFailedError")]
+        + [polled()] * 3,
+    ),
+    (
+        endings.errors_that_are_due_are_raised,
+        [*OWNED, REFUSED_AT_5, ("x", "user.hears", {"error": "TopicAuthorizationFailedError()"})]
+        + [polled()] * 3,
+    ),
+    (
+        commits.nothing_is_committed_that_was_given_up,
+        [
+            ("x", "partitions.assigned", {"partitions": ["a-0"], "by_group": False}),
+            *(given("x", 0, 4), released("x"), to_commit("x", 5, "asked")),
+        ],
+    ),
+    (
+        endings.errors_that_are_due_are_raised,
+        [starting("earliest"), *OWNED, OUT_OF_RANGE, polled(), polled(), polled()],
+    ),
+    *[
+        (
+            endings.errors_that_are_due_are_raised,
+            [*OWNED, REFUSED_AT_5, over, polled(), polled(), polled()],
+        )
+        for over in (sought("x", 7), HELD_BACK, PAUSED, released("x"))
+    ],
+    (
+        endings.errors_that_are_due_are_raised,
+        [*OWNED[:4], REFUSED_AT_5, polled(), polled(), polled(), given("x", 0, 4)],
+    ),
+    (
+        records.a_reset_is_carried_out,
+        [*OWNED, wants("earliest"), reset_to("earliest"), given("x", 0, 4)],
+    ),
+    (
+        records.a_reset_is_carried_out,
+        [*OWNED, wants("latest"), asked("position.sought", 5), given("x", 5, 5)],
+    ),
+    (
+        commits.nothing_is_committed_that_was_given_up,
+        [*OWNED, released("x"), to_be_committed("a-0"), to_commit("x", 5, "asked")],
+    ),
+    (
+        commits.nothing_is_committed_that_was_given_up,
+        [*OWNED, released("x"), assigned("x"), leaves(), to_commit("x", 5, "asked")],
+    ),
+    *[
+        (
+            commits.commits_do_not_overtake_each_other,
+            [*OWNED, to_commit("x", 5, "asked"), moves, to_commit("x", 4, "auto")],
+        )
+        for moves in (sought("x", 4), assigned("x"), to_be_committed("a-0"))
+    ],
+    *[
+        (
+            membership.a_goodbye_is_the_one_that_is_asked_for,
+            [starts(instance), leaves(operation), goodbye(epoch)],
+        )
+        for instance, operation, epoch in [
+            (None, "default", -1),
+            (None, "default", None),
+            ("one", "default", -2),
+            ("one", "leave_group", -1),
+        ]
+    ],
+    (
+        membership.after_a_failure_everything_is_said_again,
+        [
+            *map(heartbeat, ("sent", "failed", "sent")),
+            reports(),
+            *map(heartbeat, ("answered", "sent")),
+        ],
+    ),
+    (
+        membership.after_a_failure_everything_is_said_again,
+        [*map(heartbeat, ("sent", "failed", "sent", "hindered", "answered", "sent"))],
+    ),
+    (membership.a_member_reports_what_it_has, [assigned("x"), HELD_BACK, later(5), reports()]),
+    (membership.a_member_reports_what_it_has, [assigned("x"), later(5), reports(epoch=0)]),
+    (
+        membership.a_member_reports_what_it_has,
+        [
+            *(assigned("x"), released("x"), later(5)),
+            ("x", "rebalance.target", {"generation": 3, "partitions": 1}),
+            reports("a-0"),
+        ],
+    ),
     (
         pace.an_idle_consumer_is_idle,
         [later(-2.0), written(0, 0)] * 9 + [later(-2.0), request("x", "sent")] * 45,
@@ -679,6 +971,30 @@ FORGIVEN: list[tuple[Check, Story]] = [
         pace.an_idle_consumer_is_idle,
         [later(-3.0), REBALANCES, *[later(-2.0), request("x", "sent")] * 45],
     ),
+    *[
+        (
+            pace.who_owns_records_gives_them_out,
+            [*OWNED, LED, COORDINATED, *hits(what, which), later(70)],
+        )
+        for what, which in [("members", "x"), ("partitions", "a-0"), ("brokers", 1), ("brokers", 2)]
+    ],
+    (
+        pace.who_owns_records_gives_them_out,
+        [*OWNED, LED, ("x", "request.hindered", {"broker": 1, "how": "Swallow"}), later(40)],
+    ),
+    (pace.who_owns_records_gives_them_out, [*OWNED, HELD_BACK, later(70)]),
+    (pace.requests_are_repeated_at_their_pace, [STARTED, *refused(0.1) * 3, *refused(15.0) * 6]),
+    (
+        pace.requests_are_repeated_at_their_pace,
+        [STARTED, *refused(1.5, "GROUP_AUTHORIZATION_FAILED") * 5],
+    ),
+    *[
+        (
+            pace.a_quiet_consumer_asks_as_often_as_it_must,
+            [STARTED, later(8.9), *[later(-1.9), LOOKS] * 4, later(-1.9), stirs],
+        )
+        for stirs in (written(0, 0), given("x", 0, 0), REBALANCES, hindered())
+    ],
     (
         ownership.nothing_is_given_out_while_it_is_handed_back,
         [*OWNED, HELD_BACK, released("x"), assigned("x"), given("x", 5, 5)],

@@ -52,6 +52,63 @@ def only_owners_commit(history: History) -> list[str]:
     return complaints
 
 
+def nothing_is_committed_that_was_given_up(history: History) -> list[str]:
+    """What the user asked to commit while a partition was theirs is not sent once it was given up:
+    it may be somebody else's by then, or theirs again, and further on."""
+    complaints = []
+    #: Partitions that were given up since the user asked last.
+    gone: dict[str, set[str]] = defaultdict(set)
+    #: Whether a group has assigned what a consumer has: others may be given that.
+    by_group: dict[str, bool] = {}
+    for event, reader in Replay(history):
+        mine = gone[event["member"]]
+        match event["event"]:
+            case "partitions.assigned":
+                by_group[event["member"]] = event["by_group"]
+            case "partitions.released" if by_group.get(event["member"], True):
+                mine.update(event["partitions"])
+            case "user.commits" | "user.leaves":  # who leaves commits everything
+                named = event.get("partitions")
+                mine.difference_update(reader.owned if named is None else named)
+            case "commit.sent" if event["kind"] == "asked" and isinstance(event["offsets"], dict):
+                complaints += [
+                    f"{when(event)} commits {one}, given up since it was asked for"
+                    for one in event["offsets"]
+                    if one in mine
+                ]
+    return complaints
+
+
+def commits_do_not_overtake_each_other(history: History) -> list[str]:
+    """Within an ownership nothing lower is sent after something higher, by whatever kind of commit,
+    unless the user has sought since it is theirs, or names offsets."""
+    complaints = []
+    latest: dict[tuple[str, str], int] = {}
+    moved: dict[str, set[str]] = defaultdict(set)
+    for event in history.events:
+        who = event["member"]
+        match event["event"]:
+            case "position.sought" | "position.reset":
+                moved[who].update(event["partitions"])
+            case "partitions.assigned":
+                moved[who].difference_update(event["partitions"])
+                for one in event["partitions"]:
+                    latest.pop((who, one), None)
+            case "topic.removed" | "log.truncated":
+                latest.clear()
+            case "user.commits" if event.get("partitions") is not None:
+                moved[who].update(event["partitions"])
+            case "commit.sent" if isinstance(event.get("offsets"), dict):
+                for one, offset in event["offsets"].items():
+                    before = latest.get((who, one), -1)
+                    if offset < before and one not in moved[who]:
+                        complaints.append(
+                            f"{when(event)} commits {one}:{offset} ({event['kind']}) after {before}"
+                        )
+                    latest[who, one] = offset
+    return complaints
+
+
 def committed_offsets_never_go_back(history: History) -> list[str]:
     """Unless who commits sought or was reset, since the partition is theirs."""
     complaints = []
@@ -135,6 +192,8 @@ def resets_are_traced(history: History) -> list[str]:
 CHECKS: Final = (
     no_commit_above_what_was_finished,
     only_owners_commit,
+    nothing_is_committed_that_was_given_up,
+    commits_do_not_overtake_each_other,
     committed_offsets_never_go_back,
     nobody_is_told_that_nothing_is_committed,
     resets_are_traced,

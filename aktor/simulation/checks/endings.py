@@ -4,15 +4,29 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
-from aktor.simulation.checks.readers import gone_consumers, process_of, standing_still, when
+from aktor.simulation.checks.readers import (
+    Reader,
+    Replay,
+    gone_consumers,
+    process_of,
+    standing_still,
+    when,
+)
 from aktor.simulation.history import Event, History
 
 __all__ = ["CHECKS"]
 
 #: Seconds after which what was begun has ended, whatever is configured in a storm.
 ENDS: Final = 90.0
+
+#: Seconds after which a question has an answer: a commit may take that long (`default_api_timeout`
+#: is a minute).
+ANSWERED: Final = 70.0
+
+#: Polls that may return before an error is raised that is due.
+POLLS: Final = 2
 
 
 def calls_end_in_time(history: History) -> list[str]:
@@ -74,6 +88,91 @@ def every_future_ends_once(history: History) -> list[str]:
     return complaints + _without_end(history, given.values(), "was given future")
 
 
+def every_question_ends(history: History) -> list[str]:
+    """What the application asked its background is answered, or given up; all of it at `close`."""
+    complaints = []
+    #: When each question that is open was first seen.
+    seen: dict[tuple[str, int], float] = {}
+    late: set[tuple[str, int]] = set()
+    standing = standing_still(history)
+    for event in history.named("books.seen", "consumer.closed"):
+        who, at = event["member"], event["at"]
+        if event["event"] == "consumer.closed":
+            if event.get("questions"):
+                complaints.append(f"{when(event)} closed with {event['questions']} open questions")
+            continue
+        open_now = {(who, one) for one in event["questions"]}
+        for key in [key for key in seen if key[0] == who and key not in open_now]:
+            del seen[key]
+        for key in sorted(open_now):
+            until = seen.setdefault(key, at) + ANSWERED + standing[process_of(who)]
+            if at > until and key not in late:
+                late.add(key)
+                complaints.append(
+                    f"{when(event)} asked question {key[1]} by {seen[key]:.3f}, and has no answer"
+                )
+    return complaints
+
+
+#: What the background has for the user, and by what it may be over before the user polls again.
+_DUE: Final = ("fetch.refused", "fetch.stopped", "position.failed")
+_OVER: Final = (
+    *("partitions.assigned", "partitions.held_back", "partitions.paused", "partitions.released"),
+    *("position.reset", "position.resolved", "position.sought"),
+)
+
+
+def errors_that_are_due_are_raised(history: History) -> list[str]:
+    """An error of a partition is raised by one of the next `POLLS` polls, once the records before
+    it were given out: those of others may come in between. Not if it is over by then."""
+    complaints = []
+    #: By consumer and partition: the error, and how many polls have returned without one since.
+    due: dict[tuple[str, str], list[Any]] = {}
+    policies: dict[str, str] = {}
+    for event, reader in Replay(history):
+        who, name = event["member"], event["event"]
+        if name == "consumer.started":
+            policies[who] = event.get("auto_offset_reset", "none")
+        elif name in _DUE and not _is_reset(event, policies.get(who, "none")):
+            for one in event.get("partitions") or [event["partition"]]:
+                if one in reader.owned:
+                    due[who, one] = [event, 0]
+        elif name in _OVER:
+            for one in event["partitions"]:
+                due.pop((who, one), None)
+        elif name in ("actor.restarted", "member.lost", "session.unconfirmed"):
+            for key in [key for key in due if key[0] == who]:
+                del due[key]
+        elif name in ("user.polled", "user.hears"):
+            for key in [key for key in due if key[0] == who]:
+                error, polls = due[key]
+                if event["error"] is not None:
+                    due[key][1] = 0  # one after the other
+                    if event["error"].partition("(")[0] in str(error["because"]):
+                        del due[key]
+                elif _is_next(error, reader, key[1]):
+                    due[key][1] += 1
+                    if polls == POLLS:
+                        complaints.append(
+                            f"{when(event)} polled {polls + 1} times since {error['event']} of"
+                            f" {key[1]} at {error['at']:.3f}, and was not told"
+                        )
+    return complaints
+
+
+def _is_reset(error: Event, policy: str) -> bool:
+    """Whether the user need not hear of it: out of range is where the policy knows where to go."""
+    return policy != "none" and str(error["because"]).startswith("OffsetOutOfRangeError")
+
+
+def _is_next(error: Event, reader: Reader, partition: str) -> bool:
+    """Whether everything before the error was given out."""
+    mine = reader.owned.get(partition)
+    if mine is None or "offset" not in error:
+        return mine is not None
+    return mine.next is None or mine.next >= error["offset"]
+
+
 def _without_end(history: History, begun: Iterable[Event], what: str) -> list[str]:
     """Those that are still open, though they began long ago and their process lives."""
     if not history.events:
@@ -93,4 +192,6 @@ CHECKS: Final = (
     calls_end_in_time,
     every_request_ends_once,
     every_future_ends_once,
+    every_question_ends,
+    errors_that_are_due_are_raised,
 )

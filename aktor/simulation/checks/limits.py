@@ -39,8 +39,23 @@ def buffers_stay_in_bounds(history: History) -> list[str]:
     return [f"{when(event)}: {event}" for event in history.named("buffer.exceeded")]
 
 
+def bytes_are_conserved(history: History) -> list[str]:
+    """What a consumer counts as under way or buffered is what is under way or buffered: when none
+    of its actors has mail, nothing is in between. Too much, and it would fetch less and less."""
+    complaints = []
+    for event in history.named("books.seen"):
+        for counted, there in (("reserved", "asked"), ("counted", "held")):
+            if event[counted] != event[there]:
+                complaints.append(
+                    f"{when(event)} has {counted} {event[counted]} bytes, {there} are"
+                    f" {event[there]}"
+                )
+    return complaints
+
+
 CHECKS: Final = (
     paused_partitions_are_silent,
     limits_are_kept,
     buffers_stay_in_bounds,
+    bytes_are_conserved,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Final
 
 from aktor.simulation.checks.ownership import FORGOTTEN_WITHIN
@@ -11,6 +11,9 @@ from aktor.simulation.checks.readers import process_of, when
 from aktor.simulation.history import Event, History
 
 __all__ = ["CHECKS"]
+
+#: Seconds after which a heartbeat tells what has become of a partition: it may wait for an answer.
+REPORTED: Final = 5.0
 
 #: Why a member gives its id up without a word: it is not known there (in the consumer protocol: it
 #: begins again from epoch 0), or may not ask.
@@ -106,8 +109,100 @@ def no_session_is_believed_in_for_too_long(history: History) -> list[str]:
     return complaints
 
 
+def a_goodbye_is_the_one_that_is_asked_for(history: History) -> list[str]:
+    """A dynamic member leaves (in the consumer protocol: epoch -1). A static one keeps its place,
+    unless `close` is to leave: it says nothing in the classic protocol, epoch -2 in the other."""
+    complaints = []
+    instances: dict[str, str | None] = {}
+    operations: dict[str, str] = {}
+    for event in history.named("consumer.started", "user.leaves", "goodbye.heard"):
+        who = event["member"]
+        if event["event"] == "consumer.started":
+            instances[who] = event["group_instance_id"]
+        elif event["event"] == "user.leaves":
+            operations[who] = event.get("operation", "default")
+        elif (asked := operations.get(who, "default")) != "remain_in_group":
+            stays = instances.get(who) is not None and asked != "leave_group"
+            said = event.get("epoch")
+            if said not in ((-2,) if stays else (None, -1)):
+                complaints.append(
+                    f"{when(event)} said {'LeaveGroup' if said is None else f'epoch {said}'} when"
+                    f" it left, and {'keeps its place' if stays else 'leaves'}"
+                )
+    return complaints
+
+
+def after_a_failure_everything_is_said_again(history: History) -> list[str]:
+    """When a heartbeat of the consumer protocol failed nobody knows what has arrived: the next one
+    that is answered has said everything again."""
+    complaints = []
+    #: Of consumers whose heartbeat has failed: None, or the answer that came without.
+    owing: dict[str, Event | None] = {}
+    #: How many heartbeats of each a broker refused before the group heard of them.
+    refused: Counter[str] = Counter()
+    for event in history.events:
+        who, name = event["member"], event["event"]
+        complete = name == "heartbeat.heard" and event["full"] and event["owned"] is not None
+        if complete or name in ("goodbye.heard", "member.left"):
+            owing.pop(who, None)
+        elif name == "heartbeat.failed":
+            owing[who] = None
+        if event.get("api") != "ConsumerGroupHeartbeat":
+            continue
+        if name == "request.hindered":
+            refused[who] += 1
+        elif name == "request.failed":
+            owing[who] = None
+        elif name == "request.answered" and refused[who]:
+            refused[who] -= 1
+        elif name == "request.answered" and who in owing:
+            owing[who] = event
+        elif name == "request.sent" and (answered := owing.get(who)) is not None:
+            complaints.append(f"{when(answered)} was answered, and had not said everything again")
+            del owing[who]
+    return complaints
+
+
+def a_member_reports_what_it_has(history: History) -> list[str]:
+    """Who says in the consumer protocol which partitions it has names all that its application owns
+    and has not begun to give up, and none that was given up long ago."""
+    complaints = []
+    #: By consumer: since when its application has partitions, since when it has them no more.
+    mine: dict[str, dict[str, float]] = defaultdict(dict)
+    gone: dict[str, dict[str, float]] = defaultdict(dict)
+    for event in history.events:
+        who, at = event["member"], event["at"]
+        match event["event"]:
+            case "partitions.assigned" if event["by_group"]:
+                for one in event["partitions"]:
+                    mine[who][one] = at
+                    gone[who].pop(one, None)
+            case "partitions.held_back" | "partitions.released":
+                for one in event["partitions"]:
+                    mine[who].pop(one, None)
+                    if event["event"] == "partitions.released":
+                        gone[who][one] = at
+            case "rebalance.target":
+                gone[who].clear()  # it may be what it is about to take on
+            case "topic.removed" | "topic.created" | "topic.grown":
+                mine.clear()
+                gone.clear()
+            case "heartbeat.heard" if event["owned"] is not None and event["epoch"] > 0:
+                reported = set(event["owned"])
+                missing = {one for one, since in mine[who].items() if since < at - REPORTED}
+                if left_out := missing - reported:
+                    complaints.append(f"{when(event)} did not report {sorted(left_out)}, its own")
+                late = {one for one, since in gone[who].items() if since < at - REPORTED}
+                if wrong := late & reported:
+                    complaints.append(f"{when(event)} reported {sorted(wrong)}, given up before")
+    return complaints
+
+
 CHECKS: Final = (
     who_leaves_is_gone,
     nobody_is_left_behind,
     no_session_is_believed_in_for_too_long,
+    a_goodbye_is_the_one_that_is_asked_for,
+    after_a_failure_everything_is_said_again,
+    a_member_reports_what_it_has,
 )

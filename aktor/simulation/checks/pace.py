@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
+from dataclasses import dataclass
 from typing import Final
 
-from aktor.simulation.checks.logs import Logs
+from aktor.simulation.checks.hindrances import Hindrances
+from aktor.simulation.checks.logs import COMMITTED, Logs
 from aktor.simulation.checks.readers import Reader, Replay, gone_consumers, process_of
 from aktor.simulation.history import Event, History
 
@@ -18,8 +21,26 @@ IDLE: Final = 40
 PER_REBALANCE: Final = 5
 REBALANCES: Final = 8
 
+#: Requests of one kind to one broker in a second in which nothing happens: a heartbeat may be due
+#: each half of it. And of Fetch where one is kept for long: beside it others may be asked for.
+QUIET: Final = 3
+BESIDE: Final = 2
+
+#: Requests that are repeated when their backoff is over, and so many of them say something. Others
+#: wait for something else besides: the next heartbeat, or what a coordinator says.
+_REPEATED: Final = frozenset(
+    {"FindCoordinator", "JoinGroup", "ListOffsets", "OffsetFetch", "SyncGroup"}
+)
+ENOUGH: Final = 5
+
+#: No less than a part of the backoff, no more than some of it, and what it takes to find out whom
+#: to ask.
+SOON: Final = 0.7
+LATE: Final = 2.0
+SLACK: Final = 0.3
+
 #: Seconds after which who owns records that can be read has given some of them out.
-DELIVERS: Final = 60.0
+DELIVERS: Final = 10.0
 
 
 def an_idle_consumer_is_idle(history: History) -> list[str]:
@@ -47,101 +68,198 @@ def an_idle_consumer_is_idle(history: History) -> list[str]:
     ]
 
 
-def who_owns_records_gives_them_out(history: History) -> list[str]:
-    """A consumer that owns a partition with records that it has not given out, neither paused nor
-    hindered by a fault, gives some out within `DELIVERS` seconds, or says why not."""
+def a_quiet_consumer_asks_as_often_as_it_must(history: History) -> list[str]:
+    """In a second in which there is no fault, nothing is written and nothing happens to a consumer,
+    it sends `QUIET` requests of a kind to each broker at most; but Fetch, in the median of all that
+    a history has of such seconds, only when the one before was kept for `fetch_max_wait_ms`."""
     complaints = []
-    logs = Logs()
-    replay = Replay(history)
-    waits = _Waits()
-    for event, reader in replay:
-        if event["event"] == "records.delivered":
-            complaints += waits.over(event, reader, logs, event["partition"], event["at"])
-        logs.apply(event)
-        waits.apply(event)
-    gone = gone_consumers(history)
-    for member, reader in replay.readers.items():
-        for partition in sorted(reader.owned) if member not in gone else ():
-            end = history.events[-1]
-            complaints += waits.over({**end, "member": member}, reader, logs, partition, end["at"])
+    quiet = _Quiet(history)
+    #: How many more than it must be.
+    fetches = []
+    for (member, second, node, api), count in quiet.sent.items():
+        if not quiet.was(member, second):
+            continue
+        if api == "Fetch":
+            # One that is kept for long has others beside it.
+            fetches.append(count - max(BESIDE, math.ceil(1.0 / quiet.waits[member])))
+        elif count > QUIET:
+            complaints.append(
+                f"at {second} s {member} sent {count} requests {api} to broker {node} in a second"
+                f" in which nothing happened, {QUIET} are allowed"
+            )
+    if len(fetches) >= ENOUGH and (more := sorted(fetches)[len(fetches) // 2]) > 0:
+        complaints.append(
+            f"half of {len(fetches)} times a consumer sent {more} requests Fetch more to a broker"
+            " than must be in a second in which nothing happened"
+        )
     return complaints
 
 
-class _Waits:
-    """Since when who waits for records has nothing to blame but itself."""
+#: By what it is known that something happens to a consumer, in the same second or the one before.
+_STIRS: Final = (
+    *("actor.", "buffer.", "chunk.", "commit.", "connection.", "consumer.", "coordinator."),
+    *("fetch.", "member.", "membership.", "metadata.failed", "offsets.", "partitions."),
+    *("position.", "rebalance.", "records.", "request.failed", "request.hindered", "session."),
+    *("topic.", "user."),
+)
 
-    def __init__(self) -> None:
-        self._faults: set[int] = set()
-        self._frozen: set[str] = set()
-        self._paused: set[tuple[str, str]] = set()
-        self._everybody = 0.0
-        self._since: dict[str, float] = defaultdict(float)
-        self._given: dict[tuple[str, str], float] = defaultdict(float)
-        self._stable: dict[str, float] = defaultdict(float)
+#: What happens to everybody.
+_STIRS_ALL: Final = frozenset(
+    {"broker.crashed", "broker.restarted", "records.written", "topic.grown", "transaction.ended"}
+)
 
-    def apply(self, event: Event) -> None:
-        at, member = event["at"], event["member"]
+
+class _Quiet:
+    """Owns which requests were sent in which second, and in which of them anything happened."""
+
+    def __init__(self, history: History) -> None:
+        #: By consumer, second, broker and API.
+        self.sent: Counter[tuple[str, int, int, str]] = Counter()
+        #: Seconds for which each consumer lets brokers keep a Fetch.
+        self.waits: dict[str, float] = defaultdict(lambda: 0.5)
+        self._stirred: set[tuple[str, int]] = set()
+        faults: set[int] = set()
+        since = 0
+        for event in history.events:
+            name, member, second = event["event"], event["member"], int(event["at"])
+            if name == "request.sent":
+                self.sent[member, second, event["node"], event["api"]] += 1
+            elif name == "consumer.started":
+                self.waits[member] = max(0.001, event["fetch_max_wait_ms"] / 1000)
+            elif name == "fault.began":
+                since = second if not faults else since
+                faults.add(event["number"])
+            elif name == "fault.ended":
+                faults.discard(event["number"])
+                self._stir("", *range(since, second + 2))
+                since = second
+            if name in _STIRS_ALL:
+                self._stir("", second, second + 1)
+            elif name.startswith(_STIRS):
+                self._stir(process_of(member), second, second + 1)
+
+    def _stir(self, who: str, *seconds: int) -> None:
+        self._stirred.update((who, one) for one in seconds)
+
+    def was(self, member: str, second: int) -> bool:
+        """Whether nothing happened to this consumer."""
+        return not {("", second), (process_of(member), second)} & self._stirred
+
+
+def who_owns_records_gives_them_out(history: History) -> list[str]:
+    """A consumer that owns a partition with records that it has not given out gives some out within
+    `DELIVERS` seconds, whatever happens to others: it is excused as long as a fault hits itself,
+    the partition, its leader or the group's coordinator, and while the user wants none."""
+    complaints = []
+    logs, hindrances, replay = Logs(), Hindrances(), Replay(history)
+
+    def over(member: str, reader: Reader, partition: str, now: float) -> None:
+        since = _wait(hindrances, member, reader, logs, partition)
+        if since is not None and now - since > DELIVERS:
+            position = reader.owned[partition].next
+            complaints.append(
+                f"{member} gave nothing of {partition}:{position} out from {since:.3f} to {now:.3f}"
+            )
+
+    for event, reader in replay:
+        if event["event"] == "records.delivered":
+            over(event["member"], reader, event["partition"], event["at"])
+        logs.apply(event)
+        hindrances.apply(event)
+    gone = gone_consumers(history)
+    for member, reader in replay.readers.items():
+        for partition in sorted(reader.owned) if member not in gone else ():
+            over(member, reader, partition, history.events[-1]["at"])
+    return complaints
+
+
+def requests_are_repeated_at_their_pace(history: History) -> list[str]:
+    """A request that a broker refused for a while is repeated after `retry_backoff_ms`: of all that
+    a history has of the first repetitions a quarter soon after that (others wait for more than
+    their own backoff, as for a coordinator), and no half of them sooner."""
+    delays = sorted(_first_delays(history), key=lambda one: one.seconds - one.backoff)
+    if len(delays) < ENOUGH:
+        return []
+    complaints = []
+    quarter, half = delays[len(delays) // 4], delays[len(delays) // 2]
+    if quarter.seconds > LATE * quarter.backoff + SLACK:
+        complaints.append(("no quarter of them before", quarter))
+    if half.seconds < SOON * half.backoff:
+        complaints.append(("half of them before", half))
+    return [
+        f"{len(delays)} requests that were refused were repeated, {what} {one.seconds:.3f} s, the"
+        f" backoff is {one.backoff:.3f} s"
+        for what, one in complaints
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Delay:
+    """How long a consumer waited before it repeated a request, and its `retry_backoff_ms`."""
+
+    seconds: float
+    backoff: float
+
+
+def _first_delays(history: History) -> list[_Delay]:
+    delays = []
+    backoffs: dict[str, float] = {}
+    refused: set[tuple[str, str, int]] = set()
+    #: When a consumer heard that it was refused; how often in a row.
+    heard: dict[tuple[str, str], float] = {}
+    in_a_row: Counter[tuple[str, str]] = Counter()
+    for event in history.events:
+        member, api = event["member"], event.get("api", "")
         match event["event"]:
-            case "fault.began":
-                self._faults.add(event["number"])
-            case "fault.ended":
-                self._faults.discard(event["number"])
-                self._everybody = at
-            case "member.frozen":
-                self._frozen.add(member)
-            case "member.thawed":
-                self._frozen.discard(member)
-                self._since[member] = at
-            case "user.hears" | "user.was_away" | "position.failed" | "actor.restarted":
-                self._since[member] = self._since[process_of(member)] = at
-            case "partitions.assigned":
-                self._since[member] = at
-            case "partitions.paused":
-                self._paused.update((member, one) for one in event["partitions"])
-            case "partitions.resumed":
-                self._paused.difference_update((member, one) for one in event["partitions"])
-                self._since[member] = at
-            case "records.delivered":
-                self._given[member, event["partition"]] = at
-            case "transaction.ended" | "log.truncated" | "replica.released":
-                self._stable[event["partition"]] = at
+            case "consumer.started":
+                backoffs[member] = event["retry_backoff_ms"] / 1000
+            case "request.hindered" if api in _REPEATED and _passes(event):
+                refused.add((member, api, event["broker"]))
+            case "request.answered" if (member, api, event["node"]) in refused:
+                refused.discard((member, api, event["node"]))
+                in_a_row[member, api] += 1
+                heard[member, api] = event["at"]
+            case "request.answered":
+                in_a_row.pop((member, api), None)
+            case "request.sent" if (since := heard.pop((member, api), None)) is not None:
+                if in_a_row[member, api] == 1 and member in backoffs:
+                    delays.append(_Delay(event["at"] - since, backoffs[member]))
+            case "request.failed" | "user.leaves" | "member.frozen" | "actor.restarted":
+                heard.clear()
+    return delays
 
-    def over(
-        self, event: Event, reader: Reader, logs: Logs, partition: str, now: float
-    ) -> list[str]:
-        """What there is to say when a wait for records ends."""
-        member = event["member"]
-        mine = reader.owned.get(partition)
-        hindered = self._faults or process_of(member) in self._frozen
-        if mine is None or hindered or (member, partition) in self._paused:
-            return []
-        log = logs[partition]
-        unread = next(
-            (
-                log.records[offset][1]
-                for offset in range(mine.next or 0, log.end)
-                if log.readable(offset, len(log.eras), reader.isolation)
-            ),
-            None,
-        )
-        if unread is None:
-            return []
-        since = max(
-            unread,
-            self._everybody,
-            self._since[member],
-            self._since[process_of(member)],
-            self._given[member, partition],
-            self._stable[partition],
-        )
-        if now - since <= DELIVERS:
-            return []
-        return [
-            f"{member} gave nothing of {partition}:{mine.next} out from {since:.3f} to {now:.3f}"
-        ]
+
+def _passes(hindered: Event) -> bool:
+    """Whether a broker refused it for a while: rights do not come back by themselves."""
+    refused = hindered["how"] == "FailWith"
+    return refused and not str(hindered.get("code", "")).endswith("_AUTHORIZATION_FAILED")
+
+
+def _wait(
+    hindrances: Hindrances, member: str, reader: Reader, logs: Logs, partition: str
+) -> float | None:
+    """Since when this consumer has had records of a partition to give out, and nothing to blame but
+    itself; None if that is not so."""
+    mine = reader.owned.get(partition)
+    log = logs[partition]
+    # What comes after a transaction that is open is not readable yet.
+    if mine is None or (reader.isolation == COMMITTED and any(log.open.values())):
+        return None
+    unread = next(
+        (
+            log.records[offset][1]
+            for offset in range(mine.next or 0, log.end)
+            if log.readable(offset, len(log.eras), reader.isolation)
+        ),
+        None,
+    )
+    unhindered = hindrances.last_ended(member, partition)
+    return None if unread is None or unhindered is None else max(unread, unhindered)
 
 
 CHECKS: Final = (
     an_idle_consumer_is_idle,
+    a_quiet_consumer_asks_as_often_as_it_must,
+    requests_are_repeated_at_their_pace,
     who_owns_records_gives_them_out,
 )

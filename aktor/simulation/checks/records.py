@@ -223,6 +223,37 @@ def the_trace_tells_what_is_asked(history: History) -> list[str]:
     return complaints
 
 
+def a_reset_is_carried_out(history: History) -> list[str]:
+    """Who asks for the beginning or the end is given nothing before a reset by that word, whatever
+    is restarted meanwhile."""
+    complaints = []
+    #: By consumer and partition: where the user wants to go.
+    wanted: dict[tuple[str, str], str] = {}
+    for event in history.events:
+        who = event["member"]
+        match event["event"]:
+            case "user.asked" if event["told_as"] == "position.sought":
+                for one in event["partitions"]:
+                    wanted.pop((who, one), None)
+                    if event.get("to"):
+                        wanted[who, one] = event["to"]
+            case "position.reset":
+                for one in event["partitions"]:
+                    if wanted.get((who, one)) in (None, event["strategy"]):
+                        wanted.pop((who, one), None)
+            case "partitions.released" | "partitions.assigned":
+                for one in event["partitions"]:
+                    wanted.pop((who, one), None)
+            case "records.delivered":
+                one = event["partition"]
+                if (to := wanted.pop((who, one), None)) is not None:
+                    complaints.append(
+                        f"{when(event)} was given {one}:{event['offsets'][0][0]}, and asked for the"
+                        f" {to} offset before"
+                    )
+    return complaints
+
+
 def nothing_replicated_is_lost(history: History) -> list[str]:
     """Of the brokers: only an unclean election loses what all in sync had."""
     return [
@@ -239,5 +270,6 @@ CHECKS: Final = (
     what_is_given_is_what_was_written,
     the_trace_tells_what_is_given,
     the_trace_tells_what_is_asked,
+    a_reset_is_carried_out,
     nothing_replicated_is_lost,
 )

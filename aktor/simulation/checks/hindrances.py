@@ -1,0 +1,155 @@
+"""Hindrances: what may keep a consumer from giving records out, and for how long after it is over.
+
+A fault says whom it hits: members, partitions, or brokers, with what they lead and coordinate. One
+that says nothing hits everybody.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final
+
+from aktor.simulation.checks.readers import process_of
+from aktor.simulation.history import Event
+
+__all__ = ["Hindrances"]
+
+#: The user hears of an error, or was busy, its process stood still, an actor of its was restarted,
+#: or it has to ask its group whether it is still a member.
+_OF_A_MEMBER: Final = frozenset(
+    {
+        "actor.restarted",
+        "call.late",
+        "callback.finished",
+        "clock.jumped",
+        "listener.told",
+        "member.thawed",
+        "position.failed",
+        "session.unconfirmed",
+        "user.hears",
+        "user.was_away",
+    }
+)
+
+#: It reads from elsewhere, or from another place, or may not read.
+_OF_AN_OWNER: Final = frozenset(
+    {"partitions.assigned", "partitions.resumed", "position.reset", "position.sought"}
+)
+
+#: What can be read of a partition changes: transactions, replicas.
+_OF_A_PARTITION: Final = frozenset(
+    {"log.truncated", "partition.led", "replica.held", "replica.released", "transaction.ended"}
+)
+
+#: Seconds for which an answer may be waited for that never comes (`request_timeout_ms`, 40 s with
+#: what storms set); the same where brokers tell what is not so: until the next metadata.
+UNANSWERED: Final = 45.0
+MISTAKEN: Final = 15.0
+
+#: How long a fault may be felt after it is over.
+_LASTS: Final = {
+    "address_nowhere": MISTAKEN,
+    "broker_outdated": MISTAKEN,
+    "connection_half_open": UNANSWERED,
+}
+
+#: Whom a fault hits if it does not say whom.
+_EVERYBODY: Final = ("everybody", None)
+
+_Whom = tuple[str, str | int | None]
+
+
+class Hindrances:
+    """Owns whom a fault hits now, and when each hindrance ended."""
+
+    def __init__(self) -> None:
+        self._faults: dict[int, list[_Whom]] = {}
+        self._lasts: dict[int, float] = {}
+        #: Brokers whose machines were gone: who waited for an answer was not told.
+        self._silent_brokers: set[int] = set()
+        self._ended: dict[_Whom, float] = defaultdict(float)
+        self._frozen: set[str] = set()
+        #: Partitions that a consumer does not give out on purpose: paused, or handed back.
+        self._silent: dict[str, set[tuple[str, str]]] = defaultdict(set)
+        self._leaders: dict[str, int] = {}
+        self._coordinators: dict[str, int] = {}
+
+    def apply(self, event: Event) -> None:
+        at, member, name = event["at"], event["member"], event["event"]
+        if name in _OF_A_MEMBER:
+            self._end(("members", process_of(member)), at)
+        elif name in _OF_A_PARTITION:
+            self._end(("partitions", event["partition"]), at)
+        elif name in _OF_AN_OWNER:
+            for one in event["partitions"]:
+                self._end((member, one), at)
+        match name:
+            case "fault.began":
+                self._faults[event["number"]] = [_EVERYBODY]
+                self._lasts[event["number"]] = _LASTS.get(event.get("kind", ""), 0.0)
+            case "fault.hits":
+                self._faults[event["number"]] = _hit_by(event)
+            case "fault.ended":
+                number = event["number"]
+                for whom in self._faults.pop(number):
+                    self._end(whom, at + self._lasts[number])
+            case "request.hindered" if event["how"] == "Swallow":
+                self._end((member, event["broker"]), at + UNANSWERED)
+            case "broker.crashed" if event["silent"]:
+                self._silent_brokers.add(event["broker"])
+            case "broker.restarted":
+                self._end(_EVERYBODY, at)
+                if event["broker"] in self._silent_brokers:
+                    self._silent_brokers.discard(event["broker"])
+                    self._end(("brokers", event["broker"]), at + UNANSWERED)
+            case "session.expired":
+                self._end(("members", process_of(event["consumer"])), at)
+            case "partition.led":
+                self._leaders[event["partition"]] = event["broker"]
+            case "coordinator.found":
+                self._coordinators[member] = event["node"]
+            case "member.frozen":
+                self._frozen.add(member)
+            case "member.thawed":
+                self._frozen.discard(member)
+            case "records.delivered":
+                self._end((member, event["partition"]), at)
+            case "partitions.paused" | "partitions.held_back":
+                self._silent[name].update((member, one) for one in event["partitions"])
+            case "partitions.resumed":
+                self._silent["partitions.paused"] -= {(member, one) for one in event["partitions"]}
+            case "partitions.released" | "partitions.assigned":
+                gone = {(member, one) for one in event["partitions"]}
+                for silent in self._silent.values():
+                    silent -= gone
+
+    def _end(self, whom: _Whom, at: float) -> None:
+        self._ended[whom] = max(self._ended[whom], at)
+
+    def last_ended(self, member: str, partition: str) -> float | None:
+        """When the last one ended of those that could keep this consumer from giving out records of
+        this partition; None: there is one now."""
+        process = process_of(member)
+        silent = any((member, partition) in those for those in self._silent.values())
+        if process in self._frozen or silent:
+            return None
+        leader, coordinator = self._leaders.get(partition), self._coordinators.get(member)
+        concern: set[_Whom] = {
+            _EVERYBODY,
+            ("members", process),
+            ("partitions", partition),
+            ("brokers", leader),
+            ("brokers", coordinator),
+        }
+        if any(not concern.isdisjoint(hit) for hit in self._faults.values()):
+            return None
+        own: set[_Whom] = {(member, partition), (member, leader), (member, coordinator)}
+        return max(self._ended[key] for key in concern | own)
+
+
+def _hit_by(event: Event) -> list[_Whom]:
+    """The narrowest of what it says: a member whose link to a broker is cut is one member."""
+    for kind in ("members", "partitions", "brokers"):
+        if kind in event:
+            return [(kind, one) for one in event[kind]]
+    return [_EVERYBODY]
