@@ -264,9 +264,12 @@ def _settings(draw: random.Random, waits: random.Random) -> dict[str, Any]:
 _SELDOM_SET: Final[Mapping[str, tuple[Any, ...]]] = {
     "allow_auto_create_topics": (False,),
     "auto_commit_interval_ms": (100, 5000),
+    "bootstrap_timeout_ms": (3000,),
     "default_api_timeout_ms": (3000, 15_000),
+    "enable_incremental_fetch_sessions": (False,),
     "max_in_flight_requests_per_connection": (1, 2),
     "metadata_max_age_ms": (1000, 3000),
+    "metrics_enabled": (False,),
     "reconnect_backoff_max_ms": (200, 2000),
     "reconnect_backoff_ms": (0, 200),
     "retry_backoff_max_ms": (200, 3000),
