@@ -7,6 +7,7 @@ history, byte for byte.
 
 from __future__ import annotations
 
+import itertools
 import json
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +33,9 @@ class History:
 
     def __init__(self, clock: Callable[[], float], start: float) -> None:
         self.events: list[Event] = []
+        #: Where in `events` those of each name are, as far as these were looked at.
+        self._places: dict[str, list[int]] = {}
+        self._looked_at = 0
         self._clock = clock
         self._start = start
         self._over = False
@@ -53,8 +57,13 @@ class History:
         self._over = True
 
     def named(self, *names: str) -> Iterator[Event]:
-        """The events of these names."""
-        return (one for one in self.events if one["event"] in names)
+        """The events of these names, of those that there are now."""
+        events = self.events
+        for place in range(self._looked_at, len(events)):
+            self._places.setdefault(events[place]["event"], []).append(place)
+        self._looked_at = len(events)
+        found = [self._places.get(name, []) for name in names]
+        return (events[place] for place in sorted(itertools.chain(*found)))
 
     def text(self) -> str:
         """All of it as JSON lines."""
