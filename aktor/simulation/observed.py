@@ -331,9 +331,11 @@ class _Observed(KafkaConsumer):
         ]
         paused = {one for one, state in owned.items() if state.paused}
         self._put_aside &= paused | {one.partition for one in chunks}
+        if not chunks:
+            return
         size = sum(one.size for one in chunks if one.partition not in self._put_aside)
         bound = self._settings.max_buffered_bytes
-        batch = max(map(_with_one_batch, chunks), default=0)
+        batch = max(map(_with_one_batch, chunks))
         allowed = bound + self._brokers * (bound // BESIDE + FETCHES * batch)
         if size > allowed:
             self._note("buffer.exceeded", bytes=size, allowed=allowed, bound=bound)
