@@ -117,7 +117,7 @@ class FetchManager(RequestManager):
         )
         self._plan = FetchPlan(self._room)
         #: Of these the application has bytes that it did not read yet.
-        self._buffered: set[TopicPartition] = set()
+        self._buffered: dict[TopicPartition, None] = {}
         self._nodes: dict[int, _Node] = {}
         self._turns = 0
         # A tick follows every message of anybody's: most change nothing here.
@@ -216,12 +216,12 @@ class FetchManager(RequestManager):
         """Ask for these no more; what is in flight or buffered is kept."""
         self._plan.paused |= pause.partitions
         self._plan.paused -= pause.resumed
-        self._touch(*pause.partitions, *pause.resumed)
+        self._touch(*sorted(pause.partitions), *sorted(pause.resumed))
 
     def on_poll(self, poll: Poll) -> None:
         """The application has read on: there is room again. It wants records of all it has."""
         if self._plan.unpolled:
-            self._touch(*self._plan.unpolled)
+            self._touch(*sorted(self._plan.unpolled))
             self._plan.unpolled.clear()
         if not poll.freed_bytes and not poll.positions:
             return
@@ -446,7 +446,7 @@ class FetchManager(RequestManager):
         answer.read(response.partitions)
         for cursor in answer.served:
             self._plan.to_the_end(cursor)
-            self._buffered.add(cursor.tp)
+            self._buffered[cursor.tp] = None
         self._room.fill(sum(chunk.size for chunk in answer.chunks))
         news = tuple(answer.news())
         self._touch(*(TopicPartition(said.topic, said.partition) for said in response.partitions))

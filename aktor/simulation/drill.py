@@ -369,7 +369,7 @@ class Drill:
             try:
                 if not self._is_subscribed:
                     self._subscribe(consumer)
-                consumer.resume(*consumer.paused())
+                consumer.resume(*sorted(consumer.paused()))
                 if self._took(consumer.poll(timeout_ms=100)):
                     consumer.commit()
                     self._committed = True
@@ -439,7 +439,7 @@ class Drill:
             lambda: [consumer.position(one) for one in self._mine()[:1]],
             lambda: consumer.pause(*self._mine()),
             lambda: self._poll(0.2),
-            lambda: consumer.resume(*consumer.paused()),
+            lambda: consumer.resume(*sorted(consumer.paused())),
             lambda: consumer.seek_to_beginning(*self._mine()),
             lambda: self._poll(0.3),
         ):

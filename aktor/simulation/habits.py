@@ -67,7 +67,9 @@ def _look_around(loop: Loop, consumer: KafkaConsumer) -> None:
 
 def _pause(loop: Loop, consumer: KafkaConsumer) -> None:
     consumer.pause(*_some(loop, consumer))
-    loop.later(loop.draw.randint(1, PAUSED_FOR), lambda: consumer.resume(*consumer.paused()))
+    loop.later(
+        loop.draw.randint(1, PAUSED_FOR), lambda: consumer.resume(*sorted(consumer.paused()))
+    )
 
 
 def go_back(loop: Loop, consumer: KafkaConsumer) -> None:
