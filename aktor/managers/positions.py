@@ -303,8 +303,8 @@ class PositionManager(RequestManager):
         """Start at what is committed; reset the others, and only these (KAFKA-17674)."""
         resolved: dict[TopicPartition, Assigned] = {}
         uncommitted: list[TopicPartition] = []
-        for tp, committed in found.offsets.items():
-            partition = self._partitions.get(tp)
+        for tp in sorted(found.offsets):  # asked for as a set, whose order hangs on hashes
+            committed, partition = found.offsets[tp], self._partitions.get(tp)
             if partition is None or partition.state is not State.INITIALIZING:
                 continue
             if committed is None:
