@@ -8,7 +8,6 @@ for record in KafkaConsumer("orders", group_id="billing", bootstrap_servers="loc
 
 from __future__ import annotations
 
-import gc
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -63,23 +62,11 @@ _MODULES: Final = {
 
 def __getattr__(name: str) -> Any:
     if name == "errors":
-        return _import("aktor.errors")
+        return import_module("aktor.errors")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(_import(_MODULES[name]), name)
+    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
     return value
-
-
-def _import(module: str) -> Any:
-    """Import it, without the garbage collector: it would look at modules and classes, which are
-    there to stay, again and again, for a quarter of the time."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        return import_module(module)
-    finally:
-        if collects:
-            gc.enable()
 
 
 def __dir__() -> list[str]:

@@ -27,23 +27,3 @@ def test_what_everybody_waits_for_imports_nothing_heavy(module: str) -> None:
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
 
     assert run.stdout == "set()\n", run.stderr
-
-
-@pytest.mark.parametrize("before", ["enable", "disable"])
-def test_the_import_is_not_held_up_by_the_garbage_collector_and_leaves_it_as_it_was(
-    before: str,
-) -> None:
-    program = f"""
-import gc, aktor
-gc.{before}()
-begun = []
-gc.callbacks.append(lambda phase, info: begun.append(phase))
-aktor.KafkaConsumer
-gc.callbacks.clear()
-print(len(begun), gc.isenabled())
-"""
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-
-    count, enabled = run.stdout.split()
-    assert int(count) <= 6, run.stderr  # hundreds else
-    assert enabled == str(before == "enable")
