@@ -282,12 +282,18 @@ class ConsumerMember(GroupMember[State, Trigger]):
             if unnamed:
                 self.log.info("rebalance.unresolved", topics=len(unnamed))
             self._tell(NameTopics(topic_ids=unnamed))
-        # Without its metadata a topic that was created anew would be taken for the old one again.
-        self._track(frozenset(self._names[topic] for topic in named.keys() | doubtful))
+        self._track()
         return named
 
-    def _track(self, names: frozenset[str]) -> None:
-        """Topics that a broker-side pattern found are nobody else's to keep fresh."""
+    def _track(self) -> None:
+        """Topics that a broker-side pattern found are nobody else's to keep fresh.
+
+        Those of the target, also one that was created anew, which would be taken for the old one
+        again; and those of which the application still has partitions: until it lets go they are
+        fetched, and who fetches asks for a leader again and again if none is known.
+        """
+        targets = {self._names[topic] for topic in self._target if topic in self._names}
+        names = frozenset(targets | {one.topic for one in self.owned})
         if names != self._tracked:
             self._tracked = names
             self._tell(TrackTopics(owner="membership", topics=names))
@@ -336,6 +342,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
     def _handed_back(self, step: HandBack) -> None:
         super()._handed_back(step)
         self._forget_lost()
+        self._track()
 
     def _forget_lost(self) -> None:
         """Not before the application has let go: what is not claimed may be given to others."""
@@ -400,7 +407,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
         if self._unnamed:
             self._unnamed = frozenset()
             self._tell(NameTopics(topic_ids=self._unnamed))
-        self._track(frozenset())
+        self._track()
 
     # -- where we are
 

@@ -549,6 +549,19 @@ def test_topics_that_a_pattern_found_are_kept_fresh() -> None:
     )
 
 
+def test_topics_that_a_pattern_found_are_kept_fresh_until_the_application_lets_go() -> None:
+    """Without their leaders who still fetches them would ask for metadata again and again."""
+    scene = a_member_with("a.*")
+    scene.is_told("a-0 b-0")
+    scene.apply()
+
+    scene.answer(scene.beat(), refused(UNKNOWN_MEMBER_ID))
+    assert scene.last_said(TrackTopics).topics == {"a", "b"}
+
+    scene.hand_back()
+    assert scene.last_said(TrackTopics).topics == frozenset()
+
+
 # -- heartbeats
 
 
