@@ -147,7 +147,7 @@ class Delivery:
         self._make_reader = make_reader
         self._isolation_level = isolation_level
         self._epoch = 0
-        self._moved: set[TopicPartition] = set()
+        self._moved: dict[TopicPartition, None] = {}
         #: Partitions that had an error when last seen, in the order in which they are raised; True
         #: if it was raised already.
         self._failed: dict[TopicPartition, bool] = {}
@@ -201,7 +201,7 @@ class Delivery:
         for one in gone:
             self._drop_buffered(self.partitions[one])
             self._idle.pop(self.partitions[one], None)
-        self._moved -= gone
+            self._moved.pop(one, None)
 
     def seek(
         self,
@@ -215,7 +215,7 @@ class Delivery:
         state.epoch = self.next_epoch()
         state.move_to(position, None if reset is None else replace(reset, epoch=state.epoch))
         if position is not None:
-            self._moved.add(topic_partition)
+            self._moved[topic_partition] = None
         return state
 
     def hold_back(self, topic_partitions: Iterable[TopicPartition]) -> None:
@@ -295,14 +295,14 @@ class Delivery:
     def mark_moved(self, state: Partition) -> None:
         """Report this partition's position with the next Poll."""
         if state.topic_partition in self.partitions:
-            self._moved.add(state.topic_partition)
+            self._moved[state.topic_partition] = None
 
     def advance(self, state: Partition, offset: int, leader_epoch: int) -> None:
         """The user has been given everything below `offset`."""
         state.leader_epoch = -1  # an old one would not fit, if we are interrupted here
         state.offset = offset
         state.leader_epoch = leader_epoch
-        self._moved.add(state.topic_partition)
+        self._moved[state.topic_partition] = None
 
     def move_past(self, state: Partition, offset: int, leader_epoch: int) -> None:
         """The user has been given everything below `offset`, which may have been noted before."""
@@ -345,7 +345,7 @@ class Delivery:
         """Make anew what follows from the assignment and the buffers."""
         for state in self.partitions.values():
             self._line_up(state)
-        self._moved = set(self.partitions)
+        self._moved = dict.fromkeys(self.partitions)
         self.buffered_bytes = sum(
             chunk.size for state in self.partitions.values() for chunk in state.chunks
         )
@@ -366,7 +366,7 @@ class Delivery:
                 )
                 continue
             state.move_to(assigned.position)
-            self._moved.add(one)
+            self._moved[one] = None
             self._look_for_refusal(state)
             self._line_up(state)
 

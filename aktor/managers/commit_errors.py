@@ -29,6 +29,7 @@ from kafka.errors import (
 )
 from kafka.structs import TopicPartition
 
+from aktor.errors import topics_refused
 from aktor.events.membership import MemberChanged, MemberState
 from aktor.events.metadata import Broker
 
@@ -260,7 +261,7 @@ class CommitErrors:
         """What the broker said to a commit of `generation`, as kafka-python's users catch it."""
         what, code = _not_committed(partitions), _code(error_type)
         if error_type is TopicAuthorizationFailedError:
-            return _error(TopicAuthorizationFailedError, {one.topic for one in partitions})
+            return topics_refused(error_type, {one.topic for one in partitions})
         if error_type is GroupAuthorizationFailedError:
             return self._forbidden()
         if error_type in (OffsetMetadataTooLargeError, InvalidCommitOffsetSizeError):

@@ -164,6 +164,15 @@ class CommitLine:
         """What a revocation went past: nothing of it may be stored after the revocation."""
         return [one for one in self.standing if one.serial < revocation.serial]
 
+    def unanswered(self) -> set[TopicPartition]:
+        """What no broker has answered yet, stored or refused, since it was to be committed."""
+        return {
+            one
+            for commit in self
+            if commit.in_flight or not commit.attempts
+            for one in commit.remaining
+        }
+
     def retry_times(self) -> Iterator[float]:
         """When those that may be sent next may be sent."""
         for commit in (*self.revocations, *list(self.standing)[:1]):

@@ -163,7 +163,7 @@ class CommitManager(RequestManager):
         node = None if self._coordinator is None else self._coordinator.node_id
         said: list[object] = []
         requests = [] if node is None else self._commits_to_send(now, node, said)
-        requests += self._look_ups.to_send(now, node, self._way(node))
+        requests += self._look_ups.to_send(now, node, self._way(node), self._line.unanswered())
         said += self._end_overdue(now)
         return PollResult(requests=tuple(requests), wake_at=self._wake_at(), said=tuple(said))
 

@@ -24,7 +24,7 @@ from kafka.errors import (
 )
 from kafka.structs import TopicPartition
 
-from aktor.errors import CorruptBatchError
+from aktor.errors import CorruptBatchError, topics_refused
 from aktor.events.fetching import Chunk, RecordsFetched
 from aktor.events.metadata import Cluster, LeadersMoved, PartitionInfo, RefreshMetadata
 from aktor.managers.fetch_cursor import FetchCursor
@@ -241,7 +241,7 @@ class FetchAnswer:
         elif code == OffsetOutOfRangeError.errno:
             self._halt(cursor, OffsetOutOfRangeError({tp: cursor.at}))
         elif code == TopicAuthorizationFailedError.errno:
-            self._refuse(cursor, TopicAuthorizationFailedError({tp.topic}))
+            self._refuse(cursor, topics_refused(TopicAuthorizationFailedError, [tp.topic]))
         elif code == CorruptRecordError.errno:
             self._refuse(cursor, _corrupt(cursor, f"node {node} cannot read it"))
         elif error.retriable or issubclass(error, UnknownError):

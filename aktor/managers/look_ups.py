@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from kafka.errors import (
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.actors.manager import Backoff
-from aktor.errors import AuthenticationError
+from aktor.errors import AuthenticationError, topics_refused
 from aktor.events.answers import Answered, Failed
 from aktor.events.commits import (
     FetchCommittedOffsets,
@@ -71,7 +71,7 @@ class LookUp:
     `for_positions` are the partitions that the position manager waits for, each with the number of
     its ownership. `as_of` counts the commits that were stored when it was first sent: a question
     that came after a later commit must not be answered by it. `by_name`: the ids of these topics
-    that we know are not the broker's.
+    that we know are not the broker's. `held_until`: it waits for a commit, but no longer.
     """
 
     partitions: frozenset[TopicPartition]
@@ -84,6 +84,7 @@ class LookUp:
     by_name: bool = False
     in_flight: bool = False
     sent_at: float = -math.inf
+    held_until: float = -math.inf
     last_error: Exception | None = None
 
     @property
@@ -225,7 +226,9 @@ class LookUps:
 
     def retry_times(self) -> Iterator[float]:
         """When those that are not in flight may be sent."""
-        return (one.backoff.retry_at for one in self._under_way if not one.in_flight)
+        for one in self._under_way:
+            if not one.in_flight:
+                yield max(one.backoff.retry_at, one.held_until)
 
     def end_overdue(self, now: float, coordinator: Coordinator) -> list[object]:
         """Answer the calls whose deadline has come."""
@@ -260,10 +263,16 @@ class LookUps:
 
     # -- on the way
 
-    def to_send(self, now: float, node: int | None, to: int | Destination) -> list[Request]:
+    def to_send(
+        self,
+        now: float,
+        node: int | None,
+        to: int | Destination,
+        unanswered: Collection[TopicPartition],
+    ) -> list[Request]:
         """An OffsetFetch for each that is due; `node` is the coordinator, None while unknown.
 
-        `to` is the way to it.
+        `to` is the way to it, `unanswered` are the partitions of commits that are on theirs.
         """
         for look_up in list(self._under_way):
             self._forget_lost(look_up)
@@ -272,8 +281,22 @@ class LookUps:
         return [
             self._send(look_up, node, to, now)
             for look_up in self._under_way
-            if not look_up.in_flight and now >= look_up.backoff.retry_at
+            if not look_up.in_flight
+            and now >= look_up.backoff.retry_at
+            and not self._is_held(look_up, now, unanswered)
         ]
+
+    def _is_held(self, look_up: LookUp, now: float, unanswered: Collection[TopicPartition]) -> bool:
+        """Whether it would miss a commit of ours.
+
+        Partitions that are assigned anew (`assign`) would begin before what was given out of them.
+        The wait is bounded: a commit may be retried for as long as its asker likes.
+        """
+        if look_up.for_positions.keys().isdisjoint(unanswered):
+            look_up.held_until = -math.inf
+        elif look_up.held_until == -math.inf:
+            look_up.held_until = now + self._attempt
+        return now < look_up.held_until
 
     def _forget_lost(self, look_up: LookUp) -> None:
         """Nobody waits any more for where a lost partition starts."""
@@ -318,7 +341,7 @@ class LookUps:
             elif error_type.retriable or error_type in NOT_AS_THIS_MEMBER:
                 outcome.again[one] = self._errors.look_up_refused(error_type, one)
             elif error_type is TopicAuthorizationFailedError:
-                outcome.refused[one] = TopicAuthorizationFailedError(forbidden)
+                outcome.refused[one] = topics_refused(TopicAuthorizationFailedError, forbidden)
             else:
                 outcome.refused[one] = self._errors.look_up_refused(error_type, one)
         return outcome

@@ -26,6 +26,7 @@ from kafka.protocol.metadata import MetadataRequest
 from kafka.structs import TopicPartition
 
 from aktor.actors.manager import NEVER, Backoff, PollResult, RequestManager
+from aktor.errors import topics_refused
 from aktor.events.answers import Answered, Failed
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.metadata import (
@@ -445,7 +446,7 @@ class MetadataManager(RequestManager):
                 " create it; it is looked for further on."
             )
         else:
-            error = kind(names)
+            error = topics_refused(kind, names)
         self.log.warning("topic.refused", topics=names, because=error)
         return TopicsRefused(topics=frozenset(names), error=error)
 
@@ -599,7 +600,7 @@ class MetadataManager(RequestManager):
 
         if refused:
             kind, names = next(iter(refused.items()))
-            return self._end_question(Failed(ticket=ticket, error=kind(names)))
+            return self._end_question(Failed(ticket=ticket, error=topics_refused(kind, names)))
         # When all topics were asked for, one that is just being created is not worth the wait.
         if unavailable and question.asked.topics is not None:
             first = next(iter(unavailable.values()))

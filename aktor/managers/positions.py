@@ -28,6 +28,7 @@ from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.structs import OffsetAndTimestamp, TopicPartition
 
 from aktor.actors.manager import NEVER, NOTHING, Backoff, PollResult, RequestManager
+from aktor.errors import topics_refused
 from aktor.events.answers import Answered, Failed
 from aktor.events.commits import (
     ExplainStartingOffset,
@@ -223,7 +224,8 @@ class PositionManager(RequestManager):
         super().__init__(*args, **kwargs)
         self._cluster = Cluster()
         self._partitions: dict[TopicPartition, _Partition] = {}
-        self._awaiting: set[TopicPartition] = set()  # those in AWAIT_RESET, to be quick when none
+        #: Those in AWAIT_RESET, in the order in which they came to be: to be quick when none are.
+        self._awaiting: dict[TopicPartition, None] = {}
         self._look_ups: dict[int, _LookUp] = {}
 
     # -- what the application wants
@@ -237,7 +239,7 @@ class PositionManager(RequestManager):
         }
         new = {tp: one for tp, one in changed.partitions.items() if tp not in kept}
         self._partitions = kept
-        self._awaiting &= kept.keys()
+        self._awaiting = {tp: None for tp in self._awaiting if tp in kept}
         return self._admit(new)
 
     def _admit(self, new: Mapping[TopicPartition, Assigned]) -> Iterable[object]:
@@ -250,12 +252,12 @@ class PositionManager(RequestManager):
         return self._find([tp for tp, assigned in new.items() if assigned.position is None])
 
     def _find(self, initializing: Iterable[TopicPartition]) -> Iterable[object]:
-        partitions = frozenset(initializing)
+        partitions = list(initializing)
         if not partitions:
             return ()
         if self.settings.group_id is None:
             return self._reset_by_policy(partitions, because="there is no group to commit for")
-        return (FindStartingOffsets(partitions=partitions),)
+        return (FindStartingOffsets(partitions=frozenset(partitions)),)
 
     def on_seek_partitions(self, sought: SeekPartitions) -> None:
         """The application knows where to read: whatever is under way for it is void."""
@@ -264,7 +266,7 @@ class PositionManager(RequestManager):
             if partition is not None:
                 partition.epoch = to.epoch
                 partition.move(Trigger.SOUGHT)
-                self._awaiting.discard(tp)
+                self._awaiting.pop(tp, None)
 
     def on_reset_positions(self, reset: ResetPositions) -> Iterable[object]:
         """Look the positions up, by strategy or by policy."""
@@ -294,7 +296,7 @@ class PositionManager(RequestManager):
         partition.backoff.reset()
         if partition.strategy is None:
             return False
-        self._awaiting.add(tp)
+        self._awaiting[tp] = None
         return True
 
     # -- what was committed
@@ -335,7 +337,7 @@ class PositionManager(RequestManager):
         """What is committed will not be known: the application decides."""
         waiting = [
             tp
-            for tp in failed.partitions
+            for tp in sorted(failed.partitions)
             if tp in self._partitions and self._partitions[tp].state is State.INITIALIZING
         ]
         return self._fail(waiting, failed.error)
@@ -355,7 +357,7 @@ class PositionManager(RequestManager):
         epochs: dict[TopicPartition, int] = {}
         for tp in partitions:
             self._partitions[tp].move(Trigger.REFUSED)
-            self._awaiting.discard(tp)
+            self._awaiting.pop(tp, None)
             epochs[tp] = self._partitions[tp].epoch
         if not epochs:
             return ()
@@ -395,7 +397,7 @@ class PositionManager(RequestManager):
         for look_up in list(self._look_ups.values()):
             forbidden = {tp.topic for tp in look_up.asked.timestamps} & self._cluster.forbidden
             if forbidden:
-                error = TopicAuthorizationFailedError(forbidden)
+                error = topics_refused(TopicAuthorizationFailedError, forbidden)
                 said += self._end_look_up(Failed(ticket=look_up.asked.ticket, error=error))
         return said
 
@@ -594,7 +596,7 @@ class PositionManager(RequestManager):
                 self._partitions[tp].in_flight = False
                 self._partitions[tp].trouble = troubles[tp]
                 self._partitions[tp].backoff.failed(now, jitter)
-        error = TopicAuthorizationFailedError({tp.topic for tp in forbidden})
+        error = topics_refused(TopicAuthorizationFailedError, {tp.topic for tp in forbidden})
         return (
             *self._reset(resets),
             *self._fail(forbidden, error),
@@ -609,7 +611,7 @@ class PositionManager(RequestManager):
             partition = self._partitions[tp]
             groups[partition.strategy, partition.because].append(tp)
             partition.move(Trigger.END_FOUND)
-            self._awaiting.discard(tp)
+            self._awaiting.pop(tp, None)
             positions[tp] = Assigned(
                 epoch=partition.epoch,
                 position=Position(offset=found.offset, leader_epoch=found.leader_epoch),
@@ -629,7 +631,7 @@ class PositionManager(RequestManager):
         if not troubles:
             return ()
         reasons = sorted({str(error) for error in troubles.values()})
-        self.log.warning("position.retrying", partitions=list(troubles), because=reasons)
+        self.log.warning("position.retrying", partitions=sorted(troubles), because=reasons)
         return (RefreshMetadata(because=f"offsets were not listed: {reasons[0]}"),)
 
     # -- questions
@@ -643,7 +645,8 @@ class PositionManager(RequestManager):
         for tp in context.partitions:
             look_up.in_flight.pop(tp, None)
         if listed.forbidden:
-            error = TopicAuthorizationFailedError({tp.topic for tp in listed.forbidden})
+            topics = {tp.topic for tp in listed.forbidden}
+            error = topics_refused(TopicAuthorizationFailedError, topics)
             return self._end_look_up(Failed(ticket=context.ticket, error=error))
         for tp, offset in listed.offsets.items():
             if offset is None and look_up.asked.timestamps[tp] < 0:

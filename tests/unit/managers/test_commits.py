@@ -1572,6 +1572,46 @@ def test_an_answer_for_a_partition_that_was_lost_meanwhile_is_dropped() -> None:
     assert said == [StartingOffsetsFound(offsets=offsets({T1: 20}))]
 
 
+def test_a_partition_that_is_ours_anew_is_looked_up_when_our_commits_of_it_are_answered() -> None:
+    manager = committing(T0, generation=None)
+    manager.handle(commit_async({T0: 5}))
+    first = tick(manager, 0.0).request
+    manager.handle(commit_async({T0: 9}, ticket=2))
+    manager.handle(assigned(by_group=False))
+    manager.handle(assigned(T0, by_group=False))
+    manager.handle(find(T0))
+    assert tick(manager, 0.0).requests == ()
+
+    answer(manager, first, committed(first))
+    second = tick(manager, 1.0).request
+    assert asked_to_commit(second) == {T0: 9}
+    answer(manager, second, committed(second))
+
+    assert asked_to_fetch(tick(manager, 2.0).request) == {T0}
+
+
+def test_a_look_up_waits_for_a_commit_no_longer_than_an_attempt_may_take() -> None:
+    manager = committing(T0, generation=None)
+    manager.handle(commit_async({T0: 5}))
+    tick(manager, 0.0)
+    manager.handle(assigned(by_group=False))
+    manager.handle(assigned(T0, by_group=False))
+    manager.handle(find(T0))
+
+    assert tick(manager, 1.0).wake_at == 11.0
+    assert asked_to_fetch(tick(manager, 11.0).request) == {T0}
+
+
+def test_a_look_up_does_not_wait_for_a_commit_that_was_refused_and_is_tried_again() -> None:
+    manager = committing(T0, generation=None)
+    manager.handle(commit({T0: 5}))
+    request = tick(manager, 0.0).request
+    answer(manager, request, committed(request, LOAD_IN_PROGRESS))
+    manager.handle(find(T0))
+
+    assert asked_to_fetch(tick(manager, 0.0).request) == {T0}
+
+
 def test_partitions_that_were_lost_are_not_looked_up_any_longer() -> None:
     manager = committing(T0, T1, node=None)
     manager.handle(find(T0, T1))
@@ -1628,9 +1668,9 @@ def test_a_restarted_position_manager_is_not_told_what_it_did_not_ask() -> None:
 
 
 def test_what_waits_goes_when_the_coordinator_is_found() -> None:
-    manager = committing(T0, node=None)
+    manager = committing(T0, T1, node=None)
     manager.handle(commit({T0: 10}))
-    manager.handle(find(T0))
+    manager.handle(find(T1))
     before = tick(manager, 0.0)
 
     manager.handle(found(1))
