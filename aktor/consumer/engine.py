@@ -7,6 +7,7 @@ word to the background), tell the background what changed, else wait for the bel
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -36,6 +37,7 @@ from aktor.errors import (
     ConsumerClosedError,
     RecordDeserializationError,
     WakeupError,
+    topics_refused,
 )
 from aktor.events.commits import AutoCommitFinished, CommitOffsets
 from aktor.events.coordinator import CoordinatorRefused
@@ -166,7 +168,9 @@ class Engine:
         self._urgent = False
         self._polled_at = -math.inf
         self._ask_again_at = math.inf
+        #: Whose position could not be found in this attempt, and the errors that were raised of it.
         self._unresolved: set[TopicPartition] = set()
+        self._told: set[str] = set()
         #: The last poll raised an error of a partition: the others' records come before the next.
         self._error_was_last = False
         #: When an error that stands until a seek may be raised again before a poll's time is over.
@@ -200,6 +204,15 @@ class Engine:
         self.ended_in = error
         return error
 
+    def own_told(self, told: BaseException, *, owed: bool = False) -> BaseException:
+        """The same for an error that the background has told, and keeps: a copy of it is raised.
+
+        Its traceback would keep a dropped consumer alive, whose thread would never end.
+        """
+        error = copy.copy(told)
+        error.__cause__ = told.__cause__
+        return self.own(error, owed=owed)
+
     def forget_errors(self) -> None:
         """What the call ended in is raised: its traceback would keep a dropped consumer alive."""
         self.ended_in = self._owed = None
@@ -225,6 +238,7 @@ class Engine:
             self._renew(state)
         self.delivery.recount()
         self._unresolved.clear()
+        self._told.clear()
         self._look_up_at = math.inf
         self._track()
         self._say_assignment()
@@ -306,7 +320,7 @@ class Engine:
                     )
                 self._bell.wait(until - now)
             if reply.error is not None:
-                self.own(reply.error)
+                raise self.own_told(reply.error)
             return reply.get()
         finally:
             self.port.give_up(ticket)
@@ -327,7 +341,7 @@ class Engine:
 
     def _check_alive(self) -> None:
         if self.port.failure is not None:
-            raise self.own(self.port.failure)
+            raise self.own_told(self.port.failure)
 
     def _raise_interruptions(self) -> None:
         self._check_alive()
@@ -336,7 +350,7 @@ class Engine:
             raise self.own(WakeupError())
         error = self.port.take_connection_error()
         if error is not None:
-            raise self.own(error)
+            raise self.own_told(error)
 
     # -- poll
 
@@ -384,7 +398,7 @@ class Engine:
         except (KafkaTimeoutError, ActorRestartedError):
             return  # the background is busy with worse, and tells it by itself
         if error is not None:
-            raise self.own(error)
+            raise self.own_told(error)
 
     def _wait(self, until: float) -> None:
         port = self.port
@@ -408,21 +422,22 @@ class Engine:
         """Raise why nothing is given out of it: each time if only a seek helps, else once.
 
         Positions that could not be found are looked up anew, all of them together: of one attempt
-        one error is raised.
+        each error is raised once, however many partitions have it.
         """
         if not _only_a_seek_helps(error):
             if state.offset is not None:
                 self.delivery.forget_error(state)
-            elif self._is_told(state):
+            elif self._is_told(state, error):
                 return
         else:
             self._again_at = self.clock() + self.settings.retry_backoff
         self._error_was_last = True
-        raise self.own(error.with_traceback(None), owed=True)
+        raise self.own_told(error, owed=True)
 
-    def _is_told(self, state: Partition) -> bool:
-        """Look its position up anew; True if an error of this attempt was raised already."""
-        told = self._look_up_at < math.inf and state.topic_partition not in self._unresolved
+    def _is_told(self, state: Partition, error: Exception) -> bool:
+        """Look its position up anew; True if this error of the attempt was raised already."""
+        told = repr(error) in self._told and state.topic_partition not in self._unresolved
+        self._told.add(repr(error))
         self._note_unresolved()
         if not told:
             self._look_up_at = self.clock() + POSITION_RETRY
@@ -432,7 +447,7 @@ class Engine:
         for state in self.delivery.failed():
             if state.offset is not None or state.error is None:
                 continue
-            if not _only_a_seek_helps(state.error):
+            if repr(state.error) in self._told and not _only_a_seek_helps(state.error):
                 state.error = None
                 self._unresolved.add(state.topic_partition)
 
@@ -448,6 +463,7 @@ class Engine:
             if state.offset is None:
                 self._renew(state)
         self._unresolved.clear()
+        self._told.clear()
         self._say_assignment()
         self._say_resets("the last attempt failed")
 
@@ -650,7 +666,7 @@ class Engine:
                 case CoordinatorRefused() if self.in_group:
                     pass  # the membership says so as well, with what it means for the member
                 case TopicsRefused() | GroupFailed() | CoordinatorRefused():
-                    error = self.own(event.error, owed=True)
+                    error = self.own_told(event.error, owed=True)
                     self._done_with(event)
                     raise error
                 case ClusterChanged():
@@ -1029,7 +1045,8 @@ class Engine:
             if state.error is not None:
                 self._raise_error_of(state, state.error)
             if topic_partition.topic in self.port.cluster.forbidden:
-                raise self.own(TopicAuthorizationFailedError({topic_partition.topic}))
+                forbidden = [topic_partition.topic]
+                raise self.own(topics_refused(TopicAuthorizationFailedError, forbidden))
             self._raise_interruptions()
             self._end_for_close()
             now = self.clock()

@@ -17,7 +17,7 @@ from kafka.consumer.subscription_state import (
     AsyncConsumerRebalanceListener,
     ConsumerRebalanceListener,
 )
-from kafka.errors import IllegalStateError, KafkaTimeoutError
+from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kafka.future import Future
 from kafka.structs import (
     ConsumerGroupMetadata,
@@ -705,6 +705,8 @@ class KafkaConsumer:
             if not reply.done or self._port.failure is not None:
                 return ()
             actors: tuple[ActorStatus, ...] = reply.get(timeout=0)
+        except KafkaError:
+            return ()  # it was closed, or crashed, while we looked
         finally:
             self._port.give_up(ticket)
         return actors

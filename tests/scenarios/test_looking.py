@@ -12,6 +12,7 @@ from kafka.structs import TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
 from aktor.errors import ConcurrentAccessError, ConsumerClosedError
+from tests.scenarios.interrupts import Injection
 from tests.scenarios.reading import T0, T1, a_member, read
 from tests.scenarios.world import World
 
@@ -173,3 +174,17 @@ def test_a_closed_consumer_still_shows_its_metrics_and_status(world: World) -> N
     assert consumer.status().state == "closed"
     with pytest.raises(ConsumerClosedError):
         consumer.assignment()
+
+
+@pytest.mark.parametrize("look", [KafkaConsumer.metrics, KafkaConsumer.status])
+def test_a_consumer_may_be_closed_at_any_line_of_a_look(
+    world: World, look: Callable[[KafkaConsumer], Any]
+) -> None:
+    consumer = world.consumer()
+    with Injection(world) as counted:
+        look(consumer)
+
+    for line in range(1, counted.count + 1):
+        consumer = world.consumer()
+        with Injection(world, at=[line], act=consumer.close):
+            assert look(consumer) is not None

@@ -838,6 +838,29 @@ def test_what_the_cluster_refuses_is_raised_once_and_before_records(said: Any) -
     assert site.poll() == {A: [0, 1, 2]}
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        GroupFailed(error=GroupAuthorizationFailedError("g")),
+        BootstrapFailed(error=BootstrapError(attempts={"b1:9092": "refused"})),
+        ConsumerFailed(error=ActorCrashedError(actor="fetch", reason="a bug")),
+    ],
+    ids=lambda said: type(said).__name__,
+)
+def test_the_traceback_of_an_error_is_not_what_the_background_keeps(told: Any) -> None:
+    """It would keep a dropped consumer alive: its thread would never end."""
+    told.error.__cause__ = KeyError("why")
+    site = a_site()
+    site.hear(told)
+
+    with pytest.raises(type(told.error)) as raised:
+        site.poll()
+
+    assert str(raised.value) == str(told.error)
+    assert raised.value.__cause__ is told.error.__cause__
+    assert told.error.__traceback__ is None
+
+
 def test_a_refused_coordinator_is_left_to_the_membership_to_tell() -> None:
     site = a_member()
 
@@ -1314,6 +1337,19 @@ def test_an_error_that_comes_later_in_the_same_attempt_is_not_raised_again() -> 
                     site.poll()
             assert site.poll() == {}
         site.poll(1.1 * POSITION_RETRY)
+
+
+def test_each_error_of_an_attempt_is_raised_if_they_differ() -> None:
+    site = Site()
+    site.engine.assign([A, B])
+    first, second = TopicAuthorizationFailedError({"a"}), GroupAuthorizationFailedError("g")
+    site.hear(a_failure(first, 1, A), a_failure(second, 2, B))
+
+    with pytest.raises(TopicAuthorizationFailedError):
+        site.poll()
+    with pytest.raises(GroupAuthorizationFailedError):
+        site.poll()
+    assert site.poll() == {}
 
 
 def _epochs(site: Site) -> dict[TopicPartition, int]:
