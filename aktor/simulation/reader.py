@@ -139,9 +139,6 @@ class Loop:
         """Take records, finish, take the next ones."""
         while True:
             try:
-                if self._interrupted:
-                    self._interrupted = False
-                    self._go_on_after_an_interrupt()
                 self._take_turn()
             except INTERRUPTS as interrupt:
                 self._hear(interrupt)
@@ -150,7 +147,10 @@ class Loop:
     def _take_turn(self) -> None:
         member = self._member
         try:
-            if "_consumer" not in vars(self):
+            if self._interrupted:
+                self._interrupted = False
+                self._go_on_after_an_interrupt()
+            if not self._has_consumer:
                 self.begin()
             if member.seeks:
                 member.seeks = False
@@ -160,13 +160,11 @@ class Loop:
             self._reader.way(self, self._consumer)
         except (ActorCrashedError, ConsumerClosedError):
             # This consumer is beyond help, or a handler has closed it: a service would start anew.
-            self.close(self._consumer)
-            self.begin()
+            self._give_up()
         except ONLY_A_NEW_ONE_HELPS as error:
             self._hear(error)
-            self.close(self._consumer)
+            self._give_up()
             self.sleep(1.0)
-            self.begin()
         except KafkaError as error:
             self._hear(error)
             if isinstance(error, CorruptBatchError):
@@ -179,10 +177,19 @@ class Loop:
     def _go_on_after_an_interrupt(self) -> None:
         """Or end: it may have been in the middle of anything."""
         if self._closing or self.draw.random() < 0.3:
-            self.close(self._consumer)
-            self.begin()
+            self._give_up()
         else:
             self._later.insert(0, (0, lambda: self.subscribe(self._consumer)))
+
+    @property
+    def _has_consumer(self) -> bool:
+        return "_consumer" in vars(self)
+
+    def _give_up(self) -> None:
+        """The next turn begins with a new one, and meets its errors."""
+        if self._has_consumer:
+            self.close(self._consumer)
+            del self._consumer
 
     def _read_again(self, consumer: KafkaConsumer, error: CorruptBatchError) -> None:
         """Only a seek helps; the next time the bytes may be sound."""

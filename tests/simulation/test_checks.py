@@ -250,6 +250,11 @@ OUT_OF_RANGE: tuple[str, str, dict[str, Any]] = (
     "fetch.stopped",
     {"partition": "a-0", "offset": 5, "because": "OffsetOutOfRangeError: a-0"},
 )
+NO_RIGHT: tuple[str, str, dict[str, Any]] = (
+    "x",
+    "position.failed",
+    {"partitions": ["a-0"], "because": "GroupAuthorizationFailedError: [Error 30] no"},
+)
 NO_POSITION: tuple[str, str, dict[str, Any]] = (
     "x",
     "position.failed",
@@ -342,6 +347,18 @@ BROKEN: list[tuple[Check, Story, str]] = [
         [assigned("x"), NO_POSITION, polled(), polled(), polled()],
         "polled 3 times since position.failed of a-0",
     ),
+    *[
+        (
+            endings.errors_that_are_due_are_raised,
+            [assigned("x"), *before, polled(), polled(), polled()],
+            "polled 3 times since position.failed of a-0",
+        )
+        for before in (
+            [polled("TopicAuthorizationFailedError"), NO_RIGHT],
+            [polled("GroupAuthorizationFailedError"), later(1.1), NO_RIGHT],
+            [polled("NoOffsetForPartitionError"), NO_POSITION],
+        )
+    ],
     (
         records.a_reset_is_carried_out,
         [*OWNED, wants("latest"), resolved("x", 5), given("x", 5, 5)],
@@ -894,6 +911,10 @@ FORGIVEN: list[tuple[Check, Story]] = [
     (
         endings.errors_that_are_due_are_raised,
         [starting("earliest"), *OWNED, OUT_OF_RANGE, polled(), polled(), polled()],
+    ),
+    (
+        endings.errors_that_are_due_are_raised,
+        [assigned("x"), polled("GroupAuthorizationFailedError"), NO_RIGHT] + [polled()] * 3,
     ),
     *[
         (

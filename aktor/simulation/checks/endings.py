@@ -28,6 +28,10 @@ ANSWERED: Final = 70.0
 #: Polls that may return before an error is raised that is due.
 POLLS: Final = 2
 
+#: Seconds for which an attempt to find positions lasts: a right that is missing is raised once in
+#: it, however many partitions want it.
+ATTEMPT: Final = 1.0
+
 
 def calls_end_in_time(history: History) -> list[str]:
     """No call takes longer than its timeout, but for the listener's time, and a frozen process."""
@@ -129,10 +133,14 @@ def errors_that_are_due_are_raised(history: History) -> list[str]:
     #: By consumer and partition: the error, and how many polls have returned without one since.
     due: dict[tuple[str, str], list[Any]] = {}
     policies: dict[str, str] = {}
+    #: By consumer and kind of error: until when it counts as told, since it was raised.
+    told: dict[tuple[str, str], float] = {}
     for event, reader in Replay(history):
         who, name = event["member"], event["event"]
         if name == "consumer.started":
             policies[who] = event.get("auto_offset_reset", "none")
+        elif name == "position.failed" and event["at"] <= told.get((who, _kind(event)), -1.0):
+            continue
         elif name in _DUE and not _is_reset(event, policies.get(who, "none")):
             for one in event.get("partitions") or [event["partition"]]:
                 if one in reader.owned:
@@ -144,6 +152,9 @@ def errors_that_are_due_are_raised(history: History) -> list[str]:
             for key in [key for key in due if key[0] == who]:
                 del due[key]
         elif name in ("user.polled", "user.hears"):
+            kind = str(event["error"]).partition("(")[0]
+            if kind.endswith("AuthorizationFailedError"):
+                told[who, kind] = event["at"] + ATTEMPT
             for key in [key for key in due if key[0] == who]:
                 error, polls = due[key]
                 if event["error"] is not None:
@@ -158,6 +169,10 @@ def errors_that_are_due_are_raised(history: History) -> list[str]:
                             f" {key[1]} at {error['at']:.3f}, and was not told"
                         )
     return complaints
+
+
+def _kind(error: Event) -> str:
+    return str(error["because"]).partition(":")[0]
 
 
 def _is_reset(error: Event, policy: str) -> bool:

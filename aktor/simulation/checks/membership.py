@@ -138,6 +138,8 @@ def after_a_failure_everything_is_said_again(history: History) -> list[str]:
     complaints = []
     #: Of consumers whose heartbeat has failed: None, or the answer that came without.
     owing: dict[str, Event | None] = {}
+    #: The one that each sent last: an older one was given up, and has told so.
+    latest: dict[str, object] = {}
     #: How many heartbeats of each a broker refused before the group heard of them.
     refused: Counter[str] = Counter()
     for event in history.events:
@@ -152,7 +154,8 @@ def after_a_failure_everything_is_said_again(history: History) -> list[str]:
         if name == "request.hindered":
             refused[who] += 1
         elif name == "request.failed":
-            owing[who] = None
+            if event.get("request") == latest.get(who):
+                owing[who] = None
         elif name == "request.answered" and refused[who]:
             refused[who] -= 1
         elif name == "request.answered" and who in owing:
@@ -160,6 +163,8 @@ def after_a_failure_everything_is_said_again(history: History) -> list[str]:
         elif name == "request.sent" and (answered := owing.get(who)) is not None:
             complaints.append(f"{when(answered)} was answered, and had not said everything again")
             del owing[who]
+        if name == "request.sent":
+            latest[who] = event.get("request")
     return complaints
 
 
