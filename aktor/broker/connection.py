@@ -271,7 +271,7 @@ class Connection:
             return
         if response is not None and isinstance(fault, FailPartly | CorruptRecords):
             fault.apply(response)
-        if response is not None and isinstance(fault, Throttle):
+        if isinstance(fault, Throttle) and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = round(fault.seconds * 1000)
         try:
             if response is not None:

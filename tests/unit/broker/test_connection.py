@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 from kafka.protocol.metadata import ApiVersionsResponse
+from kafka.protocol.sasl import SaslHandshakeRequest
 
 from aktor.broker.call import CLOSE, Call
 from aktor.broker.codes import Code
@@ -303,6 +304,26 @@ def test_a_client_may_be_throttled_and_what_it_sends_all_the_same_waits(client: 
     client.cluster.pass_time(2.0)
     client.connection.go_on()
     assert len(client.cluster.waiting) == 1
+
+
+def test_an_answer_without_a_throttle_time_is_as_it_was_and_what_follows_waits() -> None:
+    client = Client(log_in=lambda: Authentication(Users({}), rng=Random(1)))
+    client.fault(Throttle(2.0))
+
+    client.send(frame_of(SaslHandshakeRequest(mechanism="PLAIN"), 1, 1), versions_frame(2))
+
+    assert client.wire.numbers == [1]
+    assert client.connection.busy
+
+
+def test_api_versions_refused_for_its_version_is_answered_in_version_0(client: Client) -> None:
+    client.fault(FailWith(Code.UNSUPPORTED_VERSION))
+
+    client.send(frame_of(request("ApiVersions"), 3, 1))
+
+    (frame,) = client.wire.sent
+    answer = ApiVersionsResponse[0].decode(frame[8:])
+    assert (answer.error_code, answer.api_keys) == (Code.UNSUPPORTED_VERSION, [])
 
 
 def test_a_part_of_an_answer_may_be_a_refusal_after_the_request_was_handled(
