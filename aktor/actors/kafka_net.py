@@ -1,13 +1,13 @@
 """KafkaNet: the sockets. It opens connections to brokers and carries requests and answers.
 
-The only module that imports `kafka.net`. Taken from there: the loop (`NetworkSelector`, turned step
-by step by the dispatcher, never on a thread of its own), the SASL mechanisms, the proxies; from
-`kafka.protocol`: the messages and the negotiation of versions. Not taken: `KafkaConnection`, its
-transport and its parser, because they read 4 KiB at a time and copy each byte five times, leave a
-connection open after an answer they cannot read, look names up on the loop's thread, and log what
-they send (SASL passwords included) and every lost connection as an error. Since nothing here runs
-those classes, none of that is logged, and kafka-python's loggers need no filter: whoever uses
-kafka-python beside us sees its log unchanged.
+The only module that imports `kafka.net`, but for `handshake`, which has its SASL mechanisms. Taken
+from there: the loop (`NetworkSelector`, turned step by step by the dispatcher, never on a thread of
+its own), the proxies; from `kafka.protocol`: the messages and the negotiation of versions. Not
+taken: `KafkaConnection`, its transport and its parser, because they read 4 KiB at a time and copy
+each byte five times, leave a connection open after an answer they cannot read, look names up on the
+loop's thread, and log what they send (SASL passwords included) and every lost connection as an
+error. Since nothing here runs those classes, none of that is logged, and kafka-python's loggers
+need no filter: whoever uses kafka-python beside us sees its log unchanged.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import importlib.metadata
 import os
 import random
 import selectors
@@ -25,23 +24,21 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from kafka.errors import IncompatibleBrokerVersion, KafkaConnectionError, KafkaError, for_code
+from kafka.errors import IncompatibleBrokerVersion, KafkaConnectionError, KafkaError
 from kafka.future import Future
 from kafka.net.inet import KafkaNetSocket
-from kafka.net.sasl import get_sasl_mechanism
 from kafka.net.selector import KernelEvent, NetworkSelector, Task, TaskState
 from kafka.protocol.broker_version_data import BrokerVersionData
-from kafka.protocol.metadata import ApiVersionsRequest
-from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from aktor.actors.addresses import Address, AddressBook, Race, Resolver, head_start
 from aktor.actors.codecs import codecs_to_write
 from aktor.actors.diagnosis import Diagnosis, Phase
 from aktor.actors.due import RAW_TOKEN, Due, write_request
 from aktor.actors.frames import SCRATCH_SIZE, FrameCutter
+from aktor.actors.handshake import Handshake, mechanism_of
 from aktor.actors.tls import make_ssl_context
 from aktor.actors.wire import (
     ConnectionClosed,
@@ -69,20 +66,6 @@ _CONNECTING: Final = (errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK)
 _WORD: Final = struct.Struct(">i")
 #: SO_LINGER for no seconds.
 _RESET: Final = struct.pack("ii", 1, 0)
-_API_VERSIONS: Final = 18
-_UNSUPPORTED_VERSION: Final = 35
-_UNSUPPORTED_MECHANISM: Final = 33
-_ILLEGAL_SASL_STATE: Final = 34
-
-#: What the SASL mechanisms expect to find, as kafka-python's defaults have it.
-_SASL_DEFAULTS: Final[Mapping[str, Any]] = {
-    "sasl_plain_username": None,
-    "sasl_plain_password": None,
-    "sasl_kerberos_name": None,
-    "sasl_kerberos_service_name": "kafka",
-    "sasl_kerberos_domain_name": None,
-    "sasl_oauth_token_provider": None,
-}
 
 _T = TypeVar("_T")
 
@@ -237,9 +220,10 @@ class _Connection:
         self._diagnosis = Diagnosis(
             f"{host}:{port}",
             security_protocol=net.settings.security_protocol,
-            mechanism=self._mechanism,
+            mechanism=mechanism_of(net.settings),
             config=self._config,
         )
+        self._handshake = Handshake(net.settings, self._diagnosis, self)
         self._closed = False
         #: What the name was, before it was made canonical; and which of its addresses it became.
         self._name = host
@@ -278,12 +262,11 @@ class _Connection:
                 await self._secure()
             self._start_reading()
             self._diagnosis.phase = Phase.VERSIONING
-            await self._learn_versions()
-            assert self._versions is not None, "learnt, or raised"
+            self._versions = await self._handshake.learn_versions()
             self._net.note_versions(self._versions)
             if self._sasl:
                 self._diagnosis.phase = Phase.LOGGING_IN
-            lifetime = await self._log_in() if self._sasl else 0.0
+            lifetime = await self._handshake.log_in(self._host) if self._sasl else 0.0
         except Exception as error:
             self._lost(error)
             return
@@ -328,15 +311,15 @@ class _Connection:
 
     async def _resolve(self) -> tuple[Any, list[Address]]:
         if self._proxy:
-            return await self._in_thread(self._resolve_proxy)
+            return await self.in_thread(self._resolve_proxy)
         factory = KafkaNetSocket()
         try:
             return factory, self._look_up(socket.AI_NUMERICHOST)
         except socket.gaierror:
             pass  # a name, not an address
         if not self._canonical:
-            return factory, await self._in_thread(self._look_up)
-        addresses = await self._in_thread(lambda: self._look_up(socket.AI_CANONNAME))
+            return factory, await self.in_thread(self._look_up)
+        addresses = await self.in_thread(lambda: self._look_up(socket.AI_CANONNAME))
         # The name that certificates and Kerberos principals are checked against from here on.
         self._host = next((one[3] for one in addresses if one[3]), self._host)
         return factory, addresses
@@ -410,85 +393,16 @@ class _Connection:
 
     # -- versions and login
 
-    async def _learn_versions(self) -> None:
-        """ApiVersions (KIP-35, KIP-511); a configured `api_version` is an upper bound."""
-        wanted = self._config.get("api_version")
-        configured = BrokerVersionData(wanted) if wanted is not None else None
-        version = ApiVersionsRequest.max_version
-        if configured is not None:
-            try:
-                version = configured.api_version(ApiVersionsRequest)
-            except IncompatibleBrokerVersion:
-                self._versions = configured  # a broker before 0.10 has no such request
-                return
-        found = BrokerVersionData(api_versions=await self._ask_versions(version))
-        older = configured is not None and configured < found
-        self._versions = configured if older else found
+    async def ask_raw(self, token: bytes) -> bytes:
+        """A token outside of requests, and its answer (before KIP-152)."""
+        waiter = Future()
+        self._due.append(Due(api_key=RAW_TOKEN, version=0, correlation_id=-1, waiter=waiter))
+        self.say_raw(token)
+        return await waiter  # type: ignore[no-any-return]
 
-    async def _ask_versions(self, version: int) -> dict[int, tuple[int, int]]:
-        while True:
-            body = ApiVersionsRequest(
-                version=version,
-                client_software_name="aktor",
-                client_software_version=_our_version(),
-            )
-            answer = await self._ask(body)
-            spoken = {
-                one.api_key: (one.min_version, one.max_version) for one in answer.api_keys or ()
-            }
-            if answer.error_code == _UNSUPPORTED_VERSION and version > 0:
-                version = min(version - 1, spoken.get(_API_VERSIONS, (0, 0))[1])
-                continue
-            if answer.error_code:
-                reason = for_code(answer.error_code).__name__
-                raise self._diagnosis.failed(f"it does not say what it speaks: {reason}")
-            return spoken
-
-    async def _log_in(self) -> float:
-        """SaslHandshake, then the mechanism's tokens to and fro (KIP-43, KIP-152).
-
-        Returns for how many seconds the login is good (0: for ever).
-        """
-        name = self._mechanism
-        handshake = await self._ask(SaslHandshakeRequest(mechanism=name, max_version=1))
-        if handshake.error_code or name not in handshake.mechanisms:
-            raise self._diagnosis.refused(_why_no_handshake(handshake))
-        self._diagnosis.mute = handshake.version == 0
-        mechanism = await self._mechanically(
-            lambda: get_sasl_mechanism(name)(host=self._host, **self._sasl_config())
-        )
-        lifetime = 0.0
-        while not mechanism.is_done():
-            token = await self._mechanically(mechanism.auth_bytes)
-            if self._diagnosis.mute and mechanism.is_done():
-                self._write(_WORD.pack(len(token)) + token)  # Kerberos' last word has no answer
-                break
-            answer, lifetime = await self._exchange(token)
-            await self._mechanically(functools.partial(mechanism.receive, answer))
-        if not mechanism.is_authenticated():
-            raise self._diagnosis.refused("the broker did not accept the credentials")
-        self._diagnosis.mute = False
-        return lifetime
-
-    async def _exchange(self, token: bytes) -> tuple[bytes, float]:
-        if self._diagnosis.mute:
-            waiter = Future()
-            self._due.append(Due(api_key=RAW_TOKEN, version=0, correlation_id=-1, waiter=waiter))
-            self._write(_WORD.pack(len(token)) + token)
-            return await waiter, 0.0
-        answer = await self._ask(SaslAuthenticateRequest(auth_bytes=token))
-        if answer.error_code:
-            reason = answer.error_message or for_code(answer.error_code).__name__
-            raise self._diagnosis.refused(reason)
-        return answer.auth_bytes, (answer.session_lifetime_ms or 0) / 1000.0
-
-    async def _mechanically(self, work: Callable[[], _T]) -> _T:
-        """Let the mechanism work on a thread: it may ask for a token over HTTP, or a ticket."""
-        try:
-            return await self._in_thread(work)
-        except Exception as error:
-            text = f"{type(error).__name__}: {error}"
-            raise self._diagnosis.refused(text, error) from error
+    def say_raw(self, token: bytes) -> None:
+        """A token outside of requests."""
+        self._write(_WORD.pack(len(token)) + token)
 
     def _renew_after(self, lifetime: float) -> None:
         """Log in again before the login ends (KIP-368), at a random moment lest all do at once."""
@@ -506,7 +420,7 @@ class _Connection:
     async def _renew(self) -> None:
         # Answers still due come before those of the login, since a broker keeps the order.
         try:
-            lifetime = await self._log_in()
+            lifetime = await self._handshake.log_in(self._host)
         except Exception as error:
             reason = error.reason if isinstance(error, AuthenticationError) else str(error)
             self._lost(self._diagnosis.failed(f"the login could not be renewed: {reason}"))
@@ -516,21 +430,7 @@ class _Connection:
         for request_id, body in held:
             self.send(request_id, body)
 
-    @property
-    def _mechanism(self) -> str:
-        settings = self._net.settings
-        return str(settings.sasl_mechanism or self._config.get("sasl_mechanism"))
-
-    def _sasl_config(self) -> dict[str, Any]:
-        given = {name: one for name, one in self._config.items() if name.startswith("sasl_")}
-        return {
-            **_SASL_DEFAULTS,
-            **given,
-            "sasl_mechanism": self._mechanism,
-            "security_protocol": self._net.settings.security_protocol,
-        }
-
-    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+    async def in_thread(self, work: Callable[[], _T]) -> _T:
         """Run on a thread of its own what may block; the loop goes on."""
         done = Future()
 
@@ -576,7 +476,7 @@ class _Connection:
     def _break(self, request_id: int, error: Exception) -> None:
         self._net.tell(RequestBroken(key=self._key, request_id=request_id, error=error))
 
-    async def _ask(self, body: Any) -> Any:
+    async def ask(self, body: Any) -> Any:
         """Send for ourselves, wait for the answer."""
         data, due = self._encode(body)
         waiter = due.waiter = Future()
@@ -762,20 +662,3 @@ class _Connection:
         if self._sock is not None:
             self._sock.close()
             self._sock = None
-
-
-def _why_no_handshake(handshake: Any) -> str:
-    if handshake.error_code == _ILLEGAL_SASL_STATE:
-        return "the broker's listener seems not to use SASL (check security_protocol)"
-    if handshake.error_code in (0, _UNSUPPORTED_MECHANISM):
-        offered = ", ".join(handshake.mechanisms) or "none"
-        return f"the broker does not offer this mechanism; it offers {offered}"
-    return str(for_code(handshake.error_code).__name__)
-
-
-def _our_version() -> str:
-    """What a broker's request metrics show as our version (KIP-511)."""
-    try:
-        return importlib.metadata.version("aktor")
-    except importlib.metadata.PackageNotFoundError:
-        return "0"

@@ -114,7 +114,7 @@ class Site(Host):
                 self.member.name,
                 tell,
                 consumer=self.name,
-                client_id=settings.client_id,
+                settings=settings,
             )
             self._nets.append(net)
             return net

@@ -17,14 +17,17 @@ import copy
 import itertools
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 from kafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
+from kafka.future import Future
 from kafka.protocol.broker_version_data import BrokerVersionData
 
+from aktor.actors.diagnosis import Diagnosis, Phase
 from aktor.actors.due import Due, write_request
 from aktor.actors.frames import SCRATCH_SIZE, FrameCutter
+from aktor.actors.handshake import Handshake, mechanism_of
 from aktor.actors.kafka_net import LONGEST_FRAME
 from aktor.actors.wire import (
     ConnectionClosed,
@@ -40,6 +43,7 @@ from aktor.broker.faults import Action, FailPartly, FailWith, Fault
 from aktor.broker.sasl import Authentication
 from aktor.broker.wire import APIS
 from aktor.errors import FrameError
+from aktor.settings import Settings
 from aktor.simulation.cluster import Brokers
 from aktor.simulation.history import History
 from aktor.simulation.scheduler import Scheduler
@@ -65,6 +69,8 @@ VERSIONS: Final = BrokerVersionData(
 
 #: A host that drops all packets.
 NOWHERE: Final = "nowhere"
+
+_T = TypeVar("_T")
 
 #: From whom to whom: a member's name and a broker's id, or the other way round.
 Link = tuple[str | int, str | int]
@@ -95,6 +101,9 @@ class Network:
         #: What is done to requests: see `broker.faults`.
         self.faults = brokers.faults
         self.log_in: Callable[[], Authentication] | None = None
+        #: Whether consumers begin connections as on real ones: ApiVersions, and a login if their
+        #: settings ask for one. Else they know what brokers speak.
+        self.with_handshakes = False
         #: Links on which nothing passes.
         self.cut: set[Link] = set()
         #: Chance that a frame is lost and sent again.
@@ -313,12 +322,12 @@ class SimulatedNet:
         tell: Callable[[object], None],
         *,
         consumer: str,
-        client_id: str,
+        settings: Settings,
     ) -> None:
         self.network = network
         self._member = member
         self._consumer = consumer
-        self._client_id = client_id
+        self._settings = settings
         self._tell = tell
         self._connections: dict[str, _Connection] = {}
         self.frozen = False
@@ -334,6 +343,7 @@ class SimulatedNet:
         connection = _Connection(
             key,
             node,
+            self._settings,
             there=Way(network, (self._member, node)),
             back=Way(network, (node, self._member)),
             scratch=network.scratch,
@@ -348,10 +358,33 @@ class SimulatedNet:
         network, node = self.network, connection.node
         if node in network.brokers.running:
             connection.end = network.accept(node, self._consumer, _BrokersEnd(self, connection))
-            self.later(connection, lambda: self._opened(connection))
+            self.later(connection, lambda: self._reached_it(connection))
         else:
             error = KafkaConnectionError(f"broker b{node}: connection refused")
             self.later(connection, lambda: self._failed(connection, error))
+
+    def _reached_it(self, connection: _Connection) -> None:
+        """Here it is known that the broker's machine has taken the connection."""
+        if not self.network.with_handshakes:
+            self._opened(connection)
+        elif self._connections.get(connection.key) is connection:
+            explain = connection.diagnosis.explain
+            _run(
+                self._shake_hands(connection),
+                lambda error: self._broken(connection, explain(error)),
+            )
+
+    async def _shake_hands(self, connection: _Connection) -> None:
+        """As `kafka_net` does."""
+        diagnosis = connection.diagnosis
+        handshake = Handshake(self._settings, diagnosis, _Talk(self, connection))
+        diagnosis.phase = Phase.VERSIONING
+        connection.versions = await handshake.learn_versions()
+        if self._settings.security_protocol.startswith("SASL_"):
+            diagnosis.phase = Phase.LOGGING_IN
+            await handshake.log_in(f"b{connection.node}")
+        diagnosis.phase = Phase.UNPROVEN
+        self._opened(connection)
 
     def _opened(self, connection: _Connection) -> None:
         if self._connections.get(connection.key) is connection:
@@ -377,16 +410,26 @@ class SimulatedNet:
             error = KafkaConnectionError(f"connection {key} is closed")
             self._tell(RequestBroken(key=key, request_id=request_id, error=error))
             return
-        connection.count += 1
         try:
-            frame, due = write_request(body, VERSIONS, connection.count, self._client_id)
+            self._send(connection, body).request_id = request_id
         except IncompatibleBrokerVersion as old:
             self._tell(RequestBroken(key=key, request_id=request_id, error=old))
-            return
-        due.request_id = request_id
+
+    def _send(self, connection: _Connection, body: Any) -> Due:
+        connection.count += 1
+        frame, due = write_request(
+            body, connection.versions, connection.count, self._settings.client_id
+        )
         connection.due.append(due)
         for delay, piece in self.network.pieces(frame):
             connection.there.send(lambda piece=piece: self._arrived(connection, piece), delay)  # type: ignore[misc]
+        return due
+
+    def ask(self, connection: _Connection, body: Any) -> Future:
+        """Send for ourselves; what is returned has the answer, once that is here."""
+        waiter = Future()
+        self._send(connection, body).waiter = waiter
+        return waiter
 
     @property
     def connected(self) -> bool:
@@ -505,13 +548,16 @@ class SimulatedNet:
         if self._connections.get(connection.key) is not connection:
             return
         due = connection.due.popleft()
-        assert due.request_id is not None, "the simulated net asks nothing for itself"
         try:
             response = due.decode(frame)
         except Exception as error:  # kafka-python's decoder raises whatever comes
             reason = f"{due.name} of {len(frame)} bytes: {type(error).__name__}: {error}"
             self._broken(connection, FrameError(broker=f"b{connection.node}", reason=reason))
             return
+        if due.waiter is not None:
+            due.waiter.success(response)
+            return
+        assert due.request_id is not None, "an answer is due to the actor or to ourselves"
         self._tell(
             RequestAnswered(
                 key=connection.key,
@@ -527,12 +573,66 @@ class SimulatedNet:
         connection.back.send(lambda: self._hear(act), delay)
 
 
+def _run(conversation: Coroutine[Future, None, None], fails: Callable[[Exception], None]) -> None:
+    """Let it go on whenever the answer is there that it waits for."""
+
+    def go_on(_: object) -> None:
+        try:
+            conversation.send(None).add_callback(go_on)
+        except StopIteration:
+            pass
+        except Exception as error:
+            fails(error)
+
+    go_on(None)
+
+
+class _Talk:
+    """What carries a handshake (a `handshake.Talk`)."""
+
+    def __init__(self, net: SimulatedNet, connection: _Connection) -> None:
+        self._net = net
+        self._connection = connection
+
+    async def ask(self, body: Any) -> Any:
+        """The answer to a request."""
+        return await self._net.ask(self._connection, body)
+
+    async def ask_raw(self, token: bytes) -> bytes:
+        """Brokers without KIP-152 are not simulated."""
+        raise NotImplementedError
+
+    def say_raw(self, token: bytes) -> None:
+        """Brokers without KIP-152 are not simulated."""
+        raise NotImplementedError
+
+    async def in_thread(self, work: Callable[[], _T]) -> _T:
+        """No mechanism that is simulated waits for anything."""
+        return work()
+
+
 class _Connection:
     """One connection, as its member sees it; and the broker's end, once that is there."""
 
-    def __init__(self, key: str, node: int, *, there: Way, back: Way, scratch: bytearray) -> None:
+    def __init__(
+        self,
+        key: str,
+        node: int,
+        settings: Settings,
+        *,
+        there: Way,
+        back: Way,
+        scratch: bytearray,
+    ) -> None:
         self.key = key
         self.node = node
+        self.versions = VERSIONS
+        self.diagnosis = Diagnosis(
+            f"b{node}",
+            security_protocol=settings.security_protocol,
+            mechanism=mechanism_of(settings),
+            config=settings.connection,
+        )
         self.there = there
         self.back = back
         self.end: Connection | None = None

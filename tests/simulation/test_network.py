@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,8 +10,11 @@ import pytest
 from kafka.protocol.metadata import MetadataRequest
 
 from aktor.actors.wire import ConnectionClosed, ConnectionFailed, ConnectionOpened, RequestAnswered
-from aktor.broker.faults import Corrupt, Fault, Swallow, Throttle, Truncate
-from aktor.errors import FrameError
+from aktor.broker.codes import Code
+from aktor.broker.faults import Corrupt, Drop, FailWith, Fault, Swallow, Throttle, Truncate
+from aktor.broker.sasl import Authentication, Users
+from aktor.errors import AuthenticationError, FrameError
+from aktor.settings import Settings
 from aktor.simulation import Simulation
 from aktor.simulation.network import NOWHERE, SimulatedNet
 
@@ -36,11 +40,15 @@ def test_what_was_held_back_on_a_cut_link_is_not_overtaken_by_what_is_under_way(
 class Client:
     """One end of the network, by hand."""
 
-    def __init__(self, sim: Simulation) -> None:
+    def __init__(self, sim: Simulation, settings: Settings | None = None) -> None:
         self.sim = sim
         self.told: list[Any] = []
         self.net = SimulatedNet(
-            sim.network, "alice", self.told.append, consumer="alice", client_id="alice"
+            sim.network,
+            "alice",
+            self.told.append,
+            consumer="alice",
+            settings=settings or Settings(client_id="alice"),
         )
         self.asked = 0
 
@@ -180,3 +188,91 @@ def test_what_is_advertised_may_lead_nowhere(client: Client) -> None:
 
     assert [one.key for one in client.of(ConnectionFailed)] == ["lost"]
     assert [one.key for one in client.of(ConnectionOpened)] == ["one"]
+
+
+# -- handshakes
+
+
+def logging_in(sim: Simulation, *, mechanism: str = "PLAIN", password: str = "secret") -> Client:
+    """A client of brokers that know one user."""
+    users = Users({"reader": "secret"})
+    sim.network.with_handshakes = True
+    sim.network.log_in = lambda: Authentication(users, rng=random.Random(1))
+    settings = Settings(
+        client_id="alice",
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism=mechanism,
+        connection={"sasl_plain_username": "reader", "sasl_plain_password": password},
+    )
+    return Client(sim, settings)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_a_connection_is_open_once_the_client_has_logged_in(mechanism: str) -> None:
+    with Simulation(seed=1) as sim:
+        client = logging_in(sim, mechanism=mechanism)
+
+        client.connect("one")
+        client.ask("one")
+
+        assert client.answered == [1]
+
+
+def test_a_wrong_password_is_a_connection_that_fails() -> None:
+    with Simulation(seed=1) as sim:
+        client = logging_in(sim, password="guess")
+
+        client.connect("one")
+
+        (failed,) = client.of(ConnectionFailed)
+        assert isinstance(failed.error, AuthenticationError)
+        assert "guess" not in str(failed.error)
+        assert not client.of(ConnectionOpened)
+
+
+@pytest.mark.parametrize("api", ["ApiVersions", "SaslHandshake", "SaslAuthenticate"])
+@pytest.mark.parametrize(
+    "spoiled", [Drop(before=True), Drop(before=False), Truncate(6), Corrupt(position=0)], ids=str
+)
+def test_a_connection_that_ends_during_its_handshake_has_failed(api: str, spoiled: Any) -> None:
+    with Simulation(seed=1) as sim:
+        client = logging_in(sim)
+        sim.network.disturb(Fault(action=spoiled, api=api))
+
+        client.connect("one")
+        client.connect("other")
+
+        assert [one.key for one in client.of(ConnectionFailed)] == ["one"]
+        assert [one.key for one in client.of(ConnectionOpened)] == ["other"]
+
+
+def test_a_handshake_whose_answer_never_comes_takes_its_time_only() -> None:
+    with Simulation(seed=1) as sim:
+        client = logging_in(sim)
+        sim.network.disturb(Fault(action=Swallow(), api="SaslAuthenticate"))
+
+        client.connect("one", timeout=2.0)
+        sim.run(for_=2.0)
+
+        assert [one.key for one in client.of(ConnectionFailed)] == ["one"]
+
+
+def test_a_broker_that_does_not_know_our_api_versions_is_asked_in_an_older_one() -> None:
+    with Simulation(seed=1) as sim:
+        client = logging_in(sim)
+        sim.network.disturb(Fault(action=FailWith(Code.UNSUPPORTED_VERSION), api="ApiVersions"))
+
+        client.connect("one")
+        client.ask("one")
+
+        assert client.answered == [1]
+
+
+def test_without_handshakes_a_connection_is_open_at_once() -> None:
+    with Simulation(seed=1) as sim:
+        sim.network.disturb(Fault(action=Swallow(), api="ApiVersions"))
+        client = Client(sim)
+
+        client.connect("one")
+
+        assert client.of(ConnectionOpened)

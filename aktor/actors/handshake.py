@@ -1,0 +1,177 @@
+"""What is said on a connection before it is open: which versions both sides speak, and who we are.
+
+It knows no socket: a `Talk` carries the words, that of `kafka_net` or that of the simulation. Its
+methods are coroutines; what they await comes from the `Talk`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Protocol, TypeVar
+
+from kafka.errors import IncompatibleBrokerVersion, for_code
+from kafka.net.sasl import get_sasl_mechanism
+from kafka.protocol.broker_version_data import BrokerVersionData
+from kafka.protocol.metadata import ApiVersionsRequest
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+
+from aktor.actors.diagnosis import Diagnosis
+from aktor.settings import Settings
+
+__all__ = ["Handshake", "Talk", "mechanism_of"]
+
+_API_VERSIONS: Final = 18
+_UNSUPPORTED_VERSION: Final = 35
+_UNSUPPORTED_MECHANISM: Final = 33
+_ILLEGAL_SASL_STATE: Final = 34
+
+#: What the SASL mechanisms expect to find, as kafka-python's defaults have it.
+_SASL_DEFAULTS: Final[Mapping[str, Any]] = {
+    "sasl_plain_username": None,
+    "sasl_plain_password": None,
+    "sasl_kerberos_name": None,
+    "sasl_kerberos_service_name": "kafka",
+    "sasl_kerberos_domain_name": None,
+    "sasl_oauth_token_provider": None,
+}
+
+_T = TypeVar("_T")
+
+
+class Talk(Protocol):
+    """What carries a handshake: a connection that is not open yet."""
+
+    def ask(self, body: Any) -> Awaitable[Any]:
+        """The answer to a request, a kafka-python one."""
+
+    def ask_raw(self, token: bytes) -> Awaitable[bytes]:
+        """The answer to a token outside of requests (before KIP-152)."""
+
+    def say_raw(self, token: bytes) -> None:
+        """Send a token that has no answer."""
+
+    def in_thread(self, work: Callable[[], _T]) -> Awaitable[_T]:
+        """What comes of work that may block."""
+
+
+class Handshake:
+    """Owns what is said at the beginning of one connection, and to renew its login."""
+
+    def __init__(self, settings: Settings, diagnosis: Diagnosis, talk: Talk) -> None:
+        self._settings = settings
+        self._config = settings.connection
+        self._diagnosis = diagnosis
+        self._talk = talk
+
+    # -- versions
+
+    async def learn_versions(self) -> BrokerVersionData:
+        """ApiVersions (KIP-35, KIP-511); a configured `api_version` is an upper bound."""
+        wanted = self._config.get("api_version")
+        configured = BrokerVersionData(wanted) if wanted is not None else None
+        version = ApiVersionsRequest.max_version
+        if configured is not None:
+            try:
+                version = configured.api_version(ApiVersionsRequest)
+            except IncompatibleBrokerVersion:
+                return configured  # a broker before 0.10 has no such request
+        found = BrokerVersionData(api_versions=await self._ask_versions(version))
+        return configured if configured is not None and configured < found else found
+
+    async def _ask_versions(self, version: int) -> dict[int, tuple[int, int]]:
+        while True:
+            body = ApiVersionsRequest(
+                version=version,
+                client_software_name="aktor",
+                client_software_version=_our_version(),
+            )
+            answer = await self._talk.ask(body)
+            spoken = {
+                one.api_key: (one.min_version, one.max_version) for one in answer.api_keys or ()
+            }
+            if answer.error_code == _UNSUPPORTED_VERSION and version > 0:
+                version = min(version - 1, spoken.get(_API_VERSIONS, (0, 0))[1])
+                continue
+            if answer.error_code:
+                reason = for_code(answer.error_code).__name__
+                raise self._diagnosis.failed(f"it does not say what it speaks: {reason}")
+            return spoken
+
+    # -- login
+
+    async def log_in(self, host: str) -> float:
+        """SaslHandshake, then the mechanism's tokens to and fro (KIP-43, KIP-152).
+
+        `host` is the broker's name, as Kerberos knows it. Returns for how many seconds the login
+        is good (0: for ever).
+        """
+        name = mechanism_of(self._settings)
+        handshake = await self._talk.ask(SaslHandshakeRequest(mechanism=name, max_version=1))
+        if handshake.error_code or name not in handshake.mechanisms:
+            raise self._diagnosis.refused(_why_no_handshake(handshake))
+        self._diagnosis.mute = handshake.version == 0
+        mechanism = await self._mechanically(
+            lambda: get_sasl_mechanism(name)(host=host, **self._sasl_config())
+        )
+        lifetime = 0.0
+        while not mechanism.is_done():
+            token = await self._mechanically(mechanism.auth_bytes)
+            if self._diagnosis.mute and mechanism.is_done():
+                self._talk.say_raw(token)  # Kerberos' last word has no answer
+                break
+            answer, lifetime = await self._exchange(token)
+            await self._mechanically(functools.partial(mechanism.receive, answer))
+        if not mechanism.is_authenticated():
+            raise self._diagnosis.refused("the broker did not accept the credentials")
+        self._diagnosis.mute = False
+        return lifetime
+
+    async def _exchange(self, token: bytes) -> tuple[bytes, float]:
+        if self._diagnosis.mute:
+            return await self._talk.ask_raw(token), 0.0
+        answer = await self._talk.ask(SaslAuthenticateRequest(auth_bytes=token))
+        if answer.error_code:
+            reason = answer.error_message or for_code(answer.error_code).__name__
+            raise self._diagnosis.refused(reason)
+        return answer.auth_bytes, (answer.session_lifetime_ms or 0) / 1000.0
+
+    async def _mechanically(self, work: Callable[[], _T]) -> _T:
+        """Let the mechanism work on a thread: it may ask for a token over HTTP, or a ticket."""
+        try:
+            return await self._talk.in_thread(work)
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            raise self._diagnosis.refused(text, error) from error
+
+    def _sasl_config(self) -> dict[str, Any]:
+        given = {name: one for name, one in self._config.items() if name.startswith("sasl_")}
+        return {
+            **_SASL_DEFAULTS,
+            **given,
+            "sasl_mechanism": mechanism_of(self._settings),
+            "security_protocol": self._settings.security_protocol,
+        }
+
+
+def mechanism_of(settings: Settings) -> str:
+    """The SASL mechanism that the settings ask for."""
+    return str(settings.sasl_mechanism or settings.connection.get("sasl_mechanism"))
+
+
+def _why_no_handshake(handshake: Any) -> str:
+    if handshake.error_code == _ILLEGAL_SASL_STATE:
+        return "the broker's listener seems not to use SASL (check security_protocol)"
+    if handshake.error_code in (0, _UNSUPPORTED_MECHANISM):
+        offered = ", ".join(handshake.mechanisms) or "none"
+        return f"the broker does not offer this mechanism; it offers {offered}"
+    return str(for_code(handshake.error_code).__name__)
+
+
+def _our_version() -> str:
+    """What a broker's request metrics show as our version (KIP-511)."""
+    try:
+        return importlib.metadata.version("aktor")
+    except importlib.metadata.PackageNotFoundError:
+        return "0"
