@@ -43,6 +43,7 @@ __all__ = [
     "ALL_REFUSALS",
     "CONSUMER_REFUSALS",
     "CONSUMER_WEIGHTS",
+    "HANDSHAKE_WEIGHTS",
     "KINDS",
     "LOSSY",
     "REFUSALS",
@@ -71,6 +72,13 @@ _OF_LEADERS: Final = (
     Code.NOT_LEADER_OR_FOLLOWER,
     Code.OFFSET_NOT_AVAILABLE,
 )
+
+#: What brokers may say to the first requests of a connection: those of old ones, or while
+#: passwords are changed.
+_OF_HANDSHAKES: Final[Mapping[str, Code]] = {
+    "ApiVersions": Code.UNSUPPORTED_VERSION,
+    "SaslAuthenticate": Code.SASL_AUTHENTICATION_FAILED,
+}
 
 #: What they may say of one partition only, by API.
 _PARTLY: Final[Mapping[str, tuple[Code, ...]]] = {
@@ -277,6 +285,31 @@ def _answers_spoiled(sim: Simulation, draw: random.Random) -> End:
     how = draw.choice(ways)
     api = draw.choice([*sorted(sim.faults.refusals), *_OF_ALL])
     return sim.network.disturb(rules.Fault(action=how, api=api, times=draw.randint(1, 3)))
+
+
+def _handshakes_spoiled(sim: Simulation, draw: random.Random) -> End:
+    """Connections break, and what is asked first on new ones is refused, or answered late, in part,
+    as if it were another question, or never; or passwords are refused for a time."""
+    running = [one for one in sim.members if one.running]
+    if running:  # others, too, begin connections meanwhile: it hits everybody
+        for site in draw.choice(running).sites:
+            site.break_connections()
+    logs_in = sim.network.log_in is not None
+    api = draw.choice(["ApiVersions", *(["SaslHandshake", "SaslAuthenticate"] if logs_in else [])])
+    ways: list[rules.Action] = [
+        Drop(before=True),
+        Drop(before=False),
+        Swallow(),
+        Delay(draw.choice([0.1, 1.0, 5.0, 12.0])),
+        Truncate(draw.choice([0, 3, 5, 30])),
+        Corrupt(position=_CORRELATION),
+    ]
+    if api != "SaslHandshake":
+        refusal = FailWith(_OF_HANDSHAKES[api])
+        ways += [refusal, refusal]
+    return sim.network.disturb(
+        rules.Fault(action=draw.choice(ways), api=api, times=draw.choice([1, 3, 20]))
+    )
 
 
 def _partly_refused(sim: Simulation, draw: random.Random) -> End:
@@ -610,6 +643,7 @@ KINDS: Final[Mapping[str, Callable[[Simulation, random.Random], End]]] = {
     "requests_refused": _requests_refused,
     "answers_lost": _answers_lost,
     "answers_spoiled": _answers_spoiled,
+    "handshakes_spoiled": _handshakes_spoiled,
     "partly_refused": _partly_refused,
     "rights_withdrawn": _rights_withdrawn,
     "coordinator_loading": _coordinator_loading,
@@ -687,6 +721,9 @@ CONSUMER_WEIGHTS: Final[Mapping[str, float]] = {
     "frozen_while_handing_back": 2,
     "member_fenced": 2,
 }
+
+#: The same where connections begin with handshakes (`Network.with_handshakes`).
+HANDSHAKE_WEIGHTS: Final[Mapping[str, float]] = {"handshakes_spoiled": 4}
 
 #: Faults that lose data by definition: of what is gone nobody can promise anything.
 LOSSY: Final[Mapping[str, float]] = {

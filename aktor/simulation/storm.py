@@ -16,12 +16,14 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from aktor.broker.codes import Code
+from aktor.broker.sasl import Authentication, Users
 from aktor.consumer.configuration import DEFAULT_CONFIG
 from aktor.consumer.pattern import SubscriptionPattern
 from aktor.simulation.books import Books
 from aktor.simulation.chaos import (
     CONSUMER_REFUSALS,
     CONSUMER_WEIGHTS,
+    HANDSHAKE_WEIGHTS,
     REFUSALS,
     WEIGHTS,
     Fault,
@@ -72,6 +74,10 @@ BY_HAND: Final = 0.3
 COMPRESSED: Final = 0.3
 NONE, GZIP, CRAMJAM = 0, 1, (2, 3, 4)
 BULKY: Final = 0.25
+
+#: The share of storms whose connections begin with a handshake, as real ones do; half log in, too.
+HANDSHAKES: Final = 0.3
+USER: Final[Mapping[str, str]] = {"reader": "secret of the storm"}
 
 #: The share of records that `shrink` tries to do with.
 _SHARES: Final = (0.02, 0.1, 0.3, 0.6)
@@ -147,6 +153,11 @@ def run_storm(
         # Not the simulation's own, of which every record written takes some.
         draw = random.Random(f"{seed} storm")
         _shape_batches(sim, random.Random(f"{seed} shapes"))
+        login: dict[str, Any] = {}
+        handshakes = random.Random(f"{seed} handshakes")
+        if handshakes.random() < HANDSHAKES:
+            login = _begin_with_handshakes(sim, handshakes)
+            weights = {**weights, **HANDSHAKE_WEIGHTS}
         orders = sim.topic(
             "orders", partitions=draw.randint(2, 6), records=max(1, int(RECORDS * size.records))
         )
@@ -172,9 +183,10 @@ def run_storm(
             **settings,
             **_seldom_set(random.Random(f"{seed} seldom set"), settings["fetch_max_wait_ms"]),
             **_buffers(random.Random(f"{seed} buffers")),
+            **login,
         )
         if readers.random() < BY_HAND and size.by_hand:
-            _read_by_hand(sim, topics, readers)
+            _read_by_hand(sim, topics, readers, login)
         Strangers(sim).watch()
         Books(sim).watch()
         rate = draw.choice([0.1, 0.4, 1.0])
@@ -216,7 +228,26 @@ def _shape_batches(sim: Simulation, draw: random.Random) -> None:
         sim.brokers.codecs = (NONE, GZIP, *CRAMJAM) if find_spec("cramjam") else (NONE, GZIP)
 
 
-def _read_by_hand(sim: Simulation, topics: Sequence[Topic], draw: random.Random) -> None:
+def _begin_with_handshakes(sim: Simulation, draw: random.Random) -> dict[str, Any]:
+    """What consumers have to know to log in, if they have to."""
+    sim.network.with_handshakes = True
+    mechanism = draw.choice([None, None, "PLAIN", "SCRAM-SHA-256"])
+    if mechanism is None:
+        return {}
+    users, salts = Users(USER), random.Random(f"{sim.seed} salts")
+    sim.network.log_in = lambda: Authentication(users, rng=salts)
+    ((name, password),) = USER.items()
+    return {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": name,
+        "sasl_plain_password": password,
+    }
+
+
+def _read_by_hand(
+    sim: Simulation, topics: Sequence[Topic], draw: random.Random, login: Mapping[str, Any]
+) -> None:
     """One more member, which assigns itself all partitions: for a group of its own, or for none."""
     sim.consumers(
         group=draw.choice(["h", None]),
@@ -229,6 +260,7 @@ def _read_by_hand(sim: Simulation, topics: Sequence[Topic], draw: random.Random)
         max_poll_records=draw.choice([5, 500]),
         fetch_max_wait_ms=draw.choice([500, 500, 25_000]),
         **_buffers(draw),
+        **login,
     )
 
 

@@ -13,8 +13,17 @@ from aktor import KafkaConsumer
 from aktor.actors.runtime import CooperativeActor
 from aktor.actors.wire import RequestAnswered
 from aktor.broker.faults import Drop, Fault
+from aktor.settings import Settings
 from aktor.simulation import Simulation
-from aktor.simulation.chaos import CONSUMER_WEIGHTS, KINDS, LOSSY, STANDING, SURVIVABLE, WEIGHTS
+from aktor.simulation.chaos import (
+    CONSUMER_WEIGHTS,
+    HANDSHAKE_WEIGHTS,
+    KINDS,
+    LOSSY,
+    STANDING,
+    SURVIVABLE,
+    WEIGHTS,
+)
 from aktor.simulation.crashes import Crash
 from aktor.simulation.member import Member
 from aktor.simulation.network import SimulatedNet
@@ -53,7 +62,8 @@ def offsets_given(sim: Simulation, partition: str) -> set[int]:
 def test_every_kind_of_fault_is_drawn() -> None:
     assert CONSUMER_WEIGHTS.items() >= WEIGHTS.items()
     assert all(weight > 0 for weight in CONSUMER_WEIGHTS.values())
-    assert KINDS.keys() == SURVIVABLE.keys() | LOSSY.keys() | STANDING
+    kinds = SURVIVABLE.keys() | LOSSY.keys() | STANDING | HANDSHAKE_WEIGHTS.keys()
+    assert KINDS.keys() == kinds
     assert not SURVIVABLE.keys() & (LOSSY.keys() | STANDING)
 
 
@@ -66,7 +76,8 @@ def kinds_drawn(**asked: Any) -> set[str]:
 
 def test_data_is_lost_only_if_it_is_asked_for() -> None:
     assert kinds_drawn() == SURVIVABLE.keys()
-    assert kinds_drawn(losing_data=True) == KINDS.keys() - STANDING
+    survivable_or_lossy = KINDS.keys() - STANDING - HANDSHAKE_WEIGHTS.keys()
+    assert kinds_drawn(losing_data=True) == survivable_or_lossy
     assert kinds_drawn(unclean_election=1) == SURVIVABLE.keys() | {"unclean_election"}
 
 
@@ -87,6 +98,7 @@ def test_progress_waits_until_a_partition_that_was_added_is_known() -> None:
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_one_fault_alone_is_survived(kind: str, protocol: str) -> None:
     with Simulation(seed=3) as sim:
+        sim.network.with_handshakes = kind in HANDSHAKE_WEIGHTS
         orders = reading(sim, count=2, group_protocol=protocol)
         sim.trickle(orders, per_second=5.0, seconds=20.0)
         sim.chaos(rate=0.2, for_=20.0, weights={kind: 1.0}).run(for_=20.0)
@@ -368,7 +380,13 @@ def test_what_is_held_back_by_a_cut_link_arrives_before_what_is_sent_later() -> 
     """It is let go with a latency of its own, which may be longer than that of what follows."""
     with Simulation(seed=1) as sim:
         told: list[Any] = []
-        net = SimulatedNet(sim.network, "alice", told.append, consumer="alice", client_id="alice")
+        net = SimulatedNet(
+            sim.network,
+            "alice",
+            told.append,
+            consumer="alice",
+            settings=Settings(client_id="alice"),
+        )
         net.connect("bootstrap", "b1", 9092, timeout=10.0)
         sim.run(for_=0.1)
         sim.network.cut_link("alice", 1)
