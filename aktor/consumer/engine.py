@@ -678,6 +678,11 @@ class Engine:
                     self._run_step(event)
             self._done_with(event)
 
+    @property
+    def has_events(self) -> bool:
+        """Whether something that the background said is not acted on yet."""
+        return bool(self._events)
+
     def _done_with(self, event: object) -> None:
         """It is acted on, unless it was forgotten meanwhile."""
         if self._events and self._events[0] is event:

@@ -42,7 +42,9 @@ ROUNDING: Final = 0.001
 #: Settings that say what may be expected of a consumer.
 _TOLD: Final = (
     "auto_offset_reset",
+    "enable_auto_commit",
     "fetch_max_wait_ms",
+    "group_id",
     "group_instance_id",
     "heartbeat_interval_ms",
     "metadata_max_age_ms",
@@ -295,10 +297,11 @@ class Site(Host):
         fetch = self.dispatcher.receivers.get("fetch") if self.started else None
         if self.frozen or fetch is None or self.dispatcher.ended:
             return
-        if not self._mail.empty or self.port.events:  # it may have to hear of a restart
-            return
+        engine = self.consumer._engine
+        if not self._mail.empty or self.port.events or engine.has_events:
+            return  # it may have to act on a restart, and be in its listener about that
         assert isinstance(fetch, FetchManager)
-        delivery = self.consumer._engine.delivery
+        delivery = engine.delivery
         arrived = sum(chunk.size for chunk in list(self.port.chunks))
         self.note(
             "books.seen",

@@ -84,6 +84,10 @@ def seen(**values: Any) -> tuple[str, str, dict[str, Any]]:
     return "x", "books.seen", {**same, **values}
 
 
+def crashed(error: str) -> tuple[str, str, dict[str, Any]]:
+    return "x", "actor.crashed", {"crashed": "fetch", "handling": "Tick", "error": error}
+
+
 def polled(error: str | None = None) -> tuple[str, str, dict[str, Any]]:
     return "x", "user.polled", {"error": error}
 
@@ -316,6 +320,15 @@ GOOD = [
 ]
 
 OWNED = [written(0, 9), synced("x", 1), assigned("x"), resolved("x", 0), given("x", 0, 4)]
+
+#: A consumer with automatic commits that was given records, and what lets go of them.
+AUTOMATIC = [
+    ("x", "consumer.started", {"enable_auto_commit": True, "group_id": "g"}),
+    *(assigned("x"), given("x", 0, 4)),
+]
+LETS_GO = ("x", "partitions.released", {"partitions": {"a-0": 5}})
+INTERRUPTED: tuple[str, str, dict[str, Any]] = "x", "user.interrupted", {"by": "alarm"}
+IS_CLOSED: tuple[str, str, dict[str, Any]] = "x", "consumer.closed", {}
 
 LOST = {"partition": "a-0", "first": 3, "last": 9, "time": 100}
 
@@ -552,7 +565,20 @@ BROKEN: list[tuple[Check, Story, str]] = [
         [request("x", "sent"), request("x", "answered"), request("x", "answered")],
         "answered twice",
     ),
+    *[
+        (
+            commits.what_is_let_go_is_committed,
+            [*AUTOMATIC, *before, LETS_GO, *after],
+            "let go of a-0 at 5, and has not committed that",
+        )
+        for before, after in [
+            ([], []),
+            ([to_commit("x", 3, "auto")], [IS_CLOSED, to_commit("x", 5, "auto")]),
+            ([to_commit("x", 5, "auto"), given("x", 5, 5)], []),
+        ]
+    ],
     (actors.no_message_vanishes, [("x", "message.dropped", {"because": "unknown"})], "unknown"),
+    (actors.no_actor_crashes_by_itself, [crashed("KeyError: 2")], "KeyError: 2"),
     (limits.buffers_stay_in_bounds, [("x", "buffer.exceeded", {"bytes": 1})], "exceeded"),
     (
         records.no_gap_no_step_back_no_duplicate_inside_an_ownership,
@@ -889,6 +915,41 @@ def test_a_restart_after_a_minute_by_the_members_own_clock_is_within_its_budget(
 
 
 FORGIVEN: list[tuple[Check, Story]] = [
+    *[
+        (commits.what_is_let_go_is_committed, [*AUTOMATIC, *before, LETS_GO, *after, IS_CLOSED])
+        for before, after in [
+            ([to_commit("x", 5, "auto")], []),
+            ([], [to_commit("x", 5, "asked")]),
+            ([("x", "commit.failed", {})], []),
+            ([("x", "partitions.going", {"partitions": {"a-0": 5}, "loss": "lost"})], []),
+        ]
+    ],
+    (commits.what_is_let_go_is_committed, [*AUTOMATIC[1:], LETS_GO]),
+    (
+        commits.committed_offsets_never_go_back,
+        [committed(9), sought("x", 4), released("x"), to_commit("x", 5, "asked"), committed(5)],
+    ),
+    (
+        listener.the_listener_hears_of_each_partition,
+        [
+            LISTENS,
+            assigned("x"),
+            *[told("assigned"), told("revoked"), INTERRUPTED, told("revoked")],
+        ],
+    ),
+    (
+        membership.a_member_reports_what_it_has,
+        [
+            *(assigned("x"), released("x"), later(5)),
+            ("x", "connection.opened", {"ms": 5000.0}),
+            reports("a-0"),
+        ],
+    ),
+    (
+        membership.a_member_reports_what_it_has,
+        [*(assigned("x"), released("x"), later(5)), ("x", "member.thawed", {}), reports("a-0")],
+    ),
+    (actors.no_actor_crashes_by_itself, [crashed("Crash: fetch on Tick")]),
     (limits.bytes_are_conserved, [seen(reserved=5, asked=5, counted=3, held=3)]),
     (endings.every_question_ends, [seen(questions=[3]), later(80), seen(questions=[4])]),
     (

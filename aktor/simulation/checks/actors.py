@@ -1,4 +1,4 @@
-"""Actors: no message is lost, and who falls over too often is not started again."""
+"""Actors: no message is lost, no handler raises, and who falls over too often stays down."""
 
 from __future__ import annotations
 
@@ -21,6 +21,16 @@ def no_message_vanishes(history: History) -> list[str]:
         f"{when(event)}: {event}"
         for event in history.named("message.dropped", "chunk.dropped")
         if event.get("because") == "unknown" or event["level"] == "error"
+    ]
+
+
+def no_actor_crashes_by_itself(history: History) -> list[str]:
+    """An actor is restarted and all goes on, so nothing else shows a handler that raised. Those
+    that the simulation made raise say so."""
+    return [
+        f"{when(event)}: {event['crashed']} crashed on {event['handling']}: {event['error']}"
+        for event in history.named("actor.crashed")
+        if not str(event["error"]).startswith("Crash: ")
     ]
 
 
@@ -60,5 +70,6 @@ def restart_budgets_are_kept(history: History) -> list[str]:
 
 CHECKS: Final = (
     no_message_vanishes,
+    no_actor_crashes_by_itself,
     restart_budgets_are_kept,
 )

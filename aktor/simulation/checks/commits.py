@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Final
 
-from aktor.simulation.checks.readers import Replay, when
-from aktor.simulation.history import History
+from aktor.simulation.checks.readers import Replay, process_of, when
+from aktor.simulation.history import Event, History
 
 __all__ = ["CHECKS"]
 
@@ -123,7 +124,7 @@ def committed_offsets_never_go_back(history: History) -> list[str]:
         match event["event"]:
             case "position.sought" | "position.reset":
                 moved[event["member"]].update(event["partitions"])
-            case "partitions.released":
+            case "partitions.assigned":
                 moved[event["member"]].difference_update(event["partitions"])
             case "commit.sent" if isinstance(event.get("offsets"), dict):
                 for one, offset in event["offsets"].items():
@@ -147,6 +148,58 @@ def committed_offsets_never_go_back(history: History) -> list[str]:
                     )
                 latest[key] = offset
     return complaints
+
+
+def what_is_let_go_is_committed(history: History) -> list[str]:
+    """With automatic commits a consumer commits how far it has come in what it lets go of: in a
+    rebalance, at the end, and when it turns to something else (`assign` does not wait for that).
+    Unless an attempt fails, or the partition is lost."""
+    complaints = []
+    automatic: set[str] = set()
+    #: What each consumer was given records of, and how far it has committed that since.
+    given: dict[str, dict[str, int | None]] = defaultdict(dict)
+    #: What it let go of and has yet to commit: the position, and when.
+    owed: dict[str, dict[str, tuple[int, Event]]] = defaultdict(dict)
+    for event in history.events:
+        who = event["member"]
+        match event["event"]:
+            case "consumer.started" if event.get("enable_auto_commit") and event.get("group_id"):
+                automatic.add(who)
+            case "records.delivered" if who in automatic:
+                given[who][event["partition"]] = None
+            case "commit.sent" if isinstance(event.get("offsets"), dict):
+                for one, offset in event["offsets"].items():
+                    if one in given[who]:
+                        given[who][one] = offset
+                    if one in owed[who] and owed[who][one][0] == offset:
+                        del owed[who][one]
+            case "commit.failed" | "actor.restarted" | "member.lost" | "topic.refused":
+                given[who].clear()
+                owed[who].clear()
+            case "topic.removed" | "group.begun" | "log.truncated":
+                given.clear()
+                owed.clear()
+            case "partitions.going" if event["loss"] == "lost":
+                for one in event["partitions"]:
+                    given[who].pop(one, None)
+            case "user.hears" | "member.killed":
+                for consumer in [one for one in given if process_of(one) == who]:
+                    given[consumer].clear()
+                    owed[consumer].clear()
+            case "partitions.released" if who in automatic:
+                for one, position in event["partitions"].items():
+                    if given[who].pop(one, position) != position:
+                        owed[who][one] = position, event
+            case "consumer.closed":
+                complaints += _never_committed(owed.pop(who, {}))
+    return complaints + [one for rest in owed.values() for one in _never_committed(rest)]
+
+
+def _never_committed(owed: Mapping[str, tuple[int, Event]]) -> list[str]:
+    return [
+        f"{when(event)} let go of {one} at {position}, and has not committed that"
+        for one, (position, event) in owed.items()
+    ]
 
 
 def nobody_is_told_that_nothing_is_committed(history: History) -> list[str]:
@@ -197,4 +250,5 @@ CHECKS: Final = (
     committed_offsets_never_go_back,
     nobody_is_told_that_nothing_is_committed,
     resets_are_traced,
+    what_is_let_go_is_committed,
 )

@@ -20,15 +20,24 @@ def the_listener_hears_of_each_partition(history: History) -> list[str]:
     """`on_partitions_assigned` comes before the first record, `on_partitions_revoked` or
     `on_partitions_lost` before a partition is given up: once for each time that it is owned.
 
-    In the consumer protocol a call that raised is made again until it succeeds.
+    In the consumer protocol a call that raised is made again until it succeeds; one that a signal
+    has interrupted may be made again in both.
     """
     complaints = []
     #: What each consumer owns for its group, and whether its listener has heard of it.
     owned: dict[str, dict[str, _Heard]] = defaultdict(dict)
+    #: The partitions of the call that is under way.
+    told: dict[str, list[str]] = {}
     listening: set[str] = set()
     for event in history.events:
         mine, at = owned[event["member"]], when(event)
+        if event["event"] == "listener.told":
+            told[event["member"]] = event["partitions"]
         match event["event"]:
+            case "callback.finished":
+                told.pop(event["member"], None)
+            case "user.interrupted":
+                mine.update(dict.fromkeys(told.pop(event["member"], ()), _Heard.PARTLY))
             case "user.subscribed" if event["listener"]:
                 listening.add(event["member"])
             case "user.subscribed":
@@ -48,7 +57,7 @@ def the_listener_hears_of_each_partition(history: History) -> list[str]:
                         complaints.append(f"{at} was told {event['told']}: {one}, not its own")
             case "partitions.released":
                 for one in event["partitions"]:
-                    if mine.pop(one, None) is not None:
+                    if mine.pop(one, None) not in (None, _Heard.PARTLY):
                         complaints.append(f"{at} gave {one} up without a word")
             case "records.delivered" if mine.get(event["partition"]) is _Heard.NOT_YET:
                 complaints.append(f"{at} was given {event['partition']} before it was told of it")
@@ -60,6 +69,7 @@ class _Heard(enum.Enum):
 
     NOT_YET = "not yet"
     BADLY = "it raised"
+    PARTLY = "it was interrupted"
     WELL = "well"
 
 

@@ -175,9 +175,16 @@ def a_member_reports_what_it_has(history: History) -> list[str]:
     #: By consumer: since when its application has partitions, since when it has them no more.
     mine: dict[str, dict[str, float]] = defaultdict(dict)
     gone: dict[str, dict[str, float]] = defaultdict(dict)
+    #: Since when the connection was tried that was opened last: what goes first is as old as that.
+    tried: dict[str, float] = {}
     for event in history.events:
-        who, at = event["member"], event["at"]
+        who: str = event["member"]
+        at: float = event["at"]
         match event["event"]:
+            case "connection.opened":
+                tried[who] = at - event["ms"] / 1000
+            case "request.answered":
+                tried.pop(who, None)
             case "partitions.assigned" if event["by_group"]:
                 for one in event["partitions"]:
                     mine[who][one] = at
@@ -187,6 +194,9 @@ def a_member_reports_what_it_has(history: History) -> list[str]:
                     mine[who].pop(one, None)
                     if event["event"] == "partitions.released":
                         gone[who][one] = at
+            case "member.thawed":
+                for ages in [ages for one, ages in gone.items() if process_of(one) == who]:
+                    ages.update(dict.fromkeys(ages, at))
             case "rebalance.target":
                 gone[who].clear()  # it may be what it is about to take on
             case "topic.removed" | "topic.created" | "topic.grown":
@@ -194,10 +204,11 @@ def a_member_reports_what_it_has(history: History) -> list[str]:
                 gone.clear()
             case "heartbeat.heard" if event["owned"] is not None and event["epoch"] > 0:
                 reported = set(event["owned"])
-                missing = {one for one, since in mine[who].items() if since < at - REPORTED}
+                known = tried.get(who, at) - REPORTED
+                missing = {one for one, since in mine[who].items() if since < known}
                 if left_out := missing - reported:
                     complaints.append(f"{when(event)} did not report {sorted(left_out)}, its own")
-                late = {one for one, since in gone[who].items() if since < at - REPORTED}
+                late = {one for one, since in gone[who].items() if since < known}
                 if wrong := late & reported:
                     complaints.append(f"{when(event)} reported {sorted(wrong)}, given up before")
     return complaints
