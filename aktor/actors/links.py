@@ -166,7 +166,7 @@ class Link:
 
     def wake_at(self, now: float, max_idle: float) -> float:
         """When this link needs looking at again, without any message (inf: never)."""
-        if not self.busy:
+        if not (self.unsent or self.in_flight):
             return self.used_at + max_idle if self.state is LinkState.READY else math.inf
         wake = math.inf
         for waiting in self.in_flight.values():

@@ -490,15 +490,18 @@ class NetworkActor(CooperativeActor):
             self._anywhere.remove(waiting)
             self._fail(waiting, self._late(waiting, now, "no broker could be reached"))
         for link in self._links():
-            if not link.busy:
-                continue
-            for waiting in [one for one in link.unsent if one.request.deadline <= now]:
-                link.unsent.remove(waiting)
-                error = self._late(waiting, now, f"it was not sent to broker {link.address}", link)
-                self._fail(waiting, error, node=link.node)
-            late = [one for one in link.in_flight.values() if one.request.deadline <= now]
-            if late and not self._is_arriving(link, late, now):
-                self._hang_up(link, late, now)
+            if link.unsent:
+                self._give_up_unsent(link, now)
+            if link.in_flight:
+                late = [one for one in link.in_flight.values() if one.request.deadline <= now]
+                if late and not self._is_arriving(link, late, now):
+                    self._hang_up(link, late, now)
+
+    def _give_up_unsent(self, link: Link, now: float) -> None:
+        for waiting in [one for one in link.unsent if one.request.deadline <= now]:
+            link.unsent.remove(waiting)
+            error = self._late(waiting, now, f"it was not sent to broker {link.address}", link)
+            self._fail(waiting, error, node=link.node)
 
     def _is_arriving(self, link: Link, late: Iterable[Waiting], now: float) -> bool:
         """Whether to wait on: a large answer on a slow line is no sign of a dead broker."""

@@ -352,8 +352,9 @@ class SimulatedDispatcher(Dispatcher):
         self._site = site
 
     def _wake_for_mail(self, wake: bool) -> None:
-        if wake:
-            self._site.mail_came()
+        site = self._site
+        if wake and not site.queued:  # most mail comes to one that is: asked here, for speed
+            site.mail_came()
 
     def connect(self, name: str, receiver: Any) -> None:
         """Remember the port; let faults come before what an actor does."""
