@@ -180,14 +180,14 @@ class Delivery:
                 state = owned[one] = Partition(one, self.next_epoch())
                 state.delivering = not by_group
                 added[one] = state.epoch
-        self.partitions = owned
-        if added:
+        if added:  # told first: who is interrupted here does it again, and would not tell it then
             self.log.info(
                 "partitions.assigned",
                 partitions=added,
                 by_group=by_group,
                 isolation=self._isolation_level,
             )
+        self.partitions = owned
 
     def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Own these no more; what is buffered for them is dropped."""

@@ -328,6 +328,7 @@ AUTOMATIC = [
 ]
 LETS_GO = ("x", "partitions.released", {"partitions": {"a-0": 5}})
 INTERRUPTED: tuple[str, str, dict[str, Any]] = "x", "user.interrupted", {"by": "alarm"}
+GOES_ON: tuple[str, str, dict[str, Any]] = "x", "membership.moved", {"after": "stable"}
 IS_CLOSED: tuple[str, str, dict[str, Any]] = "x", "consumer.closed", {}
 
 LOST = {"partition": "a-0", "first": 3, "last": 9, "time": 100}
@@ -419,7 +420,7 @@ BROKEN: list[tuple[Check, Story, str]] = [
     ),
     (
         membership.a_member_reports_what_it_has,
-        [assigned("x"), released("x"), later(5), reports("a-0")],
+        [assigned("x"), released("x"), GOES_ON, later(5), reports("a-0")],
         "reported ['a-0'], given up before",
     ),
     (
@@ -940,14 +941,29 @@ FORGIVEN: list[tuple[Check, Story]] = [
     (
         membership.a_member_reports_what_it_has,
         [
-            *(assigned("x"), released("x"), later(5)),
+            *(assigned("x"), released("x"), GOES_ON, later(5)),
             ("x", "connection.opened", {"ms": 5000.0}),
             reports("a-0"),
         ],
     ),
     (
         membership.a_member_reports_what_it_has,
-        [*(assigned("x"), released("x"), later(5)), ("x", "member.thawed", {}), reports("a-0")],
+        [
+            assigned("x"),
+            released("x"),
+            GOES_ON,
+            later(5),
+            ("x", "member.thawed", {}),
+            reports("a-0"),
+        ],
+    ),
+    (
+        membership.a_member_reports_what_it_has,
+        [assigned("x"), released("x"), later(5), reports("a-0")],
+    ),
+    (
+        membership.a_member_reports_what_it_has,
+        [assigned("x"), released("x"), GOES_ON, later(5), heartbeat("failed"), reports("a-0")],
     ),
     (actors.no_actor_crashes_by_itself, [crashed("Crash: fetch on Tick")]),
     (limits.bytes_are_conserved, [seen(reserved=5, asked=5, counted=3, held=3)]),
@@ -1040,7 +1056,7 @@ FORGIVEN: list[tuple[Check, Story]] = [
     (
         membership.a_member_reports_what_it_has,
         [
-            *(assigned("x"), released("x"), later(5)),
+            *(assigned("x"), released("x"), GOES_ON, later(5)),
             ("x", "rebalance.target", {"generation": 3, "partitions": 1}),
             reports("a-0"),
         ],

@@ -172,11 +172,15 @@ def a_member_reports_what_it_has(history: History) -> list[str]:
     """Who says in the consumer protocol which partitions it has names all that its application owns
     and has not begun to give up, and none that was given up long ago."""
     complaints = []
-    #: By consumer: since when its application has partitions, since when it has them no more.
+    #: By consumer: since when its application has partitions; since when it has them no more and
+    #: its membership has gone on (a reconciliation is acknowledged when it is through, as a whole).
     mine: dict[str, dict[str, float]] = defaultdict(dict)
     gone: dict[str, dict[str, float]] = defaultdict(dict)
+    released: dict[str, set[str]] = defaultdict(set)
     #: Since when the connection was tried that was opened last: what goes first is as old as that.
     tried: dict[str, float] = {}
+    #: Who waits for no answer any more: what the group hears now was on its way for long.
+    given_up: set[str] = set()
     for event in history.events:
         who: str = event["member"]
         at: float = event["at"]
@@ -185,15 +189,22 @@ def a_member_reports_what_it_has(history: History) -> list[str]:
                 tried[who] = at - event["ms"] / 1000
             case "request.answered":
                 tried.pop(who, None)
+            case "request.sent" if event["api"] == "ConsumerGroupHeartbeat":
+                given_up.discard(who)
+            case "request.failed" if event["api"] == "ConsumerGroupHeartbeat":
+                given_up.add(who)
             case "partitions.assigned" if event["by_group"]:
                 for one in event["partitions"]:
                     mine[who][one] = at
                     gone[who].pop(one, None)
+                    released[who].discard(one)
             case "partitions.held_back" | "partitions.released":
                 for one in event["partitions"]:
                     mine[who].pop(one, None)
-                    if event["event"] == "partitions.released":
-                        gone[who][one] = at
+                if event["event"] == "partitions.released":
+                    released[who].update(event["partitions"])
+            case "membership.moved":
+                gone[who].update(dict.fromkeys(released.pop(who, ()), at))
             case "member.thawed":
                 for ages in [ages for one, ages in gone.items() if process_of(one) == who]:
                     ages.update(dict.fromkeys(ages, at))
@@ -202,7 +213,9 @@ def a_member_reports_what_it_has(history: History) -> list[str]:
             case "topic.removed" | "topic.created" | "topic.grown":
                 mine.clear()
                 gone.clear()
-            case "heartbeat.heard" if event["owned"] is not None and event["epoch"] > 0:
+            case "heartbeat.heard" if (
+                event["owned"] is not None and event["epoch"] > 0 and who not in given_up
+            ):
                 reported = set(event["owned"])
                 known = tried.get(who, at) - REPORTED
                 missing = {one for one, since in mine[who].items() if since < known}

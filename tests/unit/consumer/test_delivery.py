@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -788,6 +792,47 @@ def test_an_assignment_that_changes_nothing_is_not_told() -> None:
     delivery.remove([B])
 
     assert told(events) == [("partitions.assigned",)]
+
+
+def test_what_is_owned_is_told_at_whatever_line_an_interrupt_comes() -> None:
+    """The assignment is made again then, and finds nothing new (storm 2030 of migration)."""
+    lines = 0
+    while True:
+        trace, events = recording()
+        delivery = Delivery(read, trace)
+        lines += 1
+        with interrupted_at(lines, Delivery.assign) as happened:
+            delivery.assign([A])
+        delivery.assign([A])
+
+        assert set(told(events)) == {("partitions.assigned",)}
+        if not happened:
+            return
+
+
+@contextlib.contextmanager
+def interrupted_at(line: int, function: Any) -> Iterator[list[int]]:
+    """An interrupt at this line that the function runs, if it runs so many; it is passed over."""
+    run = 0
+    happened: list[int] = []
+
+    def trace(frame: FrameType, event: str, _argument: Any) -> Any:
+        nonlocal run
+        if frame.f_code is not function.__code__:
+            return None
+        run += event == "line"
+        if event == "line" and run == line:
+            happened.append(line)
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            yield happened
+    finally:
+        sys.settrace(before)
 
 
 def test_an_assignment_of_many_partitions_is_told_in_full() -> None:
