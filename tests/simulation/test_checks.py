@@ -328,6 +328,11 @@ AUTOMATIC = [
 ]
 LETS_GO = ("x", "partitions.released", {"partitions": {"a-0": 5}})
 INTERRUPTED: tuple[str, str, dict[str, Any]] = "x", "user.interrupted", {"by": "alarm"}
+BY_HAND: tuple[str, str, dict[str, Any]] = (
+    "x",
+    "partitions.assigned",
+    {"partitions": ["b-0"], "by_group": False},
+)
 GOES_ON: tuple[str, str, dict[str, Any]] = "x", "membership.moved", {"after": "stable"}
 IS_CLOSED: tuple[str, str, dict[str, Any]] = "x", "consumer.closed", {}
 
@@ -518,6 +523,15 @@ BROKEN: list[tuple[Check, Story, str]] = [
     (membership.who_leaves_is_gone, [LEAVES, STILL_THERE], "its group has ['x-1']"),
     (
         membership.who_leaves_is_gone,
+        [
+            LEAVES,
+            ("x", "member.left", {"member_id": "x-1", "error": "NOT_COORDINATOR"}),
+            STILL_THERE,
+        ],
+        "its group has ['x-1']",
+    ),
+    (
+        membership.who_leaves_is_gone,
         [LEAVES, ("x", "member.leave_failed", {}), LEAVES, STILL_THERE],
         "its group has ['x-1']",
     ),
@@ -576,6 +590,8 @@ BROKEN: list[tuple[Check, Story, str]] = [
             ([], []),
             ([to_commit("x", 3, "auto")], [IS_CLOSED, to_commit("x", 5, "auto")]),
             ([to_commit("x", 5, "auto"), given("x", 5, 5)], []),
+            ([], [to_commit("x", 5, "asked")]),
+            ([BY_HAND], [IS_CLOSED, to_commit("x", 5, "asked")]),
         ]
     ],
     (actors.no_message_vanishes, [("x", "message.dropped", {"because": "unknown"})], "unknown"),
@@ -920,7 +936,7 @@ FORGIVEN: list[tuple[Check, Story]] = [
         (commits.what_is_let_go_is_committed, [*AUTOMATIC, *before, LETS_GO, *after, IS_CLOSED])
         for before, after in [
             ([to_commit("x", 5, "auto")], []),
-            ([], [to_commit("x", 5, "asked")]),
+            ([BY_HAND], [to_commit("x", 5, "asked")]),
             ([("x", "commit.failed", {})], []),
             ([("x", "partitions.going", {"partitions": {"a-0": 5}, "loss": "lost"})], []),
         ]

@@ -158,13 +158,16 @@ def what_is_let_go_is_committed(history: History) -> list[str]:
     automatic: set[str] = set()
     #: What each consumer was given records of, and how far it has committed that since.
     given: dict[str, dict[str, int | None]] = defaultdict(dict)
-    #: What it let go of and has yet to commit: the position, and when.
+    #: What it let go of by `assign` and has yet to commit: the position, and when.
+    by_hand: set[str] = set()
     owed: dict[str, dict[str, tuple[int, Event]]] = defaultdict(dict)
     for event in history.events:
         who = event["member"]
         match event["event"]:
             case "consumer.started" if event.get("enable_auto_commit") and event.get("group_id"):
                 automatic.add(who)
+            case "partitions.assigned":
+                (by_hand.discard if event["by_group"] else by_hand.add)(who)
             case "records.delivered" if who in automatic:
                 given[who][event["partition"]] = None
             case "commit.sent" if isinstance(event.get("offsets"), dict):
@@ -187,9 +190,15 @@ def what_is_let_go_is_committed(history: History) -> list[str]:
                     given[consumer].clear()
                     owed[consumer].clear()
             case "partitions.released" if who in automatic:
-                for one, position in event["partitions"].items():
-                    if given[who].pop(one, position) != position:
-                        owed[who][one] = position, event
+                missing = {
+                    one: (position, event)
+                    for one, position in event["partitions"].items()
+                    if given[who].pop(one, position) != position
+                }
+                if who in by_hand:
+                    owed[who] |= missing
+                else:
+                    complaints += _never_committed(missing)
             case "consumer.closed":
                 complaints += _never_committed(owed.pop(who, {}))
     return complaints + [one for rest in owed.values() for one in _never_committed(rest)]

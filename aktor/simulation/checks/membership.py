@@ -23,12 +23,21 @@ _WITHOUT_A_WORD: Final = (
     "after GroupAuthorizationFailedError",
 )
 
+#: With these a coordinator refuses a goodbye that it would take a moment later, or another would.
+_PASSING: Final = (
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "COORDINATOR_NOT_AVAILABLE",
+    "NOT_COORDINATOR",
+)
+
 
 def _is_done_with(event: Event) -> bool:
     """Whether the member has said that it leaves, or cannot say it. (A member may be refused the
     group before it has heard that it is in it: then it only moves.)"""
     match event["event"]:
-        case "member.left" | "member.stayed":
+        case "member.left":
+            return event.get("error") not in _PASSING
+        case "member.stayed":
             return True
         case "membership.moved" if event["after"] != "fatal" or not event.get("member_id"):
             return False
