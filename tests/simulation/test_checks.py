@@ -129,6 +129,18 @@ def heartbeat(event: str) -> tuple[str, str, dict[str, Any]]:
     return "x", f"request.{event}", {"api": "ConsumerGroupHeartbeat", "node": 1}
 
 
+def looks(event: str) -> tuple[str, str, dict[str, Any]]:
+    return "x", f"request.{event}", {"api": "FindCoordinator", "request": 1}
+
+
+def targets(partitions: int) -> tuple[str, str, dict[str, Any]]:
+    return "x", "rebalance.target", {"partitions": partitions, "generation": 1}
+
+
+def through(owned: int) -> tuple[str, str, dict[str, Any]]:
+    return "x", "rebalance.completed", {"owned": owned}
+
+
 def reports(*partitions: str, full: bool = True, epoch: int = 5) -> tuple[str, str, dict[str, Any]]:
     return "x", "heartbeat.heard", {"full": full, "owned": list(partitions), "epoch": epoch}
 
@@ -328,6 +340,11 @@ AUTOMATIC = [
 ]
 LETS_GO = ("x", "partitions.released", {"partitions": {"a-0": 5}})
 INTERRUPTED: tuple[str, str, dict[str, Any]] = "x", "user.interrupted", {"by": "alarm"}
+NO_MEMBER: tuple[str, str, dict[str, Any]] = (
+    "x",
+    "commit.failed",
+    {"kind": "revocation", "because": "CommitFailedError: group 'g' does not know member 'x'"},
+)
 BY_HAND: tuple[str, str, dict[str, Any]] = (
     "x",
     "partitions.assigned",
@@ -579,6 +596,21 @@ BROKEN: list[tuple[Check, Story, str]] = [
         endings.every_request_ends_once,
         [request("x", "sent"), request("x", "answered"), request("x", "answered")],
         "answered twice",
+    ),
+    (
+        listener.the_listener_hears_the_right_word,
+        [NO_MEMBER, told("revoked")],
+        "knew by its last commit that it is no member",
+    ),
+    (
+        endings.a_look_for_the_coordinator_is_short,
+        [looks("sent"), later(6), looks("answered")],
+        "s for FindCoordinator",
+    ),
+    (
+        membership.a_target_is_reached,
+        [targets(1), targets(2), through(1)],
+        "is through with 1 partitions, and was to own 2",
     ),
     *[
         (
@@ -932,6 +964,17 @@ def test_a_restart_after_a_minute_by_the_members_own_clock_is_within_its_budget(
 
 
 FORGIVEN: list[tuple[Check, Story]] = [
+    (
+        listener.the_listener_hears_the_right_word,
+        [NO_MEMBER, out("lost"), told("lost"), synced("x", 2), LISTENS, HEEDED, told("revoked")],
+    ),
+    (endings.a_look_for_the_coordinator_is_short, [looks("sent"), later(3), looks("failed")]),
+    (
+        endings.a_look_for_the_coordinator_is_short,
+        [looks("sent"), later(6), ("x", "member.thawed", {}), looks("answered")],
+    ),
+    (membership.a_target_is_reached, [targets(1), through(1), targets(2), through(2)]),
+    (membership.a_target_is_reached, [targets(1), out("lost"), through(0)]),
     *[
         (commits.what_is_let_go_is_committed, [*AUTOMATIC, *before, LETS_GO, *after, IS_CLOSED])
         for before, after in [

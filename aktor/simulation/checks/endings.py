@@ -25,6 +25,9 @@ ENDS: Final = 90.0
 #: is a minute).
 ANSWERED: Final = 70.0
 
+#: Seconds for which one broker is asked for the coordinator, and a little.
+LOOKED_UP: Final = 5.5
+
 #: Polls that may return before an error is raised that is due.
 POLLS: Final = 2
 
@@ -77,6 +80,28 @@ def every_request_ends_once(history: History) -> list[str]:
         elif name == "request.answered":
             complaints.append(f"{when(event)} had request {key[2]} answered twice, or unasked")
     return complaints + _without_end(history, sent.values(), "sent request")
+
+
+def a_look_for_the_coordinator_is_short(history: History) -> list[str]:
+    """A broker that does not say where the coordinator is keeps the group waiting for `LOOKED_UP`
+    seconds at most, whatever `request_timeout_ms` is: then another one is asked."""
+    complaints = []
+    asked: dict[tuple[str, int], float] = {}
+    for event in history.named(
+        *("request.sent", "request.answered", "request.failed"),
+        *("actor.restarted", "member.thawed", "clock.jumped"),
+    ):
+        who, name = event["member"], event["event"]
+        if name in ("actor.restarted", "member.thawed", "clock.jumped"):
+            for key in [key for key in asked if who in (key[0], process_of(key[0]))]:
+                del asked[key]
+        elif event["api"] == "FindCoordinator" and name == "request.sent":
+            asked[who, event["request"]] = event["at"]
+        elif event["api"] == "FindCoordinator":
+            waited = event["at"] - asked.pop((who, event["request"]), event["at"])
+            if waited > LOOKED_UP:
+                complaints.append(f"{when(event)} waited {waited:.3f} s for FindCoordinator")
+    return complaints
 
 
 def every_future_ends_once(history: History) -> list[str]:
@@ -206,6 +231,7 @@ def _without_end(history: History, begun: Iterable[Event], what: str) -> list[st
 CHECKS: Final = (
     calls_end_in_time,
     every_request_ends_once,
+    a_look_for_the_coordinator_is_short,
     every_future_ends_once,
     every_question_ends,
     errors_that_are_due_are_raised,

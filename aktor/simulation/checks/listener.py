@@ -80,13 +80,26 @@ def the_listener_hears_the_right_word(history: History) -> list[str]:
     lost: dict[str, float] = defaultdict(lambda: math.inf)
     doubted: set[str] = set()
     renewed: set[str] = set()
+    #: Whose last commit before a revocation was refused, as the group does not know them.
+    expelled: set[str] = set()
     for event in history.events:
         who = event["member"]
         match event["event"]:
+            case "commit.failed" if event.get("kind") == "revocation":
+                if "does not know member" in str(event["because"]):
+                    expelled.add(who)
+            case "listener.told" if event["told"] == "revoked" and who in expelled:
+                complaints.append(
+                    f"{when(event)} was told revoked: {event['partitions']}, and knew by its last"
+                    " commit that it is no member"
+                )
+                expelled.discard(who)
             case "rebalance.synced" | "rebalance.target":
+                expelled.discard(who)
                 lost.pop(who, None)
                 doubted.discard(who)
             case "member.lost":
+                expelled.discard(who)
                 lost[who] = min(lost[who], event["at"])
                 doubted.add(who)
             case "actor.restarted" | "actor.escalated" | "membership.doubted":

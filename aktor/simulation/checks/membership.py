@@ -236,6 +236,28 @@ def a_member_reports_what_it_has(history: History) -> list[str]:
     return complaints
 
 
+def a_target_is_reached(history: History) -> list[str]:
+    """In the consumer protocol a rebalance is through when a member owns what it was told last."""
+    complaints = []
+    targets: dict[str, int] = {}
+    for event in history.named(
+        "rebalance.target", "rebalance.completed", "member.lost", "actor.restarted"
+    ):
+        who = event["member"]
+        if event["event"] == "rebalance.target":
+            targets[who] = event["partitions"]
+        elif event["event"] == "rebalance.completed":
+            target = targets.get(who, event["owned"])
+            if event["owned"] != target:
+                complaints.append(
+                    f"{when(event)} is through with {event['owned']} partitions, and was to own"
+                    f" {target}"
+                )
+        else:
+            targets.pop(who, None)
+    return complaints
+
+
 CHECKS: Final = (
     who_leaves_is_gone,
     nobody_is_left_behind,
@@ -243,4 +265,5 @@ CHECKS: Final = (
     a_goodbye_is_the_one_that_is_asked_for,
     after_a_failure_everything_is_said_again,
     a_member_reports_what_it_has,
+    a_target_is_reached,
 )
