@@ -980,6 +980,7 @@ FORGIVEN: list[tuple[Check, Story]] = [
         for before, after in [
             ([to_commit("x", 5, "auto")], []),
             ([BY_HAND], [to_commit("x", 5, "asked")]),
+            ([HELD_BACK, sought("x", 5)], []),
             ([("x", "commit.failed", {})], []),
             ([("x", "partitions.going", {"partitions": {"a-0": 5}, "loss": "lost"})], []),
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from aktor.simulation.checks.readers import Replay, process_of, when
@@ -150,65 +150,88 @@ def committed_offsets_never_go_back(history: History) -> list[str]:
     return complaints
 
 
+@dataclass
+class _LetGo:
+    """What a consumer with automatic commits was given, and has committed of it."""
+
+    by_hand: bool = False
+    #: What it was given records of, and how far it has committed that since.
+    given: dict[str, int | None] = field(default_factory=dict)
+    held_back: set[str] = field(default_factory=set)
+    #: What it let go of by `assign` and has yet to commit: the position, and when.
+    owed: dict[str, tuple[int, Event]] = field(default_factory=dict)
+
+    def forget(self) -> None:
+        """A commit failed, or could not be made."""
+        self.given.clear()
+        self.owed.clear()
+
+    def apply(self, event: Event) -> list[str]:
+        """What it let go of with this event and had not committed."""
+        match event["event"]:
+            case "partitions.assigned":
+                self.by_hand = not event["by_group"]
+                self.held_back.difference_update(event["partitions"])
+            case "records.delivered":
+                self.given[event["partition"]] = None
+            case "commit.sent" if isinstance(event.get("offsets"), dict):
+                for one, offset in event["offsets"].items():
+                    if one in self.given:
+                        self.given[one] = offset
+                    if one in self.owed and self.owed[one][0] == offset:
+                        del self.owed[one]
+            case "commit.failed" | "actor.restarted" | "member.lost" | "topic.refused":
+                self.forget()
+            case "partitions.held_back":
+                self.held_back.update(event["partitions"])
+            case "position.sought":  # once it is held back the last commit is on its way
+                for one in self.held_back & event["partitions"].keys():
+                    self.given.pop(one, None)
+            case "partitions.going" if event["loss"] == "lost":
+                for one in event["partitions"]:
+                    self.given.pop(one, None)
+            case "partitions.released":
+                return self._released(event)
+            case "consumer.closed":
+                return self.never_committed()
+        return []
+
+    def _released(self, event: Event) -> list[str]:
+        for one, position in event["partitions"].items():
+            if self.given.pop(one, position) != position:
+                self.owed[one] = position, event
+        return [] if self.by_hand else self.never_committed()
+
+    def never_committed(self) -> list[str]:
+        """Complaints about what is owed, which is not any more."""
+        owed, self.owed = self.owed, {}
+        return [
+            f"{when(event)} let go of {one} at {position}, and has not committed that"
+            for one, (position, event) in owed.items()
+        ]
+
+
 def what_is_let_go_is_committed(history: History) -> list[str]:
     """With automatic commits a consumer commits how far it has come in what it lets go of: in a
     rebalance, at the end, and when it turns to something else (`assign` does not wait for that).
     Unless an attempt fails, or the partition is lost."""
     complaints = []
-    automatic: set[str] = set()
-    #: What each consumer was given records of, and how far it has committed that since.
-    given: dict[str, dict[str, int | None]] = defaultdict(dict)
-    #: What it let go of by `assign` and has yet to commit: the position, and when.
-    by_hand: set[str] = set()
-    owed: dict[str, dict[str, tuple[int, Event]]] = defaultdict(dict)
+    consumers: dict[str, _LetGo] = {}
     for event in history.events:
         who = event["member"]
-        match event["event"]:
-            case "consumer.started" if event.get("enable_auto_commit") and event.get("group_id"):
-                automatic.add(who)
-            case "partitions.assigned":
-                (by_hand.discard if event["by_group"] else by_hand.add)(who)
-            case "records.delivered" if who in automatic:
-                given[who][event["partition"]] = None
-            case "commit.sent" if isinstance(event.get("offsets"), dict):
-                for one, offset in event["offsets"].items():
-                    if one in given[who]:
-                        given[who][one] = offset
-                    if one in owed[who] and owed[who][one][0] == offset:
-                        del owed[who][one]
-            case "commit.failed" | "actor.restarted" | "member.lost" | "topic.refused":
-                given[who].clear()
-                owed[who].clear()
-            case "topic.removed" | "group.begun" | "log.truncated":
-                given.clear()
-                owed.clear()
-            case "partitions.going" if event["loss"] == "lost":
-                for one in event["partitions"]:
-                    given[who].pop(one, None)
-            case "user.hears" | "member.killed":
-                for consumer in [one for one in given if process_of(one) == who]:
-                    given[consumer].clear()
-                    owed[consumer].clear()
-            case "partitions.released" if who in automatic:
-                missing = {
-                    one: (position, event)
-                    for one, position in event["partitions"].items()
-                    if given[who].pop(one, position) != position
-                }
-                if who in by_hand:
-                    owed[who] |= missing
-                else:
-                    complaints += _never_committed(missing)
-            case "consumer.closed":
-                complaints += _never_committed(owed.pop(who, {}))
-    return complaints + [one for rest in owed.values() for one in _never_committed(rest)]
-
-
-def _never_committed(owed: Mapping[str, tuple[int, Event]]) -> list[str]:
-    return [
-        f"{when(event)} let go of {one} at {position}, and has not committed that"
-        for one, (position, event) in owed.items()
-    ]
+        if event["event"] == "consumer.started":
+            if event.get("enable_auto_commit") and event.get("group_id"):
+                consumers[who] = _LetGo()
+        elif event["event"] in ("topic.removed", "group.begun", "log.truncated"):
+            for one in consumers.values():
+                one.forget()
+        elif event["event"] in ("user.hears", "member.killed"):
+            for name, one in consumers.items():
+                if process_of(name) == who:
+                    one.forget()
+        elif who in consumers:
+            complaints += consumers[who].apply(event)
+    return complaints + [left for one in consumers.values() for left in one.never_committed()]
 
 
 def nobody_is_told_that_nothing_is_committed(history: History) -> list[str]:
