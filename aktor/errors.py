@@ -6,7 +6,6 @@ caller catches); what is here adds coordinates and remedies, as subclasses of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Any
 
 from kafka.errors import (
@@ -37,7 +36,6 @@ __all__ = [
     "RecordDeserializationError",
     "UserCallbackError",
     "WakeupError",
-    "topics_refused",
 ]
 
 
@@ -335,18 +333,6 @@ class WakeupError(KafkaError):
 
     def __reduce__(self) -> Any:
         return type(self), ()
-
-
-class _Topics(frozenset[str]):
-    """Names of topics, written in order: an error reads the same in every process."""
-
-    def __repr__(self) -> str:
-        return f"{{{', '.join(repr(one) for one in sorted(self))}}}"
-
-
-def topics_refused(kind: Callable[[object], Exception], topics: Iterable[str]) -> Exception:
-    """An error of one of kafka-python's classes, whose argument is the set of its topics."""
-    return kind(_Topics(topics))
 
 
 def _rebuild(cls: type[Any], fields: dict[str, Any]) -> Any:

@@ -37,7 +37,6 @@ from aktor.errors import (
     ConsumerClosedError,
     RecordDeserializationError,
     WakeupError,
-    topics_refused,
 )
 from aktor.events.commits import AutoCommitFinished, CommitOffsets
 from aktor.events.coordinator import CoordinatorRefused
@@ -67,6 +66,7 @@ from aktor.events.positions import (
     ResetStrategy,
     SeekPartitions,
 )
+from aktor.protocol.refusals import topics_refused
 from aktor.settings import Settings
 from aktor.trace import Trace
 

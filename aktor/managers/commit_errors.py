@@ -29,9 +29,9 @@ from kafka.errors import (
 )
 from kafka.structs import TopicPartition
 
-from aktor.errors import topics_refused
 from aktor.events.membership import MemberChanged, MemberState
 from aktor.events.metadata import Broker
+from aktor.protocol.refusals import topics_refused
 
 __all__ = [
     "NOT_OUR_COORDINATOR",

@@ -24,13 +24,14 @@ from kafka.errors import (
 )
 from kafka.structs import TopicPartition
 
-from aktor.errors import CorruptBatchError, topics_refused
+from aktor.errors import CorruptBatchError
 from aktor.events.fetching import Chunk, RecordsFetched
 from aktor.events.metadata import Cluster, LeadersMoved, PartitionInfo, RefreshMetadata
 from aktor.managers.fetch_cursor import FetchCursor
 from aktor.managers.fetch_request import CHUNK_OVERHEAD, Asked
 from aktor.managers.fetch_session import FetchSession, Marks
 from aktor.protocol.fetch import FetchedPartition
+from aktor.protocol.refusals import topics_refused
 from aktor.records.extent import extent
 from aktor.trace import Trace
 

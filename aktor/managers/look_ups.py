@@ -20,7 +20,7 @@ from kafka.errors import (
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.actors.manager import Backoff
-from aktor.errors import AuthenticationError, topics_refused
+from aktor.errors import AuthenticationError
 from aktor.events.answers import Answered, Failed
 from aktor.events.commits import (
     FetchCommittedOffsets,
@@ -45,6 +45,7 @@ from aktor.managers.commit_requests import (
     offset_fetch_answers,
 )
 from aktor.managers.consumed import Consumed
+from aktor.protocol.refusals import topics_refused
 from aktor.settings import Settings
 from aktor.trace import Trace
 

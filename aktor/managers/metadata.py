@@ -26,7 +26,6 @@ from kafka.protocol.metadata import MetadataRequest
 from kafka.structs import TopicPartition
 
 from aktor.actors.manager import NEVER, Backoff, PollResult, RequestManager
-from aktor.errors import topics_refused
 from aktor.events.answers import Answered, Failed
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.metadata import (
@@ -45,6 +44,7 @@ from aktor.events.metadata import (
     TrackTopics,
 )
 from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
+from aktor.protocol.refusals import topics_refused
 
 __all__ = ["MetadataManager"]
 

@@ -28,7 +28,6 @@ from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.structs import OffsetAndTimestamp, TopicPartition
 
 from aktor.actors.manager import NEVER, NOTHING, Backoff, PollResult, RequestManager
-from aktor.errors import topics_refused
 from aktor.events.answers import Answered, Failed
 from aktor.events.commits import (
     ExplainStartingOffset,
@@ -51,6 +50,7 @@ from aktor.events.positions import (
     ResetStrategy,
     SeekPartitions,
 )
+from aktor.protocol.refusals import topics_refused
 
 __all__ = ["TRANSITIONS", "PositionManager", "State", "Trigger"]
 
