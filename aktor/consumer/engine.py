@@ -487,6 +487,11 @@ class Engine:
             self.say(ConfirmSession())
         return False
 
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether nothing is held back because the group has yet to confirm us."""
+        return self._ask_again_at == math.inf
+
     def _collect(
         self, limit: int, now: float, deadline: float, *, advance: bool
     ) -> dict[TopicPartition, list[Any]]:
@@ -913,6 +918,8 @@ class Engine:
             owned = frozenset(self.delivery.partitions)
             began = self.clock()
             self._leaving = self._leaving or object()
+            if owned and self.rebalancing.listener is not None:  # which may take its time
+                self.say(PausePartitions(partitions=owned))
             error = self.rebalancing.give_up(owned, loss, self._leaving)
             deadline += self.clock() - began
             self._leave_group(deadline, because, operation)

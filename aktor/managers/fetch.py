@@ -143,6 +143,12 @@ class FetchManager(RequestManager):
         under_way = [asked for node in nodes for asked in (node.asked, node.aside.asked)]
         return sum(asked.reserved for asked in under_way if asked is not None)
 
+    @property
+    def picture(self) -> dict[TopicPartition, tuple[int, bool]]:
+        """What it reads: the epoch of each partition, and whether it is paused."""
+        plan = self._plan
+        return {one: (it.epoch, one in plan.paused) for one, it in plan.cursors.items()}
+
     def _new_backoff(self) -> Backoff:
         return Backoff(self.settings.retry_backoff, self.settings.retry_backoff_max)
 

@@ -32,6 +32,7 @@ from aktor.events.membership import PartitionsReleased
 from aktor.simulation.cluster import SESSION
 from aktor.simulation.crashes import Crash
 from aktor.simulation.errors import SimulationError
+from aktor.simulation.habits import go_back
 from aktor.simulation.interrupts import HANDLERS
 from aktor.simulation.member import Member
 from aktor.simulation.network import NOWHERE, Link
@@ -150,6 +151,22 @@ def _broker_crash(sim: Simulation, draw: random.Random) -> End:
         return _nothing
     sim.brokers.crash(node, clean=draw.random() < 0.5, silent=draw.random() < 0.3)
     return lambda: sim.brokers.restart(node)
+
+
+def _broker_moved(sim: Simulation, draw: random.Random) -> End:
+    """It is started anew under another address, as a container may be. Always the same broker: who
+    has lost all connections has nothing but the first addresses of all to begin with."""
+    brokers, network = sim.brokers, sim.network
+    node = next(iter(network.moved), None) or draw.choice(sorted(brokers.model.nodes))
+    if len(brokers.running) < len(brokers.model.nodes):
+        return _nothing
+    brokers.crash(node, clean=draw.random() < 0.5, silent=draw.random() < 0.3)
+
+    def start() -> None:
+        network.move_broker(node)
+        brokers.restart(node)
+
+    return start
 
 
 def _broker_fenced(sim: Simulation, draw: random.Random) -> End:
@@ -378,8 +395,8 @@ def _broker_outdated(sim: Simulation, draw: random.Random) -> End:
 def _address_nowhere(sim: Simulation, draw: random.Random) -> End:
     """What a broker advertises drops all packets; connections that are there go on."""
     node = sim.brokers.model.nodes[draw.choice(sorted(sim.brokers.model.nodes))]
-    host, node.host = f"b{node.node_id}", NOWHERE
-    return lambda: setattr(node, "host", host)
+    node.host = NOWHERE
+    return lambda: setattr(node, "host", sim.network.address(node.node_id))
 
 
 def _coordinator_silent(sim: Simulation, draw: random.Random) -> End:
@@ -599,7 +616,7 @@ def _some_follower(sim: Simulation, draw: random.Random) -> tuple[str, int, int 
 def _sought(sim: Simulation, draw: random.Random) -> End:
     member = _some_member(sim, draw)
     if member is not None:
-        member.seeks = True
+        member.does_next = go_back
     return _nothing
 
 
@@ -628,6 +645,7 @@ def _some_partition(sim: Simulation, topic: Topic, draw: random.Random) -> int:
 #: What begins each kind; it returns what ends it.
 KINDS: Final[Mapping[str, Callable[[Simulation, random.Random], End]]] = {
     "broker_crash": _broker_crash,
+    "broker_moved": _broker_moved,
     "broker_fenced": _broker_fenced,
     "log_start_moved": _log_start_moved,
     "leader_move": _leader_move,
@@ -709,6 +727,7 @@ WEIGHTS: Final[Mapping[str, float]] = {
     "records_corrupted": 1,
     "broker_outdated": 1,
     "address_nowhere": 0.5,
+    "broker_moved": 1,
     "broker_slow": 1,
     "clients_throttled": 1,
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -578,6 +578,14 @@ class Brokers:
     def members(self, group: str) -> set[str]:
         """The ids of the group's members, as its coordinator knows them."""
         return {one.member_id for one in self.model.groups.members(group)}
+
+    def know(self, group: str, member_id: str, topics: Collection[str]) -> bool:
+        """Whether the group has this member, and that as one who subscribes to these topics (or to
+        a regular expression)."""
+        return any(
+            one.member_id == member_id and one.topics in (None, topics)
+            for one in self.model.groups.members(group)
+        )
 
     def members_by_consumer(self, group: str) -> list[tuple[str, GroupMember]]:
         """The group's members, each with the consumer whose it is."""

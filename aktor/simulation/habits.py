@@ -15,12 +15,15 @@ from aktor.consumer.facade import KafkaConsumer
 if TYPE_CHECKING:
     from aktor.simulation.reader import Loop
 
-__all__ = ["HABITS", "Habit", "go_back"]
+__all__ = ["HABITS", "Habit", "go_back", "waver"]
 
 Habit = Callable[["Loop", KafkaConsumer], None]
 
 #: How long a look-up may take.
 A_SECOND: Final = 1000
+
+#: Seconds after which who wavers is back, at most.
+WAVERS: Final = 0.5
 
 #: For how many turns of the loop partitions stay paused, and a subscription is another one.
 PAUSED_FOR: Final = 10
@@ -78,6 +81,16 @@ def go_back(loop: Loop, consumer: KafkaConsumer) -> None:
         position = consumer.position(one, timeout_ms=A_SECOND)
         if position is not None:
             consumer.seek(one, max(0, position - 3))
+
+
+def waver(loop: Loop, consumer: KafkaConsumer) -> None:
+    """Read something else, and then after all what it has read: by then the group may be on its way
+    to let it in for the other."""
+    loop.subscribe_otherwise(consumer)
+    loop.read(consumer)
+    loop.sleep(loop.draw.uniform(0.0, WAVERS))
+    loop.read(consumer)
+    loop.subscribe(consumer)
 
 
 def _change_its_mind(loop: Loop, consumer: KafkaConsumer) -> None:

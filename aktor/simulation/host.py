@@ -17,6 +17,7 @@ from aktor.consumer.delivery import Partition
 from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.port import ApplicationPort
 from aktor.consumer.system import Host
+from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import SessionExtended
 from aktor.events.routes import ROUTES
 from aktor.managers.auto_membership import AutoMembershipManager
@@ -252,6 +253,11 @@ class Site(Host):
         engine = self.consumer._engine
         return engine.settings.group_id if engine.in_group and not engine.closing else None
 
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The topics to which its consumer subscribes, as far as it knows their names."""
+        return self.consumer._engine.subscription
+
     def is_in(self, group: str) -> bool:
         """Whether its consumer reads for this group."""
         return self.started and self.consumer.config["group_id"] == group
@@ -310,7 +316,17 @@ class Site(Host):
             counted=fetch.bytes_buffered,
             held=arrived + delivery.buffered_bytes + delivery.freed_bytes,
             questions=self.port.open_tickets,
+            misread=self._misread(fetch),
         )
+
+    def _misread(self, fetch: FetchManager) -> list[str]:
+        """Partitions that its background takes for what they are not: owned, in another epoch, not
+        to be fetched."""
+        wanted = {
+            one: (state.epoch, state.paused or state.going) for one, state in self.owned.items()
+        }
+        differ = {one for one, _ in wanted.items() ^ fetch.picture.items()}
+        return sorted(f"{one.topic}-{one.partition}" for one in differ)
 
     def believes_in_session(self, until: float) -> None:
         """The application may give records out until then: note it if its coordinator may have
@@ -320,6 +336,12 @@ class Site(Host):
         seconds = until - self.member.ahead - ends
         if ROUNDING < seconds < math.inf:
             self.note("session.overrated", member_id=member_id, seconds=round(seconds, 3))
+
+    def has_told_of_restart(self, actors: Collection[str]) -> None:
+        """Note a question that was asked of one of these actors and that nobody will answer."""
+        for actor in actors:
+            if self.port.waits_for(actor):
+                self.note("question.forgotten", actor=actor)
 
     def _left(self) -> None:
         """It should be out of its group: note what the group still has of it. A static member keeps
@@ -373,6 +395,8 @@ class SimulatedDispatcher(Dispatcher):
             tell(message)
             if isinstance(message, SessionExtended):
                 self._site.believes_in_session(message.until)
+            elif isinstance(message, ActorsRestarted):
+                self._site.has_told_of_restart(message.actors)
 
         port.tell = told  # type: ignore[method-assign]
 

@@ -37,9 +37,9 @@ class Member(Host):
         #: Another process has its place.
         self.replaced = False
         self._frozen_at = 0.0
-        #: What its code is asked to do by a fault: be busy for so long, seek somewhere.
+        #: What its code is asked to do by a fault: be busy for so long, or one of the `habits`.
         self.busy_for = 0.0
-        self.seeks = False
+        self.does_next: Callable[[Any, KafkaConsumer], None] | None = None
         #: Seconds that each call of its rebalance listener takes.
         self.slow_listener = 0.0
         #: How far it comes with its next records.
@@ -91,6 +91,10 @@ class Member(Host):
     def running(self) -> bool:
         """Whether its process lives and does something."""
         return not self.gone and not self.task.frozen and not self.task.over
+
+    def reads_for(self, group: str) -> bool:
+        """Whether its last consumer wants to be in this group."""
+        return any(site.group == group for site in self.sites[-1:])
 
     @property
     def what_it_does(self) -> str:

@@ -112,6 +112,8 @@ class Network:
         self.tearing = 0.0
         #: Seconds that every frame takes longer.
         self.slower = 0.0
+        #: Brokers that have moved, and the host that each is now.
+        self.moved: dict[int, str] = {}
         #: What brokers whose knowledge stands still have said: by the question, in words.
         self.outdated: dict[int, dict[str, Any]] = {}
         self.scratch = bytearray(SCRATCH_SIZE)
@@ -159,6 +161,23 @@ class Network:
         """It goes on with what has come meanwhile."""
         for act in self._silent.pop(node, []):
             act()
+
+    def move_broker(self, node: int) -> None:
+        """From now on it has another address, and advertises that; nothing answers at the old one.
+        The connections that it has go on, if it runs."""
+        name, _, times = self.address(node).partition("-")
+        self.moved[node] = host = f"{name}-{int(times or 0) + 1}"
+        self.brokers.model.nodes[node].host = host
+        self.history.note("broker.moved", broker=node, host=host)
+
+    def address(self, node: int) -> str:
+        """The host that this broker is."""
+        return self.moved.get(node, f"b{node}")
+
+    def leads_nowhere(self, host: str) -> bool:
+        """Whether all packets to this host are dropped: it is nobody's, or was a broker's."""
+        node = self._named(host)
+        return host == NOWHERE or (node is not None and host != self.address(node))
 
     def disturb(self, *faults: Fault) -> Callable[[], None]:
         """Do this to the requests that fit; what is returned takes back what is left of it."""
@@ -214,10 +233,14 @@ class Network:
         return (0.0, frame[:place]), (self.random.uniform(0.0, APART), frame[place:])
 
     def broker(self, host: str) -> int:
-        """Broker n is the host "b<n>". Any other name stands for all of them, as of a load
-        balancer: so code with addresses of its own runs as it is."""
-        named = {f"b{number}": number for number in self.brokers.model.nodes}
-        return named.get(host) or min(self.brokers.running or named.values())
+        """Broker n is the host "b<n>", "b<n>-1" once it has moved. Any other name stands for all of
+        them, as of a load balancer: so code with addresses of its own runs as it is."""
+        return self._named(host) or min(self.brokers.running or self.brokers.model.nodes)
+
+    def _named(self, host: str) -> int | None:
+        """Whose host this is, or was."""
+        name = host.partition("-")[0]
+        return next((one for one in self.brokers.model.nodes if name == f"b{one}"), None)
 
     # -- the brokers' ends of connections
 
@@ -349,7 +372,7 @@ class SimulatedNet:
             scratch=network.scratch,
         )
         self._connections[key] = connection
-        if host != NOWHERE:
+        if not network.leads_nowhere(host):
             connection.there.send(lambda: self._reached(connection))
         network.scheduler.after(timeout, lambda: self._give_up(connection, timeout))
 

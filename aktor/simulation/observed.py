@@ -124,6 +124,7 @@ class _Observed(KafkaConsumer):
         with self._timed("poll", timeout_ms / 1000), self._telling():
             taken = super().poll(timeout_ms, *args, **kwargs)
         self._count(taken, *args, **kwargs)
+        self._look_what_is_left(taken)
         for one, records in taken.items():
             self._gave(one, records)
         self._last_asked = self._now()
@@ -150,6 +151,14 @@ class _Observed(KafkaConsumer):
         elif self._polls_told:
             self._polls_told -= 1
             self._note("user.polled", error=None)
+
+    def _look_what_is_left(self, taken: Mapping[Any, list[Any]]) -> None:
+        """Note what a poll could have given out that gave out nothing, unless the group has yet to
+        confirm that it is still a member."""
+        if not taken and self._engine.is_confirmed:
+            owned = self._engine.delivery.partitions
+            if ready := [_name(one) for one, state in owned.items() if state.ready]:
+                self._note("records.passed_over", partitions=sorted(ready))
 
     def _count(
         self, taken: Mapping[Any, list[Any]], max_records: int | None = None, *_: Any, **__: Any

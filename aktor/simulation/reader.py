@@ -30,7 +30,7 @@ from aktor.errors import (
     CorruptBatchError,
     UserCallbackError,
 )
-from aktor.simulation.habits import HABITS, go_back
+from aktor.simulation.habits import HABITS
 from aktor.simulation.interrupts import INTERRUPTS
 from aktor.simulation.listeners import LISTENERS
 from aktor.simulation.member import Member
@@ -152,12 +152,12 @@ class Loop:
                 self._go_on_after_an_interrupt()
             if not self._has_consumer:
                 self.begin()
-            if member.seeks:
-                member.seeks = False
-                go_back(self, self._consumer)
+            if member.does_next is not None:
+                habit, member.does_next = member.does_next, None
+                habit(self, self._consumer)
             self._do_what_is_due()
             self._besides()
-            self._reader.way(self, self._consumer)
+            self.read(self._consumer)
         except (ActorCrashedError, ConsumerClosedError):
             # This consumer is beyond help, or a handler has closed it: a service would start anew.
             self._give_up()
@@ -245,6 +245,10 @@ class Loop:
             self._hear(error)
 
     # -- records
+
+    def read(self, consumer: KafkaConsumer) -> None:
+        """Take records once, in the way of all that its reader has."""
+        self._reader.way(self, consumer)
 
     def take(self, partition: TopicPartition, offset: int) -> None:
         """It was given the records up to this one."""

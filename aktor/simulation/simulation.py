@@ -440,9 +440,10 @@ class Simulation:
         return holds
 
     def everybody_is_in(self) -> bool:
-        """Whether the coordinators know each running consumer that wants to be in a group."""
+        """Whether the coordinators know each running consumer that wants to be in a group, and what
+        it subscribes to."""
         return all(
-            site.port.member.member_id in self.brokers.members(group)
+            self.brokers.know(group, site.port.member.member_id, site.subscription)
             for member in self.members
             if member.running
             for site in member.sites[-1:]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from aktor.broker.connection import Connection
-from aktor.simulation.network import NOWHERE, Network, Way
+from aktor.simulation.network import Network, Way
 from aktor.simulation.scheduler import GLANCE, Scheduler, Task
 
 __all__ = ["SimulatedSelector", "SimulatedSocket"]
@@ -47,7 +47,7 @@ class SimulatedSocket:
         #: Whether it is not closed at this end.
         self.open = True
         self._end: Connection | None = None
-        if host != NOWHERE:
+        if not network.leads_nowhere(host):
             self._there.send(self._reached)
 
     # -- what a client calls

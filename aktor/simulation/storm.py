@@ -29,8 +29,9 @@ from aktor.simulation.chaos import (
     Fault,
 )
 from aktor.simulation.errors import CheckFailedError
+from aktor.simulation.habits import waver
 from aktor.simulation.listeners import LISTENERS
-from aktor.simulation.protocol import CHOICES, MIX, draw_protocol
+from aktor.simulation.protocol import CHOICES, MIX, Protocol, draw_protocol
 from aktor.simulation.simulation import Simulation, Topic
 from aktor.simulation.strangers import Strangers
 from aktor.simulation.ways import WAYS
@@ -60,7 +61,7 @@ RECORDS: Final = 100
 PER_SECOND: Final = 10.0
 
 #: The share of storms with a second topic.
-TWO_TOPICS: Final = 0.25
+TWO_TOPICS: Final = 0.4
 
 #: The share of storms whose members have little room for records.
 SMALL_BUFFERS: Final = 1 / 3
@@ -75,6 +76,12 @@ COMPRESSED: Final = 0.3
 NONE, GZIP, CRAMJAM = 0, 1, (2, 3, 4)
 BULKY: Final = 0.25
 
+#: The share of storms with a second group, which reads the same.
+TWO_GROUPS: Final = 0.1
+
+#: The share of storms whose brokers are in racks.
+RACKS: Final = 0.2
+
 #: The share of storms whose connections begin with a handshake, as real ones do; half log in, too.
 HANDSHAKES: Final = 0.3
 USER: Final[Mapping[str, str]] = {"reader": "secret of the storm"}
@@ -86,13 +93,13 @@ _SHARES: Final = (0.02, 0.1, 0.3, 0.6)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
     """What is left of a storm: without these faults (by number), with at most so many members, with
-    this share of its records; with transactions, and a reader by hand, if it has any."""
+    this share of its records; with transactions, and readers beside its group, if it has any."""
 
     without: frozenset[int] = field(default_factory=frozenset)
     members: int = 4
     records: float = 1.0
     transactions: bool = True
-    by_hand: bool = True
+    others: bool = True
 
 
 class Outcome:
@@ -169,24 +176,7 @@ def run_storm(
         if world.random() < BULKY:
             orders.bulk = world.choice([300, 20_000])
         members = min(size.members, draw.randint(2, 4))
-        kind = draw.choice(list(LISTENERS))
-        readers = random.Random(f"{seed} readers")
-        settings = _settings(draw, random.Random(f"{seed} waits"))
-        sim.consumers(
-            group="g",
-            topics=SubscriptionPattern("ord.*") if spoken.has_regex else topics,
-            count=members,
-            kind=kind,
-            way=readers.choice(list(WAYS)),
-            looked_at=readers.random() < LOOKED_AT,
-            each=lambda configs, number: spoken.configs(configs, number, sim.now),
-            **settings,
-            **_seldom_set(random.Random(f"{seed} seldom set"), settings["fetch_max_wait_ms"]),
-            **_buffers(random.Random(f"{seed} buffers")),
-            **login,
-        )
-        if readers.random() < BY_HAND and size.by_hand:
-            _read_by_hand(sim, topics, readers, login)
+        _read(sim, topics, spoken, members, draw, login=login, others=size.others)
         Strangers(sim).watch()
         Books(sim).watch()
         rate = draw.choice([0.1, 0.4, 1.0])
@@ -245,6 +235,52 @@ def _begin_with_handshakes(sim: Simulation, draw: random.Random) -> dict[str, An
     }
 
 
+def _read(
+    sim: Simulation,
+    topics: Sequence[Topic],
+    spoken: Protocol,
+    members: int,
+    draw: random.Random,
+    *,
+    login: Mapping[str, Any],
+    others: bool,
+) -> None:
+    """The members of the group; and maybe `others`, beside it."""
+    seed, kind = sim.seed, draw.choice(list(LISTENERS))
+    readers = random.Random(f"{seed} readers")
+    settings = _settings(draw, random.Random(f"{seed} waits"))
+    settings |= _seldom_set(random.Random(f"{seed} seldom set"), settings["fetch_max_wait_ms"])
+    settings |= _buffers(random.Random(f"{seed} buffers"))
+    settings |= {**login, **_racks(sim, random.Random(f"{seed} racks"))}
+
+    def join(group: str, count: int) -> None:
+        sim.consumers(
+            group=group,
+            topics=SubscriptionPattern("ord.*") if spoken.has_regex else topics,
+            count=count,
+            kind=kind,
+            way=readers.choice(list(WAYS)),
+            looked_at=readers.random() < LOOKED_AT,
+            each=lambda configs, number: spoken.configs(configs, number, sim.now),
+            **settings,
+        )
+
+    join("g", members)
+    if readers.random() < BY_HAND and others:
+        _read_by_hand(sim, topics, readers, login)
+    if readers.random() < TWO_GROUPS and others:
+        join("k", readers.randint(1, 2))
+
+
+def _racks(sim: Simulation, draw: random.Random) -> dict[str, Any]:
+    """In some storms brokers have racks, and consumers read from the one in theirs (KIP-392)."""
+    if draw.random() >= RACKS:
+        return {}
+    for number, node in sim.brokers.model.nodes.items():
+        node.rack = f"rack-{number}"
+    return {"client_rack": f"rack-{draw.choice(sorted(sim.brokers.model.nodes))}"}
+
+
 def _read_by_hand(
     sim: Simulation, topics: Sequence[Topic], draw: random.Random, login: Mapping[str, Any]
 ) -> None:
@@ -272,6 +308,9 @@ def _shake(sim: Simulation, topics: Sequence[Topic], draw: random.Random) -> Non
             sim.brokers.grow_topic(topic, topic.partitions + 1)
     for group in sim.groups:
         sim.brokers.expire_somebody(group, draw)
+        readers = [one for one in sim.members if one.running and one.reads_for(group)]
+        if readers:
+            draw.choice(readers).does_next = waver
     for api, codes in sorted(sim.faults.refusals.items()):
         sim.network.refuse(api, [draw.choice(codes)])
     for topic in topics:
@@ -367,7 +406,7 @@ def shrink(outcome: Outcome, told: Callable[[Outcome, int], None] = lambda *_: N
 
     fewer_faults()
     still_fails(replace(best.size, transactions=False))
-    still_fails(replace(best.size, by_hand=False))
+    still_fails(replace(best.size, others=False))
     for members in range(1, best.members):
         if still_fails(replace(best.size, members=members)):
             break

@@ -369,6 +369,21 @@ BROKEN: list[tuple[Check, Story, str]] = [
         "closed with 1 open questions",
     ),
     (
+        endings.every_question_ends,
+        [("x", "question.forgotten", {"actor": "commits"})],
+        "waits for commits, which was restarted",
+    ),
+    (
+        limits.the_background_reads_what_is_wanted,
+        [seen(misread=["a-0", "a-1"]), seen(misread=["a-0"])],
+        "takes a-0 for what it is not",
+    ),
+    (
+        pace.a_poll_gives_what_there_is,
+        [("x", "records.passed_over", {"partitions": ["a-0"]})],
+        "was given nothing of ['a-0'], which is here",
+    ),
+    (
         endings.errors_that_are_due_are_raised,
         [*OWNED, REFUSED_AT_5, polled(), polled(), polled()],
         "polled 3 times since fetch.refused of a-0",
@@ -1028,6 +1043,10 @@ FORGIVEN: list[tuple[Check, Story]] = [
     (actors.no_actor_crashes_by_itself, [crashed("Crash: fetch on Tick")]),
     (limits.bytes_are_conserved, [seen(reserved=5, asked=5, counted=3, held=3)]),
     (endings.every_question_ends, [seen(questions=[3]), later(80), seen(questions=[4])]),
+    (
+        limits.the_background_reads_what_is_wanted,
+        [seen(misread=["a-0"]), seen(misread=["a-1"]), seen(misread=[]), seen(misread=["a-1"])],
+    ),
     (
         endings.errors_that_are_due_are_raised,
         [*OWNED, REFUSED_AT_5, polled(), polled(), polled("TopicAuthorizationFailedError")]

@@ -190,6 +190,17 @@ def test_what_is_advertised_may_lead_nowhere(client: Client) -> None:
     assert [one.key for one in client.of(ConnectionOpened)] == ["one"]
 
 
+def test_a_broker_that_has_moved_is_found_at_its_new_address_only(client: Client) -> None:
+    client.sim.network.move_broker(1)
+    client.connect("old", "b1", timeout=5.0)
+    client.connect("new", "b1-1", timeout=5.0)
+    client.connect("balanced", "kafka.example", timeout=5.0)
+    client.sim.run(for_=5.0)
+
+    assert [one.key for one in client.of(ConnectionFailed)] == ["old"]
+    assert [one.key for one in client.of(ConnectionOpened)] == ["one", "new", "balanced"]
+
+
 # -- handshakes
 
 

@@ -23,6 +23,7 @@ from aktor.broker.groups.classic_answers import (
     leave_unknown_group,
     sync_answer,
 )
+from aktor.broker.groups.classic_member import subscribed_topics
 from aktor.broker.groups.consumer import ConsumerGroup
 from aktor.broker.groups.consumer_requests import check_heartbeat, refusal
 from aktor.broker.groups.directory import Directory, Group, is_empty
@@ -40,12 +41,14 @@ __all__ = ["GroupCoordinator", "GroupMember"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMember:
-    """A member as a test finds it. `group_instance_id` is None for a dynamic member."""
+    """A member as a test finds it. `group_instance_id` is None for a dynamic member, `topics` if
+    what it subscribes to is a regular expression, or cannot be read."""
 
     member_id: str
     group_instance_id: str | None
     client_id: str
     client_host: str
+    topics: frozenset[str] | None
 
 
 class GroupCoordinator:
@@ -264,6 +267,7 @@ class GroupCoordinator:
                     group_instance_id=member.group_instance_id,
                     client_id=member.client_id,
                     client_host=member.client_host,
+                    topics=_topics(member.metadata(group.protocol_name)),
                 )
                 for member in group.members.values()
             )
@@ -273,6 +277,7 @@ class GroupCoordinator:
                 group_instance_id=member.instance_id,
                 client_id=member.client_id,
                 client_host=member.client_host,
+                topics=None if member.regex else member.topics,
             )
             for member in group.members.values()
         )
@@ -353,6 +358,13 @@ class GroupCoordinator:
     def _schedule_expiry(self, now: float) -> None:
         if self._expire_at == math.inf and len(self._groups):
             self._expire_at = now + self._settings.offsets_retention_check
+
+
+def _topics(metadata: bytes) -> frozenset[str] | None:
+    try:
+        return frozenset(subscribed_topics(metadata))
+    except ValueError:
+        return None
 
 
 def _unknown_member(member_id: str, group_id: str) -> Refused:

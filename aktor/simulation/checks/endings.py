@@ -124,8 +124,11 @@ def every_question_ends(history: History) -> list[str]:
     seen: dict[tuple[str, int], float] = {}
     late: set[tuple[str, int]] = set()
     standing = standing_still(history)
-    for event in history.named("books.seen", "consumer.closed"):
+    for event in history.named("books.seen", "consumer.closed", "question.forgotten"):
         who, at = event["member"], event["at"]
+        if event["event"] == "question.forgotten":
+            complaints.append(f"{when(event)} waits for {event['actor']}, which was restarted")
+            continue
         if event["event"] == "consumer.closed":
             if event.get("questions"):
                 complaints.append(f"{when(event)} closed with {event['questions']} open questions")

@@ -49,6 +49,7 @@ MISTAKEN: Final = 15.0
 #: How long a fault may be felt after it is over.
 _LASTS: Final = {
     "address_nowhere": MISTAKEN,
+    "broker_moved": MISTAKEN,
     "broker_outdated": MISTAKEN,
     "connection_half_open": UNANSWERED,
 }
@@ -73,6 +74,8 @@ class Hindrances:
         self._silent: dict[str, set[tuple[str, str]]] = defaultdict(set)
         self._leaders: dict[str, int] = {}
         self._coordinators: dict[str, int] = {}
+        #: From which other broker than the leader a consumer has read a partition last.
+        self._preferred: dict[tuple[str, str], int] = {}
 
     def apply(self, event: Event) -> None:
         at, member, name = event["at"], event["member"], event["event"]
@@ -104,6 +107,8 @@ class Hindrances:
                     self._end(("brokers", event["broker"]), at + UNANSWERED)
             case "session.expired":
                 self._end(("members", process_of(event["consumer"])), at)
+            case "replica.preferred":
+                self._preferred[member, event["partition"]] = event["node"]
             case "partition.led":
                 self._leaders[event["partition"]] = event["broker"]
             case "coordinator.found":
@@ -133,17 +138,20 @@ class Hindrances:
         silent = any((member, partition) in those for those in self._silent.values())
         if process in self._frozen or silent:
             return None
-        leader, coordinator = self._leaders.get(partition), self._coordinators.get(member)
+        asked = {
+            self._leaders.get(partition),
+            self._preferred.get((member, partition)),
+            self._coordinators.get(member),
+        }
         concern: set[_Whom] = {
             _EVERYBODY,
             ("members", process),
             ("partitions", partition),
-            ("brokers", leader),
-            ("brokers", coordinator),
+            *(("brokers", one) for one in asked),
         }
         if any(not concern.isdisjoint(hit) for hit in self._faults.values()):
             return None
-        own: set[_Whom] = {(member, partition), (member, leader), (member, coordinator)}
+        own: set[_Whom] = {(member, partition), *((member, one) for one in asked)}
         return max(self._ended[key] for key in concern | own)
 
 

@@ -53,7 +53,23 @@ def bytes_are_conserved(history: History) -> list[str]:
     return complaints
 
 
+def the_background_reads_what_is_wanted(history: History) -> list[str]:
+    """What a consumer owns, from where on, and what of it is paused: the fetch manager knows. It
+    counts if two looks in a row see another thing: one may come in the middle of a call."""
+    complaints = []
+    before: dict[str, set[str]] = {}
+    for event in history.named("books.seen"):
+        misread = set(event.get("misread", ()))
+        complaints += [
+            f"{when(event)} takes {one} for what it is not: its assignment, epoch, or pause"
+            for one in sorted(misread & before.get(event["member"], set()))
+        ]
+        before[event["member"]] = misread
+    return complaints
+
+
 CHECKS: Final = (
+    the_background_reads_what_is_wanted,
     paused_partitions_are_silent,
     limits_are_kept,
     buffers_stay_in_bounds,

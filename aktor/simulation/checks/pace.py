@@ -9,7 +9,7 @@ from typing import Final
 
 from aktor.simulation.checks.hindrances import Hindrances
 from aktor.simulation.checks.logs import COMMITTED, Logs
-from aktor.simulation.checks.readers import Reader, Replay, gone_consumers, process_of
+from aktor.simulation.checks.readers import Reader, Replay, gone_consumers, process_of, when
 from aktor.simulation.history import Event, History
 
 __all__ = ["CHECKS"]
@@ -173,6 +173,14 @@ def who_owns_records_gives_them_out(history: History) -> list[str]:
     return complaints
 
 
+def a_poll_gives_what_there_is(history: History) -> list[str]:
+    """No poll returns without records while some are here, and may be given out."""
+    return [
+        f"{when(event)} polled, and was given nothing of {event['partitions']}, which is here"
+        for event in history.named("records.passed_over")
+    ]
+
+
 def requests_are_repeated_at_their_pace(history: History) -> list[str]:
     """A request that a broker refused for a while is repeated after `retry_backoff_ms`: of all that
     a history has of the first repetitions a quarter soon after that (others wait for more than
@@ -262,4 +270,5 @@ CHECKS: Final = (
     a_quiet_consumer_asks_as_often_as_it_must,
     requests_are_repeated_at_their_pace,
     who_owns_records_gives_them_out,
+    a_poll_gives_what_there_is,
 )

@@ -1612,6 +1612,21 @@ class _NotingListener(ConsumerRebalanceListener):
         self.heard.append("lost")
 
 
+def test_nothing_is_fetched_while_the_listener_hears_that_its_consumer_leaves() -> None:
+    site = a_member()
+    paused: list[bool] = []
+
+    class Looking(_NotingListener):
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            paused.append(PausePartitions(partitions=frozenset(revoked)) in site.said)
+
+    site.engine.rebalancing.listener = Looking()
+
+    site.engine.unsubscribe(site.clock.now + 10)
+
+    assert paused == [True]
+
+
 def test_what_the_group_says_until_it_hears_of_the_leaving_is_not_applied() -> None:
     site = a_member()
     site.on_said = lambda message: (
