@@ -22,9 +22,6 @@ Habit = Callable[["Loop", KafkaConsumer], None]
 #: How long a look-up may take.
 A_SECOND: Final = 1000
 
-#: Seconds after which who wavers is back, at most.
-WAVERS: Final = 0.5
-
 #: For how many turns of the loop partitions stay paused, and a subscription is another one.
 PAUSED_FOR: Final = 10
 ELSEWHERE_FOR: Final = 15
@@ -86,11 +83,8 @@ def go_back(loop: Loop, consumer: KafkaConsumer) -> None:
 def waver(loop: Loop, consumer: KafkaConsumer) -> None:
     """Read something else, and then after all what it has read: by then the group may be on its way
     to let it in for the other."""
+    loop.later(1, lambda: loop.subscribe(consumer))
     loop.subscribe_otherwise(consumer)
-    loop.read(consumer)
-    loop.sleep(loop.draw.uniform(0.0, WAVERS))
-    loop.read(consumer)
-    loop.subscribe(consumer)
 
 
 def _change_its_mind(loop: Loop, consumer: KafkaConsumer) -> None:

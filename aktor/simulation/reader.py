@@ -157,7 +157,7 @@ class Loop:
                 habit(self, self._consumer)
             self._do_what_is_due()
             self._besides()
-            self.read(self._consumer)
+            self._reader.way(self, self._consumer)
         except (ActorCrashedError, ConsumerClosedError):
             # This consumer is beyond help, or a handler has closed it: a service would start anew.
             self._give_up()
@@ -245,10 +245,6 @@ class Loop:
             self._hear(error)
 
     # -- records
-
-    def read(self, consumer: KafkaConsumer) -> None:
-        """Take records once, in the way of all that its reader has."""
-        self._reader.way(self, consumer)
 
     def take(self, partition: TopicPartition, offset: int) -> None:
         """It was given the records up to this one."""

@@ -25,6 +25,7 @@ from aktor.simulation.chaos import (
     WEIGHTS,
 )
 from aktor.simulation.crashes import Crash
+from aktor.simulation.habits import go_back
 from aktor.simulation.member import Member
 from aktor.simulation.network import SimulatedNet
 from aktor.simulation.simulation import Topic
@@ -452,7 +453,7 @@ def test_who_goes_back_behind_the_start_of_a_log_goes_on_there() -> None:
         sim.progress()
 
         sim.brokers.delete_records(orders, 0, sim.brokers.committed("g", orders, 0) or 0)
-        member.seeks = True
+        member.does_next = go_back
         sim.run(for_=5)
         orders.write(30)
         sim.progress().check()
