@@ -542,7 +542,7 @@ class CommitManager(RequestManager):
         self.log.info(
             "commit.succeeded",
             kind=commit.kind,
-            offsets=len(commit.offsets),
+            offsets={one: value.offset for one, value in commit.offsets.items()},
             ms=round((now - sent.at) * 1000),
             attempts=commit.attempts,
         )

@@ -10,10 +10,10 @@ from __future__ import annotations
 import itertools
 import json
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self
 
-__all__ = ["Event", "History", "fingerprint"]
+__all__ = ["Event", "History", "fingerprint", "told_by"]
 
 Event = dict[str, Any]
 
@@ -28,6 +28,11 @@ def fingerprint(
     return zlib.crc32(repr((key, value, list(headers), timestamp)).encode())
 
 
+def told_by(member: str, at: float, event: Mapping[str, Any]) -> Event:
+    """An event of a consumer's trace as a history has it, where `member` is whose event it is."""
+    return {**event, "member_id": event.get("member"), "member": member, "at": at}
+
+
 class History:
     """Owns the events."""
 
@@ -39,6 +44,13 @@ class History:
         self._clock = clock
         self._start = start
         self._over = False
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> Self:
+        """What was told elsewhere: each event has its `at` and its `member`."""
+        history = cls(lambda: 0.0, 0.0)
+        history.events = sorted(events, key=lambda one: float(one["at"]))
+        return history
 
     def note(self, event: str, member: str = "", **values: Any) -> None:
         """Add something that happened."""

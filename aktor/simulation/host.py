@@ -26,7 +26,7 @@ from aktor.managers.group_membership import GroupMembershipManager
 from aktor.settings import Settings
 from aktor.simulation.history import Event
 from aktor.simulation.network import SimulatedNet
-from aktor.simulation.observed import observe
+from aktor.simulation.observed import observe, settings_told
 from aktor.simulation.scheduler import Scheduler, Task
 from aktor.trace import Trace
 
@@ -39,19 +39,6 @@ _Mail = tuple[CooperativeActor, object]
 
 #: Seconds that are lost in sums of floats, and in Kafka's timers.
 ROUNDING: Final = 0.001
-
-#: Settings that say what may be expected of a consumer.
-_TOLD: Final = (
-    "auto_offset_reset",
-    "enable_auto_commit",
-    "fetch_max_wait_ms",
-    "group_id",
-    "group_instance_id",
-    "heartbeat_interval_ms",
-    "metadata_max_age_ms",
-    "request_timeout_ms",
-    "retry_backoff_ms",
-)
 
 #: What the background says when it has an error for the user.
 _DUE: Final = frozenset(
@@ -139,7 +126,7 @@ class Site(Host):
         """From now on it takes turns."""
         if (group := self.consumer.config["group_id"]) is not None:
             self._simulation.learn(group)
-        self.note("consumer.started", **{name: self.consumer.config[name] for name in _TOLD})
+        self.note("consumer.started", **settings_told(self.consumer))
         self.started = True
         self._scheduler.can_run(self)
 

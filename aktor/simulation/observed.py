@@ -22,9 +22,22 @@ from aktor.consumer.facade import KafkaConsumer
 from aktor.events.fetching import Chunk
 from aktor.simulation.history import fingerprint
 
-__all__ = ["LOOKS", "observe"]
+__all__ = ["LOOKS", "observe", "settings_told"]
 
 Note = Callable[..., None]
+
+#: Settings that say what may be expected of a consumer.
+_TOLD: Final = (
+    "auto_offset_reset",
+    "enable_auto_commit",
+    "fetch_max_wait_ms",
+    "group_id",
+    "group_instance_id",
+    "heartbeat_interval_ms",
+    "metadata_max_age_ms",
+    "request_timeout_ms",
+    "retry_backoff_ms",
+)
 
 #: A call that takes so many seconds longer than it may is noted.
 LATE: Final = 1.0
@@ -40,6 +53,11 @@ FETCHES: Final = 2
 
 #: Of the bound, what each broker may be asked for beyond it, beside the Fetch in its long poll.
 BESIDE: Final = 16
+
+
+def settings_told(consumer: KafkaConsumer) -> dict[str, Any]:
+    """What may be expected of it."""
+    return {name: consumer.config[name] for name in _TOLD}
 
 
 def observe(
@@ -192,6 +210,7 @@ class _Observed(KafkaConsumer):
         self._note_commit(offsets)
         with self._timed("commit", self._allowed(timeout_ms)):
             super().commit(offsets, timeout_ms)
+        self._note("user.committed")
 
     def committed(
         self, partition: Any, metadata: bool = False, timeout_ms: float | None = None
@@ -210,7 +229,9 @@ class _Observed(KafkaConsumer):
 
     def position(self, partition: Any, timeout_ms: float | None = None) -> int | None:
         with self._timed("position", self._allowed(timeout_ms, api=True)):
-            return super().position(partition, timeout_ms)
+            found = super().position(partition, timeout_ms)
+        self._note("user.position", partitions={_name(partition): found})
+        return found
 
     def end_offsets(self, partitions: Any, timeout_ms: float | None = None) -> Any:
         with self._timed("end_offsets", self._allowed(timeout_ms)):

@@ -58,17 +58,16 @@ class History:
         return [f"{one.__name__}: {said}" for one in CHECKS for said in one(self._as_told())]
 
     def _as_told(self) -> told.History:
-        history = told.History(lambda: self.world.now, 1000.0)
+        events: list[told.Event] = []
         for topic, logs in self.world.cluster.topics.items():
             for partition, log in logs.items():
                 where = {"partition": f"{topic}-{partition}"}
                 # When it was written nobody knows: before everything, say.
                 written = {"first": log.start, "last": log.end - 1, "at": 0.0, "member": ""}
-                history.events.append({"event": "records.written", **where, **written})
+                events.append({"event": "records.written", **where, **written})
         for event in self.world.told:
-            mine = {**event, "member_id": event.get("member"), "member": event["whose"]}
-            history.events.append({**mine, "at": event["at"] - 1000.0})
-        return history
+            events.append(told.told_by(event["whose"], event["at"] - 1000.0, event))
+        return told.History.of(events)
 
     @property
     def duplicates(self) -> int:

@@ -150,7 +150,7 @@ def going(member: str, loss: str) -> tuple[str, str, dict[str, Any]]:
 
 
 def released(member: str) -> tuple[str, str, dict[str, Any]]:
-    return member, "partitions.released", {"partitions": ["a-0"]}
+    return member, "partitions.released", {"partitions": {"a-0": None}}
 
 
 def resolved(member: str, offset: int) -> tuple[str, str, dict[str, Any]]:
@@ -183,6 +183,19 @@ def back(member: str) -> tuple[str, str, dict[str, Any]]:
 
 def to_commit(member: str, offset: int, kind: str) -> tuple[str, str, dict[str, Any]]:
     return member, "commit.sent", {"offsets": {"a-0": offset}, "kind": kind}
+
+
+def succeeded(member: str, offset: int) -> tuple[str, str, dict[str, Any]]:
+    return member, "commit.succeeded", {"offsets": {"a-0": offset}}
+
+
+def committing(member: str, offset: int) -> Story:
+    return [to_commit(member, offset, "asked"), succeeded(member, offset)]
+
+
+def at_position(member: str, offset: int) -> tuple[str, str, dict[str, Any]]:
+    """It says so to its user."""
+    return member, "user.position", {"partitions": {"a-0": offset}}
 
 
 def committed(offset: int) -> tuple[str, str, dict[str, Any]]:
@@ -284,7 +297,7 @@ FETCHES = ("x", "request.sent", {"api": "Fetch", "node": 1})
 NOTHING_COMMITTED = "no offset is committed"
 UNSUBSCRIBED = ("x", "user.unsubscribed", {})
 REBALANCES = ("x", "rebalance.triggered", {})
-HELD_BACK = ("x", "partitions.held_back", {"partitions": ["a-0"]})
+HELD_BACK = ("x", "partitions.held_back", {"partitions": {"a-0": 5}})
 A_LONG_TIME = [("", "fault.began", {"number": one}) for one in range(30)]
 BEYOND_HELP: tuple[str, str, dict[str, Any]] = "x", "actor.escalated", {"actors": []}
 LEAVES, STILL_THERE = ("x", "user.leaves", {}), ("x", "group.still_has", {"member_ids": ["x-1"]})
@@ -319,15 +332,20 @@ GOOD = [
     back("x"),
     to_commit("x", 5, "revocation"),
     committed(5),
+    succeeded("x", 5),
     going("x", "revoked"),
-    released("x"),
+    ("x", "partitions.released", {"partitions": {"a-0": 5}}),
     synced("y", 2),
     assigned("y"),
     resolved("y", 5),
     given("y", 5, 9),
+    at_position("y", 10),
     back("y"),
-    to_commit("y", 10, "auto"),
+    ("y", "user.commits", {"partitions": None}),
+    to_commit("y", 10, "asked"),
     committed(10),
+    succeeded("y", 10),
+    ("y", "user.committed", {}),
     ALL,
 ]
 
@@ -352,6 +370,10 @@ BY_HAND: tuple[str, str, dict[str, Any]] = (
 )
 GOES_ON: tuple[str, str, dict[str, Any]] = "x", "membership.moved", {"after": "stable"}
 IS_CLOSED: tuple[str, str, dict[str, Any]] = "x", "consumer.closed", {}
+
+REMOVED: tuple[str, str, dict[str, Any]] = "", "topic.removed", {"topic": "a"}
+HEIR = [synced("y", 2), assigned("y")]
+COMMITTED = ("x", "user.committed", {})
 
 LOST = {"partition": "a-0", "first": 3, "last": 9, "time": 100}
 
@@ -502,6 +524,11 @@ BROKEN: list[tuple[Check, Story, str]] = [
     ),
     (
         commits.nobody_is_told_that_nothing_is_committed,
+        [*committing("y", 5), assigned("x"), reset("x", NOTHING_COMMITTED)],
+        "takes a-0 for never committed",
+    ),
+    (
+        commits.nobody_is_told_that_nothing_is_committed,
         [committed(5), ("x", "user.finds_nothing_committed", {"partition": "a-0", "seconds": 0.5})],
         "is told that a-0 was never committed",
     ),
@@ -641,6 +668,40 @@ BROKEN: list[tuple[Check, Story, str]] = [
             ([BY_HAND], [IS_CLOSED, to_commit("x", 5, "asked")]),
         ]
     ],
+    (
+        commits.commits_that_succeed_never_go_back,
+        [
+            *(*OWNED, *HEIR, *committing("y", 7), *committing("x", 5)),
+        ],
+        "committed a-0:5 after 7",
+    ),
+    (
+        commits.nothing_is_given_again_that_is_committed,
+        [*OWNED, *committing("x", 5), *HEIR, resolved("y", 0), given("y", 0, 4)],
+        "was given a-0:0 again, 5 was committed",
+    ),
+    *[
+        (
+            commits.a_commit_has_all_that_was_given,
+            [*OWNED, *before, to_be_committed(), *stored, COMMITTED],
+            "and was given everything before 5",
+        )
+        for before, stored in [
+            ([], []),
+            ([], [succeeded("x", 4)]),
+            ([succeeded("x", 5), released("x"), assigned("x"), given("x", 0, 4)], []),
+        ]
+    ],
+    (
+        records.positions_are_after_what_was_given,
+        [*OWNED, at_position("x", 6)],
+        "is at a-0:6, and was given everything before 5",
+    ),
+    (
+        records.positions_are_after_what_was_given,
+        [*OWNED, ("x", "partitions.released", {"partitions": {"a-0": 4}})],
+        "is at a-0:4",
+    ),
     (actors.no_message_vanishes, [("x", "message.dropped", {"because": "unknown"})], "unknown"),
     (actors.no_actor_crashes_by_itself, [crashed("KeyError: 2")], "KeyError: 2"),
     (limits.buffers_stay_in_bounds, [("x", "buffer.exceeded", {"bytes": 1})], "exceeded"),
@@ -1001,6 +1062,64 @@ FORGIVEN: list[tuple[Check, Story]] = [
         ]
     ],
     (commits.what_is_let_go_is_committed, [*AUTOMATIC[1:], LETS_GO]),
+    (
+        commits.commits_that_succeed_never_go_back,
+        [
+            *(*OWNED, to_commit("x", 5, "asked"), *HEIR, to_commit("y", 7, "asked")),
+            *(succeeded("y", 7), succeeded("x", 5)),
+        ],
+    ),
+    (
+        commits.commits_that_succeed_never_go_back,
+        [
+            *(*OWNED, *committing("x", 5), sought("x", 2), *committing("x", 2)),
+        ],
+    ),
+    (
+        commits.nobody_is_told_that_nothing_is_committed,
+        [
+            *(to_commit("y", 5, "asked"), REMOVED, succeeded("y", 5), assigned("x")),
+            reset("x", NOTHING_COMMITTED),
+        ],
+    ),
+    *[
+        (
+            commits.nothing_is_given_again_that_is_committed,
+            [*OWNED, *story, resolved("y", 0), given("y", 0, 4)],
+        )
+        for story in [
+            [to_commit("x", 5, "asked"), *HEIR],
+            [to_commit("x", 5, "asked"), REMOVED, succeeded("x", 5), *HEIR],
+            [*HEIR, *committing("x", 5)],
+            [*committing("x", 5), *HEIR, sought("y", 0)],
+            [*[in_group("h", step) for step in committing("x", 5)], *HEIR],
+        ]
+    ],
+    *[
+        (
+            commits.a_commit_has_all_that_was_given,
+            [*OWNED, to_be_committed(*named), *story, COMMITTED],
+        )
+        for named, story in [
+            ([], [succeeded("x", 5)]),
+            ([], [given("x", 5, 9), succeeded("x", 5)]),
+            ([], [released("x")]),
+            ([], [sought("x", 0)]),
+            ([], [REMOVED]),
+            (["b-0"], []),
+        ]
+    ],
+    (
+        commits.a_commit_has_all_that_was_given,
+        [
+            *(*OWNED, ("x", "partitions.held_back", {"partitions": {"a-0": None}})),
+            *(to_be_committed(), COMMITTED),
+        ],
+    ),
+    *[
+        (records.positions_are_after_what_was_given, [*OWNED, moves, at_position("x", 7)])
+        for moves in (sought("x", 7), taken_back("x", 7), released("x"), given("x", 5, 6))
+    ],
     (
         commits.committed_offsets_never_go_back,
         [committed(9), sought("x", 4), released("x"), to_commit("x", 5, "asked"), committed(5)],

@@ -150,6 +150,139 @@ def committed_offsets_never_go_back(history: History) -> list[str]:
     return complaints
 
 
+class _Stored:
+    """What consumers have heard is stored. The answer to a commit that was sent before a topic was
+    removed, or a log cut, says nothing of what is there now."""
+
+    def __init__(self) -> None:
+        #: By group and partition.
+        self.offsets: dict[tuple[str, str], int] = {}
+        self._under_way: set[tuple[str, str, int]] = set()
+
+    def apply(self, event: Event) -> None:
+        match event["event"]:
+            case "commit.sent":
+                for one, offset in event["offsets"].items():
+                    self._under_way.add((event["member"], one, offset))
+            case "commit.succeeded":
+                for one, offset in event["offsets"].items():
+                    if (event["member"], one, offset) in self._under_way:
+                        self._under_way.discard((event["member"], one, offset))
+                        self.offsets[event["group"], one] = offset
+            case "topic.removed" | "log.truncated":
+                self.offsets.clear()
+                self._under_way.clear()
+
+
+def commits_that_succeed_never_go_back(history: History) -> list[str]:
+    """What a consumer hears is stored is not less than what anybody of its group had heard of when
+    it sent that; unless it sought, was reset, or named offsets, since the partition is its own."""
+    complaints = []
+    stored = _Stored()
+    #: What was stored when a consumer sent an offset the first time.
+    known: dict[tuple[str, str, int], int] = {}
+    moved: dict[str, set[str]] = defaultdict(set)
+    for event in history.named(
+        *("commit.sent", "commit.succeeded", "topic.removed", "log.truncated"),
+        *("position.sought", "position.reset", "user.commits", "partitions.assigned"),
+    ):
+        who = event["member"]
+        stored.apply(event)
+        match event["event"]:
+            case "position.sought" | "position.reset":
+                moved[who].update(event["partitions"])
+            case "user.commits" if event["partitions"] is not None:
+                moved[who].update(event["partitions"])
+            case "partitions.assigned":
+                moved[who].difference_update(event["partitions"])
+            case "topic.removed" | "log.truncated":
+                known.clear()
+            case "commit.sent":
+                for one, offset in event["offsets"].items():
+                    before = stored.offsets.get((event["group"], one), 0)
+                    known.setdefault((who, one, offset), before)
+            case "commit.succeeded":
+                for one, offset in event["offsets"].items():
+                    before = known.pop((who, one, offset), 0)
+                    if offset < before and one not in moved[who]:
+                        complaints.append(f"{when(event)} committed {one}:{offset} after {before}")
+    return complaints
+
+
+def nothing_is_given_again_that_is_committed(history: History) -> list[str]:
+    """A group goes on where it has committed to: who reads for it is given nothing before that,
+    unless they sought or were reset since the partition is theirs."""
+    complaints = []
+    stored = _Stored()
+    moved: dict[str, set[str]] = defaultdict(set)
+    #: What was stored when a partition was assigned: where it is read from is looked up after that.
+    begins: dict[tuple[str, str], int] = {}
+    for event in history.named(
+        *("commit.sent", "commit.succeeded", "topic.removed", "log.truncated"),
+        *("position.sought", "position.reset", "partitions.assigned", "records.delivered"),
+    ):
+        who = event["member"]
+        stored.apply(event)
+        match event["event"]:
+            case "position.sought" | "position.reset":
+                moved[who].update(event["partitions"])
+            case "partitions.assigned":
+                moved[who].difference_update(event["partitions"])
+                for one in event["partitions"]:
+                    begins[who, one] = stored.offsets.get((event["group"], one), 0)
+            case "topic.removed" | "log.truncated":
+                begins.clear()
+            case "records.delivered":
+                one, first = event["partition"], event["offsets"][0][0]
+                if first < begins.get((who, one), 0) and one not in moved[who]:
+                    complaints.append(
+                        f"{when(event)} was given {one}:{first} again, {begins[who, one]} was"
+                        " committed"
+                    )
+    return complaints
+
+
+def a_commit_has_all_that_was_given(history: History) -> list[str]:
+    """Once `commit()` has returned all is stored that the user had been given when they called it,
+    of what is still theirs."""
+    complaints = []
+    #: By consumer: after what it was given last, after what was when it commits, what is stored.
+    given: dict[str, dict[str, int]] = defaultdict(dict)
+    asked: dict[str, dict[str, int]] = {}
+    stored: dict[str, dict[str, int]] = defaultdict(dict)
+    for event in history.named(
+        *("user.commits", "user.committed", "commit.succeeded"),
+        *("records.delivered", "records.taken_back", "position.sought", "position.reset"),
+        *("partitions.assigned", "partitions.held_back", "partitions.released", "topic.removed"),
+    ):
+        who = event["member"]
+        match event["event"]:
+            case "topic.removed":
+                given.clear()
+                asked.clear()
+            case "partitions.held_back":  # how far, unless the topic is another one now
+                for one in [one for one, at in event["partitions"].items() if at is None]:
+                    given[who].pop(one, None)
+            case "records.delivered":
+                given[who][event["partition"]] = event["offsets"][-1][1] + 1
+            case "user.commits":
+                asked[who] = dict(given[who]) if event["partitions"] is None else {}
+            case "commit.succeeded":
+                stored[who].update(event["offsets"])
+            case "user.committed":
+                complaints += [
+                    f"{when(event)} has committed {one} up to {stored[who].get(one)}, and was"
+                    f" given everything before {end}"
+                    for one, end in asked.pop(who, {}).items()
+                    if stored[who].get(one, -1) < end
+                ]
+            case _:
+                for one in event.get("partitions") or [event["partition"]]:
+                    for known in (given[who], stored[who], asked.get(who, {})):
+                        known.pop(one, None)
+    return complaints
+
+
 @dataclass
 class _LetGo:
     """What a consumer with automatic commits was given, and has committed of it."""
@@ -239,12 +372,18 @@ def nobody_is_told_that_nothing_is_committed(history: History) -> list[str]:
     complaints = []
     #: Since when something is committed.
     committed: dict[tuple[str, str], float] = {}
+    stored = _Stored()
     #: When a consumer came to own a partition: its look-up is not older.
     owned: dict[tuple[str, str], tuple[str, float]] = {}
     for event in history.events:
+        stored.apply(event)
         match event["event"]:
             case "offset.committed":
                 committed.setdefault((event["group"], event["partition"]), event["at"])
+            case "commit.succeeded":  # where brokers do not tell
+                for key in [(event["group"], one) for one in event["offsets"]]:
+                    if key in stored.offsets:
+                        committed.setdefault(key, event["at"])
             case "topic.removed":
                 for key in [key for key in committed if key[1].startswith(event["topic"] + "-")]:
                     del committed[key]
@@ -280,6 +419,9 @@ CHECKS: Final = (
     nothing_is_committed_that_was_given_up,
     commits_do_not_overtake_each_other,
     committed_offsets_never_go_back,
+    commits_that_succeed_never_go_back,
+    nothing_is_given_again_that_is_committed,
+    a_commit_has_all_that_was_given,
     nobody_is_told_that_nothing_is_committed,
     resets_are_traced,
     what_is_let_go_is_committed,

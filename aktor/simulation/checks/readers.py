@@ -154,12 +154,12 @@ class Replay:
             # What the user sought wins over what was found meanwhile, unless it is that which is
             # out of range.
             came_to = (event.get("from_offsets") or {}).get(one)
-            if mine.sought and not self._passes_over(mine.next, came_to, one, reader):
+            if mine.sought and not self.passes_over(mine.next, came_to, one, reader):
                 continue
             mine.sought = False
             mine.move_to(offset)
 
-    def _passes_over(
+    def passes_over(
         self, start: int | None, end: int | None, partition: str, reader: Reader
     ) -> bool:
         """Whether a reader may have come from `start` to `end` without having been given any."""

@@ -254,6 +254,26 @@ def a_reset_is_carried_out(history: History) -> list[str]:
     return complaints
 
 
+def positions_are_after_what_was_given(history: History) -> list[str]:
+    """Where a consumer says that it is, to its user and when it lets go of a partition, is after
+    what it gave out last: between the two there is nothing that could be given out."""
+    complaints = []
+    replay = Replay(history)
+    for event, reader in replay:
+        if event["event"] not in ("partitions.released", "user.position"):
+            continue
+        for one, position in event["partitions"].items():
+            mine = reader.owned.get(one)
+            if mine is None or mine.next is None or position is None:
+                continue
+            if not replay.passes_over(mine.next, position, one, reader):
+                complaints.append(
+                    f"{when(event)} is at {one}:{position}, and was given everything before"
+                    f" {mine.next}"
+                )
+    return complaints
+
+
 def nothing_replicated_is_lost(history: History) -> list[str]:
     """Of the brokers: only an unclean election loses what all in sync had."""
     return [
@@ -271,5 +291,6 @@ CHECKS: Final = (
     the_trace_tells_what_is_given,
     the_trace_tells_what_is_asked,
     a_reset_is_carried_out,
+    positions_are_after_what_was_given,
     nothing_replicated_is_lost,
 )
