@@ -409,12 +409,16 @@ class Dispatcher:
             self._drop(message, because=f"{actor.name} was restarted")
             return
         try:
-            if isinstance(message, Envelope):
-                actor.receive(message)
-            else:
-                actor.on_receive(message)
+            self._hand_over(actor, message)
         except BaseException as error:
             self._crashed(actor, message, error)
+
+    def _hand_over(self, actor: CooperativeActor, message: object) -> None:
+        """It is the actor's turn. Whoever simulates faults lets them come before that."""
+        if isinstance(message, Envelope):
+            actor.receive(message)
+        else:
+            actor.on_receive(message)
 
     def _crashed(self, actor: CooperativeActor, message: object, error: BaseException) -> None:
         handling = type(message).__name__

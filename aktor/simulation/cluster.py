@@ -66,17 +66,14 @@ class Brokers:
         self._scheduler = scheduler
         self._history = history
         self._commits = _Commits(history)
-        self.model = Cluster(
+        self.model = _Model(
+            self,
             [Node(node_id=n, host=f"b{n}", port=PORT) for n in range(1, count + 1)],
             now=scheduler.now,
             settings=settings or SETTINGS,
             rng=random.Random(f"{seed} brokers"),
             journal=self._commits,
         )
-        self._really_make_topic = self.model.make_topic
-        self.model.make_topic = self._make_topic  # type: ignore[method-assign]
-        self._write_marker = self.model.write_marker
-        self.model.write_marker = self._end_transaction  # type: ignore[method-assign]
         #: After the last record of each partition that everybody is to read.
         self._wanted: dict[tuple[str, int], int] = {}
         #: How many partitions each topic had that there ever was, at most.
@@ -360,16 +357,11 @@ class Brokers:
         self.model.create_topic(name, partitions)
         self._look_ahead()
 
-    def _make_topic(
-        self, name: str, assignment: Sequence[tuple[int, ...]], configs: Mapping[str, str]
-    ) -> Topic:
-        """Also those that a member's look-up creates (`auto.create.topics.enable`)."""
+    def note_topic(self, name: str, partitions: int) -> None:
+        """There will be one, which a test asked for or a member (`auto.create.topics.enable`)."""
         if name not in INTERNAL_TOPICS:
-            self._history.note(
-                "topic.created", topic=name, partitions=len(assignment), time=self._time
-            )
-        self._known[name] = max(len(assignment), self._known.get(name, 0))
-        return self._really_make_topic(name, assignment, configs)
+            self._history.note("topic.created", topic=name, partitions=partitions, time=self._time)
+        self._known[name] = max(partitions, self._known.get(name, 0))
 
     def delete_topic(self, name: str) -> None:
         """It is gone, with all records."""
@@ -472,46 +464,19 @@ class Brokers:
         )
         return answers[0] if answers else None
 
-    def _end_transaction(
-        self,
-        topic: str,
-        partition: int,
-        producer_id: int,
-        producer_epoch: int,
-        *,
-        commit: bool,
-        coordinator_epoch: int,
-        now: float,
-    ) -> bool:
-        """Write a marker, as the coordinator does: again, until all in sync have it."""
-        found = self.model.topics.partition(topic, partition)
-        if found is None:
-            return True
-        if found.leader not in self.running:
-            return False
-        if not found.log.in_transaction(producer_id):
-            return found.log.high_watermark >= found.log.end_offset
-        done = self._write_marker(
-            topic,
-            partition,
-            producer_id,
-            producer_epoch,
+    def note_marker(self, partition: Partition, producer_id: int, *, commit: bool) -> None:
+        """A transaction has ended here."""
+        place = partition.topic, partition.index
+        if commit:
+            end = self._open.get((producer_id, *place), 0)
+            self._wanted[place] = max(end, self._wanted.get(place, 0))
+        self._history.note(
+            "transaction.ended",
+            partition=f"{partition.topic}-{partition.index}",
+            producer=producer_id,
             commit=commit,
-            coordinator_epoch=coordinator_epoch,
-            now=now,
+            marker=partition.log.end_offset - 1,
         )
-        if done:
-            end = self._open.get((producer_id, topic, partition), 0)
-            if commit:
-                self._wanted[topic, partition] = max(end, self._wanted.get((topic, partition), 0))
-            self._history.note(
-                "transaction.ended",
-                partition=f"{topic}-{partition}",
-                producer=producer_id,
-                commit=commit,
-                marker=found.log.end_offset - 1,
-            )
-        return done and found.log.high_watermark >= found.log.end_offset
 
     # -- leaders, coordinators, groups
 
@@ -645,6 +610,52 @@ class Brokers:
         """The high watermark."""
         found = self.model.topics.partition(topic, partition)
         return 0 if found is None else int(found.log.high_watermark)
+
+
+class _Model(Cluster):
+    """The cluster's model; what it does by itself its brokers note."""
+
+    def __init__(self, brokers: Brokers, nodes: Iterable[Node], **settings: Any) -> None:
+        self._brokers = brokers
+        super().__init__(nodes, **settings)
+
+    def make_topic(
+        self, name: str, assignment: Sequence[tuple[int, ...]], configs: Mapping[str, str]
+    ) -> Topic:
+        self._brokers.note_topic(name, len(assignment))
+        return super().make_topic(name, assignment, configs)
+
+    def write_marker(
+        self,
+        topic: str,
+        partition: int,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        commit: bool,
+        coordinator_epoch: int,
+        now: float,
+    ) -> bool:
+        """Again, until all in sync have it."""
+        found = self.topics.partition(topic, partition)
+        if found is None:
+            return True
+        if found.leader not in self._brokers.running:
+            return False
+        if found.log.in_transaction(producer_id):
+            done = super().write_marker(
+                topic,
+                partition,
+                producer_id,
+                producer_epoch,
+                commit=commit,
+                coordinator_epoch=coordinator_epoch,
+                now=now,
+            )
+            if not done:
+                return False
+            self._brokers.note_marker(found, producer_id, commit=commit)
+        return found.log.high_watermark >= found.log.end_offset
 
 
 class _Commits:

@@ -90,7 +90,7 @@ class Crashes:
         """Called before an actor gets a message."""
         if self.left > 0 and actor.name == self.actor and type(message) is self.on:
             if self._late:
-                type(actor).on_receive(actor, message)
+                actor.on_receive(message)
             self.left -= 1
             self.happened += 1
             self._on_crash()

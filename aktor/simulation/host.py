@@ -366,39 +366,20 @@ class SimulatedDispatcher(Dispatcher):
             site.mail_came()
 
     def connect(self, name: str, receiver: Any) -> None:
-        """Remember the port; let faults come before what an actor does."""
+        """Remember who it is; hear what the application is told."""
+        self.receivers[name] = receiver
         if isinstance(receiver, ApplicationPort):
             self._site.port = receiver
-            self._watch(receiver)
-        elif isinstance(receiver, CooperativeActor):
-            self._wrap(receiver)
-        self.receivers[name] = receiver
+            receiver = _Overheard(receiver, self._site)
         super().connect(name, receiver)
 
-    def _watch(self, port: ApplicationPort) -> None:
-        tell = port.tell
-
-        def told(message: object) -> None:
-            tell(message)
-            if isinstance(message, SessionExtended):
-                self._site.believes_in_session(message.until)
-            elif isinstance(message, ActorsRestarted):
-                self._site.has_told_of_restart(message.actors)
-
-        port.tell = told  # type: ignore[method-assign]
-
-    def _wrap(self, actor: CooperativeActor) -> None:
-        on_receive = actor.on_receive
+    def _hand_over(self, actor: CooperativeActor, message: object) -> None:
         member = self._site.member
-
-        def received(message: object) -> None:
-            if member.before_each is not None:
-                member.before_each(actor, message)
-            for crashes in member.simulation.crashes:
-                crashes.before(actor, message)
-            on_receive(message)
-
-        actor.on_receive = received  # type: ignore[method-assign]
+        if member.before_each is not None:
+            member.before_each(actor, message)
+        for crashes in member.simulation.crashes:
+            crashes.before(actor, message)
+        super()._hand_over(actor, message)
 
     def stop(self, timeout: float) -> bool:
         """What the thread does when it ends."""
@@ -407,6 +388,23 @@ class SimulatedDispatcher(Dispatcher):
             super().stop(timeout)
             self.on_stopped()
         return True
+
+
+class _Overheard:
+    """The application's port. What it hears of its session and of restarts the simulation hears,
+    too."""
+
+    def __init__(self, port: ApplicationPort, site: Site) -> None:
+        self._port = port
+        self._site = site
+
+    def tell(self, message: object) -> None:
+        """Take one message."""
+        self._port.tell(message)
+        if isinstance(message, SessionExtended):
+            self._site.believes_in_session(message.until)
+        elif isinstance(message, ActorsRestarted):
+            self._site.has_told_of_restart(message.actors)
 
 
 class SimulatedBell(Bell):

@@ -373,22 +373,15 @@ class WorldDispatcher(Dispatcher):
             self.site.asleep_until = -math.inf
 
     def connect(self, name: str, receiver: Any) -> None:
-        """Remember the port; let faults come before what an actor does."""
+        """Remember the port."""
         if isinstance(receiver, ApplicationPort):
             self.site.port = receiver
-        elif isinstance(receiver, CooperativeActor):
-            self._wrap(receiver)
         super().connect(name, receiver)
 
-    def _wrap(self, actor: CooperativeActor) -> None:
-        on_receive = actor.on_receive
-
-        def received(message: object) -> None:
-            if self.site.before_each is not None:
-                self.site.before_each(actor, message)
-            on_receive(message)
-
-        actor.on_receive = received  # type: ignore[method-assign]
+    def _hand_over(self, actor: CooperativeActor, message: object) -> None:
+        if self.site.before_each is not None:
+            self.site.before_each(actor, message)
+        super()._hand_over(actor, message)
 
     def stop(self, timeout: float) -> bool:
         """What the thread does when it ends."""
