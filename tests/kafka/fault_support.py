@@ -1,4 +1,4 @@
-"""A group under load while things break, and a referee who judges what its members were given.
+"""A group under load while things break; what its members were given a referee judges.
 
 with Stage(kafka, topic, group) as stage:      # creates the topic
     stage.join("a", "b", "c")                  # or join("a", process=True), to be shot at
@@ -16,17 +16,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
@@ -42,7 +40,10 @@ from confluent_kafka import TopicPartition as Place
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
 from aktor import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from aktor.consumer.system import HOST
+from aktor.simulation.history import Event, told_by
 from tests.embedded import Cluster
+from tests.kafka.referee import Telling, Verdict, Written, judge, longest_wait
 from tests.kafka.support import ROOT, hurried, wait_until
 from tests.real_kafka import topics
 
@@ -119,10 +120,18 @@ class Listener(ConsumerRebalanceListener):
 class GroupMember:
     """Owns a consumer; runs on a thread of the test, or as the main program of a process."""
 
-    def __init__(self, settings: Mapping[str, Any], control: Control, say: Say) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        control: Control,
+        say: Say,
+        tell: Callable[[Event], None],
+    ) -> None:
         self.say = say
         self._control = control
         own = dict(settings)
+        self._host = Telling(own["client_id"], tell)
+        HOST.set(self._host)
         topic = own.pop("topic")
         self._commits = not own["enable_auto_commit"]
         if own.pop("manner") == "cooperative":
@@ -136,9 +145,8 @@ class GroupMember:
             while not self._control.stop.is_set():
                 self._turn()
             self.commit("stop")
-            owned = self.consumer.assignment()
-            positions = {one.partition: self.consumer.position(one) for one in owned}
-            self.say("stopping", positions=positions)
+            for one in self.consumer.assignment():
+                self.consumer.position(one)  # the referee compares it with what was given
         self.say("closed")
 
     def _turn(self) -> None:
@@ -163,7 +171,9 @@ class GroupMember:
         if control.freeze.is_set():
             control.freeze.clear()
             self.say("freezing")
+            self._host.note("member.frozen")
             os.kill(os.getpid(), signal.SIGSTOP)
+            self._host.note("member.thawed")
         if not control.work_once_s:
             time.sleep(WORK_S)
             return
@@ -191,68 +201,53 @@ class GroupMember:
             self.say("committed", partitions=partitions, where=where, took=took)
 
 
-class TraceHandler(logging.Handler):
-    """Passes aktor's events on."""
-
-    def __init__(self, say: Callable[[Report], None]) -> None:
-        super().__init__(logging.INFO)
-        self._say = say
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """One event."""
-        if (event := getattr(record, "aktor", None)) is not None:
-            self._say(event)
-
-
 def numbers(partitions: Iterable[TopicPartition]) -> list[int]:
     """Their partition ids, in order."""
     return sorted(one.partition for one in partitions)
-
-
-@contextlib.contextmanager
-def passing_on_events(say: Callable[[Report], None]) -> Any:
-    """All events of this process's consumers go to `say` meanwhile."""
-    logger, handler = logging.getLogger("aktor"), TraceHandler(say)
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
 
 
 def main(settings: Mapping[str, Any]) -> None:
     """A member as a process: reports on stdout; SIGTERM ends it cleanly, SIGUSR1 freezes it."""
     control, lock = Control(), threading.Lock()
 
-    def say(what: str, **values: Any) -> None:
-        line = json.dumps({"said": what, "at": time.monotonic(), **values})
+    def tell(what: Mapping[str, Any]) -> None:
+        line = json.dumps(what, default=str)
         with lock:
             print(line, flush=True)
 
+    def say(what: str, **values: Any) -> None:
+        tell({"said": what, "at": time.monotonic(), **values})
+
     signal.signal(signal.SIGTERM, lambda *_: control.stop.set())
     signal.signal(signal.SIGUSR1, lambda *_: control.freeze.set())
-    logging.getLogger("aktor").propagate = False
-    with passing_on_events(lambda event: say("event", event=event)):
-        GroupMember(settings, control, say).run()
+    GroupMember(settings, control, say, tell).run()
 
 
 # -- members as the test sees them
 
 
 class Ensemble:
-    """All that the members said, in the order in which it arrived."""
+    """All that the members said, and what happened to their consumers, in the order in which it
+    arrived."""
 
     def __init__(self) -> None:
         self.reports: list[tuple[str, Report]] = []
+        self.told: list[Event] = []
         self._lock = threading.Lock()
 
     def hear(self, member: str, report: Report) -> None:
         """One report of a member; those of one member come in its order."""
         with self._lock:
             self.reports.append((member, report))
+
+    def tell(self, event: Event) -> None:
+        """One event; those of one member come in its order."""
+        with self._lock:
+            self.told.append(event)
+
+    def note(self, member: str, event: str, **values: Any) -> None:
+        """What happens to a member that can't say it."""
+        self.tell(told_by(member, time.monotonic(), {"event": event, **values}))
 
     def said(self, what: str, *, by: str | None = None, since: float = 0.0) -> list[Report]:
         """The reports of this kind."""
@@ -262,10 +257,9 @@ class Ensemble:
             if report["said"] == what and report["at"] >= since and by in (None, member)
         ]
 
-    def events(self, name: str, *, by: str | None = None, since: float = 0.0) -> list[Report]:
-        """The trace events of this name."""
-        said = self.said("event", by=by, since=since)
-        return [report["event"] for report in said if report["event"]["event"] == name]
+    def events(self, name: str, *, since: float = 0.0) -> list[Event]:
+        """Those of this name."""
+        return [one for one in self.told[:] if one["event"] == name and one["at"] >= since]
 
     def owners(self, ignoring: str | None = None) -> dict[int, str]:
         """Who owns each partition, as far as the members (but for one) said."""
@@ -315,9 +309,11 @@ class ThreadMember:
 
     def _run(self) -> None:
         try:
-            GroupMember(self._settings, self.control, self._say).run()
+            tell = self._ensemble.tell
+            GroupMember(self._settings, self.control, self._say, tell).run()
         except BaseException as error:
-            self._say("failed", because=f"{type(error).__name__}: {error}")
+            because = f"{type(error).__name__}: {error}"
+            self._ensemble.note(self.name, "member.failed", because=because)
 
     def _say(self, what: str, **values: Any) -> None:
         self._ensemble.hear(self.name, {"said": what, "at": time.monotonic(), **values})
@@ -347,6 +343,7 @@ class ProcessMember:
         self._process.kill()
         self._reader.join(10)
         self._ensemble.hear(self.name, {"said": "killed", "at": time.monotonic()})
+        self._ensemble.note(self.name, "member.killed")
 
     def stop(self) -> None:
         """Let it stop itself (SIGSTOP) while it works on what it was given: what it says later is
@@ -378,12 +375,16 @@ class ProcessMember:
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         for line in self._process.stdout:
-            if line.endswith("\n"):
-                self._ensemble.hear(self.name, json.loads(line))
+            if not line.endswith("\n"):
+                continue  # it was killed over it
+            told = json.loads(line)
+            if "said" in told:
+                self._ensemble.hear(self.name, told)
+            else:
+                self._ensemble.tell(told)
         errors = self._process.stderr.read()
         if self._process.wait() != 0 and not self.killed:
-            at = time.monotonic()
-            self._ensemble.hear(self.name, {"said": "failed", "because": errors[-2000:], "at": at})
+            self._ensemble.note(self.name, "member.failed", because=errors[-2000:])
 
 
 # -- the writer
@@ -394,10 +395,10 @@ class Writer(threading.Thread):
 
     def __init__(self, bootstrap: list[str], topic: str) -> None:
         super().__init__(name="writer", daemon=True)
-        self.acknowledged: dict[int, dict[int, tuple[float, str]]] = defaultdict(dict)
+        self.acknowledged: dict[int, dict[int, Written]] = defaultdict(dict)
         #: By value, when a broker acknowledged it without its offset: it had it from before a
         #: retry. Where it is, its first reader knows.
-        self.unplaced: dict[int, dict[str, float]] = defaultdict(dict)
+        self.unplaced: dict[int, dict[str, Written]] = defaultdict(dict)
         self.sent = 0
         self.error: BaseException | None = None
         self._servers, self._topic = bootstrap, topic
@@ -429,7 +430,7 @@ class Writer(threading.Thread):
         unplaced = self.unplaced[partition]
         for offset, value in zip(offsets, values, strict=True):
             if value in unplaced:
-                self.acknowledged[partition].setdefault(offset, (unplaced.pop(value), value))
+                self.acknowledged[partition].setdefault(offset, unplaced.pop(value))
 
     def abandon(self) -> None:
         """Nobody waits for it any more."""
@@ -438,21 +439,27 @@ class Writer(threading.Thread):
     def _catch_up(self, producer: Any, due: float) -> None:
         while self.sent < due:
             partition, value = self.sent % PARTITIONS, f"value-{self.sent}"
+            timestamp = round(time.time() * 1000)
             producer.produce(
-                self._topic, value.encode(), partition=partition, on_delivery=self._note
+                self._topic,
+                value.encode(),
+                partition=partition,
+                timestamp=timestamp,
+                on_delivery=partial(self._note, timestamp=timestamp),
             )
             self.sent += 1
 
-    def _note(self, error: KafkaError | None, message: Message) -> None:
+    def _note(self, error: KafkaError | None, message: Message, timestamp: int = 0) -> None:
         if error is not None:
             self.error = KafkaException(error)
             return
         written: Any = message
-        partition, offset, value = written.partition(), written.offset(), written.value().decode()
+        partition, offset = written.partition(), written.offset()
+        record = Written(time.monotonic(), written.value().decode(), timestamp)
         if offset is None:
-            self.unplaced[partition][value] = time.monotonic()
+            self.unplaced[partition][record.value] = record
         else:
-            self.acknowledged[partition].setdefault(offset, (time.monotonic(), value))
+            self.acknowledged[partition].setdefault(offset, record)
 
 
 # -- the witness
@@ -493,215 +500,6 @@ class Witness(threading.Thread):
             self.times[read.partition()].append((time.monotonic(), read.offset()))
 
 
-# -- the referee
-
-
-@dataclass(slots=True, kw_only=True)
-class Ownership:
-    """One member's time with one partition; `how` it ended: revoked, lost, killed, or None."""
-
-    member: str
-    partition: int
-    began: float
-    ended: float = float("inf")
-    how: str | None = None
-    first: int | None = None
-    next: int | None = None
-    last_read: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What the referee found: `faults` in sentences, and how long anything stood still.
-
-    `resume` is the longest time that any partition had acknowledged records waiting and its group
-    was given none of them; `waits` has the longest of each partition.
-    """
-
-    faults: list[str]
-    delivered: int
-    repeated: int
-    resume: float
-    waits: Mapping[int, float]
-    #: When each partition's longest wait ended.
-    ended: Mapping[int, float]
-
-
-class Referee:
-    """Reads the reports once, from the first to the last."""
-
-    def __init__(self) -> None:
-        self.faults: list[str] = []
-        self.repeated = 0
-        self._open: dict[tuple[str, int], Ownership] = {}
-        self._ownerships: dict[int, list[Ownership]] = defaultdict(list)
-        self._delivered: dict[int, dict[int, str]] = defaultdict(dict)
-        self._times: dict[int, list[tuple[float, int]]] = defaultdict(list)
-        self._commits: dict[int, list[tuple[float, int]]] = defaultdict(list)
-
-    def judge(
-        self,
-        reports: Iterable[tuple[str, Report]],
-        acknowledged: Mapping[int, Mapping[int, tuple[float, str]]],
-    ) -> Verdict:
-        """All that can be said about these reports."""
-        for member, report in sorted(reports, key=lambda one: float(one[1]["at"])):
-            self._hear(member, report)
-        self._all_delivered(acknowledged)
-        self._one_owner_at_a_time()
-        longest = {
-            one: longest_wait(self._times[one], written) for one, written in acknowledged.items()
-        }
-        waits = {one: wait for one, (wait, _) in longest.items()}
-        return Verdict(
-            faults=self.faults,
-            delivered=sum(map(len, self._delivered.values())),
-            repeated=self.repeated,
-            resume=max(waits.values(), default=0.0),
-            waits=waits,
-            ended={one: at for one, (_, at) in longest.items()},
-        )
-
-    def _hear(self, member: str, report: Report) -> None:
-        at = report["at"]
-        match report["said"]:
-            case "assigned":
-                for one in report["partitions"]:
-                    ownership = Ownership(member=member, partition=one, began=at)
-                    self._open[member, one] = ownership
-                    self._ownerships[one].append(ownership)
-            case "released":
-                self._end(member, report["partitions"], report["how"], at)
-            case "killed":
-                self._end(member, [p for m, p in self._open if m == member], "killed", at)
-            case "read":
-                self._read(member, report)
-            case "committed":
-                self._commit(member, report)
-            case "stopping":
-                self._position_is_consumed(member, report["positions"])
-            case "failed":
-                self.faults.append(f"member {member} failed: {report['because']}")
-
-    def _end(self, member: str, partitions: Iterable[int], how: str, at: float) -> None:
-        for one in partitions:
-            ownership = self._open.pop((member, one), None)
-            if ownership is None:
-                self.faults.append(f"{member} gave up partition {one} without owning it")
-            else:
-                ownership.how, ownership.ended = how, at
-
-    def _read(self, member: str, report: Report) -> None:
-        partition, at = report["partition"], report["at"]
-        ownership = self._open.get((member, partition))
-        if ownership is None:
-            self.faults.append(f"{member} read partition {partition} without owning it")
-            return
-        expected = ownership.next
-        if expected is None:
-            self._begins_rightly(ownership, report["offsets"][0])
-            expected = ownership.first = report["offsets"][0]
-        wanted = list(range(expected, expected + len(report["offsets"])))
-        if report["offsets"] != wanted:
-            self.faults.append(
-                f"{member} read {report['offsets']} of partition {partition} instead of {wanted}"
-            )
-        ownership.next, ownership.last_read = report["offsets"][-1] + 1, at
-        books = self._delivered[partition]
-        new = [offset for offset in report["offsets"] if offset not in books]
-        self.repeated += len(report["offsets"]) - len(new)
-        if new:
-            self._times[partition].append((at, new[0]))
-        books.update(zip(report["offsets"], report["values"], strict=True))
-
-    def _begins_rightly(self, ownership: Ownership, first: int) -> None:
-        """Where the one before stopped; or, if it died or was thrown out, at its last commit."""
-        partition = ownership.partition
-        before = [one for one in self._ownerships[partition] if one.next is not None]
-        reached = max((one.next or 0 for one in before), default=0)
-        excused = bool(before) and any(one.how in ("lost", "killed", None) for one in before[-2:])
-        earliest = self._committed(partition) if excused else reached
-        if not earliest <= first <= reached:
-            ends = [one.how for one in before]
-            self.faults.append(
-                f"{ownership.member} began partition {partition} at {first} instead of {reached}"
-                f" (committed {self._committed(partition)}, earlier ownerships ended {ends})"
-            )
-
-    def _commit(self, member: str, report: Report) -> None:
-        # One who was frozen may hear late that a commit succeeded before others made theirs.
-        began = report["at"] - report["took"]
-        for one in report["partitions"]:
-            ownership = self._open.get((member, one))
-            if ownership is None or ownership.next is None:
-                continue
-            before = max((n for at, n in self._commits[one] if at <= began), default=0)
-            if ownership.next < before:
-                self.faults.append(
-                    f"{member} took the commit of partition {one} back from {before} to"
-                    f" {ownership.next}"
-                )
-            self._commits[one].append((report["at"], ownership.next))
-
-    def _committed(self, partition: int) -> int:
-        return max((offset for _, offset in self._commits[partition]), default=0)
-
-    def _position_is_consumed(self, member: str, positions: Mapping[Any, int]) -> None:
-        for partition, position in positions.items():
-            ownership = self._open.get((member, int(partition)))
-            consumed = ownership.next if ownership is not None else None
-            if consumed is not None and consumed != position:
-                self.faults.append(
-                    f"{member}'s position of partition {partition} is {position}, but it was given"
-                    f" everything before {consumed}"
-                )
-
-    def _all_delivered(self, acknowledged: Mapping[int, Mapping[int, tuple[float, str]]]) -> None:
-        for partition, written in acknowledged.items():
-            books = self._delivered[partition]
-            if lost := sorted(written.keys() - books.keys()):
-                self.faults.append(
-                    f"{len(lost)} records of partition {partition} were never delivered, the first"
-                    f" at {lost[0]}"
-                )
-            false = [offset for offset, (_, value) in written.items() if books.get(offset) != value]
-            if wrong := set(false) - set(lost):
-                self.faults.append(f"values of partition {partition} are wrong at {sorted(wrong)}")
-
-    def _one_owner_at_a_time(self) -> None:
-        for partition, all_of_it in self._ownerships.items():
-            times = sorted(all_of_it, key=lambda one: one.began)
-            for i, before in enumerate(times):
-                for after in times[i + 1 :]:
-                    # One who was thrown out may learn of it late, but may hand out nothing more.
-                    gone = before.how in ("lost", "killed", None)
-                    until = before.last_read if gone else before.ended
-                    if after.member != before.member and after.began < until:
-                        self.faults.append(
-                            f"{after.member} owned partition {partition} {until - after.began:.3f}"
-                            f" s before {before.member} was done with it ({before.how})"
-                        )
-
-
-def longest_wait(
-    times: Iterable[tuple[float, int]], written: Mapping[int, tuple[float, str]]
-) -> tuple[float, float]:
-    """The longest wait between two deliveries of a partition, and when it ended.
-
-    Counted from when the older of what was waiting was acknowledged. `times` has when each batch
-    was delivered, and the first offset of it.
-    """
-    order = sorted(written)
-    longest, previous = (0.0, 0.0), float("-inf")
-    for at, first in times:
-        index = bisect_left(order, first)
-        if index < len(order):
-            since = max(previous, written[order[index]][0])
-            longest = max(longest, (at - since, at))
-        previous = at
-    return longest
-
-
 # -- all together
 
 #: What events are worth telling of a test that failed, by how they begin.
@@ -712,16 +510,13 @@ TELLING: Final = (
 TALE_LINES: Final = 60
 
 
-def _is_telling(report: Report) -> bool:
-    if report["said"] == "event":
-        return str(report["event"]["event"]).startswith(TELLING)
-    return report["said"] not in ("polled", "read", "committed")
+#: What members say too often to be told.
+SAID_OFTEN: Final = ("polled", "read", "committed")
 
 
-def _in_short(member: str, report: Report) -> str:
+def _in_short(member: str, told: Report) -> str:
     """One line of a tale."""
-    told = dict(report.get("event", report))
-    what = told.pop("event", None) or told.pop("said")
+    what = told.get("event") or told["said"]
     words = ("because", "partitions", "how", "took", "ms", "node", "generation", "where")
     rest = " ".join(f"{one}={told[one]}" for one in words if one in told)
     return f"{member} {what} {rest}"[:200]
@@ -749,7 +544,6 @@ class Stage:
         self._settings = hurried(SETTINGS, own)
         self._writer = Writer(kafka.bootstrap_servers, topic)
         self._witness: Witness | None = None
-        self._events = passing_on_events(self._hear_event)
         self._loaded_at = 0.0
         #: What disturbed the group between `load` and `finish`; a test says what may.
         self.unrest: list[str] = []
@@ -757,7 +551,6 @@ class Stage:
         topics.coordinator_of(kafka.bootstrap_servers, group)
 
     def __enter__(self) -> Self:
-        self._events.__enter__()
         return self
 
     def __exit__(
@@ -773,7 +566,6 @@ class Stage:
             self._witness.end()
         for member in self.members.values():
             member.abandon()
-        self._events.__exit__(kind, error, traceback)
 
     def join(self, *names: str, process: bool = False, **settings: Any) -> None:
         """Start members; see `settled`."""
@@ -896,14 +688,15 @@ class Stage:
         ended, wait = verdict.ended[partition], verdict.waits[partition]
         began = ended - wait
         told = [
-            (at, f"acknowledged {offset}")
-            for offset, (at, _) in self._writer.acknowledged[partition].items()
+            (written.at, f"acknowledged {offset}")
+            for offset, written in self._writer.acknowledged[partition].items()
         ]
-        for member, report in self.ensemble.reports[:]:
-            if report["said"] == "event":
-                told.append((report["at"], f"{member}: {report['event']}"))
-            elif report["said"] == "read" and report["partition"] == partition:
-                told.append((report["at"], f"{member} read {report['offsets']}"))
+        elsewhere = {f"{self.topic}-{one}" for one in range(PARTITIONS) if one != partition}
+        told += [
+            (event["at"], f"{event['member']}: {event}")
+            for event in self.ensemble.told[:]
+            if event.get("partition") not in elsewhere
+        ]
         lines = [
             f"{at - began:8.3f} {what}"
             for at, what in sorted(told)
@@ -918,30 +711,30 @@ class Stage:
 
         Seconds since then; it stands below whatever fails.
         """
+        reports, events = self.ensemble.reports[:], self.ensemble.told[:]
+        told = [(member, one) for member, one in reports if one["said"] not in SAID_OFTEN]
+        told += [(one["member"], one) for one in events if one["event"].startswith(TELLING)]
         lines = [
-            f"{report['at'] - self._loaded_at:8.3f} {_in_short(member, report)}"
-            for member, report in self.ensemble.reports[:]
-            if report["at"] >= self._loaded_at > 0 and _is_telling(report)
+            f"{one['at'] - self._loaded_at:8.3f} {_in_short(member, one)}"
+            for member, one in sorted(told, key=lambda each: float(each[1]["at"]))
+            if one["at"] >= self._loaded_at > 0
         ]
         return "\n".join(["what the group went through:", *lines[-TALE_LINES:]])
 
     def verdict(self) -> Verdict:
         """What the referee says about everything so far."""
-        return Referee().judge(self.ensemble.reports[:], self._writer.acknowledged)
+        told = self.ensemble.told[:]
+        return judge(told, self._writer.acknowledged, self.topic, self.group)
 
     def _look_for_unrest(self) -> list[str]:
         since, found = self._loaded_at, []
         for event in self.ensemble.events("rebalance.triggered", since=since):
-            found.append(f"{event['consumer']} rebalanced: {event['because']}")
+            found.append(f"{event['member']} rebalanced: {event['because']}")
         for event in self.ensemble.events("member.lost", since=since):
-            found.append(f"{event['consumer']} lost {event['partitions']}: {event['because']}")
+            found.append(f"{event['member']} lost {event['partitions']}: {event['because']}")
         for report in self.ensemble.said("refused", since=since):
             found.append(f"a commit ({report['where']}) was refused: {report['because']}")
         return found
-
-    def _hear_event(self, event: Report) -> None:
-        report = {"said": "event", "at": time.monotonic(), "event": event}
-        self.ensemble.hear(str(event.get("consumer")), report)
 
 
 if __name__ == "__main__":
