@@ -1,6 +1,6 @@
 """`aktor sim`: the standard storm from many seeds; one seed again; the least that still fails.
 
-And a crash of each actor at each point.
+A crash of each actor at each point; how long a group needs after each kind of fault.
 """
 
 from __future__ import annotations
@@ -78,6 +78,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="put the tables between the markers in this file",
     )
+    recovery = commands.add_parser(
+        "recovery", help="how long a group needs after a single fault, by kind; a table"
+    )
+    recovery.add_argument("--kind", metavar="NAME", help="only this one (default: all)")
+    recovery.add_argument(
+        "--seeds", type=_number_from(1), default=5, metavar="N", help="how many of each (5)"
+    )
+    recovery.add_argument(
+        "--protocol", choices=["classic", "consumer"], help="only this one (default: both)"
+    )
 
 
 def _number_from(least: int) -> Callable[[str], int]:
@@ -99,6 +109,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandLineError("needs greenlet: pip install 'aktor[simulation]'") from None
     if arguments.command == "crashes":
         return _crash(arguments.seed, arguments.actor, arguments.protocol, arguments.write)
+    if arguments.command == "recovery":
+        return _recover(arguments.kind, arguments.protocol, arguments.seeds)
     if arguments.command == "run":
         return _run_many(arguments)
     if arguments.command == "replay" and arguments.history is not None:
@@ -299,6 +311,28 @@ def _drills(protocol: str, actor: str | None, seed: int) -> tuple[str, int]:
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
     return crash_table.table(cells), bad
+
+
+def _recover(kind: str | None, protocol: str | None, seeds: int) -> int:
+    from aktor.simulation import recovery
+    from aktor.simulation.errors import SimulationError
+
+    if kind not in (None, *recovery.ALONE):
+        raise CommandLineError(
+            f"no fault {kind!r} is judged alone; there are {', '.join(recovery.ALONE)}"
+        )
+    protocols = recovery.PROTOCOLS if protocol is None else (protocol,)
+    print(recovery.head(protocols), flush=True)
+    bad = 0
+    for one in recovery.ALONE if kind is None else (kind,):
+        try:
+            its = [recovery.Distribution.of(one, spoken, range(seeds)) for spoken in protocols]
+        except SimulationError as error:
+            bad += 1
+            print(f"{one}: {type(error).__name__}: {error}".partition("\n")[0], file=sys.stderr)
+        else:
+            print(recovery.row(one, its), flush=True)
+    return 1 if bad else 0
 
 
 def _put(path: Path, protocol: str, table: str | None = None) -> None:

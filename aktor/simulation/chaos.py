@@ -813,6 +813,13 @@ class Chaos:
             if fault.number not in self._without:
                 simulation.scheduler.after(at, lambda fault=fault: self._begin(fault))  # type: ignore[misc]
 
+    def begin(self, kind: str, seconds: float) -> bool:
+        """One fault of this kind, now, for so long; returns whether it has an end, as a move of a
+        leader has none. It is not drawn, so loops do nothing besides reading (see `raging`)."""
+        _check(1.0, {kind: 1.0})
+        self._begin(Fault(number=0, at=self._simulation.now, kind=kind, seconds=seconds))
+        return self._under_way[0] is not _nothing
+
     def _begin(self, fault: Fault) -> None:
         if self._over:
             return

@@ -6,6 +6,7 @@ must be read.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -40,11 +41,11 @@ __all__ = ["CHOICES", "FAULTY", "MIX", "Outcome", "Size", "run_storm", "shrink"]
 
 #: Virtual seconds with faults, and how long the group may take afterwards.
 FAULTY: Final = 60.0
-AT_MOST: Final = 180.0
+AT_MOST: Final = 100.0
 
 #: How long a member may need to be in the group again: a first JoinGroup on a half-open connection
 #: is waited for until `request_timeout_ms`.
-IN_BY: Final = 120.0
+IN_BY: Final = 60.0
 
 #: How long what follows a single rebalance may take, with one refusal of each API, and with members
 #: whose sessions (10 s at most) run out.
@@ -250,7 +251,12 @@ def _read(
     readers = random.Random(f"{seed} readers")
     settings = _settings(draw, random.Random(f"{seed} waits"))
     settings |= _seldom_set(random.Random(f"{seed} seldom set"), settings["fetch_max_wait_ms"])
-    settings |= _buffers(random.Random(f"{seed} buffers"))
+    buffers = _buffers(random.Random(f"{seed} buffers"))
+    if settings.get("fetch_min_bytes", 0) > min(buffers.values(), default=math.inf):
+        # No answer can be that large: each batch would take `fetch_max_wait_ms`, in Kafka as well,
+        # and records come faster than that.
+        del settings["fetch_min_bytes"]
+    settings |= buffers
     settings |= {**login, **_racks(sim, random.Random(f"{seed} racks"))}
 
     def join(group: str, count: int) -> None:
