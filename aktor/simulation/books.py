@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["Books"]
 
 #: Seconds between two looks.
-LOOK_EVERY: Final = 5.0
+LOOK_EVERY: Final = 1.0
 
 
 class Books:

@@ -245,12 +245,19 @@ class _Observed(KafkaConsumer):
         self._note("user.unsubscribed")
         self._left()
 
-    def commit_async(self, offsets: Any = None, *args: Any, **kwargs: Any) -> Any:
+    def commit_async(self, offsets: Any = None, callback: Any = None) -> Any:
         self._note_commit(offsets)
-        future = super().commit_async(offsets, *args, **kwargs)
-        number = next(self._futures)
-        self._note("future.given", future=number)
-        future.add_both(lambda _outcome: self._note("future.ended", future=number))
+        note, number = self._note, next(self._futures)
+
+        def hear(committed: Any, error: Any) -> None:
+            note("commit.told", future=number)
+            if callback is not None:
+                callback(committed, error)
+
+        callable_or_none = callback is None or callable(callback)
+        future = super().commit_async(offsets, hear if callable_or_none else callback)
+        note("future.given", future=number)
+        future.add_both(lambda _outcome: note("future.ended", future=number))
         return future
 
     def _note_commit(self, offsets: Any) -> None:

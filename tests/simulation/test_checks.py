@@ -116,6 +116,15 @@ def starting(policy: str) -> tuple[str, str, dict[str, Any]]:
     return member, event, {**values, "auto_offset_reset": policy}
 
 
+def future(event: str) -> tuple[str, str, dict[str, Any]]:
+    """Something becomes of an asynchronous commit."""
+    return "x", event, {"future": 0}
+
+
+def closed() -> tuple[str, str, dict[str, Any]]:
+    return "x", "consumer.closed", {"questions": 0}
+
+
 def leaves(operation: str = "default") -> tuple[str, str, dict[str, Any]]:
     return "x", "user.leaves", {"operation": operation}
 
@@ -739,6 +748,11 @@ BROKEN: list[tuple[Check, Story, str]] = [
         "skips from 0",
     ),
     (endings.every_request_ends_once, [request("x", "sent"), later(100)], "never ended"),
+    (
+        endings.every_future_ends_once,
+        [future("future.given"), future("future.ended"), closed()],
+        "never called the callback of future 0",
+    ),
     (endings.every_future_ends_once, [("x", "future.given", {"future": 0}), later(100)], "never"),
     (
         endings.every_future_ends_once,
@@ -1167,6 +1181,10 @@ FORGIVEN: list[tuple[Check, Story]] = [
     (actors.no_actor_crashes_by_itself, [crashed("Crash: fetch on Tick")]),
     (limits.bytes_are_conserved, [seen(reserved=5, asked=5, counted=3, held=3)]),
     (endings.every_question_ends, [seen(questions=[3]), later(80), seen(questions=[4])]),
+    (
+        endings.every_future_ends_once,
+        [future(one) for one in ("future.given", "future.ended", "commit.told")] + [closed()],
+    ),
     (
         limits.the_background_reads_what_is_wanted,
         [seen(misread=["a-0"]), seen(misread=["a-1"]), seen(misread=[]), seen(misread=["a-1"])],

@@ -105,16 +105,27 @@ def a_look_for_the_coordinator_is_short(history: History) -> list[str]:
 
 
 def every_future_ends_once(history: History) -> list[str]:
-    """What `commit_async` returned ends by itself, by success or by an error."""
+    """What `commit_async` returned ends by itself, by success or by an error; and its callback is
+    called, by the end of `close`."""
     complaints = []
     given: dict[tuple[str, int], Event] = {}
-    for event in history.named("future.given", "future.ended"):
-        key = event["member"], event["future"]
-        if event["event"] == "future.given":
-            given[key] = event
-        elif given.pop(key, None) is None:
-            complaints.append(f"{when(event)} had future {key[1]} ended twice")
-    return complaints + _without_end(history, given.values(), "was given future")
+    untold: dict[tuple[str, int], Event] = {}
+    for event in history.named("future.given", "future.ended", "commit.told", "consumer.closed"):
+        who, name = event["member"], event["event"]
+        if name == "consumer.closed":
+            complaints += [
+                f"{when(event)} closed, and never called the callback of future {key[1]}"
+                for key in untold
+                if key[0] == who
+            ]
+            continue
+        key = who, event["future"]
+        if name == "future.given":
+            given[key] = untold[key] = event
+        elif (given if name == "future.ended" else untold).pop(key, None) is None:
+            complaints.append(f"{when(event)} had future {key[1]} ended twice ({name})")
+    left = [*given.values(), *(one for key, one in untold.items() if key not in given)]
+    return complaints + _without_end(history, left, "was given future")
 
 
 def every_question_ends(history: History) -> list[str]:
