@@ -15,7 +15,7 @@ from aktor.consumer.facade import KafkaConsumer
 if TYPE_CHECKING:
     from aktor.simulation.reader import Loop
 
-__all__ = ["HABITS", "Habit", "go_back", "waver"]
+__all__ = ["HABITS", "Habit", "commit_some", "go_back", "waver"]
 
 Habit = Callable[["Loop", KafkaConsumer], None]
 
@@ -117,7 +117,7 @@ def _look_at_the_end(loop: Loop, consumer: KafkaConsumer) -> None:
                 consumer.seek(one, position)
 
 
-def _commit_some(loop: Loop, consumer: KafkaConsumer) -> None:
+def commit_some(loop: Loop, consumer: KafkaConsumer) -> None:
     """With offsets, or what was given out; and wait for it, or not."""
     if not loop.has_group:
         return
@@ -170,7 +170,7 @@ HABITS: Final[Mapping[Habit, float]] = {
     _pause: 2,
     _change_its_mind: 2,
     _look_at_the_end: 1,
-    _commit_some: 2,
+    commit_some: 2,
     _resubscribe: 1,
     _read_less: 1,
     _reopen: 2,

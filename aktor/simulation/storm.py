@@ -30,7 +30,7 @@ from aktor.simulation.chaos import (
     Fault,
 )
 from aktor.simulation.errors import CheckFailedError
-from aktor.simulation.habits import waver
+from aktor.simulation.habits import commit_some, waver
 from aktor.simulation.listeners import LISTENERS
 from aktor.simulation.protocol import CHOICES, MIX, Protocol, draw_protocol
 from aktor.simulation.simulation import Simulation, Topic
@@ -314,9 +314,9 @@ def _shake(sim: Simulation, topics: Sequence[Topic], draw: random.Random) -> Non
             sim.brokers.grow_topic(topic, topic.partitions + 1)
     for group in sim.groups:
         sim.brokers.expire_somebody(group, draw)
-        readers = [one for one in sim.members if one.running and one.reads_for(group)]
-        if readers:
-            draw.choice(readers).does_next = waver
+        for one in sim.members:
+            if one.running and one.reads_for(group):
+                one.does_next = draw.choice([waver, commit_some])
     for api, codes in sorted(sim.faults.refusals.items()):
         sim.network.refuse(api, [draw.choice(codes)])
     for topic in topics:
