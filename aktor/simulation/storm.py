@@ -152,59 +152,70 @@ def run_storm(
     by their numbers, `size` members and records too."""
     size = size or Size(without=frozenset(without))
     spoken = draw_protocol(seed, protocol)
+    with Simulation(seed, settings=spoken.cluster, without=size.without) as sim:
+        # Not the simulation's own, of which every record written takes some.
+        draw = random.Random(f"{seed} storm")
+        _shape_batches(sim, random.Random(f"{seed} shapes"))
+        login = _begin_with_handshakes(sim, random.Random(f"{seed} handshakes"))
+        topics = _make_topics(sim, draw, size)
+        members = min(size.members, draw.randint(2, 4))
+        _read(sim, topics, spoken, members, draw, login=login, others=size.others)
+        Strangers(sim).watch()
+        Books(sim).watch()
+        _disturb(sim, topics, spoken, draw, size)
+        return Outcome(sim, _go_through(sim, topics, draw), size, members, spoken.name)
+
+
+def _make_topics(sim: Simulation, draw: random.Random, size: Size) -> list[Topic]:
+    world = random.Random(f"{sim.seed} world")
+    records = max(1, int(RECORDS * size.records))
+    orders = sim.topic("orders", partitions=draw.randint(2, 6), records=records)
+    topics = [orders]
+    if world.random() < TWO_TOPICS:
+        # A pattern that matches the one matches the other.
+        topics.append(sim.topic("orderlines", world.randint(1, 3), records=orders.end() // 4))
+    if world.random() < BULKY:
+        orders.bulk = world.choice([300, 20_000])
+    return topics
+
+
+def _disturb(
+    sim: Simulation, topics: Sequence[Topic], spoken: Protocol, draw: random.Random, size: Size
+) -> None:
+    """What is written while there are faults, and the faults."""
     weights: Mapping[str, float] = WEIGHTS if spoken.is_classic else CONSUMER_WEIGHTS
     refusals: Mapping[str, Sequence[Code]] = REFUSALS
     if not spoken.is_classic:
         both = spoken.name == "migration"
         refusals = {**REFUSALS, **CONSUMER_REFUSALS} if both else CONSUMER_REFUSALS
-    with Simulation(seed, settings=spoken.cluster, without=size.without) as sim:
-        # Not the simulation's own, of which every record written takes some.
-        draw = random.Random(f"{seed} storm")
-        _shape_batches(sim, random.Random(f"{seed} shapes"))
-        login: dict[str, Any] = {}
-        handshakes = random.Random(f"{seed} handshakes")
-        if handshakes.random() < HANDSHAKES:
-            login = _begin_with_handshakes(sim, handshakes)
-            weights = {**weights, **HANDSHAKE_WEIGHTS}
-        orders = sim.topic(
-            "orders", partitions=draw.randint(2, 6), records=max(1, int(RECORDS * size.records))
-        )
-        world = random.Random(f"{seed} world")
-        topics = [orders]
-        if world.random() < TWO_TOPICS:
-            # A pattern that matches the one matches the other.
-            topics.append(sim.topic("orderlines", world.randint(1, 3), records=orders.end() // 4))
-        if world.random() < BULKY:
-            orders.bulk = world.choice([300, 20_000])
-        members = min(size.members, draw.randint(2, 4))
-        _read(sim, topics, spoken, members, draw, login=login, others=size.others)
-        Strangers(sim).watch()
-        Books(sim).watch()
-        rate = draw.choice([0.1, 0.4, 1.0])
-        transactions = draw.random() < 0.4
-        timeout = draw.choice([2.0, 8.0])
-        for topic in topics:
-            rate_of_one = PER_SECOND * size.records / len(topics)
-            sim.trickle(topic, per_second=rate_of_one, seconds=FAULTY)
-        if transactions:
-            if size.transactions:
-                sim.transactions(orders, FAULTY, timeout=timeout)
-            # A marker that is lost leaves its transaction open for ever, in Kafka as well.
-            weights = {**weights, "unclean_election": 0.0}
-        sim.chaos(rate=rate, for_=FAULTY, weights=weights, refusals=refusals)
-        error: Exception | None = None
-        try:
-            sim.run(for_=FAULTY)
-            sim.heal()
-            _recover(sim)
-            sim.run(until=sim.now_and_then(sim.nobody_else_is_in), at_most=IN_BY)
-            for _ in range(AFTERSHOCKS):
-                _shake(sim, topics, draw)
-                _recover(sim, SHAKEN, SHAKEN)
-            sim.check()
-        except Exception as found:  # also a bug of the simulation itself, which has a seed as well
-            error = found
-        return Outcome(sim, error, size, members, spoken.name)
+    if sim.network.with_handshakes:
+        weights = {**weights, **HANDSHAKE_WEIGHTS}
+    rate, has_transactions = draw.choice([0.1, 0.4, 1.0]), draw.random() < 0.4
+    timeout = draw.choice([2.0, 8.0])
+    for topic in topics:
+        sim.trickle(topic, per_second=PER_SECOND * size.records / len(topics), seconds=FAULTY)
+    if has_transactions:
+        if size.transactions:
+            sim.transactions(topics[0], FAULTY, timeout=timeout)
+        # A marker that is lost leaves its transaction open for ever, in Kafka as well.
+        weights = {**weights, "unclean_election": 0.0}
+    sim.chaos(rate=rate, for_=FAULTY, weights=weights, refusals=refusals)
+
+
+def _go_through(sim: Simulation, topics: Sequence[Topic], draw: random.Random) -> Exception | None:
+    """Through the storm and its aftershocks; what was wrong."""
+    try:
+        sim.run(for_=FAULTY)
+        sim.heal()
+        _recover(sim)
+        sim.run(until=sim.now_and_then(sim.nobody_else_is_in), at_most=IN_BY)
+        for _ in range(AFTERSHOCKS):
+            _shake(sim, topics, draw)
+            _recover(sim, SHAKEN, SHAKEN)
+        sim.check()
+    except Exception as error:  # also a bug of the simulation itself, which has a seed as well
+        return error
+    return None
 
 
 def _recover(sim: Simulation, read_by: float = AT_MOST, in_by: float = IN_BY) -> None:
@@ -220,7 +231,10 @@ def _shape_batches(sim: Simulation, draw: random.Random) -> None:
 
 
 def _begin_with_handshakes(sim: Simulation, draw: random.Random) -> dict[str, Any]:
-    """What consumers have to know to log in, if they have to."""
+    """In some storms connections begin as real ones do. Returns what consumers have to know to log
+    in, if they have to."""
+    if draw.random() >= HANDSHAKES:
+        return {}
     sim.network.with_handshakes = True
     mechanism = draw.choice([None, None, "PLAIN", "SCRAM-SHA-256"])
     if mechanism is None:
