@@ -1110,6 +1110,7 @@ FORGIVEN: list[tuple[Check, Story]] = [
             [to_commit("x", 5, "asked"), *HEIR],
             [to_commit("x", 5, "asked"), REMOVED, succeeded("x", 5), *HEIR],
             [*HEIR, *committing("x", 5)],
+            [*committing("x", 5), sought("x", 0), to_commit("x", 0, "auto"), *HEIR],
             [*committing("x", 5), *HEIR, sought("y", 0)],
             [*[in_group("h", step) for step in committing("x", 5)], *HEIR],
         ]

@@ -224,6 +224,11 @@ def nothing_is_given_again_that_is_committed(history: History) -> list[str]:
         who = event["member"]
         stored.apply(event)
         match event["event"]:
+            case "commit.sent":  # who sought goes back; it may be stored though no answer comes
+                for one in event["offsets"].keys() & moved[who]:
+                    key = event["group"], one
+                    known = stored.offsets.get(key, 0)
+                    stored.offsets[key] = min(known, event["offsets"][one])
             case "position.sought" | "position.reset":
                 moved[who].update(event["partitions"])
             case "partitions.assigned":
