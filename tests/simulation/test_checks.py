@@ -753,6 +753,11 @@ BROKEN: list[tuple[Check, Story, str]] = [
         [future("future.given"), future("future.ended"), closed()],
         "never called the callback of future 0",
     ),
+    (
+        endings.every_future_ends_once,
+        [future("future.given"), future("future.ended"), *[future("commit.told")] * 2],
+        "callback of future 0 called twice",
+    ),
     (endings.every_future_ends_once, [("x", "future.given", {"future": 0}), later(100)], "never"),
     (
         endings.every_future_ends_once,
@@ -1182,9 +1187,12 @@ FORGIVEN: list[tuple[Check, Story]] = [
     (actors.no_actor_crashes_by_itself, [crashed("Crash: fetch on Tick")]),
     (limits.bytes_are_conserved, [seen(reserved=5, asked=5, counted=3, held=3)]),
     (endings.every_question_ends, [seen(questions=[3]), later(80), seen(questions=[4])]),
-    (
-        endings.every_future_ends_once,
-        [future(one) for one in ("future.given", "future.ended", "commit.told")] + [closed()],
+    *(
+        (endings.every_future_ends_once, [*map(future, events), closed()])
+        for events in (
+            ("future.given", "future.ended", "commit.told"),
+            ("commit.told", "future.given", "future.ended"),
+        )
     ),
     (
         limits.the_background_reads_what_is_wanted,

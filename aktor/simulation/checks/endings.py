@@ -110,6 +110,8 @@ def every_future_ends_once(history: History) -> list[str]:
     complaints = []
     given: dict[tuple[str, int], Event] = {}
     untold: dict[tuple[str, int], Event] = {}
+    #: A signal's handler may have closed the consumer before `commit_async` returns.
+    told: set[tuple[str, int]] = set()
     for event in history.named("future.given", "future.ended", "commit.told", "consumer.closed"):
         who, name = event["member"], event["event"]
         if name == "consumer.closed":
@@ -121,9 +123,16 @@ def every_future_ends_once(history: History) -> list[str]:
             continue
         key = who, event["future"]
         if name == "future.given":
-            given[key] = untold[key] = event
-        elif (given if name == "future.ended" else untold).pop(key, None) is None:
-            complaints.append(f"{when(event)} had future {key[1]} ended twice ({name})")
+            given[key] = event
+            if key not in told:
+                untold[key] = event
+        elif name == "future.ended" and given.pop(key, None) is None:
+            complaints.append(f"{when(event)} had future {key[1]} ended twice")
+        elif name == "commit.told":
+            if key in told:
+                complaints.append(f"{when(event)} had the callback of future {key[1]} called twice")
+            told.add(key)
+            untold.pop(key, None)
     left = [*given.values(), *(one for key, one in untold.items() if key not in given)]
     return complaints + _without_end(history, left, "was given future")
 
