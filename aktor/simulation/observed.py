@@ -22,7 +22,7 @@ from aktor.consumer.facade import KafkaConsumer
 from aktor.events.fetching import Chunk
 from aktor.simulation.history import fingerprint
 
-__all__ = ["LOOKS", "observe", "settings_told"]
+__all__ = ["LOOKS", "names_of", "observe", "settings_told"]
 
 Note = Callable[..., None]
 
@@ -261,9 +261,7 @@ class _Observed(KafkaConsumer):
         return future
 
     def _note_commit(self, offsets: Any) -> None:
-        """Which partitions; None: all that are theirs."""
-        asked = sorted(map(_name, offsets)) if isinstance(offsets, Mapping) else None
-        self._note("user.commits", partitions=asked)
+        self._note("user.commits", partitions=names_of(offsets))
 
     def seek(self, partition: Any, offset: int) -> None:
         super().seek(partition, offset)
@@ -388,6 +386,11 @@ class _Observed(KafkaConsumer):
 LOOKS: Final = frozenset(
     one.__code__ for one in (_Observed._came_back, _Observed._gave, _Observed._gave_one)
 )
+
+
+def names_of(offsets: Any) -> list[str] | None:
+    """Which partitions a user names who commits; None: none, so all that are theirs."""
+    return sorted(map(_name, offsets)) if isinstance(offsets, Mapping) else None
 
 
 def _name(where: Any) -> str:

@@ -37,6 +37,7 @@ from kafka.protocol.producer import AddPartitionsToTxnRequest
 
 from aktor.consumer.system import HOST
 from aktor.simulation import virtual
+from aktor.simulation.observed import names_of
 from aktor.simulation.scheduler import Scheduler, Task
 from aktor.simulation.sockets import SimulatedSelector, SimulatedSocket
 
@@ -278,12 +279,12 @@ def _join(sender: Sender, timeout: float | None = None) -> None:
 _really_send_offsets: Final = KafkaProducer.send_offsets_to_transaction
 
 
-def _send_offsets(producer: KafkaProducer, *args: Any, **kwargs: Any) -> None:
+def _send_offsets(producer: KafkaProducer, offsets: Any, *args: Any, **kwargs: Any) -> None:
     here = _here()
-    if here is not None:  # as `consumer.commit()`: what it was given is finished
+    if here is not None:  # as `consumer.commit(offsets)`: what it was given is finished
         for site in here.member.sites:
-            site.note("user.commits")
-    _really_send_offsets(producer, *args, **kwargs)
+            site.note("user.commits", partitions=names_of(offsets))
+    _really_send_offsets(producer, offsets, *args, **kwargs)
 
 
 _really_append: Final = RecordAccumulator.append
