@@ -246,11 +246,11 @@ class _Observed(KafkaConsumer):
         self._left()
 
     def commit_async(self, offsets: Any = None, callback: Any = None) -> Any:
-        self._note_commit(offsets)
         note, number = self._note, next(self._futures)
+        self._note_commit(offsets, number)
 
         def hear(committed: Any, error: Any) -> None:
-            note("commit.told", future=number)
+            note("commit.told", future=number, error=None if error is None else repr(error))
             if callback is not None:
                 callback(committed, error)
 
@@ -260,8 +260,9 @@ class _Observed(KafkaConsumer):
         future.add_both(lambda _outcome: note("future.ended", future=number))
         return future
 
-    def _note_commit(self, offsets: Any) -> None:
-        self._note("user.commits", partitions=names_of(offsets))
+    def _note_commit(self, offsets: Any, future: int | None = None) -> None:
+        """`future`: it is not waited for."""
+        self._note("user.commits", partitions=names_of(offsets), future=future)
 
     def seek(self, partition: Any, offset: int) -> None:
         super().seek(partition, offset)

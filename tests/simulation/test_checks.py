@@ -121,6 +121,11 @@ def future(event: str) -> tuple[str, str, dict[str, Any]]:
     return "x", event, {"future": 0}
 
 
+def called_back(error: str | None = None) -> tuple[str, str, dict[str, Any]]:
+    """The callback of an asynchronous commit is called."""
+    return "x", "commit.told", {"future": 0, "error": error}
+
+
 def closed() -> tuple[str, str, dict[str, Any]]:
     return "x", "consumer.closed", {"questions": 0}
 
@@ -383,6 +388,7 @@ IS_CLOSED: tuple[str, str, dict[str, Any]] = "x", "consumer.closed", {}
 REMOVED: tuple[str, str, dict[str, Any]] = "", "topic.removed", {"topic": "a"}
 HEIR = [synced("y", 2), assigned("y")]
 COMMITTED = ("x", "user.committed", {})
+ASYNCHRONOUSLY = ("x", "user.commits", {"partitions": None, "future": 0})
 
 LOST = {"partition": "a-0", "first": 3, "last": 9, "time": 100}
 
@@ -702,6 +708,11 @@ BROKEN: list[tuple[Check, Story, str]] = [
         ]
     ],
     (
+        commits.a_commit_has_all_that_was_given,
+        [*OWNED, ASYNCHRONOUSLY, succeeded("x", 4), called_back()],
+        "and was given everything before 5",
+    ),
+    (
         records.positions_are_after_what_was_given,
         [*OWNED, at_position("x", 6)],
         "is at a-0:6, and was given everything before 5",
@@ -755,7 +766,7 @@ BROKEN: list[tuple[Check, Story, str]] = [
     ),
     (
         endings.every_future_ends_once,
-        [future("future.given"), future("future.ended"), *[future("commit.told")] * 2],
+        [future("future.given"), future("future.ended"), *[called_back()] * 2],
         "callback of future 0 called twice",
     ),
     (endings.every_future_ends_once, [("x", "future.given", {"future": 0}), later(100)], "never"),
@@ -1134,6 +1145,13 @@ FORGIVEN: list[tuple[Check, Story]] = [
             (["b-0"], []),
         ]
     ],
+    *(
+        (commits.a_commit_has_all_that_was_given, [*OWNED, ASYNCHRONOUSLY, *story])
+        for story in (
+            [called_back("it failed")],
+            [given("x", 5, 9), succeeded("x", 5), called_back()],
+        )
+    ),
     (
         commits.a_commit_has_all_that_was_given,
         [
@@ -1188,10 +1206,10 @@ FORGIVEN: list[tuple[Check, Story]] = [
     (limits.bytes_are_conserved, [seen(reserved=5, asked=5, counted=3, held=3)]),
     (endings.every_question_ends, [seen(questions=[3]), later(80), seen(questions=[4])]),
     *(
-        (endings.every_future_ends_once, [*map(future, events), closed()])
+        (endings.every_future_ends_once, [*events, closed()])
         for events in (
-            ("future.given", "future.ended", "commit.told"),
-            ("commit.told", "future.given", "future.ended"),
+            (future("future.given"), future("future.ended"), called_back()),
+            (called_back(), future("future.given"), future("future.ended")),
         )
     ),
     (

@@ -248,15 +248,16 @@ def nothing_is_given_again_that_is_committed(history: History) -> list[str]:
 
 
 def a_commit_has_all_that_was_given(history: History) -> list[str]:
-    """Once `commit()` has returned all is stored that the user had been given when they called it,
-    of what is still theirs."""
+    """Once `commit()` has returned, or `commit_async()` has succeeded, all is stored that the user
+    had been given when they called it, of what is still theirs."""
     complaints = []
-    #: By consumer: after what it was given last, after what was when it commits, what is stored.
+    #: By consumer: after what it was given last, after what was when it commits (None: waiting for
+    #: it; else the number of the future), what is stored.
     given: dict[str, dict[str, int]] = defaultdict(dict)
-    asked: dict[str, dict[str, int]] = {}
+    asked: dict[str, dict[int | None, dict[str, int]]] = defaultdict(dict)
     stored: dict[str, dict[str, int]] = defaultdict(dict)
     for event in history.named(
-        *("user.commits", "user.committed", "commit.succeeded"),
+        *("user.commits", "user.committed", "commit.told", "commit.succeeded"),
         *("records.delivered", "records.taken_back", "position.sought", "position.reset"),
         *("partitions.assigned", "partitions.held_back", "partitions.released", "topic.removed"),
     ):
@@ -271,19 +272,22 @@ def a_commit_has_all_that_was_given(history: History) -> list[str]:
             case "records.delivered":
                 given[who][event["partition"]] = event["offsets"][-1][1] + 1
             case "user.commits":
-                asked[who] = dict(given[who]) if event["partitions"] is None else {}
+                all_of_it = event["partitions"] is None
+                asked[who][event.get("future")] = dict(given[who]) if all_of_it else {}
             case "commit.succeeded":
                 stored[who].update(event["offsets"])
-            case "user.committed":
+            case "commit.told" if event["error"] is not None:
+                asked[who].pop(event["future"], None)
+            case "user.committed" | "commit.told":
                 complaints += [
                     f"{when(event)} has committed {one} up to {stored[who].get(one)}, and was"
                     f" given everything before {end}"
-                    for one, end in asked.pop(who, {}).items()
+                    for one, end in asked[who].pop(event.get("future"), {}).items()
                     if stored[who].get(one, -1) < end
                 ]
             case _:
                 for one in event.get("partitions") or [event["partition"]]:
-                    for known in (given[who], stored[who], asked.get(who, {})):
+                    for known in (given[who], stored[who], *asked[who].values()):
                         known.pop(one, None)
     return complaints
 
