@@ -22,6 +22,9 @@ Habit = Callable[["Loop", KafkaConsumer], None]
 #: How long a look-up may take.
 A_SECOND: Final = 1000
 
+#: Seconds in which a beginning may have been looked up, or not.
+LOOKED_UP: Final = 0.005
+
 #: For how many turns of the loop partitions stay paused, and a subscription is another one.
 PAUSED_FOR: Final = 10
 ELSEWHERE_FOR: Final = 15
@@ -100,6 +103,16 @@ def _change_its_mind(loop: Loop, consumer: KafkaConsumer) -> None:
             consumer.seek(one, max(0, position - 3))
 
 
+def _read_again(loop: Loop, consumer: KafkaConsumer) -> None:
+    """All of a partition that is still there; and asked for twice, the second time while its
+    beginning may be looked up for the first."""
+    for one in _one(loop, consumer):
+        consumer.seek_to_beginning(one)
+        loop.sleep(loop.draw.uniform(0.0, LOOKED_UP))
+        if one in consumer.assignment():
+            consumer.seek_to_beginning(one)
+
+
 def _look_at_the_end(loop: Loop, consumer: KafkaConsumer) -> None:
     """To the end, to see where that is, and back. Not for who commits where it is without being
     asked: what lies between would be skipped if its process died meanwhile."""
@@ -169,6 +182,7 @@ HABITS: Final[Mapping[Habit, float]] = {
     _look_around: 1,
     _pause: 2,
     _change_its_mind: 2,
+    _read_again: 0.5,
     _look_at_the_end: 1,
     commit_some: 2,
     _resubscribe: 1,

@@ -340,7 +340,8 @@ class _LetGo:
 
     def _released(self, event: Event) -> list[str]:
         for one, position in event["partitions"].items():
-            if self.given.pop(one, position) != position:
+            # One without a position (the user asked for its beginning) has nothing to commit.
+            if self.given.pop(one, position) != position and position is not None:
                 self.owed[one] = position, event
         return [] if self.by_hand else self.never_committed()
 
