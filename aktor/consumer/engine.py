@@ -558,6 +558,8 @@ class Engine:
         for one, state in self.delivery.partitions.items() if self.is_assigned_by_name else ():
             if one.topic in anew:
                 offset = state.offset
+                if state.reset is not None:  # this one takes the place of that
+                    offset = state.reset.from_offset
                 self.delivery.seek(one, None, Reset(epoch=0, from_offset=offset))
                 resets[one] = Reset(epoch=state.epoch, from_offset=offset)
         if resets:

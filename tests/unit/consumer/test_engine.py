@@ -280,6 +280,19 @@ def test_a_position_in_a_topic_that_was_created_anew_is_reset_by_the_policy() ->
     assert [(one.strategy, one.from_offset) for one in reset.partitions.values()] == [(None, 7)]
 
 
+def test_a_reset_in_place_of_another_tells_the_offset_that_the_first_one_came_from() -> None:
+    site = a_site_that_has_read()
+    epoch = site.engine.delivery.partitions[A].epoch
+    site.fetched(a_refusal(OffsetOutOfRangeError({A: 7}), epoch=epoch))
+    site.poll()
+
+    site.hear(the_topic(2))
+    site.poll()
+
+    told = [one.partitions[A].from_offset for one in site.of(ResetPositions)]
+    assert told == [7, 7]
+
+
 def test_a_topic_that_was_gone_for_a_while_is_another_one_as_well() -> None:
     site = a_site_that_has_read()
 
