@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALL_REFUSALS",
+    "COMPACTION_WEIGHTS",
     "CONSUMER_REFUSALS",
     "CONSUMER_WEIGHTS",
     "HANDSHAKE_WEIGHTS",
@@ -185,6 +186,14 @@ def _log_start_moved(sim: Simulation, draw: random.Random) -> End:
     for partition in range(topic.partitions):
         committed = [sim.brokers.committed(group, topic, partition) or 0 for group in sim.groups]
         sim.brokers.delete_records(topic, partition, min(committed, default=0))
+    return _nothing
+
+
+def _log_compacted(sim: Simulation, draw: random.Random) -> End:
+    """The log cleaner was here: of one key a topic's logs have one record."""
+    topic = draw.choice([one for one in sim.topics if one.keys] or sim.topics)
+    for partition in range(topic.partitions):
+        sim.brokers.compact(topic, partition)
     return _nothing
 
 
@@ -648,6 +657,7 @@ KINDS: Final[Mapping[str, Callable[[Simulation, random.Random], End]]] = {
     "broker_moved": _broker_moved,
     "broker_fenced": _broker_fenced,
     "log_start_moved": _log_start_moved,
+    "log_compacted": _log_compacted,
     "leader_move": _leader_move,
     "coordinator_move": _coordinator_move,
     "link_cut": _link_cut,
@@ -743,6 +753,9 @@ CONSUMER_WEIGHTS: Final[Mapping[str, float]] = {
 
 #: The same where connections begin with handshakes (`Network.with_handshakes`).
 HANDSHAKE_WEIGHTS: Final[Mapping[str, float]] = {"handshakes_spoiled": 4}
+
+#: The same where records have keys that come again (`Topic.keys`).
+COMPACTION_WEIGHTS: Final[Mapping[str, float]] = {"log_compacted": 4}
 
 #: Faults that lose data by definition: of what is gone nobody can promise anything.
 LOSSY: Final[Mapping[str, float]] = {

@@ -25,7 +25,7 @@ from aktor.broker.settings import ClusterSettings
 from aktor.broker.topics import GROUP_OFFSETS, INTERNAL_TOPICS, Topic
 from aktor.simulation.history import History, fingerprint
 from aktor.simulation.scheduler import Scheduler
-from aktor.simulation.stored import Stored, records_of
+from aktor.simulation.stored import Stored, offsets_of, records_of
 
 __all__ = ["SETTINGS", "Brokers"]
 
@@ -392,17 +392,19 @@ class Brokers:
         self,
         topic: str,
         partition: int,
-        values: Iterable[bytes],
+        values: Sequence[bytes],
         *,
+        keys: Sequence[bytes] | None = None,
         transaction: tuple[int, int, int] | None = None,
     ) -> int | None:
         """Append a batch as a producer with acks=all would; the offset after it, None if there is
-        nobody to write to. In a transaction of (producer id, epoch, sequence), if one is given."""
+        nobody to write to. In a transaction of (producer id, epoch, sequence), if one is given.
+        Each record has a key of its own, unless there are `keys`."""
         self._check_topic(topic, partition)
         if self.leader(topic, partition) not in self.running:
             return None
         # No two records of a partition are alike: who mixes them up is found out.
-        pairs = [(b"key of " + value, value) for value in values]
+        pairs = list(zip(keys or [b"key of " + one for one in values], values, strict=True))
         headers = [("first", pairs[0][1])] if pairs else []
         producer, epoch, sequence = transaction or (-1, -1, -1)
         batch = build_batch(
@@ -444,6 +446,22 @@ class Brokers:
             found.log.delete_before(before)
             found.settle()
             self._look_ahead()
+
+    def compact(self, topic: str, partition: int) -> None:
+        """Of the records with the same key the last one is left, as the log cleaner does it, if the
+        partition has a leader that runs. And if all replicas have all of the log: here they share
+        it, but one that lacks the later record has kept the earlier."""
+        self._check_topic(topic, partition)
+        found = self.model.topics.partition(topic, partition)
+        if found is None or found.leader not in self.running:
+            return
+        if any(found.end_of(node) < found.log.end_offset for node in found.replicas):
+            return
+        before = offsets_of(found)
+        found.log.compact(self._scheduler.now, force=True)
+        gone = sorted(before - offsets_of(found))
+        if gone:
+            self._history.note("log.compacted", partition=f"{topic}-{partition}", gone=gone)
 
     def is_replicated(self, topic: str, partition: int, end: int) -> bool:
         """Whether all in sync have the log up to here."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from aktor.simulation.chaos import CONSUMER_REFUSALS, KINDS, REFUSALS
+from aktor.simulation.chaos import COMPACTION_WEIGHTS, CONSUMER_REFUSALS, KINDS, REFUSALS
 from aktor.simulation.cluster import SETTINGS
 from aktor.simulation.simulation import Simulation, Topic
 
@@ -74,7 +74,8 @@ def recovery_time(kind: str, seed: int, protocol: str) -> float:
     with Simulation(seed, settings=_BROKERS) as sim:
         sim.network.with_handshakes = kind == "handshakes_spoiled"
         sim.faults.refusals = REFUSALS if protocol == "classic" else CONSUMER_REFUSALS
-        orders = sim.topic("orders", partitions=PARTITIONS, records=20)
+        keys = 2 if kind in COMPACTION_WEIGHTS else 0
+        orders = sim.topic("orders", partitions=PARTITIONS, records=20, keys=keys)
         settings = {**_COMMON, **_OF_PROTOCOL[protocol]}
         sim.consumers(group="g", topics=[orders], count=MEMBERS, **settings)
         seconds = random.Random(f"{seed} recovery").choice(LASTS)

@@ -64,6 +64,9 @@ class Topic(str):
     values: list[bytes]
     #: How many bytes longer each of them is than it would be, at most.
     bulk: int = 0
+    #: How many keys its records have, each drawn at random: what of them is left by compaction; 0:
+    #: each record has its own.
+    keys: int = 0
 
     @property
     def partitions(self) -> int:
@@ -94,7 +97,11 @@ class Topic(str):
         """One batch; the offset after it, None if nobody takes it. See `Brokers.write`."""
         more = b"." * self.simulation.random.randint(0, self.bulk) if self.bulk else b""
         values = [f"{self}:{len(self.values) + one}".encode() + more for one in range(count)]
-        end = self.simulation.brokers.write(self, partition, values, transaction=transaction)
+        drawn = self.simulation.random
+        keys = [b"key %d" % drawn.randrange(self.keys) for _ in values] if self.keys else None
+        end = self.simulation.brokers.write(
+            self, partition, values, keys=keys, transaction=transaction
+        )
         if end is not None:
             self.values += values
         return end
@@ -148,12 +155,13 @@ class Simulation:
         """What a member gives its consumer."""
         return self.brokers.bootstrap_servers
 
-    def topic(self, name: str, partitions: int = 1, *, records: int = 0) -> Topic:
-        """A new topic, with so many records."""
+    def topic(self, name: str, partitions: int = 1, *, records: int = 0, keys: int = 0) -> Topic:
+        """A new topic, with so many records; of so many `keys`, 0: each has its own."""
         self.brokers.create_topic(name, partitions)
         topic = Topic(name)
         topic.simulation = self
         topic.values = []
+        topic.keys = keys
         self.topics.append(topic)
         topic.write(records)
         return topic

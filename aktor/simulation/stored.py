@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from aktor.broker.log.records import records_in
 from aktor.broker.partition import Partition
 
-__all__ = ["Stored", "records_of"]
+__all__ = ["Stored", "offsets_of", "records_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,15 @@ class Stored:
     def shown(self) -> str:
         """Its value, if that is short."""
         return repr(self.value if self.value is None else self.value[:40])
+
+
+def offsets_of(partition: Partition) -> set[int]:
+    """Those of all records and markers that are there."""
+    return {
+        header.base_offset + one.offset_delta
+        for header, batch in partition.log.all_batches()
+        for one in records_in(header, batch)
+    }
 
 
 def records_of(partition: Partition) -> Iterator[Stored]:

@@ -22,6 +22,7 @@ from aktor.consumer.configuration import DEFAULT_CONFIG
 from aktor.consumer.pattern import SubscriptionPattern
 from aktor.simulation.books import Books
 from aktor.simulation.chaos import (
+    COMPACTION_WEIGHTS,
     CONSUMER_REFUSALS,
     CONSUMER_WEIGHTS,
     HANDSHAKE_WEIGHTS,
@@ -76,6 +77,11 @@ BY_HAND: Final = 0.3
 COMPRESSED: Final = 0.3
 NONE, GZIP, CRAMJAM = 0, 1, (2, 3, 4)
 BULKY: Final = 0.25
+
+#: The share of storms whose records have keys that come again, and how many keys a topic has; their
+#: topics are compacted.
+COMPACTED: Final = 0.15
+KEYS: Final = (3, 30)
 
 #: The share of storms with a second group, which reads the same.
 TWO_GROUPS: Final = 0.1
@@ -168,15 +174,26 @@ def run_storm(
 
 def _make_topics(sim: Simulation, draw: random.Random, size: Size) -> list[Topic]:
     world = random.Random(f"{sim.seed} world")
+    keys = _keys(random.Random(f"{sim.seed} keys"))
     records = max(1, int(RECORDS * size.records))
-    orders = sim.topic("orders", partitions=draw.randint(2, 6), records=records)
+    orders = sim.topic("orders", partitions=draw.randint(2, 6), records=records, keys=keys)
     topics = [orders]
     if world.random() < TWO_TOPICS:
         # A pattern that matches the one matches the other.
-        topics.append(sim.topic("orderlines", world.randint(1, 3), records=orders.end() // 4))
+        few = orders.end() // 4
+        topics.append(sim.topic("orderlines", world.randint(1, 3), records=few, keys=keys))
     if world.random() < BULKY:
         orders.bulk = world.choice([300, 20_000])
+    if keys:
+        for topic in topics:
+            for partition in range(topic.partitions):
+                sim.brokers.compact(topic, partition)
     return topics
+
+
+def _keys(draw: random.Random) -> int:
+    """How many keys the records of a topic have; mostly each has its own."""
+    return draw.choice(KEYS) if draw.random() < COMPACTED else 0
 
 
 def _disturb(
@@ -190,6 +207,8 @@ def _disturb(
         refusals = {**REFUSALS, **CONSUMER_REFUSALS} if both else CONSUMER_REFUSALS
     if sim.network.with_handshakes:
         weights = {**weights, **HANDSHAKE_WEIGHTS}
+    if any(topic.keys for topic in topics):
+        weights = {**weights, **COMPACTION_WEIGHTS}
     rate, has_transactions = draw.choice([0.1, 0.4, 1.0]), draw.random() < 0.4
     timeout = draw.choice([2.0, 8.0])
     for topic in topics:

@@ -971,6 +971,32 @@ def test_a_reader_passes_over_what_was_aborted_and_over_markers() -> None:
     assert checks.broken_promises(history(*story)) == []
 
 
+def test_a_reader_passes_over_what_was_compacted_away_and_over_nothing_else() -> None:
+    story = [written(0, 9), ("", "log.compacted", {"partition": "a-0", "gone": [2, 3, 8]})]
+    story += [synced("x", 1), assigned("x"), resolved("x", 0), given("x", 0, 1)]
+    rest = [back("x"), to_commit("x", 9, "auto"), committed(9)]
+    end = [given("x", 9, 9), back("x"), to_commit("x", 10, "auto"), committed(10), ALL]
+
+    assert checks.broken_promises(history(*story, given("x", 4, 7), *rest, *end)) == []
+    skipped = str(checks.broken_promises(history(*story, given("x", 5, 7), *rest, *end)))
+    assert "a-0:5, which skips from 2" in skipped
+    assert "never finished a-0:[4]" in skipped
+    too_far = str(checks.broken_promises(history(*story, given("x", 4, 6), *rest, *end)))
+    assert "commits a-0:9, finished is 7" in too_far
+
+
+def test_what_is_written_where_records_were_compacted_away_and_cut_off_is_to_be_read() -> None:
+    again = ("", "records.written", LOST)
+    story = [written(0, 9), ("", "log.compacted", {"partition": "a-0", "gone": [4, 5]})]
+    story += [truncated(3, unclean=True), again, synced("x", 1), assigned("x"), resolved("x", 0)]
+    runs = {"offsets": [[0, 2], [3, 3], [6, 9]], "times": [0, 100, 100]}
+
+    (complaint,) = checks.broken_promises(
+        history(*story, ("x", "records.delivered", {"partition": "a-0", **runs}))
+    )
+    assert "a-0:6, which skips from 4" in complaint
+
+
 def test_what_was_lost_need_not_be_read_and_who_went_further_may_go_on_from_there() -> None:
     """Position 5 is carried over into the new records, of which 3 and 4 are skipped."""
     story = [

@@ -16,6 +16,7 @@ from aktor.broker.faults import Drop, Fault
 from aktor.settings import Settings
 from aktor.simulation import Simulation
 from aktor.simulation.chaos import (
+    COMPACTION_WEIGHTS,
     CONSUMER_WEIGHTS,
     HANDSHAKE_WEIGHTS,
     KINDS,
@@ -30,10 +31,13 @@ from aktor.simulation.member import Member
 from aktor.simulation.network import SimulatedNet
 from aktor.simulation.simulation import Topic
 
+#: Kinds of faults that only some storms have.
+WORLDLY = HANDSHAKE_WEIGHTS.keys() | COMPACTION_WEIGHTS.keys()
 
-def reading(sim: Simulation, *, count: int = 1, **settings: Any) -> Topic:
+
+def reading(sim: Simulation, *, count: int = 1, keys: int = 0, **settings: Any) -> Topic:
     """A topic with records that members of group "g" have read."""
-    orders = sim.topic("orders", partitions=2, records=40)
+    orders = sim.topic("orders", partitions=2, records=40, keys=keys)
     sim.consumers(group="g", topics=[orders], count=count, **settings)
     sim.run(until=lambda: orders.lag("g") == 0, at_most=60.0)
     return orders
@@ -63,7 +67,7 @@ def offsets_given(sim: Simulation, partition: str) -> set[int]:
 def test_every_kind_of_fault_is_drawn() -> None:
     assert CONSUMER_WEIGHTS.items() >= WEIGHTS.items()
     assert all(weight > 0 for weight in CONSUMER_WEIGHTS.values())
-    kinds = SURVIVABLE.keys() | LOSSY.keys() | STANDING | HANDSHAKE_WEIGHTS.keys()
+    kinds = SURVIVABLE.keys() | LOSSY.keys() | STANDING | WORLDLY
     assert KINDS.keys() == kinds
     assert not SURVIVABLE.keys() & (LOSSY.keys() | STANDING)
 
@@ -77,7 +81,7 @@ def kinds_drawn(**asked: Any) -> set[str]:
 
 def test_data_is_lost_only_if_it_is_asked_for() -> None:
     assert kinds_drawn() == SURVIVABLE.keys()
-    survivable_or_lossy = KINDS.keys() - STANDING - HANDSHAKE_WEIGHTS.keys()
+    survivable_or_lossy = KINDS.keys() - STANDING - WORLDLY
     assert kinds_drawn(losing_data=True) == survivable_or_lossy
     assert kinds_drawn(unclean_election=1) == SURVIVABLE.keys() | {"unclean_election"}
 
@@ -100,7 +104,8 @@ def test_progress_waits_until_a_partition_that_was_added_is_known() -> None:
 def test_one_fault_alone_is_survived(kind: str, protocol: str) -> None:
     with Simulation(seed=3) as sim:
         sim.network.with_handshakes = kind in HANDSHAKE_WEIGHTS
-        orders = reading(sim, count=2, group_protocol=protocol)
+        keys = 5 if kind in COMPACTION_WEIGHTS else 0
+        orders = reading(sim, count=2, keys=keys, group_protocol=protocol)
         sim.trickle(orders, per_second=5.0, seconds=20.0)
         sim.chaos(rate=0.2, for_=20.0, weights={kind: 1.0}).run(for_=20.0)
 
@@ -460,6 +465,48 @@ def test_who_goes_back_behind_the_start_of_a_log_goes_on_there() -> None:
 
         resets = [one["from_offsets"] for one in sim.history.named("position.reset")]
     assert {"orders-0": 57} in resets
+
+
+def test_of_the_records_with_one_key_compaction_leaves_the_last() -> None:
+    with Simulation(seed=2) as sim:
+        orders = sim.topic("orders", records=40, keys=3)
+        sim.brokers.compact(orders, 0)
+        (event,) = sim.history.named("log.compacted")
+        left = {one.offset for one in sim.brokers.records(orders)}
+        sim.consumers(group="g", topics=[orders])
+
+        sim.progress().check()
+
+        assert offsets_given(sim, "orders-0") == left == set(range(40)) - set(event["gone"])
+        assert len(left) == 3
+        assert 39 in left
+
+
+def test_a_reader_goes_on_behind_what_was_compacted_away_while_it_read() -> None:
+    with Simulation(seed=2) as sim:
+        orders = sim.topic("orders", records=300, keys=3)
+        sim.consumers(group="g", topics=[orders], max_poll_records=5, max_buffered_bytes=1000)
+        sim.run(until=lambda: len(offsets_given(sim, "orders-0")) > 20)
+        sim.brokers.compact(orders, 0)
+
+        sim.progress().check()
+
+        assert len(offsets_given(sim, "orders-0")) < 200
+        assert sim.brokers.committed("g", orders, 0) == 300
+
+
+def test_a_log_is_not_compacted_while_a_replica_lacks_the_later_records() -> None:
+    with Simulation(seed=2) as sim:
+        orders = sim.topic("orders", records=40, keys=3)
+        node = sim.brokers.hold_follower(orders, 0, random.Random(1))
+        assert node is not None
+        orders.write(10)
+
+        sim.brokers.compact(orders, 0)
+        assert not list(sim.history.named("log.compacted"))
+        sim.brokers.release_follower(orders, 0, node)
+        sim.brokers.compact(orders, 0)
+        assert list(sim.history.named("log.compacted"))
 
 
 def test_compressed_and_bulky_batches_are_read_as_they_were_written() -> None:

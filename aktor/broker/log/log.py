@@ -306,6 +306,10 @@ class PartitionLog:
         """(producer id, first offset) of the aborted transactions in [offset, upto)."""
         return self._producers.aborted(offset, upto)
 
+    def all_batches(self) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Also markers, and what is in a transaction that was aborted or is open."""
+        return self._batches_before(self.end_offset)
+
     def committed(self) -> Iterator[tuple[BatchHeader, memoryview]]:
         """The batches of records up to the last stable offset, without aborted transactions."""
         aborted = AbortedRanges(self._producers.aborted_ranges())

@@ -37,6 +37,8 @@ class Log:
     #: (Era, offset) of records whose transaction was aborted, and of markers.
     aborted: set[tuple[int, int]] = field(default_factory=set)
     markers: set[tuple[int, int]] = field(default_factory=set)
+    #: The same of records that were compacted away.
+    compacted: set[tuple[int, int]] = field(default_factory=set)
 
     def begin_era(self, time: int, start: int) -> None:
         came_to = self.passed_over(self.reached, range(len(self.eras)), COMMITTED)
@@ -62,14 +64,14 @@ class Log:
     def readable(self, offset: int, era: int, isolation: str) -> bool:
         """Whether a reader must be given it, if it reads on from before."""
         found = self.records.get(offset)
-        if found is None or found[0] > era:
+        if found is None or found[0] > era or (found[0], offset) in self.compacted:
             return False
         return isolation != COMMITTED or (found[0], offset) not in self.aborted
 
     def passed_over(self, offset: int, eras: range, isolation: str) -> int:
         """Where a reader at `offset` may have come to in these eras without having been given a
         record."""
-        hidden = [self.markers, *([self.aborted] if isolation == COMMITTED else [])]
+        hidden = [self.markers, self.compacted, *([self.aborted] if isolation == COMMITTED else [])]
         while any((era, offset) in one for era in eras for one in hidden):
             offset += 1
         return offset
@@ -111,6 +113,11 @@ class Logs:
                     log.aborted.update(
                         (log.records[one][0], one) for one in offsets if one in log.records
                     )
+            case "log.compacted":
+                log = self.logs[event["partition"]]
+                log.compacted.update(
+                    (log.records[one][0], one) for one in event["gone"] if one in log.records
+                )
             case "log.truncated":
                 self.logs[event["partition"]].begin_era(event["time"], event["to"])
             case "topic.removed":
