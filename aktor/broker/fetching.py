@@ -152,7 +152,7 @@ class Fetching:
         )
 
     def _partition(self, read: _Read) -> Partition | None:
-        """None if it is not there: then the code says what is missing."""
+        """None if it is not there, or may not be read: the code says so."""
         topic, index = read.place
         if not isinstance(topic, str):
             read.wanted.name = self._cluster.topics.name(topic) or read.wanted.name
@@ -164,6 +164,9 @@ class Fetching:
         )
         if found is None or not 0 <= index < len(found.partitions):
             read.code = Code.UNKNOWN_TOPIC_OR_PARTITION
+            return None
+        if found.name in self._cluster.topics.forbidden:
+            read.code = Code.TOPIC_AUTHORIZATION_FAILED
             return None
         return found.partitions[index]
 

@@ -81,6 +81,8 @@ class Topics:
         self._journal = journal or NoJournal()
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
+        #: Names of topics that clients may not READ: Fetch and commits are refused.
+        self.forbidden: set[str] = set()
         self.version = 0
         self._next_replica = 0
 

@@ -365,10 +365,17 @@ def _clients_throttled(sim: Simulation, draw: random.Random) -> End:
 
 
 def _rights_withdrawn(sim: Simulation, draw: random.Random) -> End:
-    """READ on the topic, or on the group; given back in the end."""
-    if draw.random() < 0.6:
+    """READ on all topics, on one of several, or on the group; given back in the end."""
+    if draw.random() >= 0.6:
+        return _refuse_all(sim, Code.GROUP_AUTHORIZATION_FAILED, _OF_THE_GROUP)
+    if len(sim.topics) == 1 or draw.random() < 0.3:
         return _refuse_all(sim, Code.TOPIC_AUTHORIZATION_FAILED, _OF_READING)
-    return _refuse_all(sim, Code.GROUP_AUTHORIZATION_FAILED, _OF_THE_GROUP)
+    topic = draw.choice(sim.topics)
+    if topic in sim.brokers.model.topics.forbidden:
+        return _nothing  # it is given back by the end of another fault
+    sim.faults.hit("topics", topic)
+    sim.brokers.forbid(topic)
+    return lambda: sim.brokers.permit(topic)
 
 
 def _coordinator_loading(sim: Simulation, draw: random.Random) -> End:
@@ -848,7 +855,8 @@ class Chaos:
         simulation.scheduler.after(fault.seconds, lambda: self._end(fault.number))
 
     def hit(self, what: str, which: str | int) -> None:
-        """The fault that begins now concerns only these "members", "brokers" or "partitions"."""
+        """The fault that begins now concerns only these "members", "brokers", "topics" or
+        "partitions"."""
         self._hit.setdefault(what, []).append(which)
 
     def _end(self, number: int) -> None:

@@ -463,6 +463,17 @@ class Brokers:
         if gone:
             self._history.note("log.compacted", partition=f"{topic}-{partition}", gone=gone)
 
+    def forbid(self, topic: str) -> None:
+        """Nobody may READ it from now on: Fetch and commits of it are refused, others are not."""
+        self._check_topic(topic)
+        self.model.topics.forbidden.add(topic)
+        self._history.note("topic.forbidden", topic=topic)
+
+    def permit(self, topic: str) -> None:
+        """Everybody may again."""
+        self.model.topics.forbidden.discard(topic)
+        self._history.note("topic.permitted", topic=topic)
+
     def is_replicated(self, topic: str, partition: int, end: int) -> bool:
         """Whether all in sync have the log up to here."""
         return self.end(topic, partition) >= end

@@ -1073,6 +1073,7 @@ def test_an_answer_that_waited_while_its_member_slept_tells_of_a_generation_that
         ("x", "member.frozen", {}),
         ("x", "partitions.paused", {"partitions": ["a-0"]}),
         ("x", "consumer.closed", {}),
+        ("", "topic.forbidden", {"topic": "a"}),
     ],
 )
 def test_who_is_hindered_need_not_give_records_out(hindrance: tuple[str, str, Any]) -> None:
@@ -1086,6 +1087,16 @@ def test_a_partition_that_starves_is_found_though_others_are_read() -> None:
     found = pace.who_owns_records_gives_them_out(history(*OWNED, *busy))
 
     assert "gave nothing of a-0:5 out" in found[0]
+
+
+def test_a_partition_that_starves_is_found_though_another_topic_may_not_be_read() -> None:
+    heard = "x", "user.hears", {"error": "TopicAuthorizationFailedError({'b'})"}
+    busy = [step for _ in range(8) for step in (later(10), heard)]
+    fault = ("", "fault.began", {"number": 1}), ("", "fault.hits", {"number": 1, "topics": ["b"]})
+
+    for began in ([("", "topic.forbidden", {"topic": "b"})], fault):
+        (found,) = pace.who_owns_records_gives_them_out(history(*OWNED, *began, *busy))
+        assert "gave nothing of a-0:5 out" in found
 
 
 def test_a_restart_after_a_minute_by_the_members_own_clock_is_within_its_budget() -> None:

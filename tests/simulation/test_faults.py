@@ -509,6 +509,31 @@ def test_a_log_is_not_compacted_while_a_replica_lacks_the_later_records() -> Non
         assert list(sim.history.named("log.compacted"))
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("by_itself", [False, True])
+def test_a_topic_that_may_not_be_read_does_not_keep_the_others_from_being_read(
+    protocol: str, by_itself: bool
+) -> None:
+    with Simulation(seed=2) as sim:
+        orders, bills = (sim.topic(one, partitions=2, records=40) for one in ("orders", "bills"))
+        settings: dict[str, Any] = {"group_protocol": protocol, "enable_auto_commit": by_itself}
+        sim.consumers(group="g", topics=[orders, bills], count=2, **settings)
+        sim.run(until=lambda: orders.lag("g") + bills.lag("g") == 0, at_most=60.0)
+        sim.brokers.forbid("bills")
+        for topic in (orders, bills):
+            sim.trickle(topic, per_second=4, seconds=20.0)
+        sim.run(for_=25.0)
+
+        assert orders.lag("g") == 0
+        assert bills.lag("g") > 60
+        heard = [one["error"] for one in sim.history.named("user.hears")]
+        assert heard
+        assert all("TopicAuthorizationFailedError" in one and "bills" in one for one in heard)
+
+        sim.brokers.permit("bills")
+        sim.progress().check()
+
+
 def test_compressed_and_bulky_batches_are_read_as_they_were_written() -> None:
     with Simulation(seed=2) as sim:
         sim.brokers.codecs = (0, 1, 2, 3, 4)

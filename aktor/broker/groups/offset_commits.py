@@ -51,7 +51,7 @@ class OffsetCommits:
     def commit(self, call: Call) -> Any:
         """The answer to an OffsetCommit, whose offsets are kept by then."""
         request = call.request
-        asked = look_up(self._topics, request.topics, by_id=call.version >= _BY_ID)
+        asked = self._look_up(request, by_id=call.version >= _BY_ID)
         expires_at = None
         if call.version in _WITH_RETENTION and request.retention_time_ms != -1:
             expires_at = call.now + request.retention_time_ms / 1000
@@ -68,7 +68,7 @@ class OffsetCommits:
         `verify` raises Refused unless the group is in the producer's transaction.
         """
         request = call.request
-        asked = look_up(self._topics, request.topics)
+        asked = self._look_up(request)
 
         def permit() -> _Check | None:
             if not request.group_id:
@@ -84,6 +84,14 @@ class OffsetCommits:
 
         self._keep(asked, permit, keep, call.now, None)
         return TxnOffsetCommitResponse(topics=[_txn_answer(topic) for topic in asked])
+
+    def _look_up(self, request: Any, *, by_id: bool = False) -> list[AskedTopic]:
+        asked = look_up(self._topics, request.topics, by_id=by_id)
+        for topic in asked:
+            if topic.name in self._topics.forbidden:
+                for partition in topic.partitions:
+                    partition.code = Code.TOPIC_AUTHORIZATION_FAILED
+        return asked
 
     # Who may commit.
 

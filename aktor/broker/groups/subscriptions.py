@@ -11,6 +11,9 @@ __all__ = ["TopicsView"]
 class TopicsView(Protocol):
     """The topics as they are now; `version` is raised by each change."""
 
+    #: Names of topics that clients may not READ.
+    forbidden: set[str]
+
     @property
     def version(self) -> int:
         """A number that changes when topics or their partitions do."""

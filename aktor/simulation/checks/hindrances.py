@@ -1,7 +1,7 @@
 """Hindrances: what may keep a consumer from giving records out, and for how long after it is over.
 
-A fault says whom it hits: members, partitions, or brokers, with what they lead and coordinate. One
-that says nothing hits everybody.
+A fault says whom it hits: members, topics, partitions, or brokers, with what they lead and
+coordinate. One that says nothing hits everybody.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ class Hindrances:
         self._silent_brokers: set[int] = set()
         self._ended: dict[_Whom, float] = defaultdict(float)
         self._frozen: set[str] = set()
+        self._forbidden: set[str] = set()
         #: Partitions that a consumer does not give out on purpose: paused, or handed back.
         self._silent: dict[str, set[tuple[str, str]]] = defaultdict(set)
         self._leaders: dict[str, int] = {}
@@ -79,7 +80,7 @@ class Hindrances:
 
     def apply(self, event: Event) -> None:
         at, member, name = event["at"], event["member"], event["event"]
-        if name in _OF_A_MEMBER:
+        if name in _OF_A_MEMBER and not _is_about_a_topic(event):
             self._end(("members", process_of(member)), at)
         elif name in _OF_A_PARTITION:
             self._end(("partitions", event["partition"]), at)
@@ -107,6 +108,11 @@ class Hindrances:
                     self._end(("brokers", event["broker"]), at + UNANSWERED)
             case "session.expired":
                 self._end(("members", process_of(event["consumer"])), at)
+            case "topic.forbidden":
+                self._forbidden.add(event["topic"])
+            case "topic.permitted":
+                self._forbidden.discard(event["topic"])
+                self._end(("topics", event["topic"]), at)
             case "replica.preferred":
                 self._preferred[member, event["partition"]] = event["node"]
             case "partition.led":
@@ -136,7 +142,8 @@ class Hindrances:
         this partition; None: there is one now."""
         process = process_of(member)
         silent = any((member, partition) in those for those in self._silent.values())
-        if process in self._frozen or silent:
+        topic = partition.rpartition("-")[0]
+        if process in self._frozen or topic in self._forbidden or silent:
             return None
         asked = {
             self._leaders.get(partition),
@@ -147,6 +154,7 @@ class Hindrances:
             _EVERYBODY,
             ("members", process),
             ("partitions", partition),
+            ("topics", topic),
             *(("brokers", one) for one in asked),
         }
         if any(not concern.isdisjoint(hit) for hit in self._faults.values()):
@@ -155,9 +163,14 @@ class Hindrances:
         return max(self._ended[key] for key in concern | own)
 
 
+def _is_about_a_topic(event: Event) -> bool:
+    """Whether the user hears that they may not read a topic: with others they can go on at once."""
+    return event["event"] == "user.hears" and "TopicAuthorizationFailedError" in event["error"]
+
+
 def _hit_by(event: Event) -> list[_Whom]:
     """The narrowest of what it says: a member whose link to a broker is cut is one member."""
-    for kind in ("members", "partitions", "brokers"):
+    for kind in ("members", "partitions", "topics", "brokers"):
         if kind in event:
             return [(kind, one) for one in event[kind]]
     return [_EVERYBODY]

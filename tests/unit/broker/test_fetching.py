@@ -289,6 +289,20 @@ def test_what_was_never_there_does_not_keep_others_from_waiting() -> None:
     assert {topic.topic for topic in asked.answer.responses} == {ORDERS, "bills"}
 
 
+def test_a_topic_that_may_not_be_read_is_refused_and_does_not_keep_others_from_waiting() -> None:
+    cluster = a_cluster(topics={ORDERS: 1, "bills": 1})
+    down(cluster, 2, 3)
+    cluster.topics.forbidden.add("bills")
+    asked = fetch(cluster, wait=5.0, others=[("bills", 0)])
+    assert asked.waits
+    assert not fetch(cluster, topic="bills", wait=5.0).waits
+
+    write(cluster, b"a")
+
+    codes = {one.topic: Code(one.partitions[0].error_code) for one in asked.answer.responses}
+    assert codes == {ORDERS: Code.NONE, "bills": Code.TOPIC_AUTHORIZATION_FAILED}
+
+
 def test_who_waits_at_a_broker_that_goes_down_is_never_answered() -> None:
     cluster = a_cluster()
     asked = fetch(cluster, wait=5.0)

@@ -25,6 +25,7 @@ class Topics:
     """The topics of a cluster that has nothing else."""
 
     def __init__(self, **partitions: int) -> None:
+        self.forbidden: set[str] = set()
         self.version = 0
         self._made = 0
         self._topics: dict[str, tuple[UUID, int]] = {}

@@ -44,6 +44,7 @@ class Topics:
     """A cluster's topics, with ids that differ each time one is made."""
 
     def __init__(self, counts: dict[str, int]) -> None:
+        self.forbidden: set[str] = set()
         self.version = 0
         self.counts: dict[str, int] = {}
         self.ids: dict[str, UUID] = {}

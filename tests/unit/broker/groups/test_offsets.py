@@ -91,6 +91,16 @@ def test_partitions_that_do_not_exist_are_refused_and_the_others_are_kept() -> N
     assert world.fetch("g") == {ORDERS_0: 5}
 
 
+def test_topics_that_may_not_be_read_are_refused_and_the_others_are_kept() -> None:
+    world = World()
+    world.topics.forbidden.add("bills")
+
+    codes = world.commit("g", {ORDERS_0: 5, BILLS_0: 7})
+
+    assert codes == {ORDERS_0: Code.NONE, BILLS_0: Code.TOPIC_AUTHORIZATION_FAILED}
+    assert world.fetch("g", [ORDERS_0, BILLS_0]) == {ORDERS_0: 5, BILLS_0: -1}
+
+
 def test_a_commit_of_nothing_that_exists_makes_no_group() -> None:
     world = World()
 
