@@ -7,7 +7,6 @@ attempt begins with the one that works, or after the one that did not.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import chain, zip_longest
@@ -114,8 +113,7 @@ class Race(Generic[_T]):
         elif not self._under_way:
             self._over.success((None, self._failure))
         if self._untried and self._head_start is not None:
-            moment = time.monotonic() + self._head_start
-            self._timer = self._loop.call_at(moment, self._on_head_start_over)
+            self._timer = self._loop.call_later(self._head_start, self._on_head_start_over)
 
     def _on_head_start_over(self) -> None:
         self._timer = None

@@ -48,6 +48,7 @@ __all__ = [
     "HANDSHAKE_WEIGHTS",
     "KINDS",
     "LOSSY",
+    "NAME_WEIGHTS",
     "REFUSALS",
     "STANDING",
     "SURVIVABLE",
@@ -415,6 +416,25 @@ def _address_nowhere(sim: Simulation, draw: random.Random) -> End:
     return lambda: setattr(node, "host", sim.network.address(node.node_id))
 
 
+def _address_lost(sim: Simulation, draw: random.Random) -> End:
+    """One of the addresses of a broker's name leads nowhere; so do connections by it. The others do
+    lead to the broker, also if they did not before."""
+    names, node = sim.network.names, _some_broker(sim, draw)
+    before = names.dead.get(node)
+
+    def lose(address: int | None) -> None:
+        if address is None:
+            names.dead.pop(node, None)
+        elif names.addresses > 1:
+            names.dead[node] = address
+        for member in sim.members:
+            for site in member.sites:
+                site.swallow_what_is_dead()
+
+    lose(draw.randrange(names.addresses))
+    return lambda: lose(before)
+
+
 def _coordinator_silent(sim: Simulation, draw: random.Random) -> End:
     """The broker that coordinates a group stands still, not for so long that it is given up."""
     node = sim.brokers.coordinator(draw.choice(sim.groups)) if sim.groups else NO_LEADER
@@ -685,6 +705,7 @@ KINDS: Final[Mapping[str, Callable[[Simulation, random.Random], End]]] = {
     "records_corrupted": _records_corrupted,
     "broker_outdated": _broker_outdated,
     "address_nowhere": _address_nowhere,
+    "address_lost": _address_lost,
     "broker_slow": _broker_slow,
     "clients_throttled": _clients_throttled,
     "coordinator_silent": _coordinator_silent,
@@ -763,6 +784,9 @@ HANDSHAKE_WEIGHTS: Final[Mapping[str, float]] = {"handshakes_spoiled": 4}
 
 #: The same where records have keys that come again (`Topic.keys`).
 COMPACTION_WEIGHTS: Final[Mapping[str, float]] = {"log_compacted": 4}
+
+#: The same where the names of brokers have several addresses (`Names`).
+NAME_WEIGHTS: Final[Mapping[str, float]] = {"address_lost": 4}
 
 #: Faults that lose data by definition: of what is gone nobody can promise anything.
 LOSSY: Final[Mapping[str, float]] = {

@@ -211,6 +211,11 @@ class Site(Host):
                 if key.startswith(name):
                     net.swallow(key)
 
+    def swallow_what_is_dead(self) -> None:
+        """The same of connections by an address that leads nowhere now."""
+        for net in self._nets:
+            net.swallow_what_is_dead()
+
     # -- looking
 
     @property

@@ -24,6 +24,7 @@ from kafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
 from kafka.future import Future
 from kafka.protocol.broker_version_data import BrokerVersionData
 
+from aktor.actors.addresses import Address, AddressBook, Race, head_start
 from aktor.actors.diagnosis import Diagnosis, Phase
 from aktor.actors.due import Due, write_request
 from aktor.actors.frames import SCRATCH_SIZE, FrameCutter
@@ -46,6 +47,7 @@ from aktor.errors import FrameError
 from aktor.settings import Settings
 from aktor.simulation.cluster import Brokers
 from aktor.simulation.history import History
+from aktor.simulation.names import Names, Tasks
 from aktor.simulation.scheduler import Scheduler
 
 __all__ = ["NOWHERE", "BrokersEnd", "Link", "Network", "SimulatedNet", "Way"]
@@ -104,6 +106,7 @@ class Network:
         #: Whether consumers begin connections as on real ones: ApiVersions, and a login if their
         #: settings ask for one. Else they know what brokers speak.
         self.with_handshakes = False
+        self.names = Names()
         #: Links on which nothing passes.
         self.cut: set[Link] = set()
         #: Chance that a frame is lost and sent again.
@@ -353,6 +356,7 @@ class SimulatedNet:
         self._settings = settings
         self._tell = tell
         self._connections: dict[str, _Connection] = {}
+        self._addresses = AddressBook()
         self.frozen = False
         self._missed: list[Callable[[], None]] = []
 
@@ -363,28 +367,52 @@ class SimulatedNet:
     ) -> None:
         """As `kafka.net` would; see `Network.broker` for the names of hosts."""
         network, node = self.network, self.network.broker(host)
+        addresses = self._addresses.ordered(host, port, network.names.resolve(host, port))
         connection = _Connection(
             key,
             node,
             self._settings,
+            name=(host, port),
+            race=Race(
+                Tasks(network.scheduler, self._hear),
+                addresses,
+                lambda address: self._try(connection, address),
+                head_start=head_start(len(addresses), timeout),
+            ),
             there=Way(network, (self._member, node)),
             back=Way(network, (node, self._member)),
             scratch=network.scratch,
         )
         self._connections[key] = connection
-        if not network.leads_nowhere(host):
-            connection.there.send(lambda: self._reached(connection))
+        _run(self._reach(connection), lambda error: self._failed(connection, error))
         network.scheduler.after(timeout, lambda: self._give_up(connection, timeout))
 
-    def _reached(self, connection: _Connection) -> None:
+    async def _reach(self, connection: _Connection) -> None:
+        """By one of its addresses."""
+        try:
+            connection.address, _ = await connection.race.winner()
+        except OSError as error:
+            raise KafkaConnectionError(f"broker b{connection.node}: {error}") from error
+        self._reached_it(connection)
+
+    async def _try(self, connection: _Connection, address: Address) -> None:
+        """Whether an address leads to the broker's machine."""
+        network, reached = self.network, Future()
+        dead = network.names.is_dead(connection.node, address)
+        if not dead and not network.leads_nowhere(connection.name[0]):
+            connection.there.send(lambda: self._reached(connection, reached))
+        await reached
+
+    def _reached(self, connection: _Connection, reached: Future) -> None:
         """The broker's machine takes the connection, or refuses it."""
         network, node = self.network, connection.node
-        if node in network.brokers.running:
+        if node not in network.brokers.running:
+            refused = ConnectionRefusedError("connection refused")
+            self.later(connection, lambda: reached.failure(refused))
+            return
+        if connection.end is None:  # else it was taken by another address
             connection.end = network.accept(node, self._consumer, _BrokersEnd(self, connection))
-            self.later(connection, lambda: self._reached_it(connection))
-        else:
-            error = KafkaConnectionError(f"broker b{node}: connection refused")
-            self.later(connection, lambda: self._failed(connection, error))
+        self.later(connection, lambda: reached.success(None))
 
     def _reached_it(self, connection: _Connection) -> None:
         """Here it is known that the broker's machine has taken the connection."""
@@ -412,6 +440,7 @@ class SimulatedNet:
     def _opened(self, connection: _Connection) -> None:
         if self._connections.get(connection.key) is connection:
             connection.open = True
+            self._note_address(connection, works=True)
             self._tell(ConnectionOpened(key=connection.key))
 
     def _give_up(self, connection: _Connection, timeout: float) -> None:
@@ -516,6 +545,12 @@ class SimulatedNet:
         connection = self._connections[key]
         connection.there.dead = connection.back.dead = True
 
+    def swallow_what_is_dead(self) -> None:
+        """The same of connections by an address that leads nowhere now."""
+        for one in self._connections.values():
+            if self.network.names.is_dead(one.node, one.address):
+                one.there.dead = one.back.dead = True
+
     # -- the end of a connection
 
     def lost(self, connection: _Connection, what: str) -> None:
@@ -533,12 +568,19 @@ class SimulatedNet:
         if self._connections.get(connection.key) is not connection:
             return False
         del self._connections[connection.key]
+        connection.race.end()
+        self._note_address(connection, works=False)
         if abandon and connection.due:
             connection.there.discard()
             if connection.there.is_cut:
                 return True  # a lost reset is not sent again
         self._tell_end(connection)
         return True
+
+    def _note_address(self, connection: _Connection, *, works: bool) -> None:
+        address = connection.address or connection.race.latest
+        if address is not None:
+            self._addresses.note(*connection.name, address, works=works)
 
     def _tell_end(self, connection: _Connection) -> None:
         connection.there.send(lambda: self._ended(connection))
@@ -643,6 +685,8 @@ class _Connection:
         node: int,
         settings: Settings,
         *,
+        name: tuple[str, int],
+        race: Race[None],
         there: Way,
         back: Way,
         scratch: bytearray,
@@ -656,6 +700,10 @@ class _Connection:
             mechanism=mechanism_of(settings),
             config=settings.connection,
         )
+        self.name = name
+        self.race = race
+        #: By which it has come there.
+        self.address: Address | None = None
         self.there = there
         self.back = back
         self.end: Connection | None = None

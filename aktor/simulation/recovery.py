@@ -13,7 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from aktor.simulation.chaos import COMPACTION_WEIGHTS, CONSUMER_REFUSALS, KINDS, REFUSALS
+from aktor.simulation.chaos import (
+    COMPACTION_WEIGHTS,
+    CONSUMER_REFUSALS,
+    HANDSHAKE_WEIGHTS,
+    KINDS,
+    NAME_WEIGHTS,
+    REFUSALS,
+)
 from aktor.simulation.cluster import SETTINGS
 from aktor.simulation.simulation import Simulation, Topic
 
@@ -72,7 +79,8 @@ def recovery_time(kind: str, seed: int, protocol: str) -> float:
     Raises TimeIsUpError if it is not within `AT_MOST` seconds, and CheckFailedError if a promise
     was broken."""
     with Simulation(seed, settings=_BROKERS) as sim:
-        sim.network.with_handshakes = kind == "handshakes_spoiled"
+        sim.network.with_handshakes = kind in HANDSHAKE_WEIGHTS
+        sim.network.names.addresses = 2 if kind in NAME_WEIGHTS else 1
         sim.faults.refusals = REFUSALS if protocol == "classic" else CONSUMER_REFUSALS
         keys = 2 if kind in COMPACTION_WEIGHTS else 0
         orders = sim.topic("orders", partitions=PARTITIONS, records=20, keys=keys)

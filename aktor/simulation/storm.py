@@ -26,6 +26,7 @@ from aktor.simulation.chaos import (
     CONSUMER_REFUSALS,
     CONSUMER_WEIGHTS,
     HANDSHAKE_WEIGHTS,
+    NAME_WEIGHTS,
     REFUSALS,
     WEIGHTS,
     Fault,
@@ -92,6 +93,9 @@ RACKS: Final = 0.2
 #: The share of storms whose connections begin with a handshake, as real ones do; half log in, too.
 HANDSHAKES: Final = 0.3
 USER: Final[Mapping[str, str]] = {"reader": "secret of the storm"}
+
+#: The share of storms in which brokers' names have two addresses; one of them may lead nowhere.
+NAMED_TWICE: Final = 0.15
 
 #: The share of records that `shrink` tries to do with.
 _SHARES: Final = (0.02, 0.1, 0.3, 0.6)
@@ -162,6 +166,7 @@ def run_storm(
         # Not the simulation's own, of which every record written takes some.
         draw = random.Random(f"{seed} storm")
         _shape_batches(sim, random.Random(f"{seed} shapes"))
+        _name_brokers(sim, random.Random(f"{seed} names"))
         login = _begin_with_handshakes(sim, random.Random(f"{seed} handshakes"))
         topics = _make_topics(sim, draw, size)
         members = min(size.members, draw.randint(2, 4))
@@ -207,6 +212,8 @@ def _disturb(
         refusals = {**REFUSALS, **CONSUMER_REFUSALS} if both else CONSUMER_REFUSALS
     if sim.network.with_handshakes:
         weights = {**weights, **HANDSHAKE_WEIGHTS}
+    if sim.network.names.addresses > 1:
+        weights = {**weights, **NAME_WEIGHTS}
     if any(topic.keys for topic in topics):
         weights = {**weights, **COMPACTION_WEIGHTS}
     rate, has_transactions = draw.choice([0.1, 0.4, 1.0]), draw.random() < 0.4
@@ -247,6 +254,17 @@ def _shape_batches(sim: Simulation, draw: random.Random) -> None:
     """In most storms nothing is compressed, in others any batch, in any way that is installed."""
     if draw.random() < COMPRESSED:
         sim.brokers.codecs = (NONE, GZIP, *CRAMJAM) if find_spec("cramjam") else (NONE, GZIP)
+
+
+def _name_brokers(sim: Simulation, draw: random.Random) -> None:
+    """In some storms each name has two addresses, and of some one does not lead anywhere."""
+    if draw.random() >= NAMED_TWICE:
+        return
+    names = sim.network.names
+    names.addresses = 2
+    for node in sim.brokers.model.nodes:
+        if (dead := draw.choice([None, 0, 1])) is not None:
+            names.dead[node] = dead
 
 
 def _begin_with_handshakes(sim: Simulation, draw: random.Random) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from aktor.simulation.chaos import (
     HANDSHAKE_WEIGHTS,
     KINDS,
     LOSSY,
+    NAME_WEIGHTS,
     STANDING,
     SURVIVABLE,
     WEIGHTS,
@@ -32,7 +33,7 @@ from aktor.simulation.network import SimulatedNet
 from aktor.simulation.simulation import Topic
 
 #: Kinds of faults that only some storms have.
-WORLDLY = HANDSHAKE_WEIGHTS.keys() | COMPACTION_WEIGHTS.keys()
+WORLDLY = HANDSHAKE_WEIGHTS.keys() | COMPACTION_WEIGHTS.keys() | NAME_WEIGHTS.keys()
 
 
 def reading(sim: Simulation, *, count: int = 1, keys: int = 0, **settings: Any) -> Topic:
@@ -104,6 +105,7 @@ def test_progress_waits_until_a_partition_that_was_added_is_known() -> None:
 def test_one_fault_alone_is_survived(kind: str, protocol: str) -> None:
     with Simulation(seed=3) as sim:
         sim.network.with_handshakes = kind in HANDSHAKE_WEIGHTS
+        sim.network.names.addresses = 2 if kind in NAME_WEIGHTS else 1
         keys = 5 if kind in COMPACTION_WEIGHTS else 0
         orders = reading(sim, count=2, keys=keys, group_protocol=protocol)
         sim.trickle(orders, per_second=5.0, seconds=20.0)

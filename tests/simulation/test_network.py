@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kafka.protocol.metadata import MetadataRequest
 
+from aktor.actors.addresses import HEAD_START
 from aktor.actors.wire import ConnectionClosed, ConnectionFailed, ConnectionOpened, RequestAnswered
 from aktor.broker.codes import Code
 from aktor.broker.faults import Corrupt, Drop, FailWith, Fault, Swallow, Throttle, Truncate
@@ -199,6 +200,52 @@ def test_a_broker_that_has_moved_is_found_at_its_new_address_only(client: Client
 
     assert [one.key for one in client.of(ConnectionFailed)] == ["old"]
     assert [one.key for one in client.of(ConnectionOpened)] == ["one", "new", "balanced"]
+
+
+# -- names with several addresses
+
+
+def opens_after(client: Client, key: str, host: str) -> float:
+    """Seconds that it takes."""
+    sim, began = client.sim, client.sim.now
+    client.net.connect(key, host, 9092, 10.0)
+    opened = ConnectionOpened(key=key)
+    sim.run(until=lambda: opened in client.told, at_most=10.0)
+    return sim.now - began
+
+
+def test_a_name_with_an_address_that_leads_nowhere_is_reached_by_the_other(client: Client) -> None:
+    names = client.sim.network.names
+    names.addresses, names.dead[2] = 2, 0
+
+    assert HEAD_START < opens_after(client, "two", "b2") < HEAD_START + 0.1
+    # What works is known from then on, also to the next connection.
+    assert opens_after(client, "three", "b2") < 0.1
+
+
+def test_who_loses_a_connection_goes_on_with_the_next_address(client: Client) -> None:
+    names = client.sim.network.names
+    names.addresses = 2
+    assert opens_after(client, "two", "b2") < 0.1
+
+    names.dead[2] = 0
+    client.net.swallow_what_is_dead()
+    client.ask("two")
+    assert client.answered == []
+    client.net.close_connection("two", "it does not answer")
+    assert opens_after(client, "again", "b2") < 0.1
+    client.ask("again")
+    assert client.answered == [2]
+
+
+def test_a_broker_that_does_not_run_refuses_at_all_addresses(client: Client) -> None:
+    client.sim.network.names.addresses = 2
+    client.sim.brokers.crash(2)
+
+    client.connect("two", "b2")
+
+    (failed,) = client.of(ConnectionFailed)
+    assert "connection refused" in str(failed.error)
 
 
 # -- handshakes

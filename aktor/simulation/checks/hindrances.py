@@ -48,6 +48,7 @@ MISTAKEN: Final = 15.0
 
 #: How long a fault may be felt after it is over.
 _LASTS: Final = {
+    "address_lost": UNANSWERED,
     "address_nowhere": MISTAKEN,
     "broker_moved": MISTAKEN,
     "broker_outdated": MISTAKEN,

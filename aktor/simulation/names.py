@@ -1,0 +1,87 @@
+"""The names of brokers: each may have several addresses, of which one may lead nowhere.
+
+Which of them is tried when is `aktor.actors.addresses`, as over sockets; here are the addresses and
+the virtual time for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from kafka.future import Future
+
+from aktor.actors.addresses import Address
+from aktor.simulation.scheduler import Scheduler
+
+__all__ = ["Names", "Tasks"]
+
+
+class Names:
+    """Owns how many addresses a broker's name has, and which lead nowhere."""
+
+    def __init__(self) -> None:
+        self.addresses = 1
+        #: By broker: the one of its addresses that drops all packets, counted from 0.
+        self.dead: dict[int, int] = {}
+
+    def resolve(self, host: str, port: int) -> list[Address]:
+        """As `socket.getaddrinfo` would, in the same order each time."""
+        return [
+            (socket.AF_INET, socket.SOCK_STREAM, 0, "", (f"{host}/{one}", port))
+            for one in range(self.addresses)
+        ]
+
+    def is_dead(self, node: int, address: Address | None) -> bool:
+        """Whether this address of a broker drops all packets."""
+        return address is not None and address[4][0].endswith(f"/{self.dead.get(node)}")
+
+
+class Tasks:
+    """What a `Race` needs of `kafka.net`'s loop; what a process that stands still would do is done
+    by `hear` when it goes on."""
+
+    def __init__(self, scheduler: Scheduler, hear: Callable[[Callable[[], None]], None]) -> None:
+        self._scheduler = scheduler
+        self._hear = hear
+
+    def call_soon(self, begin: Callable[[], Coroutine[Future, None, None]]) -> _Task:
+        """At once; it waits for something that takes its time."""
+        return _Task(begin())
+
+    def call_later(self, delay: float, act: Callable[[], None]) -> _Timer:
+        """In so many seconds."""
+        timer = _Timer(act)
+        self._scheduler.after(delay, lambda: self._hear(timer.go_off))
+        return timer
+
+    def cancel(self, task: _Task | _Timer) -> None:
+        """It is not to be done."""
+        task.cancel()
+
+
+class _Timer:
+    def __init__(self, act: Callable[[], None]) -> None:
+        self._act: Callable[[], None] | None = act
+
+    def go_off(self) -> None:
+        if self._act is not None:
+            self._act()
+
+    def cancel(self) -> None:
+        self._act = None
+
+
+class _Task:
+    def __init__(self, work: Coroutine[Future, None, None]) -> None:
+        self._work = work
+        self._go_on(None)
+
+    def _go_on(self, _: Any) -> None:
+        with contextlib.suppress(StopIteration):  # it is done, or was cancelled before
+            self._work.send(None).add_both(self._go_on)
+
+    def cancel(self) -> None:
+        self._work.close()
