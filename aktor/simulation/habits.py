@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
+from aktor.errors import UserCallbackError
 
 if TYPE_CHECKING:
     from aktor.simulation.reader import Loop
@@ -150,7 +151,11 @@ def commit_some(loop: Loop, consumer: KafkaConsumer) -> None:
 
 
 def _resubscribe(loop: Loop, consumer: KafkaConsumer) -> None:
-    consumer.unsubscribe()
+    try:
+        consumer.unsubscribe()
+    except UserCallbackError:  # its listener stumbled over a commit; it is out all the same
+        loop.subscribe(consumer)
+        raise
     loop.subscribe(consumer)
     if loop.draw.random() < 0.7:
         # And once more, while the group is on its way to let it in.

@@ -19,6 +19,7 @@ from kafka.errors import IllegalStateError
 
 import aktor
 from aktor.consumer.facade import KafkaConsumer
+from aktor.errors import ConsumerClosedError
 from aktor.simulation.lines import Lines
 from aktor.simulation.observed import LOOKS
 
@@ -71,8 +72,9 @@ def _commit(consumer: KafkaConsumer) -> None:
 def _look(consumer: KafkaConsumer) -> None:
     """What may be asked for at any time."""
     str(consumer.status())
-    consumer.assignment()
-    consumer.paused()
+    with contextlib.suppress(ConsumerClosedError):
+        consumer.assignment()
+        consumer.paused()
 
 
 #: What the handler does.

@@ -427,6 +427,11 @@ BROKEN: list[tuple[Check, Story, str]] = [
     ),
     (
         endings.errors_that_are_due_are_raised,
+        [*OWNED, PAUSED, RESUMED, REFUSED_AT_5, polled(), polled(), polled()],
+        "polled 3 times since fetch.refused of a-0",
+    ),
+    (
+        endings.errors_that_are_due_are_raised,
         [starting("none"), *OWNED, OUT_OF_RANGE, polled(), polled(), polled()],
         "polled 3 times since fetch.stopped of a-0",
     ),
@@ -1148,6 +1153,13 @@ FORGIVEN: list[tuple[Check, Story]] = [
         ],
     ),
     (
+        commits.commits_that_succeed_never_go_back,
+        [  # the answer says that of another topic it was refused
+            *(*OWNED, *committing("x", 5), sought("x", 2), to_commit("x", 2, "asked")),
+            *(*HEIR, *committing("y", 3)),
+        ],
+    ),
+    (
         commits.nobody_is_told_that_nothing_is_committed,
         [
             *(to_commit("y", 5, "asked"), REMOVED, succeeded("y", 5), assigned("x")),
@@ -1195,6 +1207,10 @@ FORGIVEN: list[tuple[Check, Story]] = [
             *(*OWNED, ("x", "partitions.held_back", {"partitions": {"a-0": None}})),
             *(to_be_committed(), COMMITTED),
         ],
+    ),
+    (
+        commits.a_commit_has_all_that_was_given,
+        [*OWNED, ("x", "topic.recreated", {"topic": "a"}), to_be_committed(), COMMITTED],
     ),
     *[
         (records.positions_are_after_what_was_given, [*OWNED, moves, at_position("x", 7)])
@@ -1285,6 +1301,10 @@ FORGIVEN: list[tuple[Check, Story]] = [
         )
         for over in (sought("x", 7), HELD_BACK, PAUSED, released("x"))
     ],
+    (
+        endings.errors_that_are_due_are_raised,
+        [*OWNED, PAUSED, sought("x", 5), REFUSED_AT_5] + [polled()] * 3,
+    ),
     (
         endings.errors_that_are_due_are_raised,
         [*OWNED[:4], REFUSED_AT_5, polled(), polled(), polled(), given("x", 0, 4)],

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-from aktor.simulation.checks.readers import Replay, process_of, when
+from aktor.simulation.checks.readers import Replay, process_of, topic_of, when
 from aktor.simulation.history import Event, History
 
 __all__ = ["CHECKS"]
@@ -173,6 +174,13 @@ class _Stored:
                 self.offsets.clear()
                 self._under_way.clear()
 
+    def may_go_back(self, sent: Event, moved: Collection[str]) -> None:
+        """Where who commits has sought: it may be stored though no answer comes, or one that says of
+        others that they were refused."""
+        for one in sent["offsets"].keys() & moved:
+            key = sent["group"], one
+            self.offsets[key] = min(self.offsets.get(key, 0), sent["offsets"][one])
+
 
 def commits_that_succeed_never_go_back(history: History) -> list[str]:
     """What a consumer hears is stored is not less than what anybody of its group had heard of when
@@ -201,6 +209,7 @@ def commits_that_succeed_never_go_back(history: History) -> list[str]:
                 for one, offset in event["offsets"].items():
                     before = stored.offsets.get((event["group"], one), 0)
                     known.setdefault((who, one, offset), before)
+                stored.may_go_back(event, moved[who])
             case "commit.succeeded":
                 for one, offset in event["offsets"].items():
                     before = known.pop((who, one, offset), 0)
@@ -224,11 +233,8 @@ def nothing_is_given_again_that_is_committed(history: History) -> list[str]:
         who = event["member"]
         stored.apply(event)
         match event["event"]:
-            case "commit.sent":  # who sought goes back; it may be stored though no answer comes
-                for one in event["offsets"].keys() & moved[who]:
-                    key = event["group"], one
-                    known = stored.offsets.get(key, 0)
-                    stored.offsets[key] = min(known, event["offsets"][one])
+            case "commit.sent":
+                stored.may_go_back(event, moved[who])
             case "position.sought" | "position.reset":
                 moved[who].update(event["partitions"])
             case "partitions.assigned":
@@ -259,13 +265,18 @@ def a_commit_has_all_that_was_given(history: History) -> list[str]:
     for event in history.named(
         *("user.commits", "user.committed", "commit.told", "commit.succeeded"),
         *("records.delivered", "records.taken_back", "position.sought", "position.reset"),
-        *("partitions.assigned", "partitions.held_back", "partitions.released", "topic.removed"),
+        *("partitions.assigned", "partitions.held_back", "partitions.released"),
+        *("topic.removed", "topic.recreated"),
     ):
         who = event["member"]
         match event["event"]:
             case "topic.removed":
                 given.clear()
                 asked.clear()
+            case "topic.recreated":  # only now it knows: what it was given is of the old one
+                for offsets in (given[who], *asked[who].values()):
+                    for one in [one for one in offsets if topic_of(one) == event["topic"]]:
+                        del offsets[one]
             case "partitions.held_back":  # how far, unless the topic is another one now
                 for one in [one for one, at in event["partitions"].items() if at is None]:
                     given[who].pop(one, None)

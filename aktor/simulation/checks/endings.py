@@ -170,16 +170,21 @@ def every_question_ends(history: History) -> list[str]:
 _DUE: Final = ("fetch.refused", "fetch.stopped", "position.failed")
 _OVER: Final = (
     *("partitions.assigned", "partitions.held_back", "partitions.paused", "partitions.released"),
-    *("position.reset", "position.resolved", "position.sought"),
+    *("partitions.resumed", "position.reset", "position.resolved", "position.sought"),
 )
+
+#: What ends a pause.
+_GIVEN_OUT_AGAIN: Final = ("partitions.assigned", "partitions.released", "partitions.resumed")
 
 
 def errors_that_are_due_are_raised(history: History) -> list[str]:
     """An error of a partition is raised by one of the next `POLLS` polls, once the records before
-    it were given out: those of others may come in between. Not if it is over by then."""
+    it were given out: those of others may come in between. Not if it is over by then, nor while
+    the partition is paused."""
     complaints = []
     #: By consumer and partition: the error, and how many polls have returned without one since.
     due: dict[tuple[str, str], list[Any]] = {}
+    paused: set[tuple[str, str]] = set()
     policies: dict[str, str] = {}
     #: By consumer and kind of error: until when it counts as told, since it was raised.
     told: dict[tuple[str, str], float] = {}
@@ -191,11 +196,16 @@ def errors_that_are_due_are_raised(history: History) -> list[str]:
             continue
         elif name in _DUE and not _is_reset(event, policies.get(who, "none")):
             for one in event.get("partitions") or [event["partition"]]:
-                if one in reader.owned:
+                if one in reader.owned and (who, one) not in paused:
                     due[who, one] = [event, 0]
         elif name in _OVER:
-            for one in event["partitions"]:
-                due.pop((who, one), None)
+            these = {(who, one) for one in event["partitions"]}
+            for key in these:
+                due.pop(key, None)
+            if name == "partitions.paused":
+                paused |= these
+            elif name in _GIVEN_OUT_AGAIN:
+                paused -= these
         elif name in ("actor.restarted", "member.lost", "session.unconfirmed"):
             for key in [key for key in due if key[0] == who]:
                 del due[key]

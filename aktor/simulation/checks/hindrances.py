@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Final
 
-from aktor.simulation.checks.readers import process_of
+from aktor.simulation.checks.readers import process_of, topic_of
 from aktor.simulation.history import Event
 
 __all__ = ["Hindrances"]
@@ -143,7 +143,7 @@ class Hindrances:
         this partition; None: there is one now."""
         process = process_of(member)
         silent = any((member, partition) in those for those in self._silent.values())
-        topic = partition.rpartition("-")[0]
+        topic = topic_of(partition)
         if process in self._frozen or topic in self._forbidden or silent:
             return None
         asked = {

@@ -17,6 +17,7 @@ __all__ = [
     "gone_consumers",
     "process_of",
     "standing_still",
+    "topic_of",
     "when",
 ]
 
@@ -200,6 +201,11 @@ def when(event: Event) -> str:
 def process_of(consumer: str) -> str:
     """The member that made it: "alice" made "alice" and "alice/2"."""
     return consumer.partition("/")[0]
+
+
+def topic_of(partition: str) -> str:
+    """Its topic: "a" has "a-0"."""
+    return partition.rpartition("-")[0]
 
 
 def gone_consumers(history: History) -> set[str]:
