@@ -463,6 +463,15 @@ class Brokers:
         if gone:
             self._history.note("log.compacted", partition=f"{topic}-{partition}", gone=gone)
 
+    def spoil(self, topic: str, partition: int, offset: int) -> None:
+        """The batch with this offset is corrupt for good, on all replicas: whoever reads it is told
+        so, and has to pass over it."""
+        self._check_topic(topic, partition)
+        found = self.model.topics.partition(topic, partition)
+        if found is not None:
+            self._history.note("batch.spoiled", partition=f"{topic}-{partition}", offset=offset)
+            found.log.spoil(offset)
+
     def forbid(self, topic: str) -> None:
         """Nobody may READ it from now on: Fetch and commits of it are refused, others are not."""
         self._check_topic(topic)

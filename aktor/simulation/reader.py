@@ -50,6 +50,9 @@ LOOKS: Final = 1.0
 #: Seconds between two looks of who has assigned itself partitions whether these are all.
 COUNTS: Final = 5.0
 
+#: How often a batch that is corrupt is read before its records are passed over, one by one.
+TRIES: Final = 5
+
 #: A static member's name is taken by who was here before, until its session is over. A group became
 #: a classic one when its only member that spoke the consumer protocol was expelled. A member that
 #: may not read the group is out of it. And Kafka trips over who wants to upgrade a group whose
@@ -130,6 +133,8 @@ class Loop:
         self._later: list[tuple[int, Callable[[], object]]] = []
         #: Something may not be committed, and nobody would hear of it.
         self._unsure = False
+        #: Where a batch could not be read, and how often.
+        self._unreadable: dict[TopicPartition, tuple[int, int]] = {}
         #: The one that it made last.
         self._consumer: KafkaConsumer
         #: A signal came, and its handler raised; while the consumer was to be closed.
@@ -168,7 +173,7 @@ class Loop:
         except KafkaError as error:
             self._hear(error)
             if isinstance(error, CorruptBatchError):
-                self._read_again(self._consumer, error)
+                self._read_again_or_pass_over(self._consumer, error)
             self.sleep(0.1)
         if member.busy_for:
             busy, member.busy_for = member.busy_for, 0.0
@@ -191,11 +196,25 @@ class Loop:
             self.close(self._consumer)
             del self._consumer
 
-    def _read_again(self, consumer: KafkaConsumer, error: CorruptBatchError) -> None:
-        """Only a seek helps; the next time the bytes may be sound."""
-        one = TopicPartition(error.topic, error.partition)
-        if one in consumer.assignment():
-            consumer.seek(one, error.offset)
+    def _read_again_or_pass_over(self, consumer: KafkaConsumer, error: CorruptBatchError) -> None:
+        """Only a seek helps: the next time the bytes may be sound. If they never are, it does
+        without this record; and without the next, if that cannot be read either."""
+        one, offset = TopicPartition(error.topic, error.partition), error.offset
+        if one not in consumer.assignment():
+            return
+        before, tries = self._unreadable.get(one, (offset, 0))
+        tries = tries + 1 if offset == before else 1
+        if tries > TRIES:
+            self._simulation.history.note(
+                "user.passes_over",
+                self._member.name,
+                group=self._config()["group_id"],
+                partition=f"{one.topic}-{one.partition}",
+                offset=offset,
+            )
+            offset += 1
+        self._unreadable[one] = offset, tries
+        consumer.seek(one, offset)
 
     def _hear(self, error: BaseException) -> None:
         self._simulation.history.note("user.hears", self._member.name, error=repr(error))

@@ -84,6 +84,10 @@ BULKY: Final = 0.25
 COMPACTED: Final = 0.15
 KEYS: Final = (3, 30)
 
+#: The share of storms in which batches become corrupt for good, and how many.
+SPOILED: Final = 0.05
+BATCHES: Final = 3
+
 #: The share of storms with a second group, which reads the same.
 TWO_GROUPS: Final = 0.1
 
@@ -216,6 +220,7 @@ def _disturb(
         weights = {**weights, **NAME_WEIGHTS}
     if any(topic.keys for topic in topics):
         weights = {**weights, **COMPACTION_WEIGHTS}
+    _spoil(sim, topics, random.Random(f"{sim.seed} spoil"))
     rate, has_transactions = draw.choice([0.1, 0.4, 1.0]), draw.random() < 0.4
     timeout = draw.choice([2.0, 8.0])
     for topic in topics:
@@ -226,6 +231,21 @@ def _disturb(
         # A marker that is lost leaves its transaction open for ever, in Kafka as well.
         weights = {**weights, "unclean_election": 0.0}
     sim.chaos(rate=rate, for_=FAULTY, weights=weights, refusals=refusals)
+
+
+def _spoil(sim: Simulation, topics: Sequence[Topic], draw: random.Random) -> None:
+    """In a few storms batches become corrupt for good, one here and one there."""
+    if draw.random() >= SPOILED or any(topic.keys for topic in topics):
+        return  # the cleaner would write them anew
+
+    def spoil(topic: Topic) -> None:
+        for partition in draw.sample(range(topic.partitions), min(1, topic.partitions)):
+            if end := sim.brokers.end(topic, partition):
+                sim.brokers.spoil(topic, partition, draw.randrange(end))
+
+    for _ in range(draw.randint(1, BATCHES)):
+        topic = draw.choice(topics)
+        sim.scheduler.after(draw.uniform(0.0, FAULTY), lambda topic=topic: spoil(topic))  # type: ignore[misc]
 
 
 def _go_through(sim: Simulation, topics: Sequence[Topic], draw: random.Random) -> Exception | None:

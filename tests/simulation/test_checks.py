@@ -990,6 +990,15 @@ def test_a_reader_passes_over_what_was_compacted_away_and_over_nothing_else() ->
     assert "commits a-0:9, finished is 7" in too_far
 
 
+def test_what_could_not_be_read_and_was_passed_over_is_finished_and_nothing_else() -> None:
+    passed = "x", "user.passes_over", {"partition": "a-0", "offset": 5}
+    rest = [sought("x", 6), given("x", 6, 9), back("x"), ALL]
+
+    assert checks.broken_promises(history(*OWNED, back("x"), passed, *rest)) == []
+    (complaint,) = checks.broken_promises(history(*OWNED, back("x"), *rest))
+    assert "never finished a-0:[5]" in complaint
+
+
 def test_what_is_written_where_records_were_compacted_away_and_cut_off_is_to_be_read() -> None:
     again = ("", "records.written", LOST)
     story = [written(0, 9), ("", "log.compacted", {"partition": "a-0", "gone": [4, 5]})]
@@ -1094,8 +1103,11 @@ def test_a_partition_that_starves_is_found_though_others_are_read() -> None:
     assert "gave nothing of a-0:5 out" in found[0]
 
 
-def test_a_partition_that_starves_is_found_though_another_topic_may_not_be_read() -> None:
-    heard = "x", "user.hears", {"error": "TopicAuthorizationFailedError({'b'})"}
+@pytest.mark.parametrize(
+    "error", ["TopicAuthorizationFailedError({'b'})", "CorruptBatchError('b-0 at offset 7')"]
+)
+def test_a_partition_that_starves_is_found_though_another_cannot_be_read(error: str) -> None:
+    heard = "x", "user.hears", {"error": error}
     busy = [step for _ in range(8) for step in (later(10), heard)]
     fault = ("", "fault.began", {"number": 1}), ("", "fault.hits", {"number": 1, "topics": ["b"]})
 

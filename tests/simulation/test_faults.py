@@ -30,7 +30,9 @@ from aktor.simulation.crashes import Crash
 from aktor.simulation.habits import go_back
 from aktor.simulation.member import Member
 from aktor.simulation.network import SimulatedNet
+from aktor.simulation.reader import TRIES
 from aktor.simulation.simulation import Topic
+from aktor.simulation.ways import WAYS
 
 #: Kinds of faults that only some storms have.
 WORLDLY = HANDSHAKE_WEIGHTS.keys() | COMPACTION_WEIGHTS.keys() | NAME_WEIGHTS.keys()
@@ -534,6 +536,27 @@ def test_a_topic_that_may_not_be_read_does_not_keep_the_others_from_being_read(
 
         sim.brokers.permit("bills")
         sim.progress().check()
+
+
+@pytest.mark.parametrize("way", sorted(WAYS))
+def test_a_batch_that_is_corrupt_for_good_is_passed_over_and_the_rest_is_read(way: str) -> None:
+    with Simulation(seed=2) as sim:
+        orders = sim.topic("orders", partitions=2)
+        for partition in range(2):
+            for _ in range(10):
+                orders.append(partition, 4)
+        sim.brokers.spoil(orders, 0, 18)
+        sim.consumers(group="g", topics=[orders], way=way, enable_auto_commit=False)
+
+        sim.progress().check()
+
+        assert offsets_given(sim, "orders-0") == set(range(40)) - {16, 17, 18, 19}
+        assert offsets_given(sim, "orders-1") == set(range(40))
+        passed = [one["offset"] for one in sim.history.named("user.passes_over")]
+        assert passed == [16, 17, 18, 19]
+        heard = [one["error"] for one in sim.history.named("user.hears")]
+        assert len(heard) == TRIES + 4
+        assert all(one.startswith("CorruptBatchError") for one in heard)
 
 
 def test_compressed_and_bulky_batches_are_read_as_they_were_written() -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "is_sound",
     "only_batch",
     "stamped",
+    "with_checksum",
 ]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -175,6 +176,13 @@ def _whole_batch(data: Buffer, at: int) -> int | None:
 def has_right_checksum(header: BatchHeader, data: Buffer) -> bool:
     """Whether the bytes are those that the checksum in the header was made of."""
     return bool(crc32c(memoryview(data)[_CHECKED_FROM : header.size]) == header.crc)
+
+
+def with_checksum(batch: Buffer, crc: int) -> bytearray:
+    """The same bytes with another checksum in their header."""
+    changed = bytearray(batch)
+    struct.pack_into(">I", changed, _CRC_AT, crc & 0xFFFFFFFF)
+    return changed
 
 
 def is_sound(header: BatchHeader, batch: Buffer) -> bool:

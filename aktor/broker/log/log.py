@@ -12,6 +12,7 @@ from aktor.broker.log.batches import (
     is_sound,
     only_batch,
     stamped,
+    with_checksum,
 )
 from aktor.broker.log.compaction import AbortedRanges, Cleaner, latest_of_keys
 from aktor.broker.log.config import LogConfig
@@ -469,6 +470,17 @@ class PartitionLog:
             return with_records(header, kept)
 
         self._rewrite(self.end_offset, without)
+
+    def spoil(self, offset: int) -> None:
+        """From now on the checksum of the batch with this offset is wrong, as on a bad disk. For
+        tests."""
+
+        def spoiled(header: BatchHeader, batch: Buffer) -> Buffer:
+            if not header.base_offset <= offset <= header.last_offset:
+                return batch
+            return with_checksum(batch, ~header.crc)
+
+        self._rewrite(self.end_offset, spoiled)
 
     def _cleanable_to(self, now_ms: int, *, force: bool) -> int:
         if force:

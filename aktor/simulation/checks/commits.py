@@ -175,8 +175,8 @@ class _Stored:
                 self._under_way.clear()
 
     def may_go_back(self, sent: Event, moved: Collection[str]) -> None:
-        """Where who commits has sought: it may be stored though no answer comes, or one that says of
-        others that they were refused."""
+        """Where who commits has sought: it may be stored though no answer comes, or though one says
+        that others were refused."""
         for one in sent["offsets"].keys() & moved:
             key = sent["group"], one
             self.offsets[key] = min(self.offsets.get(key, 0), sent["offsets"][one])

@@ -81,7 +81,7 @@ class Hindrances:
 
     def apply(self, event: Event) -> None:
         at, member, name = event["at"], event["member"], event["event"]
-        if name in _OF_A_MEMBER and not _is_about_a_topic(event):
+        if name in _OF_A_MEMBER and not _is_about_one(event):
             self._end(("members", process_of(member)), at)
         elif name in _OF_A_PARTITION:
             self._end(("partitions", event["partition"]), at)
@@ -164,9 +164,11 @@ class Hindrances:
         return max(self._ended[key] for key in concern | own)
 
 
-def _is_about_a_topic(event: Event) -> bool:
-    """Whether the user hears that they may not read a topic: with others they can go on at once."""
-    return event["event"] == "user.hears" and "TopicAuthorizationFailedError" in event["error"]
+def _is_about_one(event: Event) -> bool:
+    """Whether the user hears that they may not read a topic, or that a batch is corrupt: with other
+    partitions they can go on at once."""
+    errors = "TopicAuthorizationFailedError", "CorruptBatchError"
+    return event["event"] == "user.hears" and str(event["error"]).startswith(errors)
 
 
 def _hit_by(event: Event) -> list[_Whom]:

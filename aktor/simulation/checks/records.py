@@ -52,8 +52,8 @@ def no_gap_no_step_back_no_duplicate_inside_an_ownership(history: History) -> li
 def every_record_is_finished(history: History) -> list[str]:
     """What was written and is still there was given to somebody of each group that reads it, who
     came back for more or committed it; or somebody of the group sought behind it, as who keeps
-    offsets elsewhere. Asked only of histories that demand it, by
-    `progress.demanded`; the last one of a group counts.
+    offsets elsewhere, or passed over it, as it could not be read. Asked only of histories that
+    demand it, by `progress.demanded`; the last one of a group counts.
 
     Where a topic is created anew, or an unclean election lost records, that is: what was written
     since, from where the group had come to before.
@@ -98,6 +98,9 @@ class _Books:
             case "user.returned" | "user.commits" | "consumer.closing":
                 for key, era, first, last in self._under_way.pop(event["member"], ()):
                     self._finish(key, era, first, last)
+            case "user.passes_over":
+                key, offset = (event["group"], event["partition"]), event["offset"]
+                self._finish(key, len(self.logs[key[1]].eras) - 1, offset, offset)
             case "position.sought" if isinstance(event["partitions"], dict):
                 for partition, offset in event["partitions"].items():
                     self._pass_over((event.get("group", ""), partition), offset)
