@@ -38,6 +38,7 @@ from aktor.simulation.member import Member
 from aktor.simulation.network import NOWHERE, Link
 
 if TYPE_CHECKING:
+    from aktor.simulation.host import Site
     from aktor.simulation.simulation import Simulation, Topic
 
 __all__ = [
@@ -417,22 +418,21 @@ def _address_nowhere(sim: Simulation, draw: random.Random) -> End:
 
 
 def _address_lost(sim: Simulation, draw: random.Random) -> End:
-    """One of the addresses of a broker's name leads nowhere; so do connections by it. The others do
-    lead to the broker, also if they did not before."""
+    """One of the addresses of a broker's name leads nowhere; so do connections by it, until they
+    are reset in the end. From then on all its addresses lead there."""
     names, node = sim.network.names, _some_broker(sim, draw)
-    before = names.dead.get(node)
+    if names.addresses == 1:
+        return _nothing
+    names.dead[node] = draw.randrange(names.addresses)
+    for site in _sites(sim):
+        site.swallow_what_is_dead()
 
-    def lose(address: int | None) -> None:
-        if address is None:
-            names.dead.pop(node, None)
-        elif names.addresses > 1:
-            names.dead[node] = address
-        for member in sim.members:
-            for site in member.sites:
-                site.swallow_what_is_dead()
+    def find() -> None:
+        names.dead.pop(node, None)
+        for site in _sites(sim):
+            site.break_swallowed(node)
 
-    lose(draw.randrange(names.addresses))
-    return lambda: lose(before)
+    return find
 
 
 def _coordinator_silent(sim: Simulation, draw: random.Random) -> End:
@@ -663,6 +663,10 @@ def _some_member(sim: Simulation, draw: random.Random) -> Member | None:
     member = draw.choice(running)
     sim.faults.hit("members", member.name)
     return member
+
+
+def _sites(sim: Simulation) -> list[Site]:
+    return [site for member in sim.members for site in member.sites]
 
 
 def _some_broker(sim: Simulation, draw: random.Random) -> int:

@@ -212,9 +212,14 @@ class Site(Host):
                     net.swallow(key)
 
     def swallow_what_is_dead(self) -> None:
-        """The same of connections by an address that leads nowhere now."""
+        """The same of connections by an address that leads nowhere."""
         for net in self._nets:
             net.swallow_what_is_dead()
+
+    def break_swallowed(self, node: int | None = None) -> None:
+        """Connections (to this broker, or all) on which everything vanishes are reset."""
+        for net in self._nets:
+            net.break_swallowed(node)
 
     # -- looking
 

@@ -105,7 +105,9 @@ class Interruption(Lines):
             self.wait_for(LATER)
             return
         site = self._member.sites[-1]
-        site.note("user.interrupted", by=self._handler)
+        # Called by `_line`, which is called in the frame whose line it is.
+        method = sys._getframe(2).f_code.co_name
+        site.note("user.interrupted", by=self._handler, method=method)
         HANDLERS[self._handler](site.consumer)
 
 

@@ -531,8 +531,11 @@ class SimulatedNet:
 
     def break_all(self, node: int | None = None) -> None:
         """Connections (to this broker, or all) are reset."""
+        self._reset(lambda one: node in (None, one.node))
+
+    def _reset(self, which: Callable[[_Connection], bool]) -> None:
         for one in list(self._connections.values()):
-            if node is None or one.node == node:
+            if which(one):
                 self._hear(lambda one=one: self.lost(one, "reset the connection"))  # type: ignore[misc]
 
     @property
@@ -546,10 +549,14 @@ class SimulatedNet:
         connection.there.dead = connection.back.dead = True
 
     def swallow_what_is_dead(self) -> None:
-        """The same of connections by an address that leads nowhere now."""
+        """The same of connections by an address that leads nowhere."""
         for one in self._connections.values():
             if self.network.names.is_dead(one.node, one.address):
-                one.there.dead = one.back.dead = True
+                self.swallow(one.key)
+
+    def break_swallowed(self, node: int | None = None) -> None:
+        """Connections (to this broker, or all) on which everything vanishes are reset."""
+        self._reset(lambda one: one.there.dead and node in (None, one.node))
 
     # -- the end of a connection
 

@@ -92,6 +92,10 @@ def polled(error: str | None = None) -> tuple[str, str, dict[str, Any]]:
     return "x", "user.polled", {"error": error}
 
 
+def interrupted(method: str) -> tuple[str, str, dict[str, Any]]:
+    return "x", "user.interrupted", {"by": "alarm", "method": method}
+
+
 def wants(to: str) -> tuple[str, str, dict[str, Any]]:
     """The user asks for the beginning or the end."""
     return "x", "user.asked", {"told_as": "position.sought", "partitions": {"a-0": None}, "to": to}
@@ -371,7 +375,7 @@ AUTOMATIC = [
     *(assigned("x"), given("x", 0, 4)),
 ]
 LETS_GO = ("x", "partitions.released", {"partitions": {"a-0": 5}})
-INTERRUPTED: tuple[str, str, dict[str, Any]] = "x", "user.interrupted", {"by": "alarm"}
+INTERRUPTED = interrupted("poll")
 NO_MEMBER: tuple[str, str, dict[str, Any]] = (
     "x",
     "commit.failed",
@@ -428,6 +432,11 @@ BROKEN: list[tuple[Check, Story, str]] = [
     (
         endings.errors_that_are_due_are_raised,
         [*OWNED, PAUSED, RESUMED, REFUSED_AT_5, polled(), polled(), polled()],
+        "polled 3 times since fetch.refused of a-0",
+    ),
+    (
+        endings.errors_that_are_due_are_raised,
+        [*OWNED, REFUSED_AT_5, interrupted("_collect"), polled(), polled(), polled()],
         "polled 3 times since fetch.refused of a-0",
     ),
     (
@@ -708,6 +717,7 @@ BROKEN: list[tuple[Check, Story, str]] = [
         )
         for before, stored in [
             ([], []),
+            ([OUT_OF_RANGE, reset_to("earliest"), given("x", 0, 4)], []),
             ([], [succeeded("x", 4)]),
             ([succeeded("x", 5), released("x"), assigned("x"), given("x", 0, 4)], []),
         ]
@@ -1224,6 +1234,10 @@ FORGIVEN: list[tuple[Check, Story]] = [
         commits.a_commit_has_all_that_was_given,
         [*OWNED, ("x", "topic.recreated", {"topic": "a"}), to_be_committed(), COMMITTED],
     ),
+    (
+        commits.a_commit_has_all_that_was_given,
+        [*OWNED[:4], OUT_OF_RANGE, given("x", 0, 4), to_be_committed(), COMMITTED],
+    ),
     *[
         (records.positions_are_after_what_was_given, [*OWNED, moves, at_position("x", 7)])
         for moves in (sought("x", 7), taken_back("x", 7), released("x"), given("x", 5, 6))
@@ -1316,6 +1330,10 @@ FORGIVEN: list[tuple[Check, Story]] = [
     (
         endings.errors_that_are_due_are_raised,
         [*OWNED, PAUSED, sought("x", 5), REFUSED_AT_5] + [polled()] * 3,
+    ),
+    (
+        endings.errors_that_are_due_are_raised,
+        [*OWNED, REFUSED_AT_5, interrupted("__next__")] + [polled()] * 3,
     ),
     (
         endings.errors_that_are_due_are_raised,

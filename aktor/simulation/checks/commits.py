@@ -262,8 +262,10 @@ def a_commit_has_all_that_was_given(history: History) -> list[str]:
     given: dict[str, dict[str, int]] = defaultdict(dict)
     asked: dict[str, dict[int | None, dict[str, int]]] = defaultdict(dict)
     stored: dict[str, dict[str, int]] = defaultdict(dict)
+    #: Where it has no position until that is reset.
+    out_of_range: dict[str, set[str]] = defaultdict(set)
     for event in history.named(
-        *("user.commits", "user.committed", "commit.told", "commit.succeeded"),
+        *("user.commits", "user.committed", "commit.told", "commit.succeeded", "fetch.stopped"),
         *("records.delivered", "records.taken_back", "position.sought", "position.reset"),
         *("partitions.assigned", "partitions.held_back", "partitions.released"),
         *("topic.removed", "topic.recreated"),
@@ -282,9 +284,14 @@ def a_commit_has_all_that_was_given(history: History) -> list[str]:
                     given[who].pop(one, None)
             case "records.delivered":
                 given[who][event["partition"]] = event["offsets"][-1][1] + 1
+            case "fetch.stopped":
+                out_of_range[who].add(event["partition"])
             case "user.commits":
-                all_of_it = event["partitions"] is None
-                asked[who][event.get("future")] = dict(given[who]) if all_of_it else {}
+                asked[who][event.get("future")] = {
+                    one: end
+                    for one, end in given[who].items()
+                    if event["partitions"] is None and one not in out_of_range[who]
+                }
             case "commit.succeeded":
                 stored[who].update(event["offsets"])
             case "commit.told" if event["error"] is not None:
@@ -298,6 +305,7 @@ def a_commit_has_all_that_was_given(history: History) -> list[str]:
                 ]
             case _:
                 for one in event.get("partitions") or [event["partition"]]:
+                    out_of_range[who].discard(one)
                     for known in (given[who], stored[who], *asked[who].values()):
                         known.pop(one, None)
     return complaints

@@ -173,6 +173,11 @@ _OVER: Final = (
     *("partitions.resumed", "position.reset", "position.resolved", "position.sought"),
 )
 
+#: After which the background may say it anew, or not; and methods at whose end a signal takes the
+#: place of an error that is on its way to the user, as in every program.
+_FORGETS: Final = ("actor.restarted", "member.lost", "session.unconfirmed")
+_CALLS: Final = ("__next__", "guarded")
+
 #: What ends a pause.
 _GIVEN_OUT_AGAIN: Final = ("partitions.assigned", "partitions.released", "partitions.resumed")
 
@@ -206,7 +211,7 @@ def errors_that_are_due_are_raised(history: History) -> list[str]:
                 paused |= these
             elif name in _GIVEN_OUT_AGAIN:
                 paused -= these
-        elif name in ("actor.restarted", "member.lost", "session.unconfirmed"):
+        elif name in _FORGETS or (name == "user.interrupted" and event.get("method") in _CALLS):
             for key in [key for key in due if key[0] == who]:
                 del due[key]
         elif name in ("user.polled", "user.hears"):

@@ -48,7 +48,6 @@ MISTAKEN: Final = 15.0
 
 #: How long a fault may be felt after it is over.
 _LASTS: Final = {
-    "address_lost": UNANSWERED,
     "address_nowhere": MISTAKEN,
     "broker_moved": MISTAKEN,
     "broker_outdated": MISTAKEN,
