@@ -63,6 +63,10 @@ AFTERSHOCKS: Final = 2
 RECORDS: Final = 100
 PER_SECOND: Final = 10.0
 
+#: The share of storms with thousands of partitions, most of them without a record for long.
+VAST: Final = 0.005
+VAST_PARTITIONS: Final = (1000, 2000)
+
 #: The share of storms with a second topic.
 TWO_TOPICS: Final = 0.4
 
@@ -185,7 +189,11 @@ def _make_topics(sim: Simulation, draw: random.Random, size: Size) -> list[Topic
     world = random.Random(f"{sim.seed} world")
     keys = _keys(random.Random(f"{sim.seed} keys"))
     records = max(1, int(RECORDS * size.records))
-    orders = sim.topic("orders", partitions=draw.randint(2, 6), records=records, keys=keys)
+    vast = random.Random(f"{sim.seed} vast")
+    partitions = draw.randint(2, 6)
+    if vast.random() < VAST:
+        partitions = vast.randint(*VAST_PARTITIONS)
+    orders = sim.topic("orders", partitions=partitions, records=records, keys=keys)
     topics = [orders]
     if world.random() < TWO_TOPICS:
         # A pattern that matches the one matches the other.
