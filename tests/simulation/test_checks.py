@@ -329,6 +329,7 @@ PAUSED = ("x", "partitions.paused", {"partitions": ["a-0"]})
 RESUMED = ("x", "partitions.resumed", {"partitions": ["a-0"]})
 LISTENS = ("x", "user.subscribed", {"listener": True})
 HEEDED = assigned("x")
+TARGET = ("x", "rebalance.target", {"generation": 3})
 STUMBLED = (
     "x",
     "callback.failed",
@@ -888,6 +889,11 @@ BROKEN: list[tuple[Check, Story, str]] = [
         listener.the_listener_hears_of_each_partition,
         [LISTENS, HEEDED, given("x", 0, 0)],
         "a-0 before it was told",
+    ),
+    (
+        listener.the_listener_hears_of_each_partition,
+        [TARGET, LISTENS, HEEDED, told("assigned"), STUMBLED, given("x", 0, 0)],
+        "was given a-0, told of it in vain",
     ),
     (
         listener.the_listener_hears_of_each_partition,
@@ -1519,6 +1525,10 @@ FORGIVEN: list[tuple[Check, Story]] = [
     (
         listener.the_listener_hears_of_each_partition,
         [LISTENS, HEEDED, told("assigned"), STUMBLED, given("x", 0, 0), told("assigned")],
+    ),
+    (
+        listener.the_listener_hears_of_each_partition,
+        [TARGET, LISTENS, HEEDED, told("assigned"), STUMBLED, told("assigned"), given("x", 0, 0)],
     ),
     (records.the_trace_tells_what_is_asked, [sought("x", 3), asked("position.sought", 3)]),
     (

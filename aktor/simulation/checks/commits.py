@@ -13,6 +13,11 @@ from aktor.simulation.history import Event, History
 
 __all__ = ["CHECKS"]
 
+#: Seconds after which the background has heard where the user is, and after which what the user
+#: asked to be committed is.
+TOLD_WITHIN: Final = 1.0
+SETTLED: Final = 10.0
+
 
 def no_commit_above_what_was_finished(history: History) -> list[str]:
     """What a consumer commits of its own accord the user came back from; what the user commits
@@ -396,6 +401,83 @@ def what_is_let_go_is_committed(history: History) -> list[str]:
     return complaints + [left for one in consumers.values() for left in one.never_committed()]
 
 
+@dataclass
+class _Kept:
+    """One partition of a consumer with automatic commits: what is committed of it, and where its
+    user is."""
+
+    #: What its consumer knows to be committed; None: not known.
+    committed: int | None = None
+    #: Sent, and not known to be stored.
+    sent: set[int] = field(default_factory=set)
+    #: Where the user was when they polled, if that is elsewhere than before, and when that was.
+    places: list[tuple[float, int]] = field(default_factory=list)
+
+    def is_at(self, offset: int | None, now: float) -> None:
+        if offset is not None and (not self.places or self.places[-1][1] != offset):
+            self.places.append((now, offset))
+
+    def lately(self, now: float) -> set[int]:
+        """Where the user may be for what the background knows; nowhere: it may know of nothing."""
+        before = [one for one in self.places if one[0] < now - TOLD_WITHIN]
+        if not before:
+            return set()
+        return {offset for _, offset in (before[-1], *self.places[len(before) :])}
+
+
+def an_automatic_commit_leaves_nothing_out(history: History) -> list[str]:
+    """It has the position of each partition, be it above what is committed or, after a seek, below;
+    unless that is what is committed, or the user has just asked for a commit of their own."""
+    complaints = []
+    kept: dict[tuple[str, str], _Kept] = defaultdict(_Kept)
+    asked: dict[str, float] = defaultdict(lambda: -math.inf)
+    replay = Replay(history)
+    for event, reader in replay:
+        who = event["member"]
+        match event["event"]:
+            case "user.returned":
+                for one, mine in reader.owned.items():
+                    kept[who, one].is_at(mine.next, event["at"])
+            case "position.sought" | "position.reset":  # until they poll with that
+                for one in event["partitions"]:
+                    kept[who, one].places.clear()
+            case "user.commits":
+                asked[who] = event["at"]
+            case "partitions.assigned" | "partitions.released":
+                for one in event["partitions"]:
+                    kept.pop((who, one), None)
+            case "position.resolved" if event["because"] == "committed":
+                for one, offset in event["partitions"].items():
+                    kept[who, one].committed = offset
+            case "actor.restarted" | "member.lost" | "commit.failed":
+                for key in [key for key in kept if key[0] == who]:
+                    kept[key].committed = None
+            case "topic.removed" | "log.truncated" | "group.begun":
+                kept.clear()
+            case "commit.sent":
+                if event["kind"] == "auto" and event["at"] > asked[who] + SETTLED:
+                    for one in reader.owned.keys() - event["offsets"].keys():
+                        mine, places = kept[who, one], kept[who, one].lately(event["at"])
+                        if mine.committed is None or not places:
+                            continue
+                        if not any(
+                            place == stored or replay.passes_over(place, stored, one, reader)
+                            for place in places
+                            for stored in (mine.committed, *mine.sent)
+                        ):
+                            complaints.append(
+                                f"{when(event)} leaves {one} out, at {max(places)}, of which"
+                                f" {mine.committed} is committed"
+                            )
+                for one, offset in event["offsets"].items():
+                    kept[who, one].sent.add(offset)
+            case "commit.succeeded":
+                for one, offset in event["offsets"].items():
+                    kept[who, one].committed = offset
+                    kept[who, one].sent.clear()
+    return complaints
+
+
 def nobody_is_told_that_nothing_is_committed(history: History) -> list[str]:
     """Neither a consumer that looks for its position nor its user, once something is."""
     complaints = []
@@ -451,6 +533,7 @@ CHECKS: Final = (
     commits_that_succeed_never_go_back,
     nothing_is_given_again_that_is_committed,
     a_commit_has_all_that_was_given,
+    an_automatic_commit_leaves_nothing_out,
     nobody_is_told_that_nothing_is_committed,
     resets_are_traced,
     what_is_let_go_is_committed,

@@ -20,8 +20,8 @@ def the_listener_hears_of_each_partition(history: History) -> list[str]:
     """`on_partitions_assigned` comes before the first record, `on_partitions_revoked` or
     `on_partitions_lost` before a partition is given up: once for each time that it is owned.
 
-    In the consumer protocol a call that raised is made again until it succeeds; one that a signal
-    has interrupted may be made again in both.
+    In the consumer protocol a call that raised is made again until it succeeds, and no record is
+    given out before; one that a signal has interrupted may be made again in both.
     """
     complaints = []
     #: What each consumer owns for its group, and whether its listener has heard of it.
@@ -29,11 +29,17 @@ def the_listener_hears_of_each_partition(history: History) -> list[str]:
     #: The partitions of the call that is under way.
     told: dict[str, list[str]] = {}
     listening: set[str] = set()
+    #: Consumers whose group speaks the consumer protocol.
+    modern: set[str] = set()
     for event in history.events:
         mine, at = owned[event["member"]], when(event)
         if event["event"] == "listener.told":
             told[event["member"]] = event["partitions"]
         match event["event"]:
+            case "rebalance.target":
+                modern.add(event["member"])
+            case "rebalance.synced":
+                modern.discard(event["member"])
             case "callback.finished":
                 told.pop(event["member"], None)
             case "user.interrupted":
@@ -61,6 +67,9 @@ def the_listener_hears_of_each_partition(history: History) -> list[str]:
                         complaints.append(f"{at} gave {one} up without a word")
             case "records.delivered" if mine.get(event["partition"]) is _Heard.NOT_YET:
                 complaints.append(f"{at} was given {event['partition']} before it was told of it")
+            case "records.delivered" if mine.get(event["partition"]) is _Heard.BADLY:
+                if event["member"] in modern:
+                    complaints.append(f"{at} was given {event['partition']}, told of it in vain")
     return complaints
 
 
