@@ -396,9 +396,10 @@ class Writer(threading.Thread):
     def __init__(self, bootstrap: list[str], topic: str) -> None:
         super().__init__(name="writer", daemon=True)
         self.acknowledged: dict[int, dict[int, Written]] = defaultdict(dict)
-        #: By value, when a broker acknowledged it without its offset: it had it from before a
-        #: retry. Where it is, its first reader knows.
-        self.unplaced: dict[int, dict[str, Written]] = defaultdict(dict)
+        #: Acknowledged without an offset: a broker had it from before a retry. Where it is, its
+        #: first reader knows.
+        self.unplaced: dict[int, set[str]] = defaultdict(set)
+        self._records: dict[int, dict[str, Written]] = defaultdict(dict)
         self.sent = 0
         self.error: BaseException | None = None
         self._servers, self._topic = bootstrap, topic
@@ -421,16 +422,19 @@ class Writer(threading.Thread):
         self.join(70)
         if self.error is not None:
             raise self.error
-        noted = [*self.acknowledged.values(), *self.unplaced.values()]
-        missing = self.sent - sum(map(len, noted))
+        missing = self.sent - sum(map(len, self._records.values()))
         assert missing == 0, f"the writer has no acknowledgement of {missing} of {self.sent} values"
 
     def place(self, partition: int, offsets: Iterable[int], values: Iterable[str]) -> None:
-        """These were read there: whatever of it was acknowledged without an offset has one now."""
-        unplaced = self.unplaced[partition]
+        """These were read there: what was acknowledged without an offset has one now.
+
+        And what brokers had before all of them fell may be there twice, the copy acknowledged by
+        nobody: they may forget by which sequence number they would know it again.
+        """
         for offset, value in zip(offsets, values, strict=True):
-            if value in unplaced:
-                self.acknowledged[partition].setdefault(offset, unplaced.pop(value))
+            if value in self._records[partition]:
+                self.acknowledged[partition].setdefault(offset, self._records[partition][value])
+                self.unplaced[partition].discard(value)
 
     def abandon(self) -> None:
         """Nobody waits for it any more."""
@@ -456,8 +460,9 @@ class Writer(threading.Thread):
         written: Any = message
         partition, offset = written.partition(), written.offset()
         record = Written(time.monotonic(), written.value().decode(), timestamp)
+        self._records[partition][record.value] = record
         if offset is None:
-            self.unplaced[partition][record.value] = record
+            self.unplaced[partition].add(record.value)
         else:
             self.acknowledged[partition].setdefault(offset, record)
 

@@ -45,7 +45,7 @@ class Story:
         self.tells(member, "rebalance.synced", generation=self._generation)
         self.tells(member, "partitions.assigned", partitions={PLACE: None}, by_group=True)
         if at is not None:
-            self.tells(member, "position.resolved", partitions={PLACE: at})
+            self.tells(member, "position.resolved", partitions={PLACE: at}, because="committed")
         return self
 
     def loses(self, member: str, how: str = "revoked") -> Story:
@@ -189,3 +189,24 @@ def test_what_was_acknowledged_without_an_offset_is_where_it_was_first_read() ->
     values = {at: written.value for at, written in writer.acknowledged[0].items()}
     assert values == {4: "first", 5: "second"}
     assert not any(writer.unplaced.values())
+
+
+def test_what_brokers_have_twice_was_written_twice() -> None:
+    writer = Writer(["nowhere:9092"], "words")
+    writer._note(None, Message("words", 0, offset=5, value=b"first"))
+
+    writer.place(0, [4, 5, 6], ["first", "first", "never sent"])
+
+    values = {at: written.value for at, written in writer.acknowledged[0].items()}
+    assert values == {4: "first", 5: "first"}
+
+
+def test_what_was_acknowledged_somewhere_is_not_taken_for_what_was_read_there() -> None:
+    writer = Writer(["nowhere:9092"], "words")
+    writer._note(None, Message("words", 0, offset=5, value=b"first"))
+    writer._note(None, Message("words", 0, offset=6, value=b"second"))
+
+    writer.place(0, [5, 6], ["second", "first"])
+
+    values = {at: written.value for at, written in writer.acknowledged[0].items()}
+    assert values == {5: "first", 6: "second"}
