@@ -644,10 +644,13 @@ class Brokers:
         for one in found.partitions if found is not None else ():
             yield from records_of(one)
 
-    def end(self, topic: str, partition: int) -> int:
-        """The high watermark."""
+    def end(self, topic: str, partition: int, *, committed: bool = False) -> int:
+        """The high watermark; `committed`: the last stable offset."""
         found = self.model.topics.partition(topic, partition)
-        return 0 if found is None else int(found.log.high_watermark)
+        if found is None:
+            return 0
+        log = found.log
+        return min(log.high_watermark, log.last_stable_offset if committed else math.inf)
 
 
 class _Model(Cluster):

@@ -274,6 +274,16 @@ class Site(Host):
             for one in (TopicPartition(topic, number) for number in range(topic.partitions))
         )
 
+    @property
+    def is_at_the_end(self) -> bool:
+        """Whether its consumer has nothing before it in any partition that it owns."""
+        brokers = self._simulation.brokers
+        committed = self.started and self.consumer.config["isolation_level"] == "read_committed"
+        return self.started and all(
+            state.offset == brokers.end(*one, committed=committed)
+            for one, state in self.owned.items()
+        )
+
     def how_far(self, one: TopicPartition) -> str:
         """Where its consumer is in a partition that it owns."""
         state = self.consumer._engine.delivery.partitions[one]

@@ -469,6 +469,16 @@ class Simulation:
             if site.consumer.config["group_id"] is None
         )
 
+    def everybody_is_at_the_end(self) -> bool:
+        """Whether the position of each running consumer is the end of each partition that it owns:
+        markers of transactions and what was compacted lie behind it, and its lag is 0."""
+        return all(
+            site.is_at_the_end
+            for member in self.members
+            if member.running
+            for site in member.sites[-1:]
+        )
+
     def nobody_else_is_in(self) -> bool:
         """Whether the coordinators know nobody but running consumers: who died keeps its partitions
         until its session is over."""

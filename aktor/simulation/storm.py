@@ -276,9 +276,10 @@ def _go_through(sim: Simulation, topics: Sequence[Topic], draw: random.Random) -
 
 
 def _recover(sim: Simulation, read_by: float = AT_MOST, in_by: float = IN_BY) -> None:
-    """Everything is read, and everybody is in the group."""
+    """Everything is read, everybody is in the group, and at the end."""
     sim.progress(at_most=read_by).run(until=sim.now_and_then(sim.everybody_is_in), at_most=in_by)
     sim.run(until=sim.now_and_then(sim.whoever_has_no_group_has_read_all), at_most=read_by)
+    sim.run(until=sim.now_and_then(sim.everybody_is_at_the_end), at_most=SHAKEN)
 
 
 def _shape_batches(sim: Simulation, draw: random.Random) -> None:
