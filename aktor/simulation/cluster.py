@@ -650,7 +650,7 @@ class Brokers:
         if found is None:
             return 0
         log = found.log
-        return min(log.high_watermark, log.last_stable_offset if committed else math.inf)
+        return min(log.high_watermark, log.last_stable_offset) if committed else log.high_watermark
 
 
 class _Model(Cluster):

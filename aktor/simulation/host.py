@@ -324,6 +324,7 @@ class Site(Host):
             held=arrived + delivery.buffered_bytes + delivery.freed_bytes,
             questions=self.port.open_tickets,
             misread=self._misread(fetch),
+            unused=self._unused(),
         )
 
     def _misread(self, fetch: FetchManager) -> list[str]:
@@ -334,6 +335,13 @@ class Site(Host):
         }
         differ = {one for one, _ in wanted.items() ^ fetch.picture.items()}
         return sorted(f"{one.topic}-{one.partition}" for one in differ)
+
+    def _unused(self) -> list[str]:
+        """Connections that its network actor has forgotten and not closed."""
+        network = self.dispatcher.receivers["network"]
+        assert isinstance(network, NetworkActor)
+        known = {link.key for link in network._links()}
+        return sorted({key for net in self._nets for key in net.keys} - known)
 
     def believes_in_session(self, until: float) -> None:
         """The application may give records out until then: note it if its coordinator may have

@@ -539,6 +539,11 @@ class SimulatedNet:
                 self._hear(lambda one=one: self.lost(one, "reset the connection"))  # type: ignore[misc]
 
     @property
+    def keys(self) -> list[str]:
+        """Of its connections, also of those that are being opened."""
+        return list(self._connections)
+
+    @property
     def open_connections(self) -> list[str]:
         """Their keys."""
         return sorted(one.key for one in self._connections.values() if one.open)

@@ -370,6 +370,10 @@ GOOD = [
 
 OWNED = [written(0, 9), synced("x", 1), assigned("x"), resolved("x", 0), given("x", 0, 4)]
 
+#: A consumer that has committed what it was given; an automatic commit of something else.
+COMMITTED_ALL = [*OWNED, back("x"), to_commit("x", 5, "auto"), succeeded("x", 5)]
+OF_ANOTHER = ("x", "commit.sent", {"offsets": {"b-0": 1}, "kind": "auto"})
+
 #: A consumer with automatic commits that was given records, and what lets go of them.
 AUTOMATIC = [
     ("x", "consumer.started", {"enable_auto_commit": True, "group_id": "g"}),
@@ -419,6 +423,19 @@ BROKEN: list[tuple[Check, Story, str]] = [
         limits.the_background_reads_what_is_wanted,
         [seen(misread=["a-0", "a-1"]), seen(misread=["a-0"])],
         "takes a-0 for what it is not",
+    ),
+    *[
+        (
+            commits.an_automatic_commit_leaves_nothing_out,
+            [*COMMITTED_ALL, *story, back("x"), later(2), OF_ANOTHER],
+            f"leaves a-0 out, at {place}, of which 5 is committed",
+        )
+        for place, story in [(8, [given("x", 5, 7)]), (3, [sought("x", 2), given("x", 2, 2)])]
+    ],
+    (
+        limits.no_connection_is_forgotten,
+        [seen(unused=["b1#1.2"]), seen(unused=["b1#1.2"])],
+        "has b1#1.2, which it does not know",
     ),
     (
         pace.a_poll_gives_what_there_is,
@@ -1301,6 +1318,22 @@ FORGIVEN: list[tuple[Check, Story]] = [
         limits.the_background_reads_what_is_wanted,
         [seen(misread=["a-0"]), seen(misread=["a-1"]), seen(misread=[]), seen(misread=["a-1"])],
     ),
+    *[
+        (
+            commits.an_automatic_commit_leaves_nothing_out,
+            [*COMMITTED_ALL, *story, later(2), OF_ANOTHER],
+        )
+        for story in [
+            [],
+            [given("x", 5, 7)],
+            [given("x", 5, 7), back("x"), later(2), to_commit("x", 8, "auto")],
+            [sought("x", 2), given("x", 2, 4), back("x")],
+            [sought("x", 2)],
+            [given("x", 5, 7), back("x"), to_be_committed()],
+            [given("x", 5, 7), back("x"), released("x"), assigned("x")],
+        ]
+    ],
+    (limits.no_connection_is_forgotten, [seen(unused=["b1#1.2"]), seen(unused=["b1#1.3"])]),
     (
         endings.errors_that_are_due_are_raised,
         [*OWNED, REFUSED_AT_5, polled(), polled(), polled("TopicAuthorizationFailedError")]

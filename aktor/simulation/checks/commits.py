@@ -446,7 +446,7 @@ def an_automatic_commit_leaves_nothing_out(history: History) -> list[str]:
             case "partitions.assigned" | "partitions.released":
                 for one in event["partitions"]:
                     kept.pop((who, one), None)
-            case "position.resolved" if event["because"] == "committed":
+            case "position.resolved" if event.get("because") == "committed":
                 for one, offset in event["partitions"].items():
                     kept[who, one].committed = offset
             case "actor.restarted" | "member.lost" | "commit.failed":

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from aktor.simulation.checks.readers import given_between, when
-from aktor.simulation.history import History
+from aktor.simulation.history import Event, History
 
 __all__ = ["CHECKS"]
 
@@ -54,22 +55,34 @@ def bytes_are_conserved(history: History) -> list[str]:
 
 
 def the_background_reads_what_is_wanted(history: History) -> list[str]:
-    """What a consumer owns, from where on, and what of it is paused: the fetch manager knows. It
-    counts if two looks in a row see another thing: one may come in the middle of a call."""
-    complaints = []
+    """What a consumer owns, from where on, and what of it is paused: the fetch manager knows."""
+    return [
+        f"{when(event)} takes {one} for what it is not: its assignment, epoch, or pause"
+        for event, one in _seen_twice(history, "misread")
+    ]
+
+
+def no_connection_is_forgotten(history: History) -> list[str]:
+    """Who does not need a connection any more closes it; what waited for it ends with it."""
+    return [
+        f"{when(event)} has {one}, which it does not know"
+        for event, one in _seen_twice(history, "unused")
+    ]
+
+
+def _seen_twice(history: History, what: str) -> Iterator[tuple[Event, str]]:
+    """What two looks in a row see: one may come in the middle of a call."""
     before: dict[str, set[str]] = {}
     for event in history.named("books.seen"):
-        misread = set(event.get("misread", ()))
-        complaints += [
-            f"{when(event)} takes {one} for what it is not: its assignment, epoch, or pause"
-            for one in sorted(misread & before.get(event["member"], set()))
-        ]
-        before[event["member"]] = misread
-    return complaints
+        now = set(event.get(what, ()))
+        for one in sorted(now & before.get(event["member"], set())):
+            yield event, one
+        before[event["member"]] = now
 
 
 CHECKS: Final = (
     the_background_reads_what_is_wanted,
+    no_connection_is_forgotten,
     paused_partitions_are_silent,
     limits_are_kept,
     buffers_stay_in_bounds,
