@@ -112,8 +112,12 @@ class Iteration:
         self.forget()
 
     def _put_back(self, batch: Batch) -> None:
-        if batch.state is not None and batch.state.epoch == batch.epoch:
+        if batch.state is None or batch.state.epoch != batch.epoch:
+            return
+        if batch.handed < len(batch.records):
             self._engine.delivery.put_back(batch.state, batch.records[batch.handed :])
+        else:  # behind the last record may be markers and what was aborted or compacted
+            self._engine.delivery.advance_past(batch.state)
 
     def forget(self) -> None:
         """Hand out nothing more of what is here: the partitions are read anew."""

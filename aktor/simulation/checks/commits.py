@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from aktor.simulation.checks.readers import Replay, process_of, topic_of, when
+from aktor.simulation.checks.readers import Reader, Replay, process_of, topic_of, when
 from aktor.simulation.history import Event, History
 
 __all__ = ["CHECKS"]
@@ -425,10 +425,30 @@ class _Kept:
         return {offset for _, offset in (before[-1], *self.places[len(before) :])}
 
 
+def _left_out(
+    event: Event, reader: Reader, kept: Mapping[tuple[str, str], _Kept], replay: Replay
+) -> Iterator[str]:
+    """Complaints about partitions that this automatic commit should have, and has not."""
+    for one in sorted(reader.owned.keys() - event["offsets"].keys()):
+        mine = kept.get((event["member"], one), _Kept())
+        places = mine.lately(event["at"])
+        if mine.committed is None or not places:
+            continue
+        if not any(
+            place == stored or replay.passes_over(place, stored, one, reader)
+            for place in places
+            for stored in (mine.committed, *mine.sent)
+        ):
+            yield (
+                f"{when(event)} leaves {one} out, at {max(places)}, of which {mine.committed} is"
+                " committed"
+            )
+
+
 def an_automatic_commit_leaves_nothing_out(history: History) -> list[str]:
     """It has the position of each partition, be it above what is committed or, after a seek, below;
     unless that is what is committed, or the user has just asked for a commit of their own."""
-    complaints = []
+    complaints: list[str] = []
     kept: dict[tuple[str, str], _Kept] = defaultdict(_Kept)
     asked: dict[str, float] = defaultdict(lambda: -math.inf)
     replay = Replay(history)
@@ -456,19 +476,7 @@ def an_automatic_commit_leaves_nothing_out(history: History) -> list[str]:
                 kept.clear()
             case "commit.sent":
                 if event["kind"] == "auto" and event["at"] > asked[who] + SETTLED:
-                    for one in reader.owned.keys() - event["offsets"].keys():
-                        mine, places = kept[who, one], kept[who, one].lately(event["at"])
-                        if mine.committed is None or not places:
-                            continue
-                        if not any(
-                            place == stored or replay.passes_over(place, stored, one, reader)
-                            for place in places
-                            for stored in (mine.committed, *mine.sent)
-                        ):
-                            complaints.append(
-                                f"{when(event)} leaves {one} out, at {max(places)}, of which"
-                                f" {mine.committed} is committed"
-                            )
+                    complaints += _left_out(event, reader, kept, replay)
                 for one, offset in event["offsets"].items():
                     kept[who, one].sent.add(offset)
             case "commit.succeeded":

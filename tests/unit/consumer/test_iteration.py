@@ -110,6 +110,18 @@ def test_control_records_behind_the_last_record_are_passed_with_it() -> None:
     assert positions(site) == {A: 2}
 
 
+def test_control_records_behind_the_last_record_are_passed_when_something_else_happens() -> None:
+    site = a_site()
+    records = a_batch(values(b"x"), flags=TRANSACTIONAL, producer_id=1)
+    site.fetched(a_chunk_of(records + a_marker(commit=True, offset=1, producer_id=1)))
+    iteration = an_iteration(site)
+    assert take(iteration, site) == [0]
+
+    iteration.stow()
+
+    assert positions(site) == {A: 2}
+
+
 def test_without_records_an_iteration_waits_until_the_deadline() -> None:
     site = a_site()
 
