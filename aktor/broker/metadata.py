@@ -143,6 +143,8 @@ class MetadataRequests:
         return found
 
     def _by_name(self, call: Call, name: str) -> Any:
+        if name in self._cluster.topics.hidden:
+            return _Topic(error_code=Code.TOPIC_AUTHORIZATION_FAILED, name=name, partitions=[])
         topic = self._cluster.topics.get(name)
         if topic is not None:
             return self._described(topic, call)

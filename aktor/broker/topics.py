@@ -83,6 +83,8 @@ class Topics:
         self._by_id: dict[UUID, Topic] = {}
         #: Names of topics that clients may not READ: Fetch and commits are refused.
         self.forbidden: set[str] = set()
+        #: Names that clients may not DESCRIBE, whether there is such a topic or not.
+        self.hidden: set[str] = set()
         self.version = 0
         self._next_replica = 0
 

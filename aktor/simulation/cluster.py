@@ -478,6 +478,10 @@ class Brokers:
         self.model.topics.forbidden.add(topic)
         self._history.note("topic.forbidden", topic=topic)
 
+    def hide(self, topic: str) -> None:
+        """Nobody may DESCRIBE it, whether it is there or not."""
+        self.model.topics.hidden.add(topic)
+
     def permit(self, topic: str) -> None:
         """Everybody may again."""
         self.model.topics.forbidden.discard(topic)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from kafka.errors import TopicAuthorizationFailedError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
@@ -16,7 +17,7 @@ from aktor.errors import UserCallbackError
 if TYPE_CHECKING:
     from aktor.simulation.reader import Loop
 
-__all__ = ["HABITS", "Habit", "commit_some", "go_back", "waver"]
+__all__ = ["HABITS", "HIDDEN", "Habit", "commit_some", "go_back", "read_what_is_hidden", "waver"]
 
 Habit = Callable[["Loop", KafkaConsumer], None]
 
@@ -25,6 +26,9 @@ A_SECOND: Final = 1000
 
 #: Seconds in which a beginning may have been looked up, or not.
 LOOKED_UP: Final = 0.005
+
+#: A topic that nobody may describe.
+HIDDEN: Final = "orders-secret"
 
 #: For how many turns of the loop partitions stay paused, and a subscription is another one.
 PAUSED_FOR: Final = 10
@@ -82,6 +86,15 @@ def go_back(loop: Loop, consumer: KafkaConsumer) -> None:
         position = consumer.position(one, timeout_ms=A_SECOND)
         if position is not None:
             consumer.seek(one, max(0, position - 3))
+
+
+def read_what_is_hidden(loop: Loop, consumer: KafkaConsumer) -> None:
+    """Subscribe to a topic that it may not describe, twice: it is told so each time."""
+    for _ in range(2):
+        if loop.subscribe_too(consumer, HIDDEN):
+            loop.turns_until(TopicAuthorizationFailedError)
+            loop.subscribe(consumer)
+            loop.turn()
 
 
 def waver(loop: Loop, consumer: KafkaConsumer) -> None:

@@ -44,6 +44,9 @@ __all__ = ["Loop", "Reader"]
 #: How often the loop does something besides, per turn.
 HABIT_SHARE: Final = 0.04
 
+#: Seconds within which an error that is due is raised, with one refusal of each API.
+RAISED_WITHIN: Final = 10.0
+
 #: Seconds between two looks from another thread.
 LOOKS: Final = 1.0
 
@@ -162,7 +165,7 @@ class Loop:
                 habit(self, self._consumer)
             self._do_what_is_due()
             self._besides()
-            self._reader.way(self, self._consumer)
+            self.turn()
         except (ActorCrashedError, ConsumerClosedError):
             # This consumer is beyond help, or a handler has closed it: a service would start anew.
             self._give_up()
@@ -255,6 +258,27 @@ class Loop:
         else:
             consumer.subscribe(pattern=f"^{topic[:6]}.*", listener=listener)
 
+    def subscribe_too(self, consumer: KafkaConsumer, topic: str) -> bool:
+        """To what it is to read, and to this topic; False if it subscribes to nothing."""
+        topics = [str(one) for one in self._simulation.topics]
+        consumer.subscribe([*topics, topic], listener=self._reader.listener(self, consumer))
+        return True
+
+    def turn(self) -> None:
+        """Take records, and finish those of before."""
+        self._reader.way(self, self._consumer)
+
+    def turns_until(self, kind: type[KafkaError]) -> None:
+        """Go on until this is raised; AssertionError if it is not, for long."""
+        until = self.now + RAISED_WITHIN
+        while self.now < until:
+            try:
+                self.turn()
+            except kind as error:
+                self._hear(error)
+                return
+        raise AssertionError(f"{kind.__name__} was not raised within {RAISED_WITHIN} s")
+
     def close(self, consumer: KafkaConsumer, **options: Any) -> None:
         """Nobody needs it any more."""
         self._closing = True
@@ -318,6 +342,11 @@ class Loop:
     def has_group(self) -> bool:
         """Whether it can commit."""
         return self._config()["group_id"] is not None
+
+    @property
+    def now(self) -> float:
+        """Seconds since the simulation began."""
+        return self._simulation.now
 
     @property
     def wall_ms(self) -> int:
@@ -399,6 +428,9 @@ class _ByHand(Loop):
             if not self.has_group:
                 self.go_where_it_was(consumer, news)
         self._counts_at = self._simulation.now + COUNTS
+
+    def subscribe_too(self, consumer: KafkaConsumer, topic: str) -> bool:
+        return False
 
     def _besides(self) -> None:
         if self._simulation.now >= self._counts_at:

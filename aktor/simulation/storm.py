@@ -32,7 +32,7 @@ from aktor.simulation.chaos import (
     Fault,
 )
 from aktor.simulation.errors import CheckFailedError
-from aktor.simulation.habits import commit_some, waver
+from aktor.simulation.habits import HIDDEN, commit_some, read_what_is_hidden, waver
 from aktor.simulation.listeners import LISTENERS
 from aktor.simulation.protocol import CHOICES, MIX, Protocol, draw_protocol
 from aktor.simulation.simulation import Simulation, Topic
@@ -186,6 +186,7 @@ def run_storm(
 
 
 def _make_topics(sim: Simulation, draw: random.Random, size: Size) -> list[Topic]:
+    sim.brokers.hide(HIDDEN)
     world = random.Random(f"{sim.seed} world")
     keys = _keys(random.Random(f"{sim.seed} keys"))
     records = max(1, int(RECORDS * size.records))
@@ -399,7 +400,7 @@ def _shake(sim: Simulation, topics: Sequence[Topic], draw: random.Random) -> Non
         sim.brokers.expire_somebody(group, draw)
         for one in sim.members:
             if one.running and one.reads_for(group):
-                one.does_next = draw.choice([waver, commit_some])
+                one.does_next = draw.choice([waver, commit_some, read_what_is_hidden])
     for api, codes in sorted(sim.faults.refusals.items()):
         sim.network.refuse(api, [draw.choice(codes)])
     for topic in topics:
