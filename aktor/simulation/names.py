@@ -77,11 +77,15 @@ class _Timer:
 class _Task:
     def __init__(self, work: Coroutine[Future, None, None]) -> None:
         self._work = work
+        self._cancelled = False
         self._go_on(None)
 
     def _go_on(self, _: Any) -> None:
-        with contextlib.suppress(StopIteration):  # it is done, or was cancelled before
+        if self._cancelled:
+            return  # what it waited for has come all the same
+        with contextlib.suppress(StopIteration):  # it is done
             self._work.send(None).add_both(self._go_on)
 
     def cancel(self) -> None:
+        self._cancelled = True
         self._work.close()

@@ -238,6 +238,19 @@ def test_who_loses_a_connection_goes_on_with_the_next_address(client: Client) ->
     assert client.answered == [2]
 
 
+def test_an_address_that_answers_after_another_has_is_not_waited_for(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    client.sim.network.names.addresses = 2
+    client.sim.network.slower = 2 * HEAD_START
+
+    client.connect("two", "b2")
+    client.sim.run(for_=5.0)
+
+    assert [one.key for one in client.of(ConnectionOpened)] == ["one", "two"]
+    assert not caplog.records  # a future would tell of what went wrong behind it
+
+
 def test_a_broker_that_does_not_run_refuses_at_all_addresses(client: Client) -> None:
     client.sim.network.names.addresses = 2
     client.sim.brokers.crash(2)
