@@ -170,6 +170,8 @@ class MetadataManager(RequestManager):
     def on_track_topics(self, track: TrackTopics) -> Iterable[object]:
         """Ask for new topics at once; drop from the snapshot what nobody needs any more."""
         before, pattern = self._tracked_topics(), self._patterns.pop(track.owner, None)
+        if track.owner == "application":
+            self._ask_again(track.topics - self._tracked.get(track.owner, frozenset()))
         self._tracked[track.owner] = track.topics
         if track.pattern is not None:
             self._patterns[track.owner] = track.pattern
@@ -182,6 +184,13 @@ class MetadataManager(RequestManager):
         gone = before - after if pattern is None else known.keys() - after
         gone = frozenset(one for one in gone if not self._is_matched(one, known.get(one)))
         return self._forget(gone) if gone else ()
+
+    def _ask_again(self, topics: frozenset[str]) -> None:
+        """The user subscribes to these: what is refused they have to hear, though its group tracks
+        it already, and it was refused before."""
+        for topic in topics & self._refused.keys():
+            del self._refused[topic]
+            self._at_once = "a topic that was refused is subscribed to"
 
     def _is_matched(self, topic: str, info: TopicInfo | None) -> bool:
         patterns = self._patterns.values()

@@ -518,6 +518,19 @@ def test_a_right_that_is_taken_away_again_is_told_again() -> None:
     assert cluster_in(second).topics == {}
 
 
+def test_who_subscribes_again_to_what_was_refused_is_told_again_though_its_group_reads_it() -> None:
+    manager = a_manager(tracking=["a", "t"])
+    manager.handle(TrackTopics(owner="group", topics=frozenset({"a", "t"})))
+    refused = metadata(a_topic("a"), a_topic(error=TOPIC_AUTHORIZATION_FAILED))
+    answer(manager, tick(manager, 0.0).request, refused)
+
+    manager.handle(TrackTopics(owner="application", topics=frozenset({"a"})))
+    manager.handle(TrackTopics(owner="application", topics=frozenset({"a", "t"})))
+    told = answer(manager, tick(manager, 0.0).request, refused)
+
+    assert [one.topics for one in refusals_in(told)] == [{"t"}]
+
+
 def test_an_invalid_topic_is_told_once_and_not_asked_for_again() -> None:
     manager = a_manager(tracking=["a", "not valid"])
     response = metadata(a_topic("a"), a_topic("not valid", error=INVALID_TOPIC))
