@@ -23,30 +23,6 @@ from aktor.simulation.storm import USER, run_storm, shrink
 
 ROOT = Path(__file__).parents[2]
 
-#: Seeds of classic storms that found something, with what it was. A change of what is drawn gives
-#: all seeds another meaning: what they found has tests of its own as well.
-FOUND = {
-    339: "the check blamed a member for a revocation during which it had been expelled",
-    385: "what was to be revoked was told as revoked though the member had left by then",
-    512: "a reader whose commit had failed did not ask again, and nothing came that made it",
-    640: "who came back under its id counted the session from an answer that did not begin it",
-    775: "the check took a position in a deleted topic for one in the new topic of its name",
-    804: "the check held a member to a seek that was out of range",
-    1045: "nobody can be expelled from a group that is gone",
-    1055: "the same as 385, where all partitions were about to be revoked",
-    1156: "an answer that waited while its member slept was taken for news",
-    1_000_765: "the last commit of what was lost meanwhile was made in the next generation",
-    3_000_431: "a member that was disowned waited five minutes for an answer to its JoinGroup",
-    3_000_613: "a member that was frozen while it handed back gave up as revoked what others had",
-    21_004_944: "the check held a member to a seek, though it had gone on over a marker",
-    41_002_129: "the check did not see that a marker was passed in a topic since created anew",
-    7_700_008: "who left did not wait for the goodbye of its id of before",
-    63_000_779: "the same as 7,700,008",
-    63_001_130: "the same as 7,700,008",
-    1_001_023: "a first JoinGroup without an id was waited for as long as the slowest member takes",
-}
-
-
 #: In continuous integration: so many, and so few of them in one test, on all processors, that it
 #: ends long before it would be taken for one that hangs, however busy the machine is.
 STORMS = 300
@@ -61,13 +37,6 @@ def test_every_promise_is_kept_in_three_hundred_storms(capfd: Any, first: int) -
     said = capfd.readouterr().out
     assert not failed, said
     assert f"{TOGETHER} seeds, 0 failed" in said
-
-
-@pytest.mark.parametrize("seed", FOUND)
-def test_seeds_that_found_something_once_keep_every_promise(seed: int) -> None:
-    error = run_storm(seed, protocol="classic").error
-
-    assert error is None, error
 
 
 def test_half_of_the_mix_is_classic_and_the_rest_speaks_the_consumer_protocol_in_all_ways() -> None:
@@ -169,28 +138,6 @@ def test_a_migrating_group_is_of_both_kinds_and_keeps_every_promise() -> None:
     assert outcome.error is None, outcome.error
     asked = {one["api"] for one in outcome.history.named("request.sent")}
     assert {"JoinGroup", "ConsumerGroupHeartbeat"} <= asked
-
-
-#: The same in other protocols than the classic one.
-FOUND_SINCE = {
-    ("auto", 15_000_820): "frozen before its revoked callback ran, it gave up what others had",
-    ("consumer", 12_000_670): "what its assigned callback had refused was not claimed",
-    ("consumer", 63_000_734): "the check took seven rebalances in a second for a spin",
-    ("consumer", 65_001_248): "the check took what was fetched ahead for a spin",
-    ("consumer", 17_000_612): "a user was told that nothing is committed, for an id of long ago",
-    ("consumer", 14_000_587): "a position in a deleted topic was committed for the new one",
-    ("migration", 9_002_000): "Kafka converts a group by what its members were to own",
-    ("migration", 9_002_338): "a callback that ran after the member had joined anew committed",
-}
-
-
-@pytest.mark.parametrize(("protocol", "seed"), FOUND_SINCE)
-def test_seeds_of_other_protocols_that_found_something_keep_every_promise(
-    protocol: str, seed: int
-) -> None:
-    error = run_storm(seed, protocol=protocol).error
-
-    assert error is None, error
 
 
 def test_the_same_seed_is_the_same_history_in_another_process() -> None:

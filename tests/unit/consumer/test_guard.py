@@ -172,7 +172,8 @@ def test_many_threads_are_never_inside_at_once() -> None:
 
 def test_a_call_leaves_nothing_for_the_garbage_collector() -> None:
     consumer = Consumer()
-    gc.collect()
+    while gc.collect():
+        pass  # what earlier tests left: its finalizers leave more
     gc.disable()
     try:
         consumer.stay()
