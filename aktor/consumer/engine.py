@@ -422,17 +422,24 @@ class Engine:
         """Raise why nothing is given out of it: each time if only a seek helps, else once.
 
         Positions that could not be found are looked up anew, all of them together: of one attempt
-        each error is raised once, however many partitions have it.
+        each error is raised once, however many partitions have it. So is the refusal of a topic.
         """
         if not _only_a_seek_helps(error):
             if state.offset is not None:
-                self.delivery.forget_error(state)
+                self._forget_refusal(error)
             elif self._is_told(state, error):
                 return
         else:
             self._again_at = self.clock() + self.settings.retry_backoff
         self._error_was_last = True
         raise self.own_told(error, owed=True)
+
+    def _forget_refusal(self, error: Exception) -> None:
+        """It is raised for all partitions that have it: of a topic whose right is withdrawn each
+        has the same, and a poll raises one error only."""
+        for state in self.delivery.failed():
+            if state.offset is not None and repr(state.error) == repr(error):
+                self.delivery.forget_error(state)
 
     def _is_told(self, state: Partition, error: Exception) -> bool:
         """Look its position up anew; True if this error of the attempt was raised already."""

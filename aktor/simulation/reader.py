@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka.errors import (
@@ -55,6 +56,10 @@ COUNTS: Final = 5.0
 
 #: How often a batch that is corrupt is read before its records are passed over, one by one.
 TRIES: Final = 5
+
+#: For so many seconds some only poll on before that, while there are faults: whether the partitions
+#: that can be read have their turn.
+PATIENT: Final = 20.0
 
 #: A static member's name is taken by who was here before, until its session is over. A group became
 #: a classic one when its only member that spoke the consumer protocol was expelled. A member that
@@ -138,6 +143,11 @@ class Loop:
         self._unsure = False
         #: Where a batch could not be read, and how often.
         self._unreadable: dict[TopicPartition, tuple[int, int]] = {}
+        #: Until when it only polls on there.
+        self._polls_on: dict[TopicPartition, float] = {}
+        self._patience = random.Random(
+            f"{self._simulation.seed} patience {self._member.name}"
+        ).choice([0.0, PATIENT])
         #: The one that it made last.
         self._consumer: KafkaConsumer
         #: A signal came, and its handler raised; while the consumer was to be closed.
@@ -176,7 +186,7 @@ class Loop:
         except KafkaError as error:
             self._hear(error)
             if isinstance(error, CorruptBatchError):
-                self._read_again_or_pass_over(self._consumer, error)
+                self._later.insert(0, (0, partial(self._read_again_or_pass_over, error)))
             self.sleep(0.1)
         if member.busy_for:
             busy, member.busy_for = member.busy_for, 0.0
@@ -199,11 +209,12 @@ class Loop:
             self.close(self._consumer)
             del self._consumer
 
-    def _read_again_or_pass_over(self, consumer: KafkaConsumer, error: CorruptBatchError) -> None:
+    def _read_again_or_pass_over(self, error: CorruptBatchError) -> None:
         """Only a seek helps: the next time the bytes may be sound. If they never are, it does
         without this record; and without the next, if that cannot be read either."""
+        consumer = self._consumer
         one, offset = TopicPartition(error.topic, error.partition), error.offset
-        if one not in consumer.assignment():
+        if one not in consumer.assignment() or self._only_polls_on(one):
             return
         before, tries = self._unreadable.get(one, (offset, 0))
         tries = tries + 1 if offset == before else 1
@@ -218,6 +229,16 @@ class Loop:
             offset += 1
         self._unreadable[one] = offset, tries
         consumer.seek(one, offset)
+
+    def _only_polls_on(self, one: TopicPartition) -> bool:
+        simulation = self._simulation
+        until = self._polls_on.setdefault(one, simulation.now + self._patience)
+        if simulation.now >= until or not simulation.faults.raging:
+            return False
+        simulation.history.note(
+            "user.polls_on", self._member.name, partition=f"{one.topic}-{one.partition}"
+        )
+        return True
 
     def _hear(self, error: BaseException) -> None:
         self._simulation.history.note("user.hears", self._member.name, error=repr(error))

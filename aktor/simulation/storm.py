@@ -20,6 +20,7 @@ from aktor.broker.codes import Code
 from aktor.broker.sasl import Authentication, Users
 from aktor.consumer.configuration import DEFAULT_CONFIG
 from aktor.consumer.pattern import SubscriptionPattern
+from aktor.events.lifecycle import Tick
 from aktor.simulation.books import Books
 from aktor.simulation.chaos import (
     COMPACTION_WEIGHTS,
@@ -31,6 +32,7 @@ from aktor.simulation.chaos import (
     WEIGHTS,
     Fault,
 )
+from aktor.simulation.crashes import ACTORS
 from aktor.simulation.errors import CheckFailedError
 from aktor.simulation.habits import HIDDEN, commit_some, read_what_is_hidden, waver
 from aktor.simulation.listeners import LISTENERS
@@ -104,6 +106,12 @@ USER: Final[Mapping[str, str]] = {"reader": "secret of the storm"}
 
 #: The share of storms in which brokers' names have two addresses; one of them may lead nowhere.
 NAMED_TWICE: Final = 0.15
+
+#: The share of storms of few members after which an hour and more passes, in so many parts.
+LONG: Final = 0.03
+FEW_MEMBERS: Final = 4
+PARTS: Final = 14
+PART: Final = 270.0
 
 #: The share of records that `shrink` tries to do with.
 _SHARES: Final = (0.02, 0.1, 0.3, 0.6)
@@ -270,10 +278,26 @@ def _go_through(sim: Simulation, topics: Sequence[Topic], draw: random.Random) -
         for _ in range(AFTERSHOCKS):
             _shake(sim, topics, draw)
             _recover(sim, SHAKEN, SHAKEN)
+        _let_time_pass(sim, topics, random.Random(f"{sim.seed} hours"))
         sim.check()
     except Exception as error:  # also a bug of the simulation itself, which has a seed as well
         return error
     return None
+
+
+def _let_time_pass(sim: Simulation, topics: Sequence[Topic], draw: random.Random) -> None:
+    """In some storms: a little is written now and then, and an actor falls over each time."""
+    if draw.random() >= LONG or sum(one.running for one in sim.members) > FEW_MEMBERS:
+        return
+    actor = draw.choice(ACTORS)
+    for _ in range(PARTS):
+        for member in sim.members:
+            if member.running:
+                member.crash(actor, on=Tick)
+        for topic in topics:
+            topic.write(3)
+        sim.run(for_=PART)
+    _recover(sim, SHAKEN, SHAKEN)
 
 
 def _recover(sim: Simulation, read_by: float = AT_MOST, in_by: float = IN_BY) -> None:

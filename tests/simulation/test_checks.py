@@ -433,6 +433,11 @@ BROKEN: list[tuple[Check, Story, str]] = [
         for place, story in [(8, [given("x", 5, 7)]), (3, [sought("x", 2), given("x", 2, 2)])]
     ],
     (
+        commits.what_has_not_moved_is_not_committed_again,
+        [*2 * [to_commit("x", 5, "auto"), succeeded("x", 5), later(1)], to_commit("x", 5, "auto")],
+        "commits ['a-0'] again, which did not move",
+    ),
+    (
         limits.no_connection_is_forgotten,
         [seen(unused=["b1#1.2"]), seen(unused=["b1#1.2"])],
         "has b1#1.2, which it does not know",
@@ -665,6 +670,11 @@ BROKEN: list[tuple[Check, Story, str]] = [
     ),
     (records.every_record_is_finished, [*OWNED, ALL], "never finished a-0"),
     (
+        records.every_record_is_finished,
+        [committed_only("x"), in_transaction(0, 3), ended(commit=True, marker=4), ALL],
+        "never finished a-0:[0, 1, 2, 3]",
+    ),
+    (
         commits.no_commit_above_what_was_finished,
         [*OWNED, to_commit("x", 5, "auto")],
         "commits a-0:5, finished is 0",
@@ -825,8 +835,17 @@ BROKEN: list[tuple[Check, Story, str]] = [
     (actors.restart_budgets_are_kept, [restarted("group")] * 6, "group 6 times"),
     (
         actors.restart_budgets_are_kept,
-        [("x", "actor.escalated", {"crashed": "group"}), restarted("group")],
+        [
+            *[restarted("group")] * 5,
+            ("x", "actor.escalated", {"crashed": "group"}),
+            restarted("group"),
+        ],
         "after it gave up",
+    ),
+    (
+        actors.restart_budgets_are_kept,
+        [*[restarted("group")] * 5, later(61), ("x", "actor.escalated", {"crashed": "group"})],
+        "gave group up too soon",
     ),
     (pace.an_idle_consumer_is_idle, [later(-2.0), request("x", "sent")] * 50, "in a second"),
     (
@@ -1333,6 +1352,19 @@ FORGIVEN: list[tuple[Check, Story]] = [
             [given("x", 5, 7), back("x"), released("x"), assigned("x")],
         ]
     ],
+    *[
+        (
+            commits.what_has_not_moved_is_not_committed_again,
+            [*2 * [to_commit("x", 5, "auto"), *story], to_commit("x", 5, "auto")],
+        )
+        for story in [
+            [later(1)],
+            [succeeded("x", 5), later(3600)],
+            [succeeded("x", 5), assigned("x")],
+            [succeeded("x", 5), to_commit("x", 8, "auto"), succeeded("x", 8)],
+        ]
+    ],
+    (records.every_record_is_finished, [committed_only("x"), in_transaction(0, 3), ALL]),
     (limits.no_connection_is_forgotten, [seen(unused=["b1#1.2"]), seen(unused=["b1#1.3"])]),
     (
         endings.errors_that_are_due_are_raised,

@@ -35,8 +35,8 @@ def no_actor_crashes_by_itself(history: History) -> list[str]:
 
 
 def restart_budgets_are_kept(history: History) -> list[str]:
-    """An actor that crashes more often is not restarted any more; after that its consumer is
-    finished."""
+    """An actor that crashes more often is not restarted any more, and one that does not is; after
+    that its consumer is finished."""
     complaints = []
     restarts: dict[tuple[str, str], list[float]] = defaultdict(list)
     escalated: set[str] = set()
@@ -54,6 +54,10 @@ def restart_budgets_are_kept(history: History) -> list[str]:
                 ahead[member] -= event["at"] - frozen.get(member, event["at"])
             case "actor.escalated":
                 escalated.add(member)
+                now = event["at"] + ahead[process_of(member)]
+                restarted = restarts[member, event["crashed"]]
+                if sum(now - one < WITHIN for one in restarted) < RESTARTS:
+                    complaints.append(f"{when(event)} gave {event['crashed']} up too soon")
             case "actor.restarted":
                 if member in escalated:
                     complaints.append(f"{when(event)} restarted {event['actors']} after it gave up")

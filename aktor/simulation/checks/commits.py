@@ -13,6 +13,10 @@ from aktor.simulation.history import Event, History
 
 __all__ = ["CHECKS"]
 
+#: Seconds between two automatic commits of what has not moved, at the least: of its hour a clock
+#: may have jumped over a minute now and then.
+REFRESHES: Final = 3000.0
+
 #: Seconds after which the background has heard where the user is, and after which what the user
 #: asked to be committed is.
 TOLD_WITHIN: Final = 1.0
@@ -486,6 +490,33 @@ def an_automatic_commit_leaves_nothing_out(history: History) -> list[str]:
     return complaints
 
 
+def what_has_not_moved_is_not_committed_again(history: History) -> list[str]:
+    """An automatic commit has no position that this consumer has stored before, but once an hour,
+    when all are stored again so that they do not expire."""
+    complaints = []
+    #: What a consumer has stored last, as long as nothing happened that may have lost it.
+    stored: dict[tuple[str, str], int] = {}
+    refreshed: dict[str, float] = defaultdict(lambda: -math.inf)
+    for event in history.events:
+        who, name = event["member"], event["event"]
+        if name in ("partitions.assigned", "partitions.released"):
+            for one in event["partitions"]:
+                stored.pop((who, one), None)
+        elif name in ("actor.restarted", "commit.failed", "member.lost", "position.resolved"):
+            for key in [key for key in stored if key[0] == who]:
+                del stored[key]
+        elif name == "commit.succeeded":
+            stored |= {(who, one): offset for one, offset in event["offsets"].items()}
+        elif name == "commit.sent" and event["kind"] == "auto":
+            offsets = event["offsets"].items()
+            again = [one for one, offset in offsets if stored.get((who, one)) == offset]
+            if again:
+                if event["at"] - refreshed[who] < REFRESHES:
+                    complaints.append(f"{when(event)} commits {again} again, which did not move")
+                refreshed[who] = event["at"]
+    return complaints
+
+
 def nobody_is_told_that_nothing_is_committed(history: History) -> list[str]:
     """Neither a consumer that looks for its position nor its user, once something is."""
     complaints = []
@@ -542,6 +573,7 @@ CHECKS: Final = (
     nothing_is_given_again_that_is_committed,
     a_commit_has_all_that_was_given,
     an_automatic_commit_leaves_nothing_out,
+    what_has_not_moved_is_not_committed_again,
     nobody_is_told_that_nothing_is_committed,
     resets_are_traced,
     what_is_let_go_is_committed,

@@ -36,9 +36,17 @@ _OF_AN_OWNER: Final = frozenset(
     {"partitions.assigned", "partitions.resumed", "position.reset", "position.sought"}
 )
 
-#: What can be read of a partition changes: transactions, replicas.
+#: What can be read of a partition changes: transactions, replicas. Or it has a batch that is
+#: corrupt, and its reader goes on with the others.
 _OF_A_PARTITION: Final = frozenset(
-    {"log.truncated", "partition.led", "replica.held", "replica.released", "transaction.ended"}
+    {
+        "log.truncated",
+        "partition.led",
+        "replica.held",
+        "replica.released",
+        "transaction.ended",
+        "user.polls_on",
+    }
 )
 
 #: Seconds for which an answer may be waited for that never comes (`request_timeout_ms`, 40 s with

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -60,6 +61,11 @@ class Log:
         """The era of the records in a run of a delivery; the latest, where it does not say."""
         times = event.get("times")
         return len(self.eras) - 1 if times is None else bisect_right(self.eras, times[run]) - 1
+
+    @property
+    def stable(self) -> float:
+        """Where the first transaction begins that is open: the last stable offset."""
+        return min((one for offsets in self.open.values() for one in offsets), default=math.inf)
 
     def readable(self, offset: int, era: int, isolation: str) -> bool:
         """Whether a reader must be given it, if it reads on from before."""

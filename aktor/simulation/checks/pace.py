@@ -46,8 +46,8 @@ DELIVERS: Final = 10.0
 
 
 def an_idle_consumer_is_idle(history: History) -> list[str]:
-    """In a second in which it gives nothing out it does not send one request after the other;
-    in half of all these seconds of a history it sends a few."""
+    """In a second in which it gives nothing out, and its user does not seek, it does not send one
+    request after the other; in half of all these seconds of a history it sends a few."""
     sent: Counter[tuple[str, int]] = Counter()
     rebalances: Counter[tuple[str, int]] = Counter()
     written: Counter[int] = Counter()
@@ -61,7 +61,7 @@ def an_idle_consumer_is_idle(history: History) -> list[str]:
                 rebalances[second] += 1
             case "records.written" | "transaction.ended":
                 written[second[1]] += 1
-            case "records.delivered":
+            case "records.delivered" | "position.sought":
                 delivering.add(second)
     more = {
         second: count - written[second[1]] - PER_REBALANCE * min(rebalances[second], REBALANCES)

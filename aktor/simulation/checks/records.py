@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from typing import Any, Final
 
@@ -122,13 +123,16 @@ class _Books:
 
     def unfinished(self, group: str, partition: str) -> set[int]:
         """Offsets of what the group should have finished."""
-        log = self.logs[partition]
+        log, isolation = self.logs[partition], self._isolation.get(group, "")
+        # What comes after a transaction that is open is not readable yet.
+        stable = log.stable if isolation == COMMITTED else math.inf
         return {
             offset
             for offset, (era, _) in log.records.items()
             if (era, offset) not in self._finished[group, partition]
             and (era == 0 or offset >= log.carried)
-            and log.readable(offset, era, self._isolation.get(group, ""))
+            and offset < stable
+            and log.readable(offset, era, isolation)
         }
 
 

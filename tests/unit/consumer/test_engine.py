@@ -710,6 +710,21 @@ def test_who_is_in_no_group_needs_no_session() -> None:
     assert site.poll() == {A: [0, 1, 2]}
 
 
+def test_a_refused_topic_is_raised_once_for_all_its_partitions() -> None:
+    site = a_site(A, B, C)
+    site.fetched(
+        a_refusal(TopicAuthorizationFailedError("orders")),
+        a_refusal(TopicAuthorizationFailedError("orders"), partition=B, epoch=2),
+        a_refusal(TopicAuthorizationFailedError("others"), partition=C, epoch=3),
+    )
+
+    for refused in ("orders", "others"):
+        with pytest.raises(TopicAuthorizationFailedError, match=refused):
+            site.poll()
+
+    assert site.poll() == {}
+
+
 # -- out of range, gaps
 
 
