@@ -422,11 +422,11 @@ class Engine:
         """Raise why nothing is given out of it: each time if only a seek helps, else once.
 
         Positions that could not be found are looked up anew, all of them together: of one attempt
-        each error is raised once, however many partitions have it. So is the refusal of a topic.
+        each error is raised once, however many partitions have it. `_forget` does so for refusals.
         """
         if not _only_a_seek_helps(error):
             if state.offset is not None:
-                self._forget_refusal(error)
+                self._forget(error)
             elif self._is_told(state, error):
                 return
         else:
@@ -434,9 +434,12 @@ class Engine:
         self._error_was_last = True
         raise self.own_told(error, owed=True)
 
-    def _forget_refusal(self, error: Exception) -> None:
-        """It is raised for all partitions that have it: of a topic whose right is withdrawn each
-        has the same, and a poll raises one error only."""
+    def _forget(self, error: Exception) -> None:
+        """It is raised now, for all partitions that have the same one.
+
+        When the right to a topic is withdrawn, each of its partitions gets the same refusal. A poll
+        raises one error, so that otherwise one poll per partition would fail.
+        """
         for state in self.delivery.failed():
             if state.offset is not None and repr(state.error) == repr(error):
                 self.delivery.forget_error(state)

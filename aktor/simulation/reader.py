@@ -57,8 +57,8 @@ COUNTS: Final = 5.0
 #: How often a batch that is corrupt is read before its records are passed over, one by one.
 TRIES: Final = 5
 
-#: For so many seconds some only poll on before that, while there are faults: whether the partitions
-#: that can be read have their turn.
+#: While there are faults, half of the readers only poll on for so many seconds before they seek:
+#: the partitions that can be read must have their turn all the same.
 PATIENT: Final = 20.0
 
 #: A static member's name is taken by who was here before, until its session is over. A group became
@@ -143,7 +143,7 @@ class Loop:
         self._unsure = False
         #: Where a batch could not be read, and how often.
         self._unreadable: dict[TopicPartition, tuple[int, int]] = {}
-        #: Until when it only polls on there.
+        #: Until when it only polls on, by partition with a corrupt batch.
         self._polls_on: dict[TopicPartition, float] = {}
         self._patience = random.Random(
             f"{self._simulation.seed} patience {self._member.name}"
@@ -231,6 +231,7 @@ class Loop:
         consumer.seek(one, offset)
 
     def _only_polls_on(self, one: TopicPartition) -> bool:
+        """Whether it leaves the corrupt batch for later, and is content with other partitions."""
         simulation = self._simulation
         until = self._polls_on.setdefault(one, simulation.now + self._patience)
         if simulation.now >= until or not simulation.faults.raging:

@@ -107,7 +107,8 @@ USER: Final[Mapping[str, str]] = {"reader": "secret of the storm"}
 #: The share of storms in which brokers' names have two addresses; one of them may lead nowhere.
 NAMED_TWICE: Final = 0.15
 
-#: The share of storms of few members after which an hour and more passes, in so many parts.
+#: The share of storms at whose end more than an hour passes, if only few members run then: so many
+#: parts of so many seconds.
 LONG: Final = 0.03
 FEW_MEMBERS: Final = 4
 PARTS: Final = 14
@@ -286,7 +287,7 @@ def _go_through(sim: Simulation, topics: Sequence[Topic], draw: random.Random) -
 
 
 def _let_time_pass(sim: Simulation, topics: Sequence[Topic], draw: random.Random) -> None:
-    """In some storms: a little is written now and then, and an actor falls over each time."""
+    """In some storms: in each part a little is written, and one actor of each member crashes."""
     if draw.random() >= LONG or sum(one.running for one in sim.members) > FEW_MEMBERS:
         return
     actor = draw.choice(ACTORS)

@@ -35,8 +35,8 @@ def no_actor_crashes_by_itself(history: History) -> list[str]:
 
 
 def restart_budgets_are_kept(history: History) -> list[str]:
-    """An actor that crashes more often is not restarted any more, and one that does not is; after
-    that its consumer is finished."""
+    """An actor is restarted until it has used up its restarts. Then it is given up, and after that
+    nothing of its consumer is restarted."""
     complaints = []
     restarts: dict[tuple[str, str], list[float]] = defaultdict(list)
     escalated: set[str] = set()

@@ -13,8 +13,8 @@ from aktor.simulation.history import Event, History
 
 __all__ = ["CHECKS"]
 
-#: Seconds between two automatic commits of what has not moved, at the least: of its hour a clock
-#: may have jumped over a minute now and then.
+#: Positions that did not move are committed again every hour, so that the broker does not let them
+#: expire. It may be fewer seconds, since the member's clock may jump ahead.
 REFRESHES: Final = 3000.0
 
 #: Seconds after which the background has heard where the user is, and after which what the user
@@ -491,8 +491,8 @@ def an_automatic_commit_leaves_nothing_out(history: History) -> list[str]:
 
 
 def what_has_not_moved_is_not_committed_again(history: History) -> list[str]:
-    """An automatic commit has no position that this consumer has stored before, but once an hour,
-    when all are stored again so that they do not expire."""
+    """An automatic commit leaves out positions that this consumer has stored already. Once an hour
+    it has them all the same, so that they do not expire."""
     complaints = []
     #: What a consumer has stored last, as long as nothing happened that may have lost it.
     stored: dict[tuple[str, str], int] = {}

@@ -63,8 +63,8 @@ class Log:
         return len(self.eras) - 1 if times is None else bisect_right(self.eras, times[run]) - 1
 
     @property
-    def stable(self) -> float:
-        """Where the first transaction begins that is open: the last stable offset."""
+    def last_stable_offset(self) -> float:
+        """Where the first open transaction begins; infinite if there is none."""
         return min((one for offsets in self.open.values() for one in offsets), default=math.inf)
 
     def readable(self, offset: int, era: int, isolation: str) -> bool:

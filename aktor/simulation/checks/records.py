@@ -124,14 +124,14 @@ class _Books:
     def unfinished(self, group: str, partition: str) -> set[int]:
         """Offsets of what the group should have finished."""
         log, isolation = self.logs[partition], self._isolation.get(group, "")
-        # What comes after a transaction that is open is not readable yet.
-        stable = log.stable if isolation == COMMITTED else math.inf
+        # Nobody may read on behind the beginning of an open transaction (read_committed).
+        limit = log.last_stable_offset if isolation == COMMITTED else math.inf
         return {
             offset
             for offset, (era, _) in log.records.items()
             if (era, offset) not in self._finished[group, partition]
             and (era == 0 or offset >= log.carried)
-            and offset < stable
+            and offset < limit
             and log.readable(offset, era, isolation)
         }
 
