@@ -422,9 +422,8 @@ class Delivery:
     def put(self, chunk: Chunk) -> None:
         """File one fetched chunk, or drop it if its partition has moved on."""
         state = self.partitions.get(chunk.partition)
-        counted, total = self._received
-        if counted is not chunk:
-            self._received = chunk, total + chunk.size
+        if not self.has_counted(chunk):
+            self._received = chunk, self._received[1] + chunk.size
         if state is None or state.epoch != chunk.epoch or state.going:
             self.log.debug(
                 "chunk.dropped",
@@ -441,6 +440,10 @@ class Delivery:
             self.buffered_bytes += chunk.size
             self._look_for_refusal(state)
             self._line_up(state)
+
+    def has_counted(self, chunk: Chunk) -> bool:
+        """Whether a `put` of it has begun, and was perhaps interrupted: then it will be repeated."""
+        return self._received[0] is chunk
 
     def put_back(self, state: Partition, records: list[Any]) -> None:
         """These were taken and not given out: they come first."""

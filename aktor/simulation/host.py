@@ -315,7 +315,8 @@ class Site(Host):
             return  # it may have to act on a restart, and be in its listener about that
         assert isinstance(fetch, FetchManager)
         delivery = engine.delivery
-        arrived = sum(chunk.size for chunk in list(self.port.chunks))
+        chunks = list(self.port.chunks)
+        arrived = sum(one.size for one in chunks if not delivery.has_counted(one))
         self.note(
             "books.seen",
             reserved=fetch.bytes_reserved,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
+from aktor import KafkaConsumer
 from aktor.simulation import Simulation
+from aktor.simulation.books import Books
 from aktor.simulation.interrupts import HANDLERS
 from aktor.simulation.ways import WAYS
 
@@ -74,3 +78,23 @@ def test_no_signal_comes_where_a_consumer_is_being_made() -> None:
 
         (interrupted,) = sim.history.named("user.interrupted")
     assert interrupted["member"] == member.name
+
+
+def test_bytes_are_counted_once_though_a_call_was_interrupted_while_it_filed_them() -> None:
+    def reader() -> None:
+        consumer = KafkaConsumer("orders", bootstrap_servers="kafka:9092", group_id="g")
+        while True:
+            try:
+                consumer.poll(timeout_ms=500)
+            except KeyboardInterrupt:
+                time.sleep(1.5)  # nothing is asked of the consumer meanwhile
+
+    with Simulation(9) as sim:
+        orders = sim.topic("orders")
+        member = sim.member(reader)
+        Books(sim).watch()
+        for line in range(60):
+            member.interrupt(line, "ctrl-c")
+            orders.write(1)
+            sim.run(for_=3.0)
+        sim.check()
