@@ -442,7 +442,7 @@ class Delivery:
             self._line_up(state)
 
     def has_counted(self, chunk: Chunk) -> bool:
-        """Whether a `put` of it has begun, and was perhaps interrupted: then it will be repeated."""
+        """Whether a `put` of it has begun. If that was interrupted, the next call repeats it."""
         return self._received[0] is chunk
 
     def put_back(self, state: Partition, records: list[Any]) -> None:

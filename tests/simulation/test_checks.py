@@ -335,6 +335,11 @@ STUMBLED = (
     "callback.failed",
     {"callback": "on_partitions_assigned", "partitions": ["a-0"]},
 )
+REVOKED_WELL = (
+    "x",
+    "callback.finished",
+    {"callback": "on_partitions_revoked", "partitions": ["a-0"]},
+)
 
 #: And created anew before this member's metadata knew of it again.
 DELETED = ("x", "topic.deleted", {"topic": "a"})
@@ -947,6 +952,14 @@ BROKEN: list[tuple[Check, Story, str]] = [
         "told lost: a-0, not its own",
     ),
     (
+        listener.the_listener_hears_of_each_partition,
+        [
+            *[LISTENS, HEEDED, told("assigned"), told("revoked")],
+            *[REVOKED_WELL, INTERRUPTED, told("revoked")],
+        ],
+        "told revoked: a-0, not its own",
+    ),
+    (
         listener.the_listener_hears_the_right_word,
         [LISTENS, HEEDED, out("lost"), told("revoked")],
         "told revoked",
@@ -1294,6 +1307,14 @@ FORGIVEN: list[tuple[Check, Story]] = [
             LISTENS,
             assigned("x"),
             *[told("assigned"), told("revoked"), INTERRUPTED, told("revoked")],
+        ],
+    ),
+    (
+        listener.the_listener_hears_of_each_partition,
+        [
+            *[LISTENS, assigned("x"), told("assigned")],
+            *[leaves(), told("revoked"), REVOKED_WELL, INTERRUPTED],
+            *[leaves(), told("revoked"), released("x")],
         ],
     ),
     (

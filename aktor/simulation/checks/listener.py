@@ -21,13 +21,16 @@ def the_listener_hears_of_each_partition(history: History) -> list[str]:
     `on_partitions_lost` before a partition is given up: once for each time that it is owned.
 
     In the consumer protocol a call that raised is made again until it succeeds, and no record is
-    given out before; one that a signal has interrupted may be made again in both.
+    given out before; one that a signal has interrupted may be made again in both. Who is
+    interrupted in `unsubscribe` or `close` owns all as before, and is told again when it leaves.
     """
     complaints = []
     #: What each consumer owns for its group, and whether its listener has heard of it.
     owned: dict[str, dict[str, _Heard]] = defaultdict(dict)
-    #: The partitions of the call that is under way.
+    #: The partitions of the call that is under way; and of one that was part of leaving, until they
+    #: are released.
     told: dict[str, list[str]] = {}
+    leaving: set[str] = set()
     listening: set[str] = set()
     #: Consumers whose group speaks the consumer protocol.
     modern: set[str] = set()
@@ -40,9 +43,14 @@ def the_listener_hears_of_each_partition(history: History) -> list[str]:
                 modern.add(event["member"])
             case "rebalance.synced":
                 modern.discard(event["member"])
-            case "callback.finished":
+            case "user.leaves":
+                leaving.add(event["member"])
+            case "callback.finished" if event["member"] not in leaving:
                 told.pop(event["member"], None)
+            case "user.unsubscribed":
+                leaving.discard(event["member"])
             case "user.interrupted":
+                leaving.discard(event["member"])
                 mine.update(dict.fromkeys(told.pop(event["member"], ()), _Heard.PARTLY))
             case "user.subscribed" if event["listener"]:
                 listening.add(event["member"])
@@ -62,6 +70,8 @@ def the_listener_hears_of_each_partition(history: History) -> list[str]:
                     if mine.pop(one, None) is None:
                         complaints.append(f"{at} was told {event['told']}: {one}, not its own")
             case "partitions.released":
+                leaving.discard(event["member"])
+                told.pop(event["member"], None)
                 for one in event["partitions"]:
                     if mine.pop(one, None) not in (None, _Heard.PARTLY):
                         complaints.append(f"{at} gave {one} up without a word")
