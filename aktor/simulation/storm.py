@@ -109,8 +109,8 @@ NAMED_TWICE: Final = 0.15
 
 #: The share of storms at whose end more than an hour passes, if only few members run then: so many
 #: parts of so many seconds.
-LONG: Final = 0.03
-FEW_MEMBERS: Final = 4
+LONG: Final = 0.01
+FEW_MEMBERS: Final = 2
 PARTS: Final = 14
 PART: Final = 270.0
 
