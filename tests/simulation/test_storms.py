@@ -23,14 +23,15 @@ from aktor.simulation.storm import USER, run_storm, shrink
 
 ROOT = Path(__file__).parents[2]
 
-#: In continuous integration: so many, and so few of them in one test, on all processors, that it
-#: ends long before it would be taken for one that hangs, however busy the machine is.
-STORMS = 300
+#: A sample: `make soak` runs any number of others. So few of them are in one test, on all
+#: processors, that it ends long before it would be taken for one that hangs, however busy the
+#: machine is.
+STORMS = int(os.environ.get("AKTOR_STORMS", "120"))
 TOGETHER = 10
 
 
 @pytest.mark.parametrize("first", range(0, STORMS, TOGETHER))
-def test_every_promise_is_kept_in_three_hundred_storms(capfd: Any, first: int) -> None:
+def test_every_promise_is_kept_in_storms_of_all_protocols(capfd: Any, first: int) -> None:
     command = ["sim", "run", "--first", str(first), "--seeds", str(TOGETHER)]
     failed = main([*command, "--jobs", str(os.cpu_count() or 1)])
 
@@ -40,12 +41,12 @@ def test_every_promise_is_kept_in_three_hundred_storms(capfd: Any, first: int) -
 
 
 def test_half_of_the_mix_is_classic_and_the_rest_speaks_the_consumer_protocol_in_all_ways() -> None:
-    drawn = [draw_protocol(seed) for seed in range(STORMS)]
+    drawn = [draw_protocol(seed) for seed in range(300)]
 
     names = Counter(one.name for one in drawn)
     assert names.keys() == {"classic", "consumer", "auto", "migration"}
-    assert abs(names["classic"] - STORMS / 2) < STORMS / 10
-    assert min(names.values()) >= STORMS / 20
+    assert abs(names["classic"] - 150) < 30
+    assert min(names.values()) >= 15
     modern = [one for one in drawn if one.name in ("consumer", "auto")]
     assert {one.remote_assignor for one in modern} == {None, "uniform", "range"}
     assert {one.is_static for one in modern} == {one.has_regex for one in modern} == {False, True}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -93,52 +94,76 @@ class Logs:
         return self.logs[partition]
 
     def apply(self, event: Event) -> None:
-        match event["event"]:
-            case "records.written":
-                log = self.logs[event["partition"]]
-                producer = event.get("producer")
-                written = range(event["first"], event["last"] + 1)
-                log.end = event["last"] + 1
-                for offset in written:
-                    log.records[offset] = len(log.eras) - 1, event["at"]
-                if producer is not None:
-                    log.open[producer] += written
-            case "records.delivered":
-                log = self.logs[event["partition"]]
-                for run, (_, last) in enumerate(event["offsets"]):
-                    log.reach(last + 1, log.era_of(event, run))
-            case "offset.committed":
-                log = self.logs[event["partition"]]
-                log.reach(event["offset"], len(log.eras) - 1)
-            case "transaction.ended":
-                log = self.logs[event["partition"]]
-                log.end = max(log.end, event["marker"] + 1)
-                log.markers.add((len(log.eras) - 1, event["marker"]))
-                offsets = log.open.pop(event["producer"], [])
-                if not event["commit"]:
-                    log.aborted.update(
-                        (log.records[one][0], one) for one in offsets if one in log.records
-                    )
-            case "log.compacted":
-                log = self.logs[event["partition"]]
-                log.compacted.update(
-                    (log.records[one][0], one) for one in event["gone"] if one in log.records
-                )
-            case "log.truncated":
-                self.logs[event["partition"]].begin_era(event["time"], event["to"])
-            case "topic.removed":
-                for name, log in self.logs.items():
-                    if name.rpartition("-")[0] == event["topic"]:
-                        log.records.clear()
-                        log.open.clear()
-            case "topic.created":
-                for name, log in self.logs.items():
-                    if name.rpartition("-")[0] == event["topic"]:
-                        log.begin_era(event.get("time", 0), 0)
-            case "log.ends":
-                # What was not replicated when its leader went was never acknowledged.
-                log = self.logs[event["partition"]]
-                for one in [one for one in log.records if one >= event["end"]]:
-                    del log.records[one]
-                for one in [one for one in log.records if one < event["start"]]:
-                    del log.records[one]
+        happened = self._HAPPENED.get(event["event"])
+        if happened is not None:
+            happened(self, event)
+
+    def _written(self, event: Event) -> None:
+        log = self.logs[event["partition"]]
+        producer = event.get("producer")
+        written = range(event["first"], event["last"] + 1)
+        log.end = event["last"] + 1
+        for offset in written:
+            log.records[offset] = len(log.eras) - 1, event["at"]
+        if producer is not None:
+            log.open[producer] += written
+
+    def _delivered(self, event: Event) -> None:
+        log = self.logs[event["partition"]]
+        for run, (_, last) in enumerate(event["offsets"]):
+            log.reach(last + 1, log.era_of(event, run))
+
+    def _committed(self, event: Event) -> None:
+        log = self.logs[event["partition"]]
+        log.reach(event["offset"], len(log.eras) - 1)
+
+    def _transaction_ended(self, event: Event) -> None:
+        log = self.logs[event["partition"]]
+        log.end = max(log.end, event["marker"] + 1)
+        log.markers.add((len(log.eras) - 1, event["marker"]))
+        offsets = log.open.pop(event["producer"], [])
+        if not event["commit"]:
+            log.aborted.update((log.records[one][0], one) for one in offsets if one in log.records)
+
+    def _compacted(self, event: Event) -> None:
+        log = self.logs[event["partition"]]
+        log.compacted.update(
+            (log.records[one][0], one) for one in event["gone"] if one in log.records
+        )
+
+    def _truncated(self, event: Event) -> None:
+        self.logs[event["partition"]].begin_era(event["time"], event["to"])
+
+    def _topic_removed(self, event: Event) -> None:
+        for log in self._of_topic(event["topic"]):
+            log.records.clear()
+            log.open.clear()
+
+    def _topic_created(self, event: Event) -> None:
+        for log in self._of_topic(event["topic"]):
+            log.begin_era(event.get("time", 0), 0)
+
+    def _ends(self, event: Event) -> None:
+        """What was not replicated when its leader went was never acknowledged."""
+        log = self.logs[event["partition"]]
+        for one in [one for one in log.records if one >= event["end"]]:
+            del log.records[one]
+        for one in [one for one in log.records if one < event["start"]]:
+            del log.records[one]
+
+    def _of_topic(self, topic: str) -> list[Log]:
+        return [log for name, log in self.logs.items() if name.rpartition("-")[0] == topic]
+
+    _HAPPENED: Final[dict[str, Callable[[Logs, Event], None]]] = {
+        "records.written": _written,
+        "records.delivered": _delivered,
+        "offset.committed": _committed,
+        "transaction.ended": _transaction_ended,
+        "log.compacted": _compacted,
+        "log.truncated": _truncated,
+        "topic.removed": _topic_removed,
+        "topic.created": _topic_created,
+        "log.ends": _ends,
+    }
+    #: The events that change them.
+    KINDS: Final = frozenset(_HAPPENED)

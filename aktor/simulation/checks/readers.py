@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from aktor.simulation.checks.logs import Logs
 from aktor.simulation.history import Event, History
@@ -75,79 +76,84 @@ class Replay:
     def __iter__(self) -> Iterator[tuple[Event, Reader]]:
         """Each event, with the logs as they are after it and its reader as it was before it."""
         for event in self.history.events:
-            self.logs.apply(event)
+            name = event["event"]
+            if name in Logs.KINDS:
+                self.logs.apply(event)
             reader = self.readers[event["member"]]
             yield event, reader
-            self._apply(event, reader)
+            happened = self._HAPPENED.get(name)
+            if happened is not None:
+                happened(self, event, reader)
 
-    def _apply(self, event: Event, reader: Reader) -> None:
-        self._apply_to_generations(event, reader)
-        self._apply_to_partitions(event, reader)
-        match event["event"]:
-            case "topic.removed":
-                for other in self.readers.values():
-                    for one, theirs in other.owned.items():
-                        theirs.outdated |= one.rpartition("-")[0] == event["topic"]
-            case "group.converted":
-                # Kafka goes by what its members were to own, not by what they own: until they have
-                # joined, others may be given it.
-                for other in self._readers_of(event["group"]):
-                    other.expelled, other.joins_anew = True, False
-            case "session.expired":
-                self._expelled(event["consumer"])
-            case "member.thawed" if event.get("asleep"):
-                self._expelled(event["member"])
+    def _topic_removed(self, event: Event, _: Reader) -> None:
+        for other in self.readers.values():
+            for one, theirs in other.owned.items():
+                theirs.outdated |= one.rpartition("-")[0] == event["topic"]
 
-    def _apply_to_generations(self, event: Event, reader: Reader) -> None:
-        match event["event"]:
-            case "rebalance.synced" | "rebalance.target":
-                reader.generation = event["generation"]
-                reader.group = group = event.get("group")
-                self.latest[group] = max(self.latest[group], reader.generation)
-                # An answer that waited while it slept tells of a generation that is over.
-                if reader.joins_anew and reader.generation >= self.latest[group]:
-                    reader.expelled = reader.joins_anew = False
-            case "rebalance.triggered":
-                reader.joins_anew = True
-            case "group.begun":
-                # It was empty, and counts from the beginning.
-                self.latest[event["group"]] = 0
-                for other in self._readers_of(event["group"]):
-                    other.generation = -1
+    def _group_converted(self, event: Event, _: Reader) -> None:
+        """Kafka goes by what its members were to own, not by what they own: until they have joined,
+        others may be given it."""
+        for other in self._readers_of(event["group"]):
+            other.expelled, other.joins_anew = True, False
 
-    def _apply_to_partitions(self, event: Event, reader: Reader) -> None:
-        match event["event"]:
-            case "partitions.assigned":
-                reader.group = event.get("group")
-                reader.isolation = event.get("isolation", "")
-                for one in event["partitions"]:
-                    reader.owned[one] = Ownership()
-            case "partitions.released":
-                for one in event["partitions"]:
-                    reader.owned.pop(one, None)
-            case "records.delivered":
-                mine = reader.owned.get(event["partition"])
-                if mine is not None:
-                    mine.next = event["offsets"][-1][1] + 1
-                    mine.given = max(mine.next, mine.given or 0)
-                    mine.sought = False
-            case "user.returned" | "user.commits" | "consumer.closing":
-                for mine in reader.owned.values():
-                    mine.finished = mine.given
-            case "records.taken_back":
-                mine = reader.owned.get(event["partition"])
-                if mine is not None:
-                    mine.next = event["offset"]
-            case "position.sought":
-                for one, offset in event["partitions"].items():
-                    mine = reader.owned.get(one)
-                    if mine is not None:
-                        mine.move_to(offset)
-                        mine.sought = offset is not None
-            case "position.resolved" | "position.reset":
-                self._apply_positions(event, reader)
+    def _session_expired(self, event: Event, _: Reader) -> None:
+        self._expelled(event["consumer"])
 
-    def _apply_positions(self, event: Event, reader: Reader) -> None:
+    def _thawed(self, event: Event, _: Reader) -> None:
+        if event.get("asleep"):
+            self._expelled(event["member"])
+
+    def _generation_learned(self, event: Event, reader: Reader) -> None:
+        reader.generation = event["generation"]
+        reader.group = group = event.get("group")
+        self.latest[group] = max(self.latest[group], reader.generation)
+        # An answer that waited while it slept tells of a generation that is over.
+        if reader.joins_anew and reader.generation >= self.latest[group]:
+            reader.expelled = reader.joins_anew = False
+
+    def _joins_anew(self, _: Event, reader: Reader) -> None:
+        reader.joins_anew = True
+
+    def _group_begun(self, event: Event, _: Reader) -> None:
+        """It was empty, and counts from the beginning."""
+        self.latest[event["group"]] = 0
+        for other in self._readers_of(event["group"]):
+            other.generation = -1
+
+    def _assigned(self, event: Event, reader: Reader) -> None:
+        reader.group = event.get("group")
+        reader.isolation = event.get("isolation", "")
+        for one in event["partitions"]:
+            reader.owned[one] = Ownership()
+
+    def _released(self, event: Event, reader: Reader) -> None:
+        for one in event["partitions"]:
+            reader.owned.pop(one, None)
+
+    def _delivered(self, event: Event, reader: Reader) -> None:
+        mine = reader.owned.get(event["partition"])
+        if mine is not None:
+            mine.next = event["offsets"][-1][1] + 1
+            mine.given = max(mine.next, mine.given or 0)
+            mine.sought = False
+
+    def _finished(self, _: Event, reader: Reader) -> None:
+        for mine in reader.owned.values():
+            mine.finished = mine.given
+
+    def _taken_back(self, event: Event, reader: Reader) -> None:
+        mine = reader.owned.get(event["partition"])
+        if mine is not None:
+            mine.next = event["offset"]
+
+    def _sought(self, event: Event, reader: Reader) -> None:
+        for one, offset in event["partitions"].items():
+            mine = reader.owned.get(one)
+            if mine is not None:
+                mine.move_to(offset)
+                mine.sought = offset is not None
+
+    def _positions_found(self, event: Event, reader: Reader) -> None:
         for one, offset in event["partitions"].items():
             mine = reader.owned.get(one)
             if mine is None:
@@ -159,6 +165,27 @@ class Replay:
                 continue
             mine.sought = False
             mine.move_to(offset)
+
+    _HAPPENED: Final[dict[str, Callable[[Replay, Event, Reader], None]]] = {
+        "topic.removed": _topic_removed,
+        "group.converted": _group_converted,
+        "session.expired": _session_expired,
+        "member.thawed": _thawed,
+        "rebalance.synced": _generation_learned,
+        "rebalance.target": _generation_learned,
+        "rebalance.triggered": _joins_anew,
+        "group.begun": _group_begun,
+        "partitions.assigned": _assigned,
+        "partitions.released": _released,
+        "records.delivered": _delivered,
+        "user.returned": _finished,
+        "user.commits": _finished,
+        "consumer.closing": _finished,
+        "records.taken_back": _taken_back,
+        "position.sought": _sought,
+        "position.resolved": _positions_found,
+        "position.reset": _positions_found,
+    }
 
     def passes_over(
         self, start: int | None, end: int | None, partition: str, reader: Reader

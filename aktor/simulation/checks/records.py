@@ -63,7 +63,7 @@ def every_record_is_finished(history: History) -> list[str]:
     if not demanded:
         return []
     books = _Books()
-    for event in history.events:
+    for event in history.named(*_Books.KINDS):
         books.apply(event)
     complaints = []
     for group, topics in sorted(demanded.items()):
@@ -77,6 +77,16 @@ def every_record_is_finished(history: History) -> list[str]:
 
 class _Books:
     """What each group has finished."""
+
+    #: The events that change them.
+    KINDS: Final = Logs.KINDS | {
+        "partitions.assigned",
+        "user.returned",
+        "user.commits",
+        "consumer.closing",
+        "user.passes_over",
+        "position.sought",
+    }
 
     def __init__(self) -> None:
         self.logs = Logs()
