@@ -11,19 +11,19 @@ import importlib.metadata
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
-from kafka.errors import IncompatibleBrokerVersion, for_code
+from kafka.errors import IncompatibleBrokerVersion
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from aktor.actors.diagnosis import Diagnosis
+from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.settings import Settings
 
 __all__ = ["Handshake", "Talk", "mechanism_of"]
 
 _API_VERSIONS: Final = 18
-_UNSUPPORTED_VERSION: Final = 35
 _UNSUPPORTED_MECHANISM: Final = 33
 _ILLEGAL_SASL_STATE: Final = 34
 
@@ -91,12 +91,13 @@ class Handshake:
             spoken = {
                 one.api_key: (one.min_version, one.max_version) for one in answer.api_keys or ()
             }
-            if answer.error_code == _UNSUPPORTED_VERSION and version > 0:
+            error = error_of(answer.error_code)
+            if Do.RETRY in means(Answer.API_VERSIONS, error) and version > 0:
                 version = min(version - 1, spoken.get(_API_VERSIONS, (0, 0))[1])
                 continue
             if answer.error_code:
-                reason = for_code(answer.error_code).__name__
-                raise self._diagnosis.failed(f"it does not say what it speaks: {reason}")
+                reason = f"it does not say what it speaks: {error.__name__}"
+                raise self._diagnosis.failed(reason)
             return spoken
 
     # -- login
@@ -133,7 +134,7 @@ class Handshake:
             return await self._talk.ask_raw(token), 0.0
         answer = await self._talk.ask(SaslAuthenticateRequest(auth_bytes=token))
         if answer.error_code:
-            reason = answer.error_message or for_code(answer.error_code).__name__
+            reason = answer.error_message or error_of(answer.error_code).__name__
             raise self._diagnosis.refused(reason)
         return answer.auth_bytes, (answer.session_lifetime_ms or 0) / 1000.0
 
@@ -166,7 +167,7 @@ def _why_no_handshake(handshake: Any) -> str:
     if handshake.error_code in (0, _UNSUPPORTED_MECHANISM):
         offered = ", ".join(handshake.mechanisms) or "none"
         return f"the broker does not offer this mechanism; it offers {offered}"
-    return str(for_code(handshake.error_code).__name__)
+    return error_of(handshake.error_code).__name__
 
 
 def _our_version() -> str:

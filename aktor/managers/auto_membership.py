@@ -20,7 +20,7 @@ from aktor.events.membership import GroupFailed, MemberChanged, SubscriptionChan
 from aktor.events.metadata import ClusterChanged
 from aktor.events.network import RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
-from aktor.managers.consumer_errors import NOT_SPOKEN, no_patterns
+from aktor.managers.consumer_errors import is_other_protocol, no_patterns
 from aktor.managers.consumer_membership import ConsumerMembershipManager
 from aktor.managers.membership import ClassicMembershipManager
 from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
@@ -118,7 +118,7 @@ class AutoMembershipManager(RequestManager):
         refused = [one for one in said if isinstance(one, GroupFailed)]
         subscription = self._heard.get(SubscriptionChanged)
         has_regex = isinstance(subscription, SubscriptionChanged) and subscription.regex
-        if has_regex or not any(isinstance(one.error, NOT_SPOKEN) for one in refused):
+        if has_regex or not any(is_other_protocol(one.error) for one in refused):
             return said
         self.log.info("protocol.chosen", protocol="classic", because=refused[0].error)
         self._choice.protocol = "classic"

@@ -17,55 +17,27 @@ from kafka.errors import (
     InvalidCommitOffsetSizeError,
     KafkaConnectionError,
     KafkaTimeoutError,
-    NotCoordinatorError,
     OffsetMetadataTooLargeError,
     RebalanceInProgressError,
-    RequestTimedOutError,
     StaleMemberEpochError,
     TopicAuthorizationFailedError,
     UnknownMemberIdError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
 )
 from kafka.structs import TopicPartition
 
 from aktor.events.membership import MemberChanged, MemberState
 from aktor.events.metadata import Broker
+from aktor.protocol.error_codes import Answer, Do, means, name_of
 from aktor.protocol.refusals import topics_refused
 
 __all__ = [
-    "NOT_OUR_COORDINATOR",
-    "NOT_THIS_MEMBER",
-    "UNKNOWN_TOPIC",
     "CommitErrors",
     "Coordinator",
     "Waited",
-    "is_retriable",
+    "meaning_of",
     "says_expelled",
     "worst",
 ]
-
-#: Codes by which a broker says that it does not look after the group (any more).
-NOT_OUR_COORDINATOR: Final = (
-    CoordinatorNotAvailableError,
-    NotCoordinatorError,
-    RequestTimedOutError,
-)
-
-#: Codes by which the group refuses a commit of this member.
-NOT_THIS_MEMBER: Final = (
-    UnknownMemberIdError,
-    GroupIdNotFoundError,
-    IllegalGenerationError,
-    RebalanceInProgressError,
-    StaleMemberEpochError,
-)
-
-#: Those of them after which the member's partitions may be with others already.
-EXPELLED: Final = (UnknownMemberIdError, GroupIdNotFoundError, IllegalGenerationError)
-
-#: Codes by which a broker says that the topic is not there (yet, or any more).
-UNKNOWN_TOPIC: Final = (UnknownTopicOrPartitionError, UnknownTopicIdError)
 
 #: What to do about a coordinator that does not do its work.
 REMEDY: Final = "Check that the group's coordinator is up and can be reached, and call again."
@@ -74,19 +46,24 @@ REMEDY: Final = "Check that the group's coordinator is up and can be reached, an
 NAMED: Final = 5
 
 
-def is_retriable(error: Exception | type[Exception]) -> bool:
-    """Whether trying again may help."""
-    return bool(getattr(error, "retriable", False))
+def meaning_of(error: Exception | None) -> Do:
+    """What is done about a commit that ended in this: what the broker said of it, if it did."""
+    if error is None:
+        return Do.DONE
+    return means(Answer.OFFSET_COMMIT, type(error.__cause__ or error))
 
 
 def worst(errors: Iterable[Any]) -> Any:
-    """The error that decides: a fatal one, then a forbidden topic, then what a retry may mend."""
+    """The error that decides: a fatal one, then a forbidden topic, then what a retry may mend.
+
+    Of those that a retry may mend, first those about which more has to be done.
+    """
 
     def rank(error_type: Any) -> int:
-        if error_type in NOT_OUR_COORDINATOR or error_type is StaleMemberEpochError:
-            return 2
-        if error_type.retriable:
-            return 3
+        meaning = means(Answer.OFFSET_COMMIT, error_type)
+        if Do.RETRY in meaning:
+            urgent = meaning & (Do.FIND_COORDINATOR | Do.CONFIRM_MEMBERSHIP)
+            return 2 if urgent else 3
         return 1 if error_type is TopicAuthorizationFailedError else 0
 
     return min(errors, key=rank)
@@ -149,9 +126,8 @@ class Waited:
 
 def says_expelled(error: Exception | None) -> bool:
     """Whether a commit's error says that this member's partitions are somebody else's by now."""
-    if isinstance(error, FencedInstanceIdError):
-        return True
-    return isinstance(error, CommitFailedError) and isinstance(error.__cause__, EXPELLED)
+    refused = error.__cause__ if isinstance(error, CommitFailedError) else error
+    return refused is not None and Do.PARTITIONS_LOST in means(Answer.OFFSET_COMMIT, type(refused))
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,14 +235,15 @@ class CommitErrors:
         generation: int,
     ) -> Exception:
         """What the broker said to a commit of `generation`, as kafka-python's users catch it."""
-        what, code = _not_committed(partitions), _code(error_type)
+        what, code = _not_committed(partitions), name_of(error_type)
+        meaning = means(Answer.OFFSET_COMMIT, error_type)
         if error_type is TopicAuthorizationFailedError:
             return topics_refused(error_type, {one.topic for one in partitions})
         if error_type is GroupAuthorizationFailedError:
             return self._forbidden()
         if error_type in (OffsetMetadataTooLargeError, InvalidCommitOffsetSizeError):
             return _error(error_type, f"{what}: their metadata is longer than the broker allows.")
-        if error_type in NOT_THIS_MEMBER:
+        if Do.CONFIRM_MEMBERSHIP in meaning:
             refusal = self._member_refused(error_type, what, member, generation)
             refusal.__cause__ = _error(error_type, code)
             return refusal
@@ -276,13 +253,13 @@ class CommitErrors:
                 f"{what}: another consumer has joined {self._group} with the same"
                 " group_instance_id. Give each consumer an id of its own.",
             )
-        if error_type in UNKNOWN_TOPIC:
+        if Do.AWAIT_TOPIC in meaning:
             remedy = (
                 " The coordinator knows no such topic or partition. If it was deleted, leave it out"
                 " of the commit; if it is new, commit again."
             )
         else:
-            remedy = " Commit again." if error_type.retriable else ""
+            remedy = " Commit again." if Do.RETRY in meaning else ""
         text = f"{what} in {self._group}: {code}.{remedy}"
         return _error(error_type, text, cause=_error(error_type, code))
 
@@ -325,7 +302,7 @@ class CommitErrors:
         return _error(
             error_type,
             f"the committed offset of {_names([partition])} in {self._group} could not be read:"
-            f" {_code(error_type)}.",
+            f" {name_of(error_type)}.",
         )
 
     def _forbidden(self) -> Exception:
@@ -345,11 +322,6 @@ def _error(kind: Any, what: Any, *, cause: Exception | None = None) -> Exception
     error: Exception = kind(what)
     error.__cause__ = cause
     return error
-
-
-def _code(error_type: Any) -> str:
-    """Kafka's own name for it: "NOT_COORDINATOR"."""
-    return str(error_type.message or error_type.__name__)
 
 
 def _not_committed(partitions: Iterable[TopicPartition]) -> str:

@@ -12,15 +12,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from kafka.errors import (
-    IllegalGenerationError,
     KafkaConnectionError,
     KafkaTimeoutError,
     NoError,
-    RebalanceInProgressError,
-    StaleMemberEpochError,
     UnknownError,
-    UnknownTopicIdError,
-    for_code,
 )
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 from kafka.structs import OffsetAndMetadata, TopicPartition
@@ -50,19 +45,17 @@ from aktor.events.polling import Poll
 from aktor.events.positions import AssignmentChanged
 from aktor.managers.auto_commit import AutoCommitClock
 from aktor.managers.commit_errors import (
-    NOT_OUR_COORDINATOR,
-    NOT_THIS_MEMBER,
-    UNKNOWN_TOPIC,
     CommitErrors,
     Coordinator,
     Waited,
-    is_retriable,
+    meaning_of,
     worst,
 )
 from aktor.managers.commit_line import Commit, CommitLine, Kind
 from aktor.managers.commit_requests import Offsets, TopicIds, offset_commit, offset_commit_codes
 from aktor.managers.consumed import UNHEARD, Consumed
 from aktor.managers.look_ups import Asked, Asker, LookUps
+from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 
 __all__ = ["CommitManager"]
 
@@ -80,9 +73,6 @@ LINE_MAX: Final = 10_000
 #: A commit that nobody said to retry is sent so often at most if the member's epoch was stale: that
 #: is ordinary traffic in a KIP-848 group and not the application's concern.
 STALE_ATTEMPTS: Final = 10
-
-#: Codes by which a commit comes too late for its generation, or its epoch.
-OVERTAKEN: Final = (IllegalGenerationError, RebalanceInProgressError, StaleMemberEpochError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -494,7 +484,7 @@ class CommitManager(RequestManager):
         codes: Mapping[TopicPartition, int],
         received: ResponseReceived,
     ) -> list[object]:
-        errors = {one: for_code(codes.get(one, UnknownError.errno)) for one in commit.remaining}
+        errors = {one: error_of(codes.get(one, UnknownError.errno)) for one in commit.remaining}
         stored = {one: commit.remaining[one] for one, kind in errors.items() if kind is NoError}
         said = self._note_stored(commit, stored, sent)
         if not commit.remaining:
@@ -506,12 +496,15 @@ class CommitManager(RequestManager):
             member=self._member,
             generation=sent.generation,
         )
-        if decides in NOT_OUR_COORDINATOR:
-            said += self._suspect(sent.node, f"{decides.message} on OffsetCommit")
-        if decides is UnknownTopicIdError:
-            said.append(RefreshMetadata(because=f"{decides.message} on OffsetCommit"))
-        stale = decides is StaleMemberEpochError
-        if stale or (decides in NOT_THIS_MEMBER and commit.kind is not Kind.REVOCATION):
+        meaning = means(Answer.OFFSET_COMMIT, decides)
+        because = f"{name_of(decides)} on OffsetCommit"
+        if Do.FIND_COORDINATOR in meaning:
+            said += self._suspect(sent.node, because)
+        if Do.REFRESH_METADATA in meaning:
+            said.append(RefreshMetadata(because=because))
+        if Do.CONFIRM_MEMBERSHIP in meaning and (
+            Do.RETRY in meaning or commit.kind is not Kind.REVOCATION
+        ):
             # The heartbeat would find out too, but only when its interval is over.
             said.append(ConfirmSession())
         return [*said, *self._attempt_failed(commit, sent, error, received.now, received.jitter)]
@@ -558,7 +551,7 @@ class CommitManager(RequestManager):
         commit.in_flight = False
         commit.last_error = error
         if commit.ended or not self._is_retried(commit, sent, error):
-            if commit.kind is Kind.AUTO and is_retriable(error):
+            if commit.kind is Kind.AUTO and Do.RETRY in meaning_of(error):
                 self._clock.failed(now, jitter)
             return self._end(commit, error)
         retry_at = commit.backoff.failed(now, jitter)
@@ -572,14 +565,16 @@ class CommitManager(RequestManager):
         return []
 
     def _is_retried(self, commit: Commit, sent: _Sent, error: Exception) -> bool:
-        if isinstance(error.__cause__, OVERTAKEN) and not commit.is_of_ours:
+        meaning = meaning_of(error)
+        moved_on = Do.NEXT_GENERATION in meaning
+        if moved_on and not commit.is_of_ours:
             return False  # another member may have read on, and committed, by the next generation
-        if isinstance(error.__cause__, StaleMemberEpochError):
+        if moved_on and Do.RETRY in meaning:
             patient = commit.retry or commit.attempts < STALE_ATTEMPTS
             return patient and self._member.generation >= 0
         if not commit.retry:
             return False
-        if isinstance(error.__cause__, IllegalGenerationError | RebalanceInProgressError):
+        if moved_on:
             # We are a member of a newer generation by now, or will be: on the way to us the answer
             # may overtake the news. Whether we own the partitions is looked at before it is sent.
             # Who gives partitions up joins after that: it would wait for what waits for it.
@@ -587,11 +582,11 @@ class CommitManager(RequestManager):
             is_newer = member.generation != sent.generation
             rejoins = member.state is MemberState.REBALANCING and not member.gives_back
             return member.generation >= 0 and (is_newer or rejoins)
-        if isinstance(error, UNKNOWN_TOPIC):
+        if Do.AWAIT_TOPIC in meaning:
             deleted = {one.topic for one in commit.remaining} <= self._deleted
             if deleted or commit.kind is Kind.REVOCATION:
                 return False
-        return is_retriable(error)
+        return Do.RETRY in meaning
 
     def _end(self, commit: Commit, error: Exception | None) -> list[object]:
         """Answer whoever wanted it, once. While it is in flight it keeps its place in the line."""
@@ -609,7 +604,7 @@ class CommitManager(RequestManager):
                 "commit.failed",
                 kind=commit.kind,
                 because=error,
-                retriable=is_retriable(error),
+                retriable=Do.RETRY in meaning_of(error),
                 partitions=sorted(commit.offsets),
                 attempts=commit.attempts,
             )
@@ -634,8 +629,8 @@ class CommitManager(RequestManager):
         outcome = self._look_ups.read(received.response, received.request.body, asked.partitions)
         said: list[object] = []
         for error in outcome.again.values():
-            if isinstance(error, NOT_OUR_COORDINATOR):
-                said += self._suspect(asked.node, f"{error.message} on OffsetFetch")
+            if Do.FIND_COORDINATOR in means(Answer.OFFSET_FETCH, type(error)):
+                said += self._suspect(asked.node, f"{name_of(type(error))} on OffsetFetch")
         settled = self._look_ups.settle(asked.look_up, outcome, received.now, received.jitter)
         return [*said, *settled]
 

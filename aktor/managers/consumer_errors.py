@@ -7,40 +7,23 @@ from typing import Final
 
 from kafka.errors import (
     FencedInstanceIdError,
-    FencedMemberEpochError,
     GroupAuthorizationFailedError,
     GroupIdNotFoundError,
     GroupMaxSizeReachedError,
     KafkaError,
     TopicAuthorizationFailedError,
-    UnknownMemberIdError,
     UnreleasedInstanceIdError,
     UnsupportedAssignorError,
     UnsupportedVersionError,
-    for_code,
 )
 
 from aktor.errors import InvalidRegularExpressionError
 from aktor.events.metadata import Broker
-from aktor.managers.group_errors import COORDINATOR_GONE, is_retriable, name, named
+from aktor.managers.group_errors import named
+from aktor.protocol.error_codes import Answer, Do, means, name_of
 from aktor.settings import Settings
 
-__all__ = [
-    "COORDINATOR_GONE",
-    "NOT_SPOKEN",
-    "NOT_THIS_MEMBER",
-    "is_retriable",
-    "kind",
-    "name",
-    "no_patterns",
-    "refusal",
-]
-
-#: Codes by which the coordinator says that we are not, or not any more, whom we say we are.
-NOT_THIS_MEMBER: Final = (FencedMemberEpochError, UnknownMemberIdError)
-
-#: Codes by which it says that this group, or this cluster, does not speak the protocol.
-NOT_SPOKEN: Final = (UnsupportedVersionError, GroupIdNotFoundError)
+__all__ = ["is_other_protocol", "no_patterns", "refusal"]
 
 REMEDIES: Final[Mapping[type[Exception], str]] = {
     GroupAuthorizationFailedError: "grant this principal READ on the group",
@@ -63,14 +46,6 @@ REMEDIES: Final[Mapping[type[Exception], str]] = {
 }
 
 
-def kind(code: int) -> type[Exception]:
-    """The class of an error code; kafka-python does not know them all."""
-    if code == InvalidRegularExpressionError.errno:
-        return InvalidRegularExpressionError
-    found: type[Exception] = for_code(code)
-    return found
-
-
 def refusal(
     error: type[Exception],
     said: str,
@@ -91,11 +66,16 @@ def refusal(
     explained = f" ({said})" if said else ""
     who = settings.group_instance_id or member
     text = (
-        f"{name(error)}: {named(coordinator)} refused group {settings.group_id!r}"
+        f"{name_of(error)}: {named(coordinator)} refused group {settings.group_id!r}"
         f" (member: {who}){explained}; {remedy}"
     )
     made: Exception = error(text) if issubclass(error, KafkaError) else KafkaError(text)
     return made
+
+
+def is_other_protocol(error: Exception) -> bool:
+    """Whether this group, or this cluster, does not speak the consumer protocol."""
+    return Do.OTHER_PROTOCOL in means(Answer.CONSUMER_JOIN, type(error))
 
 
 def no_patterns(regex: str) -> str:

@@ -13,11 +13,7 @@ from typing import Any, ClassVar, Final
 
 from kafka.errors import (
     FencedMemberEpochError,
-    GroupIdNotFoundError,
     NoError,
-    TopicAuthorizationFailedError,
-    UnknownMemberIdError,
-    UnreleasedInstanceIdError,
     UnsupportedVersionError,
 )
 
@@ -31,13 +27,13 @@ from aktor.events.metadata import TopicsNamed
 from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.managers import consumer_errors as errors
-from aktor.managers.consumer_errors import COORDINATOR_GONE, NOT_SPOKEN, NOT_THIS_MEMBER
 from aktor.managers.consumer_heartbeats import Sent, Told, assignment_of, goodbye
 from aktor.managers.consumer_member import ConsumerMember
 from aktor.managers.consumer_states import State, Trigger
 from aktor.managers.farewell import ATTEMPT, Farewell, new_farewell
 from aktor.managers.group_membership import GroupMembershipManager
 from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
+from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
 from aktor.trace import Trace
 
@@ -293,8 +289,8 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if not self._pulse.expects(sent.number):
             self._dropped(received.request, "it was given up before")
             return
-        error = errors.kind(received.response.error_code)
-        if sent.frees and error in (NoError, UnknownMemberIdError):
+        error = error_of(received.response.error_code)
+        if sent.frees and Do.DONE in means(Answer.CONSUMER_FREE, error):
             self._taken = None
             self._begin_heartbeats()
         elif error is NoError:
@@ -302,7 +298,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         else:
             self._told.forget()
             self._pulse.failed(received.now, received.jitter)
-            self._on_refused(error, received)
+            self._on_refused(error, self._answer_to(sent), received)
 
     def _on_heard(self, response: Any, sent: Sent) -> None:
         if not self.is_spoken:
@@ -325,28 +321,33 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if self._is_in_doubt() or not self._told.is_subscribed(self._member.report()):
             pulse.hurry()
 
-    def _on_refused(self, error: type[Exception], received: ResponseReceived) -> None:
+    def _answer_to(self, sent: Sent) -> Answer:
+        if sent.frees:
+            return Answer.CONSUMER_FREE
+        joins = self.state is State.JOINING
+        return Answer.CONSUMER_JOIN if joins else Answer.CONSUMER_HEARTBEAT
+
+    def _on_refused(
+        self, error: type[Exception], answer: Answer, received: ResponseReceived
+    ) -> None:
         said = received.response.error_message or ""
-        because = f"{errors.name(error)}: {said}" if said else errors.name(error)
+        meaning, because = means(answer, error), name_of(error)
+        because = f"{because}: {said}" if said else because
         self.log.warning("heartbeat.failed", because=because, state=self.state)
-        if error in COORDINATOR_GONE:
+        if Do.FIND_COORDINATOR in meaning:
             self._suspect(received.node, because)
-        elif self._taken is not None and not errors.is_retriable(error):
-            self._fail(self._taken)  # it is somebody else's
-        elif error is UnreleasedInstanceIdError and self.state is State.JOINING:
+        elif Do.FREE_INSTANCE_ID in meaning:
             self._free_name(self._refusal(error, said))
-        elif error in NOT_THIS_MEMBER or (
-            # A group that has lost its last member may be deleted, or be a classic one by now.
-            error is GroupIdNotFoundError and self._member.has_generation
-        ):
-            self._fenced(error, because)
-        elif error is TopicAuthorizationFailedError:
+        elif Do.RAISE in meaning and Do.RETRY in meaning:
             # The member stays; it recovers when the right is granted.
             if not self._forbidden:
                 self._tell(GroupFailed(error=self._refusal(error, said)))
             self._forbidden = True
-        elif not errors.is_retriable(error):
-            self._fail(self._refusal(error, said))
+        elif Do.RAISE in meaning:
+            # Who could not free its name says that it is somebody else's.
+            self._fail(self._taken or self._refusal(error, said))
+        elif Do.PARTITIONS_LOST in meaning:
+            self._fenced(error, because)
 
     def _refusal(self, error: type[Exception], said: str) -> Exception:
         member = self._member
@@ -424,18 +425,19 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if farewell is not self._farewell or not farewell.in_flight:
             self._dropped(received.request, "nobody waits for it any more")
             return
-        error = errors.kind(received.response.error_code)
-        if error in COORDINATOR_GONE:
-            self._suspect(received.node, errors.name(error))
-        if errors.is_retriable(error):
+        error = error_of(received.response.error_code)
+        meaning = means(Answer.CONSUMER_LEAVE, error)
+        if Do.FIND_COORDINATOR in meaning:
+            self._suspect(received.node, name_of(error))
+        if Do.RETRY in meaning:
             farewell.failed(received.now, received.jitter)
-            self._retry_leaving(errors.name(error))
+            self._retry_leaving(name_of(error))
             return
         self.log.info(
             "member.left",
             member=farewell.member_id,
             because=farewell.because,
-            error=None if error is NoError else errors.name(error),
+            error=None if error is NoError else name_of(error),
         )
         self._may_be_known = farewell.stays
         self._end_farewell()
@@ -456,15 +458,13 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     # -- being thrown out
 
     def _fenced(self, error: type[Exception], because: str) -> None:
-        if self.state is State.JOINING:
-            return  # there is nothing to give up: it is tried again, after the backoff
         self._is_left_over = error is FencedMemberEpochError  # the others say: no such member
         self._stop_heartbeats()
         self._member.depart(Trigger.FENCE, f"fenced: {because}")
 
     def _fail(self, error: Exception) -> None:
         """The user has to do something: lose everything, tell, and do no more."""
-        if not self.may_give_way or self.is_spoken or not isinstance(error, NOT_SPOKEN):
+        if not self.may_give_way or self.is_spoken or not errors.is_other_protocol(error):
             self.log.error("group.failed", state=self.state, because=error)
         self._failure = error
         self._is_left_over = self._member.has_generation

@@ -12,7 +12,6 @@ from kafka.errors import (
     GroupAuthorizationFailedError,
     InvalidGroupIdError,
     NoError,
-    for_code,
 )
 from kafka.protocol.metadata import FindCoordinatorRequest
 
@@ -28,6 +27,7 @@ from aktor.events.coordinator import (
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.metadata import Broker
 from aktor.events.network import Destination, RequestFailed, ResponseReceived
+from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 
 __all__ = ["CoordinatorManager"]
 
@@ -138,7 +138,7 @@ class CoordinatorManager(RequestManager):
     def on_found_or_refused(self, received: ResponseReceived) -> list[object]:
         """The answer to our look-up."""
         result = self._result(received.response)
-        error_type = CoordinatorNotAvailableError if result is None else for_code(result.error_code)
+        error_type = CoordinatorNotAvailableError if result is None else error_of(result.error_code)
         if error_type is not NoError:
             said = str(getattr(result, "error_message", None) or "")[:200]
             error = error_type(self._explain(error_type, said))
@@ -172,7 +172,8 @@ class CoordinatorManager(RequestManager):
         self._move(Step.FAILED)
         # A broker that refuses our credentials is told to the application by the network actor;
         # another broker, or the same with new credentials, may still answer.
-        if getattr(error, "retriable", False) or isinstance(error, AuthenticationError):
+        meaning = means(Answer.FIND_COORDINATOR, type(error))
+        if Do.RAISE not in meaning or isinstance(error, AuthenticationError):
             retry_at = self._failures.failed(now, jitter)
             self.log.info(
                 "coordinator.retried",
@@ -203,7 +204,7 @@ class CoordinatorManager(RequestManager):
             )
         if error_type is InvalidGroupIdError:
             return f"the brokers do not accept {group}. Check group_id."
-        reason = f"{error_type.message or error_type.__name__}{': ' if said else ''}{said}"
+        reason = f"{name_of(error_type)}{': ' if said else ''}{said}"
         return (
             f"the coordinator of {group} could not be found ({reason})."
             " Check group_id, and the brokers' logs for this error."

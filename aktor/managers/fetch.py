@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, ClassVar, Final
 
-from kafka.errors import KafkaTimeoutError, UnsupportedVersionError, for_code
+from kafka.errors import KafkaTimeoutError, UnsupportedVersionError
 from kafka.protocol.consumer.fetch import FetchRequest
 from kafka.structs import TopicPartition
 
@@ -47,6 +47,7 @@ from aktor.managers.fetch_plan import FetchPlan
 from aktor.managers.fetch_request import CHUNK_OVERHEAD, Asked, fetch_request
 from aktor.managers.fetch_room import FetchRoom
 from aktor.managers.fetch_session import FetchSession
+from aktor.protocol.error_codes import error_of
 from aktor.protocol.fetch import FetchResponse
 
 __all__ = ["FetchManager"]
@@ -485,11 +486,11 @@ class FetchManager(RequestManager):
     def _on_refused(
         self, node: _Node, asked: Asked, received: ResponseReceived
     ) -> Iterable[object]:
-        error = for_code(received.response.error_code)
+        error = error_of(received.response.error_code)
         if asked.aside:
             self._trace_failure(asked, error.__name__, node.aside.again_at - received.now)
             return ()
-        at_once = node.session.refused(received.response.error_code)
+        at_once = node.session.refused(error)
         self.log.info("session.restarted", node=asked.node, because=error.__name__)
         if at_once:
             return ()

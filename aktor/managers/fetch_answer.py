@@ -8,19 +8,8 @@ from typing import Final
 
 from kafka.errors import (
     CorruptRecordError,
-    FencedLeaderEpochError,
-    KafkaStorageError,
-    LeaderNotAvailableError,
-    NotLeaderForPartitionError,
-    OffsetNotAvailableError,
     OffsetOutOfRangeError,
-    ReplicaNotAvailableError,
     TopicAuthorizationFailedError,
-    UnknownError,
-    UnknownLeaderEpochError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
-    for_code,
 )
 from kafka.structs import TopicPartition
 
@@ -30,6 +19,7 @@ from aktor.events.metadata import Cluster, LeadersMoved, PartitionInfo, RefreshM
 from aktor.managers.fetch_cursor import FetchCursor
 from aktor.managers.fetch_request import CHUNK_OVERHEAD, Asked
 from aktor.managers.fetch_session import FetchSession, Marks
+from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.protocol.fetch import FetchedPartition
 from aktor.protocol.refusals import topics_refused
 from aktor.records.extent import extent
@@ -43,23 +33,6 @@ REFUSED_PACE: Final = 1.0
 #: How long a partition rests that a broker does not know, at least: the metadata is refreshed
 #: within `retry_backoff_ms`, and says whether it is that of another topic of the same name by then.
 UNKNOWN_PACE: Final = 0.5
-
-
-#: Our metadata is stale, or the broker's: ask for it, and try again after a backoff.
-_STALE: Final = frozenset(
-    error.errno
-    for error in (
-        FencedLeaderEpochError,
-        KafkaStorageError,
-        LeaderNotAvailableError,
-        NotLeaderForPartitionError,
-        OffsetNotAvailableError,
-        ReplicaNotAvailableError,
-        UnknownLeaderEpochError,
-        UnknownTopicIdError,
-        UnknownTopicOrPartitionError,
-    )
-)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -229,31 +202,33 @@ class FetchAnswer:
         if cursor.source(self.cluster, self.now) != node:
             self._trace_drop(said, because="it is read from another node by now")
             return
-        error = for_code(code)
+        error = error_of(code)
         from_replica = cursor.replica == node
         if from_replica:
             cursor.leave_replica(because=error.__name__)
+        answer = Answer.FETCH_FOLLOWER if from_replica else Answer.FETCH_PARTITION
+        meaning = means(answer, error)
 
-        if code in _STALE:
-            self._on_stale(cursor, said)
-        elif from_replica and code == OffsetOutOfRangeError.errno:
-            # A follower may be behind its leader: only the leader's word counts (KIP-392).
-            self._retry_later(cursor, error.__name__)
-        elif code == OffsetOutOfRangeError.errno:
+        if Do.REFRESH_METADATA in meaning:
+            self._on_stale(cursor, said, await_topic=Do.AWAIT_TOPIC in meaning)
+        elif Do.RESET_POSITION in meaning:
             self._halt(cursor, OffsetOutOfRangeError({tp: cursor.at}))
-        elif code == TopicAuthorizationFailedError.errno:
-            self._refuse(cursor, topics_refused(TopicAuthorizationFailedError, [tp.topic]))
-        elif code == CorruptRecordError.errno:
-            self._refuse(cursor, _corrupt(cursor, f"node {node} cannot read it"))
-        elif error.retriable or issubclass(error, UnknownError):
-            self._retry_later(cursor, error.__name__)
+        elif Do.RAISE in meaning:
+            self._refuse(cursor, self._refusal(cursor, error))
         else:
-            refusal = f"fetching {cursor.name} at offset {cursor.offset} from node {node}"
-            self._refuse(cursor, error(refusal))
+            self._retry_later(cursor, error.__name__)
 
-    def _on_stale(self, cursor: FetchCursor, said: FetchedPartition) -> None:
+    def _refusal(self, cursor: FetchCursor, error: type[Exception]) -> Exception:
+        node = self.asked.node
+        if error is TopicAuthorizationFailedError:
+            return topics_refused(error, [cursor.tp.topic])
+        if error is CorruptRecordError:
+            return _corrupt(cursor, f"node {node} cannot read it")
+        return error(f"fetching {cursor.name} at offset {cursor.offset} from node {node}")
+
+    def _on_stale(self, cursor: FetchCursor, said: FetchedPartition, *, await_topic: bool) -> None:
         """Not there, or not any more. The broker may name the new leader (KIP-951)."""
-        because = for_code(said.error_code).__name__
+        because = error_of(said.error_code).__name__
         new = _newer_leader(said, cursor.leader)
         if new is not None:
             self._moved[said.topic, said.partition] = new
@@ -262,7 +237,7 @@ class FetchAnswer:
                 return
         self._stale = f"node {self.asked.node} refused {cursor.name}: {because}"
         self._retry_later(cursor, because)
-        if said.error_code == UnknownTopicOrPartitionError.errno:
+        if await_topic:
             # Perhaps it is being created anew: the metadata tells before an old offset is read.
             cursor.retry_at = max(cursor.retry_at, self.now + UNKNOWN_PACE)
 

@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kafka.errors import FetchSessionIdNotFoundError, InvalidFetchSessionEpochError
+from kafka.errors import FetchSessionIdNotFoundError
 from kafka.structs import TopicPartition
+
+from aktor.protocol.error_codes import Answer, Do, means
 
 __all__ = ["FetchSession", "Marks", "SessionRequest", "Wanted"]
 
@@ -22,10 +24,6 @@ SESSIONLESS_EPOCH: Final = -1
 FIRST_EPOCH: Final = 0
 #: The epoch after this one is 1 again: 0 would begin another session.
 LAST_EPOCH: Final = 2**31 - 1
-
-_ENDED_BY_BROKER: Final = frozenset(
-    {FetchSessionIdNotFoundError.errno, InvalidFetchSessionEpochError.errno}
-)
 
 
 class Wanted(NamedTuple):
@@ -97,16 +95,16 @@ class FetchSession:
         self._id = session_id
         self._epoch = 1 if asked.full or asked.epoch == LAST_EPOCH else asked.epoch + 1
 
-    def refused(self, error_code: int) -> bool:
+    def refused(self, error: type[Exception]) -> bool:
         """The broker answered with an error; True if only the session is to blame.
 
         Then a new one can be begun at once.
         """
         began = self._epoch != FIRST_EPOCH
-        if error_code == FetchSessionIdNotFoundError.errno:
+        if error is FetchSessionIdNotFoundError:
             self._id = NO_SESSION
         self.restart()
-        return began and error_code in _ENDED_BY_BROKER
+        return began and means(Answer.FETCH, error) is Do.NEW_FETCH_SESSION
 
     def restart(self) -> None:
         """Nobody knows what the broker remembers: the next request is full.

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafka.errors import (
-    CoordinatorNotAvailableError,
     FencedInstanceIdError,
     GroupAuthorizationFailedError,
     GroupMaxSizeReachedError,
@@ -14,16 +13,13 @@ from kafka.errors import (
     InvalidGroupIdError,
     InvalidSessionTimeoutError,
     KafkaError,
-    NotCoordinatorError,
     UnsupportedVersionError,
 )
 
 from aktor.events.metadata import Broker
+from aktor.protocol.error_codes import name_of
 
-__all__ = ["COORDINATOR_GONE", "assignor_failed", "is_retriable", "name", "named", "refusal"]
-
-#: Codes by which a broker says that it does not look after the group (any more).
-COORDINATOR_GONE: Final = (NotCoordinatorError, CoordinatorNotAvailableError)
+__all__ = ["assignor_failed", "named", "refusal"]
 
 REMEDIES: Final[Mapping[type[Exception], str]] = {
     GroupAuthorizationFailedError: "grant this principal READ on the group",
@@ -37,16 +33,6 @@ REMEDIES: Final[Mapping[type[Exception], str]] = {
     FencedInstanceIdError: "another consumer has the same group_instance_id; give each its own",
     UnsupportedVersionError: "the brokers are too old for what this consumer asks of the group",
 }
-
-
-def name(error: type[Exception]) -> str:
-    """Kafka's own name for an error: "UNKNOWN_MEMBER_ID"."""
-    return str(getattr(error, "message", None) or error.__name__)
-
-
-def is_retriable(error: type[Exception]) -> bool:
-    """Whether the same request may succeed later."""
-    return error in COORDINATOR_GONE or bool(getattr(error, "retriable", False))
 
 
 def named(coordinator: Broker | None) -> str:
@@ -63,7 +49,7 @@ def refusal(
     """The error with what a reader needs: which group, broker and member, what to do."""
     remedy = REMEDIES.get(error, "see the broker's log")
     return error(
-        f"{name(error)}: {named(coordinator)} refused group {group!r}"
+        f"{name_of(error)}: {named(coordinator)} refused group {group!r}"
         f" (member: {member or 'not joined yet'}); {remedy}"
     )
 

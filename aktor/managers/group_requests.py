@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kafka.errors import InconsistentGroupProtocolError, NoError, for_code
+from kafka.errors import InconsistentGroupProtocolError, NoError
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import (
     HeartbeatRequest,
@@ -16,6 +16,7 @@ from kafka.protocol.consumer import (
 )
 
 from aktor.actors.manager import Backoff
+from aktor.protocol.error_codes import error_of
 from aktor.settings import Settings
 
 __all__ = [
@@ -133,7 +134,7 @@ def join_group(
 
 def join_error(response: Any) -> type[Exception]:
     """Why JoinGroup was refused; `NoError` if it was not."""
-    error: type[Exception] = for_code(response.error_code)
+    error = error_of(response.error_code)
     if error is NoError and response.protocol_type not in (None, PROTOCOL_TYPE):
         error = InconsistentGroupProtocolError
     return error

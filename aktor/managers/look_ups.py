@@ -5,18 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
-from kafka.errors import (
-    GroupIdNotFoundError,
-    NoError,
-    StaleMemberEpochError,
-    TopicAuthorizationFailedError,
-    UnknownError,
-    UnknownMemberIdError,
-    UnknownTopicIdError,
-    for_code,
-)
+from kafka.errors import TopicAuthorizationFailedError, UnknownError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.actors.manager import Backoff
@@ -31,13 +22,7 @@ from aktor.events.commits import (
 from aktor.events.membership import ConfirmSession, MemberChanged, MemberState
 from aktor.events.metadata import RefreshMetadata
 from aktor.events.network import Destination, Request
-from aktor.managers.commit_errors import (
-    UNKNOWN_TOPIC,
-    CommitErrors,
-    Coordinator,
-    Waited,
-    is_retriable,
-)
+from aktor.managers.commit_errors import CommitErrors, Coordinator, Waited
 from aktor.managers.commit_requests import (
     TopicIds,
     committed,
@@ -45,15 +30,12 @@ from aktor.managers.commit_requests import (
     offset_fetch_answers,
 )
 from aktor.managers.consumed import Consumed
+from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.protocol.refusals import topics_refused
 from aktor.settings import Settings
 from aktor.trace import Trace
 
 __all__ = ["Asked", "Asker", "LookUp", "LookUps", "Outcome"]
-
-#: A member of a KIP-848 group asked with an epoch, or a membership, that is over. Never "nothing is
-#: committed": asked again as who we are then, unless the partitions are somebody else's by then.
-NOT_AS_THIS_MEMBER: Final = (StaleMemberEpochError, UnknownMemberIdError, GroupIdNotFoundError)
 
 
 @dataclass(slots=True, eq=False)
@@ -331,15 +313,16 @@ class LookUps:
         forbidden = {
             one.topic
             for one, answer in answers.items()
-            if for_code(answer.error_code) is TopicAuthorizationFailedError
+            if error_of(answer.error_code) is TopicAuthorizationFailedError
         }
         for one in sorted(partitions):
             answer = answers.get(one)
             code = UnknownError.errno if answer is None else answer.error_code
-            error_type = for_code(group_code or code)
-            if error_type is NoError:
+            error_type = error_of(group_code or code)
+            meaning = means(Answer.OFFSET_FETCH, error_type)
+            if Do.DONE in meaning:
                 outcome.found[one] = committed(answer)
-            elif error_type.retriable or error_type in NOT_AS_THIS_MEMBER:
+            elif Do.RETRY in meaning:
                 outcome.again[one] = self._errors.look_up_refused(error_type, one)
             elif error_type is TopicAuthorizationFailedError:
                 outcome.refused[one] = topics_refused(TopicAuthorizationFailedError, forbidden)
@@ -355,7 +338,7 @@ class LookUps:
             # further on, for there may be other credentials later.
             said = self._fail_askers(asked.look_up, error)
             outcome = Outcome(again=dict.fromkeys(asked.partitions, error))
-        elif is_retriable(error):
+        elif Do.RETRY in _meaning(error):
             outcome = Outcome(again=dict.fromkeys(asked.partitions, error))
         else:
             outcome = Outcome(refused=dict.fromkeys(asked.partitions, error))
@@ -389,11 +372,13 @@ class LookUps:
                 wait_ms=round((retry_at - now) * 1000),
             )
         said: list[object] = []
-        if any(isinstance(error, NOT_AS_THIS_MEMBER) for error in outcome.again.values()):
+        meanings = [_meaning(error) for error in outcome.again.values()]
+        if any(Do.CONFIRM_MEMBERSHIP in one for one in meanings):
             # The heartbeat would find out too, but only when its interval is over.
             said.append(ConfirmSession())
-        if any(isinstance(error, UnknownTopicIdError) for error in outcome.again.values()):
-            said.append(RefreshMetadata(because="UNKNOWN_TOPIC_ID on OffsetFetch"))
+        stale = [one for one in outcome.again.values() if Do.REFRESH_METADATA in _meaning(one)]
+        if stale:
+            said.append(RefreshMetadata(because=f"{name_of(type(stale[0]))} on OffsetFetch"))
             self._ask_by_name(look_up)
         said += [*self._tell_positions(look_up, outcome), *self._tell_askers(look_up, outcome)]
         if outcome.refused:
@@ -438,7 +423,7 @@ class LookUps:
         if outcome.refused:
             return self._fail_askers(look_up, next(iter(outcome.refused.values())))
         said: list[object] = []
-        only_unknown = all(isinstance(error, UNKNOWN_TOPIC) for error in outcome.again.values())
+        only_unknown = all(Do.AWAIT_TOPIC in _meaning(one) for one in outcome.again.values())
         for asker in list(look_up.askers):
             no_time = only_unknown and look_up.backoff.retry_at >= asker.deadline
             if outcome.again and not no_time:
@@ -453,3 +438,7 @@ class LookUps:
         if askers:
             self.log.warning("offsets.failed", partitions=look_up.partitions, because=error)
         return [Failed(ticket=asker.ticket, error=error) for asker in askers]
+
+
+def _meaning(error: Exception) -> Do:
+    return means(Answer.OFFSET_FETCH, type(error))

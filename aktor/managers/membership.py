@@ -15,14 +15,9 @@ from typing import Any, ClassVar, Final
 from kafka.errors import (
     FencedInstanceIdError,
     GroupAuthorizationFailedError,
-    IllegalGenerationError,
     KafkaTimeoutError,
-    MemberIdRequiredError,
     NoError,
-    RebalanceInProgressError,
-    UnknownMemberIdError,
     UnsupportedVersionError,
-    for_code,
 )
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import (
@@ -44,10 +39,10 @@ from aktor.managers import group_errors, group_requests
 from aktor.managers.assignment import Assignors
 from aktor.managers.classic_states import State, Trigger
 from aktor.managers.farewell import ATTEMPT, Farewell, Farewells
-from aktor.managers.group_errors import COORDINATOR_GONE, is_retriable
 from aktor.managers.group_membership import GroupMembershipManager
 from aktor.managers.group_requests import Calls, Sent
 from aktor.managers.member import Member
+from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
 from aktor.trace import Trace
 
@@ -289,12 +284,12 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         error = group_requests.join_error(response)
         if error is NoError:
             self._joined(response, sent)
-        elif error is MemberIdRequiredError:
+        elif means(Answer.JOIN_GROUP, error) is Do.REJOIN:
             # The poll that follows sends it.
             self._named_at = sent.at
             self._member.me = replace(self._member.me, member_id=response.member_id)
         else:
-            self._group_error(error, received)
+            self._group_error(Answer.JOIN_GROUP, error, received)
 
     def _joined(self, response: Any, sent: Sent) -> None:
         member = self._member
@@ -319,7 +314,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         """A JoinGroup nobody waits for may have made us a member that nobody looks after."""
         response, sent = received.response, received.request.context
         self._dropped(received.request, "it was given up before")
-        made = for_code(response.error_code) in (NoError, MemberIdRequiredError)
+        meaning = means(Answer.JOIN_GROUP, error_of(response.error_code))
+        made = meaning in (Do.DONE, Do.REJOIN)
         waiting = self._farewells.of_join(sent.number)
         for farewell in waiting:
             if made:
@@ -341,7 +337,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if error is NoError:
             self._synced(response)
         else:
-            self._group_error(error, received)
+            self._group_error(Answer.SYNC_GROUP, error, received)
 
     def _synced(self, response: Any) -> None:
         try:
@@ -355,20 +351,22 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._hurry_if_over()
         self._member.synced(assigned)
 
-    def _group_error(self, error: type[Exception], received: ResponseReceived) -> None:
+    def _group_error(
+        self, answer: Answer, error: type[Exception], received: ResponseReceived
+    ) -> None:
         """JoinGroup or SyncGroup was refused."""
-        because = group_errors.name(error)
-        if error in (UnknownMemberIdError, IllegalGenerationError):
+        meaning, because = means(answer, error), name_of(error)
+        if Do.RAISE in meaning:
+            self._refused(error)
+        elif Do.PARTITIONS_LOST in meaning:
             self._calls.retry.failed(received.now, received.jitter)
-            self._fenced(error)
-        elif error is RebalanceInProgressError and self.state is State.SYNCING:
+            self._fenced(error, meaning)
+        elif Do.REJOIN in meaning:
             self._member.begin("the group rebalances again", self._now)
-        elif is_retriable(error) or error is RebalanceInProgressError:
-            if error in COORDINATOR_GONE:
+        else:
+            if Do.FIND_COORDINATOR in meaning:
                 self._suspect(received.node, because)
             self._try_again(because, received.now, received.jitter)
-        else:
-            self._refused(error)
 
     def _try_again(self, because: str, now: float, jitter: float) -> None:
         self._calls.retry.failed(now, jitter)
@@ -406,8 +404,9 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if not self._pulse.expects(sent.number):
             self._dropped(received.request, "it was given up before")
             return
-        error = for_code(received.response.error_code)
-        confirmed = error in (NoError, RebalanceInProgressError)
+        error = error_of(received.response.error_code)
+        meaning = means(Answer.HEARTBEAT, error)
+        confirmed = Do.DONE in meaning
         if confirmed:
             self._heard_at = received.now
             self._pulse.answered(received.now)
@@ -417,7 +416,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._dropped(received.request, "the generation changed meanwhile")
         elif confirmed:
             self._extend_session(sent.at)
-            if error is RebalanceInProgressError and sent.at >= self._synced_at:
+            if Do.REJOIN in meaning and sent.at >= self._synced_at:
                 self._member.rebalances()
         else:
             self._heartbeat_refused(error, received)
@@ -430,20 +429,21 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._pulse.hurry()
 
     def _heartbeat_refused(self, error: type[Exception], received: ResponseReceived) -> None:
-        self.log.warning("heartbeat.failed", because=group_errors.name(error), state=self.state)
-        if error in COORDINATOR_GONE:
-            self._suspect(received.node, group_errors.name(error))
-        elif self._is_answer_on_its_way(error):
+        meaning, because = means(Answer.HEARTBEAT, error), name_of(error)
+        self.log.warning("heartbeat.failed", because=because, state=self.state)
+        if Do.FIND_COORDINATOR in meaning:
+            self._suspect(received.node, because)
+        elif self._is_answer_on_its_way(meaning):
             pass  # that of JoinGroup, which says more
-        elif error in (UnknownMemberIdError, IllegalGenerationError):
-            self._fenced(error)
-        elif not is_retriable(error):
+        elif Do.RAISE in meaning:
             self._refused(error)
+        elif Do.PARTITIONS_LOST in meaning:
+            self._fenced(error, meaning)
 
-    def _is_answer_on_its_way(self, error: type[Exception]) -> bool:
+    def _is_answer_on_its_way(self, meaning: Do) -> bool:
         if self.state is not State.JOINING or not self._calls.in_flight:
             return False
-        if error in (UnknownMemberIdError, IllegalGenerationError):
+        if Do.REJOIN in meaning:
             self._disowned_at = min(self._disowned_at, self._now)
         return self._now < self._disowned_at + DISOWNED_FOR
 
@@ -475,9 +475,10 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._dropped(received.request, "the generation changed meanwhile")
             return
         (described,) = received.response.groups
-        error = for_code(described.error_code)
+        error = error_of(described.error_code)
+        again = Do.RETRY in means(Answer.DESCRIBE_GROUPS, error)
         assignments = group_requests.assignments_of(described) if error is NoError else None
-        if assignments is None and (error is NoError or is_retriable(error)):
+        if again or (error is NoError and assignments is None):
             self._describing.failed(received.now, received.jitter)
             return
         self._describing.reset()
@@ -486,7 +487,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         except Exception as broken:
             error = type(broken)
         if error is not NoError:
-            self._learn_nothing(group_errors.name(error))
+            self._learn_nothing(name_of(error))
 
     def _learn_nothing(self, because: str) -> None:
         self.log.warning("assignment.unknown", because=because)
@@ -544,17 +545,18 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         farewell: Farewell = received.request.context
         if farewell not in self._farewells:
             return
-        error = for_code(received.response.error_code)
-        if error in COORDINATOR_GONE:
-            self._suspect(received.node, group_errors.name(error))
-        if is_retriable(error):
+        error = error_of(received.response.error_code)
+        meaning = means(Answer.LEAVE_GROUP, error)
+        if Do.FIND_COORDINATOR in meaning:
+            self._suspect(received.node, name_of(error))
+        if Do.RETRY in meaning:
             farewell.failed(received.now, received.jitter)
             return
         self.log.info(
             "member.left",
             member=farewell.member_id,
             because=farewell.because,
-            error=None if error is NoError else group_errors.name(error),
+            error=None if error is NoError else name_of(error),
         )
         self._end(farewell)
 
@@ -566,9 +568,9 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     # -- being thrown out
 
-    def _fenced(self, error: type[Exception]) -> None:
-        kept = self._member.member_id if error is IllegalGenerationError else ""
-        self._depart(f"fenced: {group_errors.name(error)}", member_id=kept)
+    def _fenced(self, error: type[Exception], meaning: Do) -> None:
+        kept = "" if Do.NEW_MEMBER_ID in meaning else self._member.member_id
+        self._depart(f"fenced: {name_of(error)}", member_id=kept)
 
     def _refused(self, error: type[Exception]) -> None:
         member = self.settings.group_instance_id or self._member.member_id
@@ -653,7 +655,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if not isinstance(failed.error, UnsupportedVersionError):
             self._describing.failed(failed.now, failed.jitter)  # heartbeats tell of a lost broker
         elif self._member.leader.must_learn(self._cluster):
-            self._learn_nothing(group_errors.name(UnsupportedVersionError))
+            self._learn_nothing(name_of(UnsupportedVersionError))
 
     def _leave_failed(self, failed: RequestFailed) -> None:
         farewell: Farewell = failed.request.context

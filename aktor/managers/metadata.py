@@ -13,14 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from kafka.errors import (
-    InvalidTopicError,
     KafkaTimeoutError,
     MetadataEmptyBrokerList,
-    NoError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
-    for_code,
 )
 from kafka.protocol.metadata import MetadataRequest
 from kafka.structs import TopicPartition
@@ -44,6 +41,7 @@ from aktor.events.metadata import (
     TrackTopics,
 )
 from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
+from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.protocol.refusals import topics_refused
 
 __all__ = ["MetadataManager"]
@@ -284,7 +282,7 @@ class MetadataManager(RequestManager):
 
     def _refresh(self, now: float) -> Request:
         # A name the broker called invalid will never be valid: it is not asked for again.
-        invalid = {name for name, kind in self._refused.items() if kind is InvalidTopicError}
+        invalid = {name for name, kind in self._refused.items() if not _may_be_mended(kind)}
         self._in_flight = _Refresh(self._tracked_topics() - invalid)
         self.log.debug(
             "metadata.requested",
@@ -390,13 +388,14 @@ class MetadataManager(RequestManager):
         newly_refused: dict[type[Exception], set[str]] = {}
         for answer in self._answers(response, tracked):
             name = answer.name
-            kind = for_code(answer.error_code)
-            if kind is UnknownTopicOrPartitionError:
+            kind = error_of(answer.error_code)
+            meaning = means(Answer.METADATA_TOPIC, kind)
+            if Do.AWAIT_TOPIC in meaning:
                 refuse = self._is_lastingly_unknown(name, topics, now)
             else:
                 self._unknown.pop(name, None)
-                refuse = kind in (TopicAuthorizationFailedError, InvalidTopicError)
-            if kind is NoError:
+                refuse = Do.RAISE in meaning
+            if Do.DONE in meaning:
                 self._seen.add(name)
                 self._refused.pop(name, None)
                 topics[name] = self._merge(name, _topic_info(answer, response.API_VERSION))
@@ -421,7 +420,7 @@ class MetadataManager(RequestManager):
                 yield _Missing(name)
 
     def _is_found(self, answer: Any, version: int | None) -> bool:
-        if not self._patterns or for_code(answer.error_code) is not NoError:
+        if not self._patterns or answer.error_code:
             return False
         return self._is_matched(answer.name, _topic_info(answer, version))
 
@@ -547,7 +546,8 @@ class MetadataManager(RequestManager):
             info = self.cluster.topics.get(name)
             if info is None:
                 # A right may be granted; a name does not become valid.
-                if self._refused.get(name) is not InvalidTopicError:
+                refused = self._refused.get(name)
+                if refused is None or _may_be_mended(refused):
                     return True
             elif any(one.leader not in self.cluster.brokers for one in info.partitions.values()):
                 return True
@@ -580,7 +580,7 @@ class MetadataManager(RequestManager):
         names = {
             one.topic_id: one.name
             for one in received.response.topics
-            if for_code(one.error_code) is NoError and one.name
+            if not one.error_code and one.name
         }
         self._unnamed -= names.keys()
         if self._unnamed:
@@ -599,12 +599,13 @@ class MetadataManager(RequestManager):
         refused: dict[type[Exception], set[str]] = {}
         unavailable: dict[str, Exception] = {}
         for answer in received.response.topics:
-            kind = for_code(answer.error_code)
-            if kind is NoError:
+            kind = error_of(answer.error_code)
+            meaning = means(Answer.METADATA_QUESTION, kind)
+            if not answer.error_code:
                 found[answer.name] = _topic_info(answer, received.response.API_VERSION)
-            elif kind in (TopicAuthorizationFailedError, InvalidTopicError):
+            elif Do.RAISE in meaning:
                 refused.setdefault(kind, set()).add(answer.name)
-            elif kind is not UnknownTopicOrPartitionError:
+            elif Do.RETRY in meaning:
                 unavailable[answer.name] = kind(answer.name)
 
         if refused:
@@ -655,11 +656,14 @@ def _metadata_request(topics: Iterable[str] | None, *, create: bool) -> Any:
     )
 
 
+def _may_be_mended(refused: type[Exception]) -> bool:
+    return Do.RETRY in means(Answer.METADATA_TOPIC, refused)
+
+
 def _refusal_of(response: Any) -> Exception | None:
     """Why an answer as a whole is of no use: a broker that knows no broker is starting up."""
     if response.error_code:
-        error: Exception = for_code(response.error_code)()
-        return error
+        return error_of(response.error_code)()
     return None if response.brokers else MetadataEmptyBrokerList("the answer names no broker")
 
 

@@ -14,15 +14,12 @@ from typing import Any, ClassVar, Final
 
 from kafka.errors import (
     KafkaTimeoutError,
-    NoError,
     NoOffsetForPartitionError,
     OffsetNotAvailableError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
-    UnsupportedForMessageFormatError,
     UnsupportedVersionError,
-    for_code,
 )
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.structs import OffsetAndTimestamp, TopicPartition
@@ -50,6 +47,7 @@ from aktor.events.positions import (
     ResetStrategy,
     SeekPartitions,
 )
+from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.protocol.refusals import topics_refused
 
 __all__ = ["TRANSITIONS", "PositionManager", "State", "Trigger"]
@@ -545,9 +543,9 @@ class PositionManager(RequestManager):
         """Apply what is still wanted, try the rest again."""
         context = received.request.context
         if isinstance(context, _ResetsAsked):
-            listed = _take_apart(received.response, context.wanted.keys())
+            listed = _take_apart(Answer.LIST_OFFSETS, received.response, context.wanted.keys())
             return self._on_resets_listed(context, listed, received.now, received.jitter)
-        listed = _take_apart(received.response, context.partitions)
+        listed = _take_apart(Answer.LIST_OFFSETS_BY_TIME, received.response, context.partitions)
         return self._on_times_listed(context, listed, received.now, received.jitter)
 
     def on_request_failed(self, failed: RequestFailed) -> Iterable[object]:
@@ -739,28 +737,27 @@ def _want_leaders(leaderless: list[TopicPartition]) -> RefreshMetadata:
     return RefreshMetadata(because=f"no leader is known of {names}{more}")
 
 
-def _take_apart(response: Any, asked: Iterable[TopicPartition]) -> _Listed:
+def _take_apart(answer: Answer, response: Any, asked: Iterable[TopicPartition]) -> _Listed:
     """What an answer says of each partition that was asked about; silence is a trouble, too."""
     listed = _Listed(troubles={tp: UnknownTopicOrPartitionError() for tp in asked})
     for topic in response.topics:
-        for answer in topic.partitions:
-            tp = TopicPartition(topic.name, answer.partition_index)
+        for one in topic.partitions:
+            tp = TopicPartition(topic.name, one.partition_index)
             if listed.troubles.pop(tp, None) is None:
                 continue  # never asked for
-            kind = for_code(answer.error_code)
-            if kind is NoError:
-                listed.offsets[tp] = _found(answer)
-            elif kind is TopicAuthorizationFailedError:
+            kind = error_of(one.error_code)
+            meaning = means(answer, kind)
+            if Do.DONE in meaning:
+                listed.offsets[tp] = _found(one)
+            elif Do.RAISE in meaning:
                 listed.forbidden.add(tp)
-            elif kind is UnsupportedForMessageFormatError:
-                listed.offsets[tp] = None  # records without timestamps (before Kafka 0.10)
             else:
                 listed.troubles[tp] = kind()
     return listed
 
 
 def _found(answer: Any) -> OffsetAndTimestamp | None:
-    if answer.offset == NO_OFFSET:
+    if answer.error_code or answer.offset == NO_OFFSET:
         return None
     timestamp = -1 if answer.timestamp is None else answer.timestamp
     epoch = -1 if answer.leader_epoch is None else answer.leader_epoch

@@ -95,7 +95,7 @@ def test_an_unknown_session_is_begun_anew() -> None:
     session = a_session_that_knows({A: at(1)})
     session.next_request({A: at(1)})
 
-    assert session.refused(FetchSessionIdNotFoundError.errno)
+    assert session.refused(FetchSessionIdNotFoundError)
 
     again = session.next_request({A: at(1)})
     assert again == SessionRequest(session_id=0, epoch=0, partitions={A: at(1)})
@@ -105,7 +105,7 @@ def test_after_a_wrong_epoch_the_new_session_replaces_the_old_one() -> None:
     session = a_session_that_knows({A: at(1)})
     session.next_request({A: at(1)})
 
-    assert session.refused(InvalidFetchSessionEpochError.errno)
+    assert session.refused(InvalidFetchSessionEpochError)
 
     again = session.next_request({A: at(1)})
     assert again == SessionRequest(session_id=77, epoch=0, partitions={A: at(1)})
@@ -116,8 +116,8 @@ def test_another_error_or_one_without_a_session_is_not_the_sessions_fault() -> N
     fresh = FetchSession()
     fresh.next_request({A: at(1)})
 
-    assert not known.refused(KafkaStorageError.errno)
-    assert not fresh.refused(FetchSessionIdNotFoundError.errno)
+    assert not known.refused(KafkaStorageError)
+    assert not fresh.refused(FetchSessionIdNotFoundError)
 
 
 def test_after_a_failure_everything_is_said_again() -> None:

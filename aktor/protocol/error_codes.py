@@ -1,0 +1,362 @@
+"""What each error code means: one table, (kind of answer, code) to what is done about it.
+
+A manager asks `means(Answer.HEARTBEAT, error)` and does what the row says; where the member's state
+matters too, the manager decides, and the row's actions say between what. docs/errors.md is made
+from this module. Sources: Kafka's `Errors`, and the Java client's AbstractCoordinator,
+ConsumerCoordinator, OffsetsRequestManager, CommitRequestManager, AbstractHeartbeatRequestManager
+and FetchCollector.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafka.errors import (
+    CoordinatorNotAvailableError,
+    CorruptRecordError,
+    FencedInstanceIdError,
+    FencedLeaderEpochError,
+    FencedMemberEpochError,
+    FetchSessionIdNotFoundError,
+    GroupIdNotFoundError,
+    IllegalGenerationError,
+    InvalidFetchSessionEpochError,
+    InvalidTopicError,
+    KafkaStorageError,
+    LeaderNotAvailableError,
+    MemberIdRequiredError,
+    NoError,
+    NotCoordinatorError,
+    NotLeaderForPartitionError,
+    OffsetNotAvailableError,
+    OffsetOutOfRangeError,
+    RebalanceInProgressError,
+    ReplicaNotAvailableError,
+    RequestTimedOutError,
+    StaleMemberEpochError,
+    TopicAuthorizationFailedError,
+    UnknownError,
+    UnknownLeaderEpochError,
+    UnknownMemberIdError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    UnreleasedInstanceIdError,
+    UnsupportedForMessageFormatError,
+    UnsupportedVersionError,
+    for_code,
+)
+
+from aktor.errors import InvalidRegularExpressionError, RebootstrapRequired
+
+__all__ = ["ROWS", "Answer", "Do", "Rows", "error_of", "means", "name_of"]
+
+
+class Do(enum.Flag):
+    """What is done about an answer; several of them at once."""
+
+    DONE = enum.auto()
+    """It is what was asked for, or as good."""
+    RETRY = enum.auto()
+    """The same is asked again after the backoff (`retry_backoff_ms`, growing)."""
+    REFRESH_METADATA = enum.auto()
+    """Our metadata may be out of date: it is asked for."""
+    FIND_COORDINATOR = enum.auto()
+    """This broker is not the group's coordinator: FindCoordinator is sent."""
+    AWAIT_TOPIC = enum.auto()
+    """The topic is not there (yet, or any more); metadata will tell which."""
+    CONFIRM_MEMBERSHIP = enum.auto()
+    """A heartbeat is sent at once: it tells whether we are still a member."""
+    NEXT_GENERATION = enum.auto()
+    """The group has gone on: it may be asked again by a member of the next generation or epoch."""
+    REJOIN = enum.auto()
+    """The member joins (again), as the one it is, or with the id that the answer names."""
+    PARTITIONS_LOST = enum.auto()
+    """Others may own our partitions by now: they are given up without a commit."""
+    NEW_MEMBER_ID = enum.auto()
+    """The group does not know our id: the member joins without one (classic protocol)."""
+    FREE_INSTANCE_ID = enum.auto()
+    """A member has our `group_instance_id`, perhaps we ourselves: its goodbye is said first."""
+    OTHER_PROTOCOL = enum.auto()
+    """With `group_protocol="auto"` the classic protocol takes over."""
+    NEW_FETCH_SESSION = enum.auto()
+    """The next Fetch begins another session (KIP-227)."""
+    RESET_POSITION = enum.auto()
+    """The position is outside the log: `auto_offset_reset` decides."""
+    RAISE = enum.auto()
+    """The application is told: a call raises it, or the next `poll`."""
+
+
+class Answer(enum.Enum):
+    """The answers that can be refused: of which API, and what it was for."""
+
+    API_VERSIONS = "ApiVersions"
+    SASL_HANDSHAKE = "SaslHandshake"
+    SASL_AUTHENTICATE = "SaslAuthenticate"
+    METADATA = "Metadata, as a whole"
+    METADATA_TOPIC = "Metadata, a topic that is read"
+    METADATA_QUESTION = "Metadata, a topic that a call asks about"
+    METADATA_NAME = "Metadata, the name of a topic id"
+    FIND_COORDINATOR = "FindCoordinator"
+    LIST_OFFSETS = "ListOffsets, where a position is reset to"
+    LIST_OFFSETS_BY_TIME = "ListOffsets, what a call asks about"
+    OFFSET_FETCH = "OffsetFetch, the group or a partition"
+    OFFSET_COMMIT = "OffsetCommit, a partition"
+    JOIN_GROUP = "JoinGroup"
+    SYNC_GROUP = "SyncGroup"
+    HEARTBEAT = "Heartbeat"
+    LEAVE_GROUP = "LeaveGroup"
+    DESCRIBE_GROUPS = "DescribeGroups"
+    CONSUMER_JOIN = "ConsumerGroupHeartbeat, of who joins"
+    CONSUMER_HEARTBEAT = "ConsumerGroupHeartbeat, of a member"
+    CONSUMER_FREE = "ConsumerGroupHeartbeat, that frees a group_instance_id"
+    CONSUMER_LEAVE = "ConsumerGroupHeartbeat, of who leaves"
+    FETCH = "Fetch, as a whole"
+    FETCH_PARTITION = "Fetch, a partition from its leader"
+    FETCH_FOLLOWER = "Fetch, a partition from a follower"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """The rows of one kind of answer: some codes, and what holds for all others.
+
+    `retriable` is for the other codes that Kafka calls retriable, `fatal` for the rest, `unknown`
+    for codes that are newer than we are and for UNKNOWN_SERVER_ERROR (`fatal` if None).
+    """
+
+    codes: Mapping[type[BaseException], Do] = field(default_factory=dict)
+    retriable: Do = Do.RETRY
+    fatal: Do = Do.RAISE
+    unknown: Do | None = None
+
+    def of(self, error: type[BaseException]) -> Do:
+        """What is done about this error; also about one of ours, for want of an answer."""
+        if error is NoError:
+            return Do.DONE
+        found = self.codes.get(error)
+        if found is not None:
+            return found
+        if getattr(error, "retriable", False):
+            return self.retriable
+        if self.unknown is not None and issubclass(error, UnknownError):
+            return self.unknown
+        return self.fatal
+
+
+#: The broker does not look after the group (any more).
+_NO_COORDINATOR: Final[Mapping[type[BaseException], Do]] = {
+    CoordinatorNotAvailableError: Do.RETRY | Do.FIND_COORDINATOR,
+    NotCoordinatorError: Do.RETRY | Do.FIND_COORDINATOR,
+}
+
+#: The same of those that store and tell offsets: one that waited for its replicas in vain is no
+#: coordinator either.
+_NO_OFFSETS: Final[Mapping[type[BaseException], Do]] = {
+    **_NO_COORDINATOR,
+    RequestTimedOutError: Do.RETRY | Do.FIND_COORDINATOR,
+}
+
+#: The coordinator does not have this member, or not in this generation.
+_NOT_A_MEMBER: Final[Mapping[type[BaseException], Do]] = {
+    UnknownMemberIdError: Do.PARTITIONS_LOST | Do.NEW_MEMBER_ID | Do.REJOIN,
+    IllegalGenerationError: Do.PARTITIONS_LOST | Do.REJOIN,
+}
+
+#: Our metadata is out of date, or the broker's.
+_STALE_METADATA: Final[Mapping[type[BaseException], Do]] = dict.fromkeys(
+    (
+        FencedLeaderEpochError,
+        KafkaStorageError,
+        LeaderNotAvailableError,
+        NotLeaderForPartitionError,
+        OffsetNotAvailableError,
+        ReplicaNotAvailableError,
+        UnknownLeaderEpochError,
+        UnknownTopicIdError,
+    ),
+    Do.RETRY | Do.REFRESH_METADATA,
+) | {UnknownTopicOrPartitionError: Do.RETRY | Do.REFRESH_METADATA | Do.AWAIT_TOPIC}
+
+#: The member gives everything up, and the user has to do something.
+_NO_MEMBER: Final = Do.RAISE | Do.PARTITIONS_LOST
+
+#: What is wrong with one partition may be mended from outside: it is told once, and tried now and
+#: then.
+_TRY_ON: Final = Do.RAISE | Do.RETRY
+
+#: The whole table.
+ROWS: Final[Mapping[Answer, Rows]] = {
+    # KIP-511: the refusal is in version 0, and says which versions there are.
+    Answer.API_VERSIONS: Rows(codes={UnsupportedVersionError: Do.RETRY}, retriable=Do.RAISE),
+    Answer.SASL_HANDSHAKE: Rows(retriable=Do.RAISE),
+    Answer.SASL_AUTHENTICATE: Rows(retriable=Do.RAISE),
+    Answer.METADATA: Rows(fatal=Do.RETRY),
+    Answer.METADATA_TOPIC: Rows(
+        codes={
+            # Told when two answers in a row say so, for at least two seconds.
+            UnknownTopicOrPartitionError: Do.RETRY | Do.AWAIT_TOPIC | Do.RAISE,
+            TopicAuthorizationFailedError: _TRY_ON,
+            InvalidTopicError: Do.RAISE,
+        },
+        fatal=Do.RETRY,
+    ),
+    Answer.METADATA_QUESTION: Rows(
+        codes={
+            UnknownTopicOrPartitionError: Do.DONE,  # it is not there: that is the answer
+            TopicAuthorizationFailedError: Do.RAISE,
+            InvalidTopicError: Do.RAISE,
+            UnsupportedVersionError: Do.RAISE,
+        },
+        fatal=Do.RETRY,
+    ),
+    Answer.METADATA_NAME: Rows(fatal=Do.RETRY),
+    # What no retry mends is told each time, and tried again once a second.
+    Answer.FIND_COORDINATOR: Rows(fatal=_TRY_ON),
+    # What is not known to be final is asked again, as by the Java client (OffsetFetcherUtils).
+    Answer.LIST_OFFSETS: Rows(
+        codes={TopicAuthorizationFailedError: Do.RAISE},
+        retriable=Do.RETRY | Do.REFRESH_METADATA,
+        fatal=Do.RETRY | Do.REFRESH_METADATA,
+    ),
+    Answer.LIST_OFFSETS_BY_TIME: Rows(
+        codes={
+            TopicAuthorizationFailedError: Do.RAISE,
+            UnsupportedForMessageFormatError: Do.DONE,  # no record has a timestamp (before 0.10)
+        },
+        retriable=Do.RETRY | Do.REFRESH_METADATA,
+        fatal=Do.RETRY | Do.REFRESH_METADATA,
+    ),
+    Answer.OFFSET_FETCH: Rows(
+        codes={
+            **_NO_OFFSETS,
+            # A member of a KIP-848 group that asked with an epoch, or a membership, that is over.
+            # This never means that nothing is committed: it asks again as who it is then.
+            StaleMemberEpochError: Do.RETRY | Do.CONFIRM_MEMBERSHIP,
+            UnknownMemberIdError: Do.RETRY | Do.CONFIRM_MEMBERSHIP,
+            GroupIdNotFoundError: Do.RETRY | Do.CONFIRM_MEMBERSHIP,
+            UnknownTopicOrPartitionError: Do.RETRY | Do.AWAIT_TOPIC,
+            UnknownTopicIdError: Do.RETRY | Do.AWAIT_TOPIC | Do.REFRESH_METADATA,
+        }
+    ),
+    Answer.OFFSET_COMMIT: Rows(
+        codes={
+            **_NO_OFFSETS,
+            UnknownTopicOrPartitionError: Do.RETRY | Do.AWAIT_TOPIC,
+            UnknownTopicIdError: Do.RETRY | Do.AWAIT_TOPIC | Do.REFRESH_METADATA,
+            StaleMemberEpochError: Do.RETRY | Do.CONFIRM_MEMBERSHIP | Do.NEXT_GENERATION,
+            RebalanceInProgressError: Do.CONFIRM_MEMBERSHIP | Do.NEXT_GENERATION | Do.RAISE,
+            IllegalGenerationError: Do.CONFIRM_MEMBERSHIP
+            | Do.NEXT_GENERATION
+            | Do.PARTITIONS_LOST
+            | Do.RAISE,
+            UnknownMemberIdError: Do.CONFIRM_MEMBERSHIP | Do.PARTITIONS_LOST | Do.RAISE,
+            GroupIdNotFoundError: Do.CONFIRM_MEMBERSHIP | Do.PARTITIONS_LOST | Do.RAISE,
+            FencedInstanceIdError: Do.PARTITIONS_LOST | Do.RAISE,
+        }
+    ),
+    Answer.JOIN_GROUP: Rows(
+        codes={
+            **_NO_COORDINATOR,
+            **_NOT_A_MEMBER,
+            MemberIdRequiredError: Do.REJOIN,  # KIP-394: with the id that the answer names
+            RebalanceInProgressError: Do.RETRY,
+        },
+        fatal=_NO_MEMBER,
+    ),
+    Answer.SYNC_GROUP: Rows(
+        codes={**_NO_COORDINATOR, **_NOT_A_MEMBER, RebalanceInProgressError: Do.REJOIN},
+        fatal=_NO_MEMBER,
+    ),
+    Answer.HEARTBEAT: Rows(
+        codes={
+            **_NO_COORDINATOR,
+            **_NOT_A_MEMBER,
+            RebalanceInProgressError: Do.DONE | Do.REJOIN,  # we are a member, and are to join
+        },
+        fatal=_NO_MEMBER,
+    ),
+    # Whoever is not known there has left; and nobody waits for another refusal to be mended.
+    Answer.LEAVE_GROUP: Rows(codes=_NO_COORDINATOR, fatal=Do.DONE),
+    # Heartbeats tell of a coordinator that is lost. Who may not know the assignment does without.
+    Answer.DESCRIBE_GROUPS: Rows(fatal=Do.DONE),
+    Answer.CONSUMER_JOIN: Rows(
+        codes={
+            **_NO_COORDINATOR,
+            # There is nothing to give up: it is tried again.
+            UnknownMemberIdError: Do.RETRY,
+            FencedMemberEpochError: Do.RETRY,
+            UnreleasedInstanceIdError: Do.FREE_INSTANCE_ID,
+            TopicAuthorizationFailedError: _TRY_ON,
+            GroupIdNotFoundError: Do.RAISE | Do.OTHER_PROTOCOL,
+            UnsupportedVersionError: Do.RAISE | Do.OTHER_PROTOCOL,
+        }
+    ),
+    Answer.CONSUMER_HEARTBEAT: Rows(
+        codes={
+            **_NO_COORDINATOR,
+            UnknownMemberIdError: Do.PARTITIONS_LOST | Do.REJOIN,
+            FencedMemberEpochError: Do.PARTITIONS_LOST | Do.REJOIN,
+            # A group that has lost its last member may be deleted, or be a classic one by now.
+            GroupIdNotFoundError: Do.PARTITIONS_LOST | Do.REJOIN,
+            # The member stays; its subscription is looked at again with each heartbeat.
+            TopicAuthorizationFailedError: _TRY_ON,
+        },
+        fatal=_NO_MEMBER,
+    ),
+    Answer.CONSUMER_FREE: Rows(codes={**_NO_COORDINATOR, UnknownMemberIdError: Do.DONE}),
+    Answer.CONSUMER_LEAVE: Rows(codes=_NO_COORDINATOR, fatal=Do.DONE),
+    Answer.FETCH: Rows(
+        codes={
+            FetchSessionIdNotFoundError: Do.NEW_FETCH_SESSION,
+            InvalidFetchSessionEpochError: Do.NEW_FETCH_SESSION,
+        },
+        retriable=Do.NEW_FETCH_SESSION | Do.RETRY | Do.REFRESH_METADATA,
+        fatal=Do.NEW_FETCH_SESSION | Do.RETRY | Do.REFRESH_METADATA,
+    ),
+    Answer.FETCH_PARTITION: Rows(
+        codes={
+            **_STALE_METADATA,
+            OffsetOutOfRangeError: Do.RESET_POSITION,
+            TopicAuthorizationFailedError: _TRY_ON,
+            CorruptRecordError: _TRY_ON,
+        },
+        fatal=_TRY_ON,
+        unknown=Do.RETRY,
+    ),
+    Answer.FETCH_FOLLOWER: Rows(
+        codes={
+            **_STALE_METADATA,
+            # A follower may be behind its leader: only the leader's word counts (KIP-392).
+            OffsetOutOfRangeError: Do.RETRY,
+            TopicAuthorizationFailedError: _TRY_ON,
+            CorruptRecordError: _TRY_ON,
+        },
+        fatal=_TRY_ON,
+        unknown=Do.RETRY,
+    ),
+}
+
+
+def means(answer: Answer, error: type[BaseException]) -> Do:
+    """What is done about this error in this answer."""
+    return ROWS[answer].of(error)
+
+
+#: Codes that Kafka has and kafka-python has no class for.
+_OURS: Final = {one.errno: one for one in (InvalidRegularExpressionError, RebootstrapRequired)}
+
+
+def error_of(code: int) -> type[Exception]:
+    """The class of a code; of one that is not known a subclass of `UnknownError`."""
+    found: type[Exception] = _OURS.get(code) or for_code(code)
+    return found
+
+
+def name_of(error: type[Exception]) -> str:
+    """Kafka's own name for an error, "UNKNOWN_MEMBER_ID"; of a code that is not known the code."""
+    code = getattr(error, "errno", None)
+    if issubclass(error, UnknownError) and code != UnknownError.errno:
+        return f"error code {code}"
+    return str(getattr(error, "message", None) or error.__name__)

@@ -1,0 +1,75 @@
+"""`python -m tests.error_table`: write docs/errors.md anew, from `aktor.protocol.error_codes`."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from pathlib import Path
+
+from aktor.protocol.error_codes import ROWS, Answer, Do, Rows, name_of
+
+DOCUMENT = Path(__file__).parent.parent / "docs" / "errors.md"
+
+HEAD = (
+    "# What error codes mean",
+    "A broker's answer has an error code, for all of it or for a topic or partition. What the"
+    " consumer does about each code stands in one table, `aktor/protocol/error_codes.py`; this"
+    " page is made from it (`python -m tests.error_table`), and a test has every manager meet"
+    " every code (`tests/unit/managers/test_error_codes.py`). Where the member's state matters"
+    " too, the manager decides; the row says between what.",
+    "Codes without a row of their own go by whether Kafka calls them retriable. A code that is"
+    " newer than this version is treated as UNKNOWN_SERVER_ERROR, and an error that is raised for"
+    " it tells its number.",
+    "## Actions",
+)
+
+
+def actions() -> list[str]:
+    """Each action and its docstring."""
+    (kind,) = ast.parse(inspect.getsource(Do)).body
+    assert isinstance(kind, ast.ClassDef)
+    rows = ["| action | what is done |", "|---|---|"]
+    for name, text in zip(kind.body[1::2], kind.body[2::2], strict=True):
+        assert isinstance(name, ast.Assign)
+        assert isinstance(name.targets[0], ast.Name)
+        assert isinstance(text, ast.Expr)
+        assert isinstance(text.value, ast.Constant)
+        rows.append(f"| {name.targets[0].id} | {text.value.value} |")
+    return rows
+
+
+def _written(action: Do) -> str:
+    return ", ".join(str(one.name) for one in action)
+
+
+def _table(rows: Rows) -> list[str]:
+    lines = ["| code | actions |", "|---|---|"]
+    named = sorted(
+        (getattr(one, "errno", 0), name_of_row(one), do) for one, do in rows.codes.items()
+    )
+    lines += [f"| {name} ({code}) | {_written(do)} |" for code, name, do in named]
+    lines.append(f"| others that are retriable | {_written(rows.retriable)} |")
+    lines.append(f"| all others | {_written(rows.fatal)} |")
+    if rows.unknown is not None:
+        lines.append(
+            f"| UNKNOWN_SERVER_ERROR (-1), and codes not known here | {_written(rows.unknown)} |"
+        )
+    return lines
+
+
+def name_of_row(error: type[BaseException]) -> str:
+    """Kafka's name of a code."""
+    assert issubclass(error, Exception)
+    return name_of(error)
+
+
+def document() -> str:
+    """The whole page."""
+    lines = ["\n\n".join(HEAD), "", *actions()]
+    for answer in Answer:
+        lines += ["", f"## {answer.value}", "", *_table(ROWS[answer])]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(document())

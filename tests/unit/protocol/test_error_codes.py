@@ -1,0 +1,76 @@
+"""The table of error codes: it is whole, and its rows make sense."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+from kafka import errors as kafka_errors
+from kafka.errors import KafkaConnectionError, KafkaTimeoutError, NoError, UnknownError
+
+import aktor
+from aktor.errors import InvalidRegularExpressionError, RebootstrapRequired
+from aktor.protocol.error_codes import ROWS, Answer, Do, error_of, means, name_of
+from tests.error_table import DOCUMENT, document
+
+CODES = [*sorted(code for code in kafka_errors.kafka_errors if code), 128, 129, 150]
+
+#: Where a code may be treated as no error.
+TREATMENTS = [(answer, code) for answer in Answer for code in CODES]
+
+
+def test_every_answer_has_its_rows() -> None:
+    assert ROWS.keys() == set(Answer)
+
+
+@pytest.mark.parametrize("answer", Answer)
+def test_every_code_of_every_answer_means_something(answer: Answer) -> None:
+    assert all(means(answer, error_of(code)) for code in CODES)
+    assert means(answer, NoError) is Do.DONE
+
+
+@pytest.mark.parametrize("answer", Answer)
+def test_a_code_that_nobody_knows_is_the_brokers_unknown_error(answer: Answer) -> None:
+    assert means(answer, error_of(999)) is means(answer, UnknownError)
+
+
+def test_whoever_finds_the_coordinator_asks_again() -> None:
+    for answer, code in TREATMENTS:
+        meaning = means(answer, error_of(code))
+        if Do.FIND_COORDINATOR in meaning:
+            assert Do.RETRY in meaning, (answer, code)
+
+
+def test_a_request_without_an_answer_is_repeated_as_if_a_broker_said_so() -> None:
+    for error in (KafkaConnectionError, KafkaTimeoutError):
+        assert Do.RETRY in means(Answer.OFFSET_FETCH, error)
+
+
+def test_codes_that_kafka_python_lacks_have_their_names() -> None:
+    assert error_of(128) is InvalidRegularExpressionError
+    assert error_of(129) is RebootstrapRequired
+    assert name_of(error_of(128)) == "INVALID_REGULAR_EXPRESSION"
+    assert name_of(error_of(25)) == "UNKNOWN_MEMBER_ID"
+
+
+def test_a_code_that_is_not_known_is_named_by_its_number() -> None:
+    assert name_of(error_of(999)) == "error code 999"
+    assert name_of(UnknownError) == "UNKNOWN"
+
+
+def test_nobody_else_decides_by_sets_of_codes() -> None:
+    """The meaning of a code is looked up in the table: nobody calls `for_code` besides."""
+    package = Path(aktor.__file__).parent
+    callers = {
+        str(path.relative_to(package))
+        for folder in ("managers", "actors", "consumer", "events", "protocol")
+        for path in (package / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Name) and node.id == "for_code"
+    }
+    assert callers == {"protocol/error_codes.py"}
+
+
+def test_the_document_has_the_table() -> None:
+    assert DOCUMENT.read_text() == document(), "python -m tests.error_table writes it anew"
