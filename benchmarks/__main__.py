@@ -27,6 +27,7 @@ BENCHMARKS: Final = (
     "poll",
     "throughput",
     "idle",
+    "imports",
     "first_record",
     "handover",
     "protocols",

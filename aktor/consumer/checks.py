@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import numbers
 import operator
 import os
@@ -236,6 +235,8 @@ def not_yet(default: Any, what: str) -> Check:
 
 def nearest(value: Any, known: Iterable[str]) -> str | None:
     """The known name that is spelt most like `value`, if any is."""
+    import difflib  # here: only who misspelt a setting waits for it
+
     by_lower = {one.lower(): one for one in known}
     near = difflib.get_close_matches(str(value).lower(), by_lower, n=1)
     return by_lower[near[0]] if near else None

@@ -38,7 +38,7 @@ from aktor.events.network import (
     BrokersUnreachable,
 )
 from aktor.events.positions import PositionsFailed, PositionsResolved
-from aktor.trace import Trace
+from aktor.trace import Trace, silent
 
 __all__ = ["NOT_A_MEMBER", "ApplicationPort", "Settle"]
 
@@ -119,7 +119,7 @@ class ApplicationPort:
     @classmethod
     def understands(cls) -> frozenset[type]:
         """Every message type the application has a place for."""
-        return frozenset(cls(Bell(), Trace(None, [], {}))._table)
+        return frozenset(cls(Bell(), silent())._table)
 
     def _on_records(self, fetched: RecordsFetched) -> None:
         self.chunks.extend(fetched.chunks)

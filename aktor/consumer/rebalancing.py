@@ -7,7 +7,6 @@ knows which group protocol is spoken.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import time
 from collections.abc import Callable
@@ -64,13 +63,27 @@ class Rebalancing:
         trace: Trace,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.listener: Any = None
+        self._listener: Any = None
         self.user_code = UserCode()
         self._outcome = _Outcome(None)
         self.log = trace.bind(actor="application")
         self._delivery = delivery
         self._publish = publish
         self._clock = clock
+
+    @property
+    def listener(self) -> Any:
+        """The user's listener, None without one."""
+        return self._listener
+
+    @listener.setter
+    def listener(self, listener: Any) -> None:
+        if listener is not None:
+            # Its methods may be asynchronous. asyncio takes a tenth as long as kafka-python to
+            # import, so only a consumer with a listener pays for it; and it pays now, because a
+            # callback may run in a signal handler or while Python exits, where an import may fail.
+            import asyncio  # noqa: F401
+        self._listener = listener
 
     def run(self, step: Step, event: object = None) -> BaseException | None:
         """Take one step and answer it. Returns what the listener raised, for `poll` to raise.
@@ -180,6 +193,8 @@ def _finish(result: Any) -> None:
     stands still, as it does for all of `poll`. It is hidden meanwhile, since asyncio lets no other
     one run beside it; so the callback may call the consumer, as one without `async` may.
     """
+    import asyncio  # is there already: see Rebalancing.listener
+
     outer = asyncio._get_running_loop()
     if outer is None:
         asyncio.run(_await(result))

@@ -1,9 +1,12 @@
-"""The trace: one structlog event for each thing that happened, silent unless somebody listens.
+"""The trace: one event for each thing that happened, silent unless somebody listens.
 
 Events are named `noun.verb` ("commit.sent", "membership.moved"), their values are keys;
 `docs/trace.md` lists them. They go to the standard logger `aktor` (as text, with the event as
 `record.aktor`), to the file named by the environment variable `AKTOR_TRACE` (JSON lines), and to
-listeners (`Trace.listen`). The user's own structlog configuration is neither read nor changed.
+listeners (`Trace.listen`).
+
+Events look like structlog's, and bind keys as its loggers do, but structlog is not imported: that
+takes half as long as kafka-python, since it imports asyncio and, where it is installed, rich.
 """
 
 from __future__ import annotations
@@ -18,8 +21,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import time  # by name: so that it is the real one in simulations, too
 from typing import Any, Final
-
-import structlog
 
 __all__ = ["Trace", "open_trace", "recording", "silent"]
 
@@ -48,7 +49,7 @@ _PLAIN: Final = frozenset({bool, int, float, str, type(None)})
 
 
 class _Outlet:
-    """Where events go in the end. structlog calls it as its logger."""
+    """Where events go in the end."""
 
     def __init__(self, *, to_logging: bool, path: str | None) -> None:
         self._to_logging = to_logging
@@ -97,50 +98,52 @@ class _Text:
         return " ".join((self._event["event"], *rest)).replace("\n", "\\n").replace("\r", "\\r")
 
 
-class Trace(structlog.BoundLoggerBase):
+class Trace:
     """A logger with bound keys; a call costs about 100 ns while nobody listens."""
 
-    _logger: _Outlet
+    __slots__ = ("_bound", "_outlet")
+
+    def __init__(self, outlet: _Outlet, bound: Mapping[str, Any]) -> None:
+        self._outlet = outlet
+        self._bound = bound
 
     def debug(self, event: str, **values: Any) -> None:
         """Requests, answers, drops: what one reads to learn how it happened."""
-        if self._logger.wants(logging.DEBUG):
+        if self._outlet.wants(logging.DEBUG):
             self._tell("debug", event, values)
 
     def info(self, event: str, **values: Any) -> None:
         """State changes: what one reads to learn what happened."""
-        if self._logger.wants(logging.INFO):
+        if self._outlet.wants(logging.INFO):
             self._tell("info", event, values)
 
     def warning(self, event: str, **values: Any) -> None:
         """Something failed and is being dealt with."""
-        if self._logger.wants(logging.WARNING):
+        if self._outlet.wants(logging.WARNING):
             self._tell("warning", event, values)
 
     def error(self, event: str, **values: Any) -> None:
         """Something failed for good, or a bug in us showed."""
-        if self._logger.wants(logging.ERROR):
+        if self._outlet.wants(logging.ERROR):
             self._tell("error", event, values)
 
     def _tell(self, level: str, event: str, values: Mapping[str, Any]) -> None:
-        # Straight to the outlet: structlog's chain of processors takes longer than all the rest.
-        told = {**self._context, **values, "level": level, "event": event, "t": time()}
-        self._logger.emit(told)
+        told = {**self._bound, **values, "level": level, "event": event, "t": time()}
+        self._outlet.emit(told)
 
     @property
     def hears_debug(self) -> bool:
         """Whether a debug event goes anywhere: to be asked before its values are worked out."""
-        return self._logger.wants(logging.DEBUG)
+        return self._outlet.wants(logging.DEBUG)
 
     def bind(self, **values: Any) -> Trace:
         """The same trace with these keys on every event."""
-        bound: Trace = super().bind(**values)
-        return bound
+        return Trace(self._outlet, {**self._bound, **values})
 
     @contextmanager
     def listen(self, listener: Listener) -> Iterator[None]:
         """Call `listener(event)` for each event while the block runs (on the emitting thread)."""
-        outlet = self._logger
+        outlet = self._outlet
         outlet.listeners = (*outlet.listeners, listener)
         try:
             yield
@@ -150,7 +153,7 @@ class Trace(structlog.BoundLoggerBase):
 
 def open_trace(**bound: Any) -> Trace:
     """A consumer's trace: the logger `aktor`, and the file `AKTOR_TRACE` names."""
-    return _make(_Outlet(to_logging=True, path=os.environ.get("AKTOR_TRACE") or None), bound)
+    return Trace(_Outlet(to_logging=True, path=os.environ.get("AKTOR_TRACE") or None), bound)
 
 
 def silent() -> Trace:
@@ -163,14 +166,7 @@ def recording() -> tuple[Trace, list[Event]]:
     events: list[Event] = []
     outlet = _Outlet(to_logging=False, path=None)
     outlet.listeners = (events.append,)
-    return _make(outlet, {}), events
-
-
-def _make(outlet: _Outlet, bound: Mapping[str, Any]) -> Trace:
-    logger: Trace = structlog.wrap_logger(
-        outlet, processors=[], wrapper_class=Trace, cache_logger_on_first_use=True
-    ).bind(**bound)
-    return logger
+    return Trace(outlet, {}), events
 
 
 @functools.lru_cache(maxsize=1024)
@@ -209,4 +205,4 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-_SILENT: Final = _make(_Outlet(to_logging=False, path=None), {})
+_SILENT: Final = Trace(_Outlet(to_logging=False, path=None), {})

@@ -27,3 +27,54 @@ def test_what_everybody_waits_for_imports_nothing_heavy(module: str) -> None:
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
 
     assert run.stdout == "set()\n", run.stderr
+
+
+#: What a consumer does not need, or only in rare cases, and what is slow to import.
+NOT_NEEDED = (
+    "aktor.broker",
+    "aktor.cli",
+    "aktor.simulation",
+    "aktor.testing",
+    "asyncio",
+    "concurrent.futures",
+    "cryptography",
+    "difflib",
+    "greenlet",
+    "rich",
+    "structlog",
+    "subprocess",
+)
+
+
+def test_a_consumer_imports_nothing_that_it_does_not_need() -> None:
+    # What kafka-python and its codecs import by themselves cannot be helped.
+    program = f"""
+import sys
+import kafka
+theirs = set(sys.modules)
+from aktor import KafkaConsumer
+print(sorted((set(sys.modules) - theirs) & {set(NOT_NEEDED)}))
+"""
+
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert run.stdout == "[]\n", run.stderr
+
+
+def test_asyncio_is_imported_with_a_listener_and_not_in_its_callback() -> None:
+    # A callback may run in a signal handler, or while Python exits: an import may fail there.
+    program = """
+import sys
+from aktor import ConsumerRebalanceListener, KafkaConsumer
+consumer = KafkaConsumer(bootstrap_servers="localhost:1", group_id="g")
+consumer.subscribe(["t"])
+print("asyncio" in sys.modules)
+consumer.subscribe(["t"], listener=type("Listener", (ConsumerRebalanceListener,), {
+    "on_partitions_assigned": None, "on_partitions_revoked": None})())
+print("asyncio" in sys.modules)
+consumer.close()
+"""
+
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert run.stdout == "False\nTrue\n", run.stderr
