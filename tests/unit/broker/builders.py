@@ -9,10 +9,11 @@ from typing import Any
 from uuid import UUID
 
 from aktor.broker.call import CLOSE, Call
-from aktor.broker.cluster import Cluster, Node
+from aktor.broker.cluster import Cluster
 from aktor.broker.codes import Code
 from aktor.broker.partition import Partition
 from aktor.broker.settings import ClusterSettings
+from aktor.broker.topology import Node
 from aktor.broker.wire import APIS, read_request, write_response
 from tests.reality.messages import request
 from tests.unit.broker.log.building import a_batch
