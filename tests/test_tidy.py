@@ -179,6 +179,14 @@ def test_every_module_of_the_broker_has_one_layer() -> None:
     )
 
 
+def test_the_layers_of_the_broker_stand_in_the_document() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    _, _, table = text.partition("| layer | modules |\n|---|---|\n")
+    rows = table.partition("\n\n")[0].splitlines()
+    layers = [{name.removesuffix("/*") for name in re.findall("`(.+?)`", row)} for row in rows]
+    assert tuple(reversed(layers)) == BROKER_LAYERS
+
+
 def test_the_broker_imports_from_its_layers_downwards() -> None:
     height = {name: at for at, layer in enumerate(BROKER_LAYERS) for name in layer}
     for importer, imported in import_graph().items():

@@ -1,7 +1,7 @@
 """Which brokers there are, where clients find them, and which of them has which partition.
 
-Nobody hears of a change from here: what groups, transactions and waiting requests must be told
-follows from what these methods return, and the cluster tells them.
+Nothing here knows groups, transactions or requests that wait. What they must be told follows from
+`on_change` and from what these methods return, and the cluster tells them.
 """
 
 from __future__ import annotations
