@@ -21,10 +21,7 @@ from aktor.broker.topics import GROUP_OFFSETS
 from aktor.broker.topology import java_hash
 from tests.reality.messages import request
 from tests.unit.broker.builders import (
-    NOW,
     ORDERS,
-    Asked,
-    Kept,
     a_cluster,
     ask,
     fetch,
@@ -38,6 +35,7 @@ from tests.unit.broker.builders import (
     send,
     write,
 )
+from tests.unit.broker.harness import NOW, Asked, Journal
 from tests.unit.broker.log.building import NOW_MS, a_batch, values
 
 # Settings.
@@ -501,7 +499,7 @@ class Disk:
     """A journal and a folder, which outlive the process."""
 
     def __init__(self, folder: Path) -> None:
-        self.journal = Kept()
+        self.journal = Journal()
         self.folder = folder
         self.clusters: list[Cluster] = []
 
