@@ -9,9 +9,10 @@ import inspect
 import os
 import pkgutil
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import pytest
 
@@ -24,8 +25,11 @@ from aktor.managers.state_table import mermaid
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "aktor"
 
-#: Who may import whom inside aktor; `errors`, `settings` and `trace` may be imported by all.
-ALLOWED = {
+#: Who may import whom inside aktor; `errors`, `settings` and `trace` may be imported by all, and
+#: import nothing of it.
+ALLOWED: dict[str, set[str]] = {
+    "errors": set(),
+    "settings": set(),
     "events": {"events"},
     "records": {"records"},
     "protocol": {"protocol"},
@@ -33,14 +37,60 @@ ALLOWED = {
     "actors": {"events", "actors", "protocol"},
     "managers": {"events", "actors", "managers", "protocol", "records"},
     "consumer": {"events", "actors", "managers", "consumer", "records", "protocol"},
+    "broker": {"broker", "records", "protocol"},
+    "simulation": {"simulation", "broker", "consumer", "managers", "actors", "events"},
+    "testing": {"testing", "simulation", "broker"},
+    "cli": {"cli", "simulation", "broker"},
 }
 FOR_ALL = {"errors", "settings", "trace"}
+
+#: The broker's modules and packages from the lowest layer to the highest. One may import those of
+#: its own layer and of lower ones.
+BROKER_LAYERS = (
+    # Requests, error codes, limits.
+    {"call", "codes", "limits"},
+    # Formats, and state machines that know nothing of a cluster.
+    {"connection", "faults", "fetch_sessions", "groups", "journal", "log", "sasl", "stream"}
+    | {"timers", "topic_configs", "transactions", "wire"},
+    {"settings"},
+    # Nodes, topics, replicas, leaders, endpoints.
+    {"partition", "topics", "topology"},
+    # Handlers of requests, and what they ask of those above them.
+    {"access", "config_admin", "fetching", "look_up", "metadata", "produce", "replica_admin"}
+    | {"topic_admin", "broker_configs", "ports"},
+    # All of it composed.
+    {"apis", "cluster"},
+    # The thread and the sockets around a cluster; what it looks like.
+    {"server", "status"},
+    # What a user holds.
+    {"embedded"},
+    {"commands", "control"},
+)
+
+#: Modules that import each other in a circle, and why that is so. The imports that close these
+#: circles are for annotations only.
+CIRCLES = {
+    # The facade makes the system; the system's host is told for which facade it works.
+    frozenset({"consumer.facade", "consumer.system"}),
+    # `Simulation` makes members, faults and their users' code, and each of them is given the whole
+    # simulation: a fault may do anything to any part of it.
+    frozenset(
+        f"simulation.{name}"
+        for name in (
+            *("chaos", "habits", "host", "interrupts", "listeners", "member", "producer"),
+            *("reader", "simulation", "sink", "trial", "ways", "writer"),
+        )
+    ),
+}
 
 #: What a pure handler has no business with.
 IMPURE = {"time", "random", "threading", "socket", "logging", "asyncio", "selectors"}
 
 
 def modules(package: str = "") -> Iterator[Path]:
+    """The modules of a package, or the one module of that name."""
+    if (alone := PACKAGE / f"{package}.py").exists():
+        return iter([alone])
     return (PACKAGE / package).rglob("*.py")
 
 
@@ -58,8 +108,192 @@ def test_imports_go_one_way(package: str) -> None:
     for path in modules(package):
         for name in imports(path):
             parts = name.split(".")
-            if parts[0] == "aktor" and len(parts) > 1 and (PACKAGE / parts[1]).exists():
+            if parts[0] == "aktor" and len(parts) > 1 and parts[1] in ALLOWED:
                 assert parts[1] in ALLOWED[package] | FOR_ALL, f"{path} imports {name}"
+
+
+def test_every_part_of_aktor_says_whom_it_may_import() -> None:
+    parts = {path.stem for path in PACKAGE.iterdir() if path.is_dir() or path.suffix == ".py"}
+    assert parts - {"__init__", "__pycache__"} == set(ALLOWED)
+
+
+@cache
+def import_graph() -> dict[str, set[str]]:
+    """Which module of aktor imports which, those that are imported for annotations included."""
+    paths = {dotted(path): path for path in modules()}
+    return {name: set(imported(path, paths)) - {name} for name, path in paths.items()}
+
+
+def imported(path: Path, known: Collection[str]) -> Iterator[str]:
+    """The modules among the known ones. Who imports a module of a package does not import the
+    package's own names."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found = [one if local(one) in known else node.module for one in names]
+        else:
+            continue
+        yield from {local(one) for one in found} & set(known)
+
+
+def local(name: str) -> str:
+    """Without the name of aktor itself."""
+    return name.removeprefix("aktor").removeprefix(".")
+
+
+def dotted(path: Path) -> str:
+    """A module's name without that of aktor."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def reachable(name: str) -> set[str]:
+    """All that a module imports, and what that imports."""
+    found: set[str] = set()
+    left = [name]
+    while left:
+        news = import_graph()[left.pop()] - found
+        found |= news
+        left += news
+    return found
+
+
+def test_modules_import_each_other_in_no_circle() -> None:
+    reached = {name: reachable(name) for name in import_graph()}
+    circles = {
+        frozenset(one for one in reached[name] if name in reached[one])
+        for name in reached
+        if name in reached[name]
+    }
+    assert circles == CIRCLES
+
+
+def test_every_module_of_the_broker_has_one_layer() -> None:
+    declared = [name for layer in BROKER_LAYERS for name in layer]
+    assert sorted(declared) == sorted(
+        path.stem
+        for path in (PACKAGE / "broker").iterdir()
+        if path.stem not in {"__init__", "__pycache__"}
+    )
+
+
+def test_the_layers_of_the_broker_stand_in_the_document() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    _, _, table = text.partition("| layer | modules |\n|---|---|\n")
+    rows = table.partition("\n\n")[0].splitlines()
+    layers = [{name.removesuffix("/*") for name in re.findall("`(.+?)`", row)} for row in rows]
+    assert tuple(reversed(layers)) == BROKER_LAYERS
+
+
+def test_the_broker_imports_from_its_layers_downwards() -> None:
+    height = {name: at for at, layer in enumerate(BROKER_LAYERS) for name in layer}
+    for importer, imported in import_graph().items():
+        if importer.startswith("broker."):
+            for name in imported:
+                if name.startswith("broker."):
+                    below, above = name.split(".")[1], importer.split(".")[1]
+                    assert height[below] <= height[above], f"{importer} imports {name}"
+
+
+#: Attributes of others' objects that are replaced by a function all the same, and why.
+PATCHED = {
+    # A listener must not start threads in a simulation, and `threading` has no hook for that.
+    ("simulation/blocking.py", "threading.Thread.start"),
+    # Python's own place for the function that traces a frame.
+    ("simulation/lines.py", "frame.f_trace"),
+    # kafka-python makes its ClusterMetadata itself, and asks a set for the order of partitions.
+    ("simulation/producer.py", "cluster.partitions_for_broker"),
+    # What virtual time is made of: kafka-python's producer asks the simulation while one lives.
+    ("simulation/virtual.py", "owner.<name>"),
+    # Fields of an answer, by their names in the protocol. They are no functions.
+    ("broker/faults.py", "found.<name>"),
+}
+
+
+def test_nobody_replaces_a_method_of_another_object() -> None:
+    """A method that is replaced from outside does not do what its class says. What may be replaced
+    is declared as an attribute."""
+    found = {
+        (str(path.relative_to(PACKAGE)), target) for path in modules() for target in patched(path)
+    }
+    assert found == PATCHED
+
+
+def patched(path: Path) -> Iterator[str]:
+    """What this module assigns to a method's name, or a function to a name that no class of aktor
+    declares, or a function to a class or module that it has imported."""
+    tree = ast.parse(path.read_text())
+    methods, declared = attributes()
+    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    imported_names = {
+        (alias.asname or alias.name).split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    for owner, name, value in assigned(tree):
+        is_function = isinstance(value, ast.Lambda) or (
+            (isinstance(value, ast.Name) and value.id in functions)
+            or (isinstance(value, ast.Attribute) and value.attr in functions | methods - declared)
+        )
+        if owner.split(".")[0] in imported_names:
+            is_patch = is_function
+        else:
+            is_patch = name not in declared and (is_function or name in {*methods, "<name>"})
+        if is_patch:
+            yield f"{owner}.{name}"
+
+
+def assigned(tree: ast.AST) -> Iterator[tuple[str, str, ast.expr | None]]:
+    """Attributes of other objects that are set: whose, its name, and to what."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "setattr":
+            owner, name, value = node.args
+            known = name.value if isinstance(name, ast.Constant) else "<name>"
+            yield ast.unparse(owner), str(known), value
+            continue
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        for target in targets:
+            if isinstance(target, ast.Attribute) and ast.unparse(target.value) != "self":
+                yield ast.unparse(target.value), target.attr, getattr(node, "value", None)
+
+
+@cache
+def attributes() -> tuple[set[str], set[str]]:
+    """Names of methods in aktor, and names that some class declares as an attribute: in its body,
+    as a property, or by setting it on itself."""
+    methods: set[str] = set()
+    declared: set[str] = set()
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                for one in node.body:
+                    if isinstance(one, ast.FunctionDef):
+                        is_property = "property" in map(ast.unparse, one.decorator_list)
+                        (declared if is_property else methods).add(one.name)
+                    elif isinstance(one, ast.AnnAssign):
+                        declared.add(ast.unparse(one.target))
+                    elif isinstance(one, ast.Assign):
+                        declared.update(map(ast.unparse, one.targets))
+            elif is_set_on_self(node):
+                declared.add(node.attr)
+    return methods, declared
+
+
+def is_set_on_self(node: ast.AST) -> TypeGuard[ast.Attribute]:
+    return (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and ast.unparse(node.value) == "self"
+    )
+
+
+def test_no_method_is_assigned_to_against_the_types() -> None:
+    """Where types are known mypy finds each replaced method: it may not be told to look away."""
+    looks_away = [path.name for path in modules() if "method-assign" in path.read_text()]
+    assert looks_away == ["blocking.py"]
 
 
 @pytest.mark.parametrize("package", ["managers", "events"])

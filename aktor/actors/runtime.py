@@ -271,6 +271,8 @@ class Dispatcher:
         self.dead_letters = 0
         self.turns = 0
         self.failure: BaseException | None = None
+        #: Called on the dispatching thread when it ends; the composition closes what is left.
+        self.on_stopped: Callable[[], object] = lambda: None
         self._routes = routes
         #: Who has mail, and who is told at once. Apart, since Pykka's actors are of an abstract
         #: class: `isinstance` takes long.
@@ -489,9 +491,6 @@ class Dispatcher:
             self.fail(error)
         finally:
             self.on_stopped()
-
-    def on_stopped(self) -> None:
-        """Called on the dispatching thread when it ends; the composition closes what is left."""
 
     def _sleep(self, wake_at: float) -> None:
         assert self.sleeper is not None, "a dispatcher on a thread sleeps in the network"

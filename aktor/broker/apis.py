@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from aktor.broker import access
 from aktor.broker.call import CLOSE, Call
 from aktor.broker.codes import Code, Refused
 from aktor.broker.config_admin import ConfigAdmin
 from aktor.broker.faults import error_response
+from aktor.broker.fetching import Fetching
+from aktor.broker.groups.coordinator import GroupCoordinator
 from aktor.broker.look_up import LookUps
 from aktor.broker.metadata import MetadataRequests
+from aktor.broker.ports import Ports
+from aktor.broker.produce import Producing
 from aktor.broker.replica_admin import ReplicaAdmin
+from aktor.broker.settings import ClusterSettings
 from aktor.broker.topic_admin import TopicAdmin
 from aktor.broker.topics import GROUP_OFFSETS, TRANSACTION_STATE
+from aktor.broker.topology import Topology
+from aktor.broker.transactions import TransactionCoordinator
 from aktor.trace import open_trace
-
-if TYPE_CHECKING:
-    from aktor.broker.cluster import Cluster
 
 __all__ = ["Apis"]
 
@@ -69,14 +73,33 @@ _KEYS: Final[dict[str, tuple[str, Callable[[Any], list[str]]]]] = {
 class Apis:
     """The table of handlers, by API name."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        groups, transactions = cluster.groups, cluster.transactions
-        metadata, admin, look_ups = MetadataRequests(cluster), TopicAdmin(cluster), LookUps(cluster)
-        configs, replicas = ConfigAdmin(cluster), ReplicaAdmin(cluster)
+    def __init__(
+        self,
+        *,
+        topology: Topology,
+        settings: ClusterSettings,
+        groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
+        fetching: Fetching,
+        producing: Producing,
+        ports: Ports,
+    ) -> None:
+        self._groups = groups
+        self._transactions = transactions
+        self._coordinators = ports
+        metadata = MetadataRequests(
+            topology,
+            auto_create_topics=settings.auto_create_topics,
+            changes=ports,
+            coordinators=ports,
+        )
+        admin = TopicAdmin(topology, settings=settings, changes=ports)
+        look_ups = LookUps(topology.topics)
+        configs = ConfigAdmin(topology, topic_configs=settings.topic_configs)
+        replicas = ReplicaAdmin(topology, changes=ports)
         self._handlers: dict[str, Handler] = {
-            "Produce": cluster.producing.handle,
-            "Fetch": cluster.fetching.handle,
+            "Produce": producing.handle,
+            "Fetch": fetching.handle,
             "ListOffsets": look_ups.list_offsets,
             "OffsetForLeaderEpoch": look_ups.offset_for_leader_epoch,
             "DescribeProducers": look_ups.describe_producers,
@@ -166,7 +189,7 @@ class Apis:
         for key in keys_of(call.request):
             if not key:
                 continue
-            coordinator = self._cluster.coordinator(topic, key)
+            coordinator = self._coordinators.coordinator(topic, key)
             if coordinator is None:
                 return Code.COORDINATOR_NOT_AVAILABLE
             if coordinator.node_id != call.node:
@@ -180,11 +203,11 @@ class Apis:
             response.groups = [
                 group
                 for group in response.groups
-                if self._cluster.coordinates(call.node, GROUP_OFFSETS, group.group_id)
+                if self._coordinators.coordinates(call.node, GROUP_OFFSETS, group.group_id)
             ]
             call.reply(response)
 
-        self._cluster.groups.handle_list_groups(_with_answer(call, ours))
+        self._groups.handle_list_groups(_with_answer(call, ours))
 
     def _txn_offset_commit(self, call: Call) -> None:
         """From version 5 on a commit adds its group to the transaction by itself (KIP-890)."""
@@ -193,15 +216,13 @@ class Apis:
 
         def verify() -> None:
             if call.version >= _IMPLICIT_ADD:
-                self._cluster.transactions.add_group_implicitly(
-                    *transaction, request.group_id, call.now
-                )
+                self._transactions.add_group_implicitly(*transaction, request.group_id, call.now)
             else:
-                self._cluster.transactions.verify_group(
+                self._transactions.verify_group(
                     *transaction, request.group_id, abortable=call.version >= _KNOWS_ABORTABLE
                 )
 
-        self._cluster.groups.handle_txn_offset_commit(call, verify)
+        self._groups.handle_txn_offset_commit(call, verify)
 
 
 def _with_answer(call: Call, answer: Callable[[Any], None]) -> Call:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from aktor.broker.settings import ClusterSettings
 from aktor.broker.topic_configs import BROKER_CONFIGS
-
-if TYPE_CHECKING:
-    from aktor.broker.cluster import Node
+from aktor.broker.topology import Node
 
 __all__ = ["broker_configs"]
 

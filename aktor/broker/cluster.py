@@ -6,57 +6,35 @@ time pass. No thread, no clock, no socket: the TCP server and the simulator driv
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
-from uuid import UUID
 
 from aktor.broker.apis import Apis
-from aktor.broker.broker_configs import broker_configs
 from aktor.broker.call import Call, Journal, NoJournal
-from aktor.broker.codes import Code, Refused
 from aktor.broker.fetching import Fetching
 from aktor.broker.groups.coordinator import GroupCoordinator
-from aktor.broker.log.log import Appended, LogConfig, PartitionLog
+from aktor.broker.log.log import Appended
 from aktor.broker.partition import NO_LEADER, Partition
 from aktor.broker.produce import Producing
 from aktor.broker.settings import ClusterSettings
-from aktor.broker.topics import (
-    GROUP_OFFSETS,
-    INTERNAL_TOPICS,
-    TRANSACTION_STATE,
-    Topic,
-    Topics,
-)
+from aktor.broker.topics import GROUP_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, Topic
+from aktor.broker.topology import Moved, Node, OpenLog, Topology
 from aktor.broker.transactions import TransactionCoordinator
 
-__all__ = ["Cluster", "Node"]
+__all__ = ["Cluster"]
 
-_MOST_DEFAULT_REPLICAS: Final = 3
 _NEWEST_PRODUCE: Final = 13
-
-#: Opens a partition's log: topic id, partition, config.
-OpenLog = Callable[[UUID, int, LogConfig], PartitionLog]
-
-
-@dataclass(slots=True)
-class Node:
-    """A broker: where clients find it, and whether it is up."""
-
-    node_id: int
-    host: str = "127.0.0.1"
-    port: int = 0
-    rack: str | None = None
-    up: bool = True
 
 
 class Cluster:
-    """Owns everything that the brokers know.
+    """Composes the brokers' parts: the topology, the groups, the transactions, the handlers of
+    requests.
 
-    `nodes` by id; all are up at first. `open_log` makes a partition's log, by default in memory.
-    `kept` is what `journal` had under (kind, key) when it was opened.
+    The parts know nothing of it. What one of them changes and others must hear of goes through a
+    port, which this class implements: `broker.ports` for handlers, `transactions.ports` for the
+    transaction coordinator. `nodes` are all up at first. `open_log` makes a partition's log, by
+    default in memory. `kept` is what `journal` had under (kind, key) when it was opened.
     """
 
     def __init__(
@@ -71,50 +49,48 @@ class Cluster:
         open_log: OpenLog | None = None,
         kept: Mapping[tuple[str, tuple[str | int, ...]], Any] | None = None,
     ) -> None:
-        self.nodes = {node.node_id: node for node in nodes}
-        self.cluster_id = cluster_id
         self.settings = settings or ClusterSettings()
-        self.rng = rng or random.Random()
-        self._journal = journal or NoJournal()
         self.now = now
         self._changed: dict[tuple[str, int], None] = {}
-        #: Where followers were held back, in that order.
-        self._lagging: dict[Partition, None] = {}
         self._next_retention = now + self.settings.retention_check
         self._next_compaction = now + self.settings.cleaner_backoff
-        self.topics = Topics(
-            rng=self.rng,
-            make_log=open_log or (lambda _id, _index, config: PartitionLog(config=config)),
+        rng, journal = rng or random.Random(), journal or NoJournal()
+        self.topology = Topology(
+            nodes,
+            cluster_id=cluster_id,
+            settings=self.settings,
+            rng=rng,
             on_change=self._on_change,
-            defaults={
-                "min.insync.replicas": str(self.settings.min_insync_replicas),
-                **self.settings.topic_configs,
-            },
-            journal=self._journal,
+            journal=journal,
+            open_log=open_log,
         )
+        self.nodes = self.topology.nodes
+        self.topics = self.topology.topics
         self.groups = GroupCoordinator(
-            rng=self.rng,
+            rng=rng,
             settings=self.settings.groups,
-            journal=self._journal,
+            journal=journal,
             topics=self.topics,
         )
         self.transactions = TransactionCoordinator(
-            rng=self.rng, settings=self.settings.transactions, journal=self._journal, ports=self
+            rng=rng, settings=self.settings.transactions, journal=journal, ports=self
         )
-        self.fetching = Fetching(self)
-        self.producing = Producing(self)
-        self._apis = Apis(self)
+        self.fetching = Fetching(self.topology, settings=self.settings, rng=rng)
+        self.producing = Producing(self.topology, self.transactions)
+        self._apis = Apis(
+            topology=self.topology,
+            settings=self.settings,
+            groups=self.groups,
+            transactions=self.transactions,
+            fetching=self.fetching,
+            producing=self.producing,
+            ports=self,
+        )
         if kept:
             self._restore(kept)
 
     def _restore(self, kept: Mapping[tuple[str, tuple[str | int, ...]], Any]) -> None:
-        for (kind, key), value in kept.items():
-            if kind == "topic":
-                self.topics.restore(str(key[0]), value)
-        for topic in self.topics:
-            self._take_down(topic.partitions)
-            # With the new epochs, so that no two leaders ever have the same one.
-            self.topics.moved(topic.name)
+        self.topology.restore(kept)
         self.groups.restore(kept, self.now)
         self.transactions.restore(kept)
         self._progress()
@@ -137,7 +113,7 @@ class Cluster:
             self.groups.tick(now)
         if self.transactions.wake_at() <= now:
             self.transactions.tick(now)
-        self._drop_laggards(now)
+        self.topology.drop_laggards(now)
         if self._next_retention <= now:
             self._next_retention = now + self.settings.retention_check
             self.retain(now)
@@ -155,14 +131,7 @@ class Cluster:
             self.transactions.wake_at(),
             self._next_retention,
             self._next_compaction,
-            min(
-                (
-                    one.behind_since + self.settings.replica_lag_max
-                    for one in self._lagging
-                    if one.behind_since is not None
-                ),
-                default=math.inf,
-            ),
+            self.topology.drops_laggards_at(),
         )
 
     def forget(self, which: Callable[[Call], bool]) -> None:
@@ -181,77 +150,7 @@ class Cluster:
                 self.producing.waiting.changed(place)
                 self.fetching.waiting.changed(place)
 
-    # -- what the brokers are
-
-    def up(self) -> list[Node]:
-        """The brokers that are up, by id."""
-        return [node for _, node in sorted(self.nodes.items()) if node.up]
-
-    @property
-    def controller(self) -> int:
-        """Any broker takes requests for the controller; clients are shown the first that is up."""
-        return next((node.node_id for node in self.up()), -1)
-
-    def endpoints(self, endpoint: Any, nodes: Iterable[int]) -> list[Any]:
-        """Where these brokers are, as the given message class (KIP-951)."""
-        return [
-            endpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
-            for node in (self.nodes.get(one) for one in sorted(nodes))
-            if node is not None
-        ]
-
-    def preferred_replica(self, partition: Partition, call: Call, offset: int) -> int:
-        """A follower in the client's rack that has what it wants to read, -1 if the leader will do
-        (KIP-392, RackAwareReplicaSelector)."""
-        rack = call.request.rack_id if self.settings.replica_selector else ""
-        if not rack or self.nodes[partition.leader].rack == rack:
-            return -1
-        near = [
-            node
-            for node in partition.isr
-            if self.nodes[node].rack == rack and partition.end_of(node) >= offset
-        ]
-        return max(near, key=partition.end_of) if near else -1
-
-    def broker_configs(self, node_id: int) -> dict[str, str]:
-        """What a broker runs with, as DescribeConfigs shows it."""
-        return broker_configs(
-            self.nodes[node_id], self.settings, replication_factor=self._replication()
-        )
-
     # -- topics
-
-    def _replication(self) -> int:
-        wanted = self.settings.replication_factor
-        return wanted if wanted is not None else min(len(self.nodes), _MOST_DEFAULT_REPLICAS)
-
-    def assignment(self, partitions: int | None, replication: int | None) -> list[tuple[int, ...]]:
-        """Replicas for new partitions, by default as many as the settings say.
-
-        Raises Refused with INVALID_REPLICATION_FACTOR or INVALID_PARTITIONS.
-        """
-        wanted = self._replication() if replication is None else replication
-        count = self.settings.partitions if partitions is None else partitions
-        if wanted < 1:
-            raise Refused(
-                Code.INVALID_REPLICATION_FACTOR,
-                f"The replication factor must be larger than 0, but it is {wanted}.",
-            )
-        if count < 1:
-            raise Refused(
-                Code.INVALID_PARTITIONS,
-                f"The number of partitions must be larger than 0, but it is {count}.",
-            )
-        if wanted > len(self.nodes):
-            raise Refused(
-                Code.INVALID_REPLICATION_FACTOR,
-                f"Unable to replicate the partition {wanted} time(s): The target replication "
-                f"factor of {wanted} cannot be reached because only {len(self.nodes)} broker(s) "
-                "are registered.",
-            )
-        up = [node.node_id for node in self.up()]
-        down = [node for node in sorted(self.nodes) if node not in up]
-        return self.topics.assign(count, wanted, up if wanted <= len(up) else up + down)
 
     def create_topic(
         self,
@@ -261,7 +160,9 @@ class Cluster:
         configs: Mapping[str, str] | None = None,
     ) -> Topic:
         """Make a topic, as `CreateTopics` would. Raises Refused."""
-        return self.make_topic(name, self.assignment(partitions, replication), configs or {})
+        return self.make_topic(
+            name, self.topology.assignment(partitions, replication), configs or {}
+        )
 
     def auto_create_topic(self, name: str) -> Topic:
         """A topic somebody asked for; Kafka's own are made as it needs them. Raises Refused."""
@@ -276,23 +177,18 @@ class Cluster:
         self, name: str, assignment: Sequence[tuple[int, ...]], configs: Mapping[str, str]
     ) -> Topic:
         """A topic with these replicas."""
-        topic = self.topics.create(name, assignment, configs)
-        self._take_down(topic.partitions)
+        topic = self.topology.make_topic(name, assignment, configs)
         self.groups.topics_changed(self.now)
         return topic
 
     def grow_topic(self, topic: Topic, assignment: Sequence[tuple[int, ...]], now: float) -> None:
         """More partitions, with these replicas."""
-        there = len(topic.partitions)
-        self.topics.grow(topic, assignment)
-        self._take_down(topic.partitions[there:])
+        self.topology.grow_topic(topic, assignment)
         self.groups.topics_changed(now)
 
     def delete_topic(self, topic: Topic, now: float) -> None:
         """Its records, and the offsets that groups committed in it, are gone."""
-        self.topics.delete(topic)
-        for partition in topic.partitions:
-            self._lagging.pop(partition, None)
+        self.topology.delete_topic(topic)
         self.groups.topic_deleted(topic.name, topic.topic_id, now)
         self.groups.topics_changed(now)
         self._progress()
@@ -311,22 +207,13 @@ class Cluster:
                 if partition.log.compact(now):
                     partition.settle()
 
-    def _take_down(self, partitions: Iterable[Partition]) -> None:
-        """Tell new partitions which of their brokers are down, or are none of this cluster's: a
-        data folder may come from a larger one."""
-        for partition in partitions:
-            for node_id in partition.replicas:
-                node = self.nodes.get(node_id)
-                if node is None or not node.up:
-                    partition.node_down(node_id, unclean=self.settings.unclean_leader_election)
-
     # -- coordinators
 
     def coordinator(self, topic: str, key: str) -> Node | None:
         """Who coordinates this group (`__consumer_offsets`) or transactional id; None: nobody."""
-        found = self.topics.get(topic) or self.auto_create_topic(topic)
-        leader = found.partitions[java_hash(key) % len(found.partitions)].leader
-        return self.nodes[leader] if leader != NO_LEADER else None
+        if self.topics.get(topic) is None:
+            self.auto_create_topic(topic)
+        return self.topology.leader_of_key(topic, key)
 
     def coordinates(self, node: int, topic: str, key: str) -> bool:
         """Whether this broker coordinates this group or transactional id."""
@@ -388,38 +275,25 @@ class Cluster:
 
     def broker_down(self, node_id: int, now: float) -> None:
         """A broker is gone: others lead its partitions and coordinate its groups."""
-        node = self.nodes[node_id]
-        if not node.up:
+        if not self.nodes[node_id].up:
             return
-        node.up = False
         self.forget(lambda call: call.node == node_id)
         self.fetching.restarted(node_id)
-        self._each_partition(
-            lambda one: one.node_down(node_id, unclean=self.settings.unclean_leader_election), now
-        )
+        self._moved(self.topology.node_down(node_id), now)
 
     def broker_silent(self, node_id: int, now: float) -> None:
         """It says nothing, and nobody has given it up yet: what it leads stands still, and what
         it follows it does not get, so that acks=all waits for it. The groups that it coordinates
         stand still, too."""
-        for topic in self.topics:
-            for partition in topic.partitions:
-                if node_id in partition.isr and partition.leader != node_id:
-                    partition.hold(node_id)
-                    self._lagging[partition] = None
-        self.groups.coordinator_silent(self._coordinated_by(node_id))
+        self.topology.node_silent(node_id)
+        self.groups.coordinator_silent(self.topology.keys_led_by(GROUP_OFFSETS, node_id))
 
     def broker_up(self, node_id: int, now: float) -> None:
         """It is back, and catches up."""
-        node = self.nodes[node_id]
-        if node.up:
-            self._each_partition(lambda one: one.follow(node_id), now)
-            self.groups.coordinator_back(self._coordinated_by(node_id))
-            return
-        node.up = True
-        self._each_partition(
-            lambda one: one.node_up(node_id, unclean=self.settings.unclean_leader_election), now
-        )
+        was_silent = self.nodes[node_id].up
+        self._moved(self.topology.node_up(node_id), now)
+        if was_silent:
+            self.groups.coordinator_back(self.topology.keys_led_by(GROUP_OFFSETS, node_id))
 
     def move_leader(
         self, topic: str, partition: int, to: int | None, now: float, *, unclean: bool = False
@@ -428,114 +302,41 @@ class Cluster:
 
         Raises ValueError if it can't.
         """
-        found = self.topics.partition(topic, partition)
-        if found is None:
-            raise ValueError(f"there is no partition {topic}-{partition}")
-        others = [one for one in found.replicas if one in found.isr and one != found.leader]
-        target = to if to is not None else next(iter(others), found.leader)
-        moved: list[bool] = []
-
-        def move(one: Partition) -> None:
-            if one is not found:
-                return
-            if target == found.leader:
-                found.new_epoch()
-                moved.append(True)
-            else:
-                moved.append(found.lead_uncleanly(target) if unclean else found.lead(target))
-
-        self._each_partition(move, now)
-        if not moved[0]:
-            raise ValueError(
-                f"broker {target} cannot lead {topic}-{partition}: of its replicas "
-                f"{list(found.replicas)}, {found.isr} are in sync"
-            )
+        found = self.topology.partition(topic, partition)
+        self.now = max(self.now, now)
+        self._moved(self.topology.move_leader(found, to, unclean=unclean), now)
         return found.leader
 
     def reassign(self, partition: Partition, replicas: tuple[int, ...], now: float) -> None:
         """Let a partition have these replicas, of which those that it has not had are up."""
-
-        def act(one: Partition) -> None:
-            if one is partition:
-                one.reassign(replicas)
-
-        self._each_partition(act, now)
+        self._moved(self.topology.reassign(partition, replicas), now)
         self.topics.moved(partition.topic)
 
     def move_coordinator(self, topic: str, key: str, to: int | None, now: float) -> int:
         """Let another broker coordinate this group or transactional id; the new coordinator."""
         self.coordinator(topic, key)
-        count = self.topics.partitions(topic)
-        return self.move_leader(topic, java_hash(key) % count, to, now)
+        return self.move_leader(topic, self.topology.partition_of_key(topic, key), to, now)
 
     def hold_replica(self, topic: str, partition: int, node: int) -> None:
         """A follower fetches no more: out of sync when `replica_lag_max` has passed.
 
         Raises ValueError if it follows nobody there.
         """
-        found = self.topics.partition(topic, partition)
-        if found is None:
-            raise ValueError(f"there is no partition {topic}-{partition}")
-        if node == found.leader or node not in found.replicas:
-            raise ValueError(
-                f"broker {node} is no follower of {topic}-{partition}: its leader is "
-                f"{found.leader}, of its replicas {list(found.replicas)}"
-            )
-        found.hold(node)
-        self._lagging[found] = None
+        self.topology.hold_replica(topic, partition, node)
 
     def release_replica(self, topic: str, partition: int, node: int) -> None:
-        """It fetches again, and catches up."""
-        found = self.topics.partition(topic, partition)
-        if found is None:
-            raise ValueError(f"there is no partition {topic}-{partition}")
-        found.follow(node)
+        """It fetches again, and catches up. Raises ValueError if there is no such partition."""
+        self.topology.release_replica(topic, partition, node)
         self._progress()
 
-    def _drop_laggards(self, now: float) -> None:
-        for partition in list(self._lagging):
-            partition.drop_laggards(now, lag_max=self.settings.replica_lag_max)
-
-    def _each_partition(self, act: Callable[[Partition], None], now: float) -> None:
-        """Act on all; whose coordinator is another afterwards is told."""
+    def _moved(self, moved: Moved, now: float) -> None:
+        """Tell the coordinators whose groups and transactional ids have another broker now, and
+        the requests that waited for the partitions."""
         self.now = max(self.now, now)
-        moved: dict[str, set[int]] = {GROUP_OFFSETS: set(), TRANSACTION_STATE: set()}
-        for topic in list(self.topics):
-            before = [(one.leader, one.leader_epoch) for one in topic.partitions]
-            for partition in topic.partitions:
-                act(partition)
-            after = [(one.leader, one.leader_epoch) for one in topic.partitions]
-            if after != before:
-                self.topics.moved(topic.name)
-                if topic.name in moved:
-                    moved[topic.name] = {
-                        index for index, one in enumerate(after) if one != before[index]
-                    }
         for name, coordinator in (
             (GROUP_OFFSETS, self.groups),
             (TRANSACTION_STATE, self.transactions),
         ):
-            if moved[name]:
-                coordinator.coordinator_moved(self._is_among(name, moved[name]), now)
+            if name in moved:
+                coordinator.coordinator_moved(self.topology.keys_in(name, moved[name]), now)
         self._progress()
-
-    def _coordinated_by(self, node_id: int) -> Callable[[str], bool]:
-        """Whether a group's coordinator is this broker."""
-        offsets = self.topics.get(GROUP_OFFSETS)
-        partitions = offsets.partitions if offsets is not None else ()
-        led = {one.index for one in partitions if one.leader == node_id}
-        return self._is_among(GROUP_OFFSETS, led)
-
-    def _is_among(self, topic: str, partitions: set[int]) -> Callable[[str], bool]:
-        """Whether a key's coordinator is the leader of one of these partitions."""
-        count = self.topics.partitions(topic)
-        return lambda key: java_hash(key) % count in partitions
-
-
-def java_hash(text: str) -> int:
-    """The absolute value of Java's String.hashCode: which partition coordinates a group."""
-    value = 0
-    data = text.encode("utf-16-be")
-    for index in range(0, len(data), 2):
-        value = (31 * value + (data[index] << 8 | data[index + 1])) & 0xFFFFFFFF
-    return value if value < 2**31 else (2**32 - value) & 0x7FFFFFFF

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kafka.protocol.admin import (
     AlterConfigsResponse,
@@ -17,9 +17,7 @@ from aktor.broker.call import Call
 from aktor.broker.codes import Code, Refused
 from aktor.broker.topic_configs import TOPIC_CONFIGS, ConfigType, check_topic_configs
 from aktor.broker.topics import Topic
-
-if TYPE_CHECKING:
-    from aktor.broker.cluster import Cluster
+from aktor.broker.topology import Topology
 
 __all__ = ["ConfigAdmin"]
 
@@ -53,8 +51,10 @@ class _Operation(IntEnum):
 class ConfigAdmin:
     """Any broker answers these. Topics' configs can be changed, brokers' are set at the start."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, topology: Topology, *, topic_configs: Mapping[str, str]) -> None:
+        self._topology = topology
+        self._topics = topology.topics
+        self._defaults = topic_configs
 
     def incremental_alter_configs(self, call: Call) -> None:
         """IncrementalAlterConfigs: single configs, and single items of lists (KIP-339)."""
@@ -97,15 +97,15 @@ class ConfigAdmin:
         if wanted.resource_type != _ResourceType.TOPIC:
             raise Refused(Code.INVALID_REQUEST, _unalterable(wanted.resource_type))
         topic = self._topic(wanted.resource_name)
-        configs = change(topic.configs, wanted.configs, self._cluster.settings.topic_configs)
-        checked = check_topic_configs(configs, defaults=self._cluster.settings.topic_configs)
+        configs = change(topic.configs, wanted.configs, self._defaults)
+        checked = check_topic_configs(configs, defaults=self._defaults)
         if not dry:
-            self._cluster.topics.configure(topic, checked)
+            self._topics.configure(topic, checked)
 
     def _topic(self, name: str) -> Topic:
         if not name:
             raise Refused(Code.INVALID_REQUEST, "Default topic resources are not allowed.")
-        topic = self._cluster.topics.get(name)
+        topic = self._topics.get(name)
         if topic is None:
             text = f"The topic '{name}' does not exist."
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, text)
@@ -137,9 +137,9 @@ class ConfigAdmin:
     def _resources(self, kind: int) -> Sequence[str]:
         """Names of what has configs of this kind; here groups and client metrics never do."""
         if kind == _ResourceType.TOPIC:
-            return self._cluster.topics.names()
+            return self._topics.names()
         if kind in (_ResourceType.BROKER, _ResourceType.BROKER_LOGGER):
-            return [str(node.node_id) for node in self._cluster.up()]
+            return [str(node.node_id) for node in self._topology.up()]
         return ()
 
 

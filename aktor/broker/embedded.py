@@ -17,7 +17,7 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import UUID
 
-from aktor.broker.cluster import Cluster, Node
+from aktor.broker.cluster import Cluster
 from aktor.broker.codes import Refused
 from aktor.broker.faults import Fault, to_json
 from aktor.broker.journal import DataFolder
@@ -29,6 +29,7 @@ from aktor.broker.settings import ClusterSettings
 from aktor.broker.status import committed, status
 from aktor.broker.topic_configs import check_topic_configs
 from aktor.broker.topics import GROUP_OFFSETS, TRANSACTION_STATE, Topic, check_name
+from aktor.broker.topology import Node
 
 if TYPE_CHECKING:
     from aktor.broker.sasl import Authentication
@@ -271,7 +272,7 @@ class EmbeddedKafka:
             if more < 1:
                 raise ValueError(f"topic {name!r} has {len(topic.partitions)} partitions already")
             replication = len(topic.partitions[0].replicas)
-            cluster.grow_topic(topic, cluster.assignment(more, replication), cluster.now)
+            cluster.grow_topic(topic, cluster.topology.assignment(more, replication), cluster.now)
 
         self.server.ask(act)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from random import Random
+from typing import Any, Final
 from uuid import UUID
 
 from kafka.protocol.consumer import FetchResponse
@@ -13,10 +14,9 @@ from aktor.broker.call import Call
 from aktor.broker.codes import Code, Refused
 from aktor.broker.fetch_sessions import FetchSession, FetchSessions, Place, Wanted
 from aktor.broker.partition import NO_LEADER, Partition
+from aktor.broker.settings import ClusterSettings
 from aktor.broker.timers import Waiting, WaitingList
-
-if TYPE_CHECKING:
-    from aktor.broker.cluster import Cluster
+from aktor.broker.topology import Topology
 
 __all__ = ["ISOLATION_LEVELS", "Fetching", "check_epoch"]
 
@@ -65,11 +65,13 @@ class _Plan:
 class Fetching:
     """The Fetch requests of all brokers: answered at once, or waiting for records."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, topology: Topology, *, settings: ClusterSettings, rng: Random) -> None:
+        self._topology = topology
+        self._topics = topology.topics
+        self._max_bytes = settings.fetch_max_bytes
         self._sessions = {
-            node: FetchSessions(slots=cluster.settings.fetch_session_slots, rng=cluster.rng)
-            for node in cluster.nodes
+            node: FetchSessions(slots=settings.fetch_session_slots, rng=rng)
+            for node in topology.nodes
         }
         self.waiting = WaitingList()
 
@@ -113,14 +115,14 @@ class Fetching:
 
     def _names(self, session: FetchSession) -> Iterable[tuple[str, int]]:
         for topic, partition in session.wanted:
-            name = topic if isinstance(topic, str) else self._cluster.topics.name(topic)
+            name = topic if isinstance(topic, str) else self._topics.name(topic)
             if name:
                 yield name, partition
 
     # -- reading
 
     def _read(self, call: Call, session: FetchSession, *, again: bool = False) -> _Plan:
-        left = min(call.request.max_bytes, self._cluster.settings.fetch_max_bytes)
+        left = min(call.request.max_bytes, self._max_bytes)
         one_at_least = left >= 0
         reads: list[_Read] = []
         missing: list[_Read] = []
@@ -155,17 +157,17 @@ class Fetching:
         """None if it is not there, or may not be read: the code says so."""
         topic, index = read.place
         if not isinstance(topic, str):
-            read.wanted.name = self._cluster.topics.name(topic) or read.wanted.name
+            read.wanted.name = self._topics.name(topic) or read.wanted.name
             if not read.wanted.name:
                 read.code = Code.UNKNOWN_TOPIC_ID
                 return None
-        found = self._cluster.topics.get(
+        found = self._topics.get(
             topic if isinstance(topic, str) else None, None if isinstance(topic, str) else topic
         )
         if found is None or not 0 <= index < len(found.partitions):
             read.code = Code.UNKNOWN_TOPIC_OR_PARTITION
             return None
-        if found.name in self._cluster.topics.forbidden:
+        if found.name in self._topics.forbidden:
             read.code = Code.TOPIC_AUTHORIZATION_FAILED
             return None
         return found.partitions[index]
@@ -201,7 +203,8 @@ class Fetching:
             return
         if leads:
             offset = wanted.fetch_offset
-            read.preferred = self._cluster.preferred_replica(partition, call, offset)
+            rack = call.request.rack_id
+            read.preferred = self._topology.preferred_replica(partition, rack, offset)
         if committed:
             read.aborted = []
         upto = stable if committed else high_watermark
@@ -237,7 +240,7 @@ class Fetching:
             error_code=Code.NONE, session_id=session.session_id, responses=topics
         )
         if leaders:
-            response.node_endpoints = self._cluster.endpoints(_Endpoint, leaders)
+            response.node_endpoints = self._topology.endpoints(_Endpoint, leaders)
             response.tags = {"node_endpoints"}
         call.reply(response)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kafka.protocol.admin import DescribeProducersResponse
 from kafka.protocol.consumer import ListOffsetsResponse, OffsetForLeaderEpochResponse
@@ -13,9 +13,7 @@ from aktor.broker.call import Call
 from aktor.broker.codes import Code, Refused
 from aktor.broker.fetching import ISOLATION_LEVELS, check_epoch
 from aktor.broker.partition import Partition
-
-if TYPE_CHECKING:
-    from aktor.broker.cluster import Cluster
+from aktor.broker.topics import Topics
 
 __all__ = ["LookUps"]
 
@@ -46,8 +44,8 @@ _KNOWS_NOT_AVAILABLE: Final = 5
 class LookUps:
     """Asked of a partition's leader."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
 
     def list_offsets(self, call: Call) -> None:
         """The offset that belongs to each partition's timestamp, or to a name below zero."""
@@ -134,7 +132,7 @@ class LookUps:
 
         def answer(name: str, index: int) -> Any:
             try:
-                if not self._cluster.topics.get(name):
+                if not self._topics.get(name):
                     raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
                 partition = self._leader(call, name, index, _ANY_EPOCH)
             except Refused as refused:
@@ -178,7 +176,7 @@ class LookUps:
 
     def _leader(self, call: Call, name: str, index: int, epoch: int) -> Partition:
         """The partition, if this broker leads it in this epoch. Raises Refused."""
-        partition = self._cluster.topics.partition(name, index)
+        partition = self._topics.partition(name, index)
         if partition is None:
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
         check_epoch(partition, epoch)

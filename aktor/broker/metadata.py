@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 from kafka.protocol.admin import DescribeClusterResponse, DescribeTopicPartitionsResponse
@@ -11,11 +11,10 @@ from kafka.protocol.metadata import ApiVersionsResponse, FindCoordinatorResponse
 from aktor.broker.call import Call
 from aktor.broker.codes import Code, Refused
 from aktor.broker.partition import NO_LEADER, Partition
+from aktor.broker.ports import Coordinators, TopicChanges
 from aktor.broker.topics import GROUP_OFFSETS, TRANSACTION_STATE, Topic, check_name
+from aktor.broker.topology import Topology
 from aktor.broker.wire import APIS
-
-if TYPE_CHECKING:
-    from aktor.broker.cluster import Cluster
 
 __all__ = ["MetadataRequests"]
 
@@ -53,8 +52,19 @@ _DESCRIBED_MAX: Final = 2000
 class MetadataRequests:
     """Any broker answers these."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        auto_create_topics: bool,
+        changes: TopicChanges,
+        coordinators: Coordinators,
+    ) -> None:
+        self._topology = topology
+        self._topics = topology.topics
+        self._auto_create_topics = auto_create_topics
+        self._changes = changes
+        self._coordinators = coordinators
 
     def api_versions(self, call: Call) -> None:
         """What is spoken here. A call without a request asked in a version nobody knows."""
@@ -93,10 +103,9 @@ class MetadataRequests:
 
     def metadata(self, call: Call) -> None:
         """The brokers that are up, and all topics or the ones asked for."""
-        topics = self._cluster.topics
         asked = call.request.topics
         if asked is None or (call.version == 0 and not asked):
-            found = [self._described(topic, call) for topic in topics]
+            found = [self._described(topic, call) for topic in self._topics]
         elif any(_has_id(one) for one in asked):
             found = self._by_id(call)
         else:
@@ -110,10 +119,10 @@ class MetadataRequests:
                     MetadataResponse.MetadataResponseBroker(
                         node_id=node.node_id, host=node.host, port=node.port, rack=node.rack
                     )
-                    for node in self._cluster.up()
+                    for node in self._topology.up()
                 ],
-                cluster_id=self._cluster.cluster_id,
-                controller_id=self._cluster.controller,
+                cluster_id=self._topology.cluster_id,
+                controller_id=self._topology.controller,
                 topics=found,
                 authorized_operations=_CLUSTER_OPERATIONS
                 if call.request.include_cluster_authorized_operations
@@ -128,7 +137,7 @@ class MetadataRequests:
         ids = dict.fromkeys(one.topic_id for one in call.request.topics if _has_id(one))
         found = []
         for topic_id in ids:
-            topic = self._cluster.topics.get(None, topic_id)
+            topic = self._topics.get(None, topic_id)
             if topic is not None:
                 found.append(self._described(topic, call))
             else:
@@ -143,9 +152,9 @@ class MetadataRequests:
         return found
 
     def _by_name(self, call: Call, name: str) -> Any:
-        if name in self._cluster.topics.hidden:
+        if name in self._topics.hidden:
             return _Topic(error_code=Code.TOPIC_AUTHORIZATION_FAILED, name=name, partitions=[])
-        topic = self._cluster.topics.get(name)
+        topic = self._topics.get(name)
         if topic is not None:
             return self._described(topic, call)
         return _Topic(error_code=self._make(name, call), name=name, partitions=[])
@@ -155,8 +164,8 @@ class MetadataRequests:
         wanted = call.request.allow_auto_topic_creation or call.version < 4
         try:
             check_name(name)
-            if wanted and self._cluster.settings.auto_create_topics:
-                self._cluster.auto_create_topic(name)
+            if wanted and self._auto_create_topics:
+                self._changes.auto_create_topic(name)
         except Refused as refused:
             return refused.code
         # As Kafka: it is being made, ask once more.
@@ -177,7 +186,7 @@ class MetadataRequests:
     def describe_topic_partitions(self, call: Call) -> None:
         """As Metadata, a page at a time (KIP-966)."""
         request = call.request
-        names = sorted({one.name for one in request.topics}) or list(self._cluster.topics.names())
+        names = sorted({one.name for one in request.topics}) or list(self._topics.names())
         cursor = request.cursor
         if cursor and cursor.partition_index < 0:
             raise Refused(Code.INVALID_REQUEST)
@@ -186,7 +195,7 @@ class MetadataRequests:
         for name in names:
             if cursor and name < cursor.topic_name:
                 continue
-            topic = self._cluster.topics.get(name)
+            topic = self._topics.get(name)
             if topic is None:
                 found.append(_missing(name))
                 continue
@@ -239,13 +248,13 @@ class MetadataRequests:
         call.reply(
             DescribeClusterResponse(
                 error_code=Code.NONE,
-                cluster_id=self._cluster.cluster_id,
-                controller_id=self._cluster.controller,
+                cluster_id=self._topology.cluster_id,
+                controller_id=self._topology.controller,
                 brokers=[
                     DescribeClusterResponse.DescribeClusterBroker(
                         broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack
                     )
-                    for node in self._cluster.up()
+                    for node in self._topology.up()
                 ],
                 authorized_operations=_CLUSTER_OPERATIONS
                 if call.request.include_cluster_authorized_operations
@@ -281,7 +290,7 @@ class MetadataRequests:
         if topic is None:
             why = "" if key_type == _SHARE else f"there is no coordinator of type {key_type}"
             return _no_coordinator(key, Code.INVALID_REQUEST, why)
-        node = self._cluster.coordinator(topic, key)
+        node = self._coordinators.coordinator(topic, key)
         if node is None:
             return _no_coordinator(key, Code.COORDINATOR_NOT_AVAILABLE, "nobody leads there")
         return _Coordinator(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kafka.protocol.producer import ProduceResponse
 
@@ -14,9 +14,8 @@ from aktor.broker.log.log import peek_batch
 from aktor.broker.partition import Partition
 from aktor.broker.timers import Waiting, WaitingList
 from aktor.broker.topics import INTERNAL_TOPICS
-
-if TYPE_CHECKING:
-    from aktor.broker.cluster import Cluster
+from aktor.broker.topology import Topology
+from aktor.broker.transactions import TransactionCoordinator
 
 __all__ = ["Producing"]
 
@@ -54,8 +53,10 @@ class _Written:
 class Producing:
     """The Produce requests of all brokers."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, topology: Topology, transactions: TransactionCoordinator) -> None:
+        self._topology = topology
+        self._topics = topology.topics
+        self._transactions = transactions
         self.waiting = WaitingList()
 
     def handle(self, call: Call) -> None:
@@ -84,7 +85,7 @@ class Producing:
     def _name(self, call: Call, topic: Any) -> str | None:
         if call.version < _BY_ID:
             return str(topic.name)
-        return self._cluster.topics.name(topic.topic_id) if topic.topic_id else None
+        return self._topics.name(topic.topic_id) if topic.topic_id else None
 
     def _write(self, call: Call, name: str | None, data: Any) -> _Written:
         try:
@@ -94,7 +95,7 @@ class Producing:
                 raise Refused(Code.UNKNOWN_TOPIC_ID)
             if name in INTERNAL_TOPICS:
                 raise Refused(Code.INVALID_TOPIC_EXCEPTION)
-            partition = self._cluster.topics.partition(name, data.index)
+            partition = self._topics.partition(name, data.index)
             if partition is None:
                 raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
             return self._append(call, partition, data)
@@ -148,9 +149,9 @@ class Producing:
         transaction = (call.request.transactional_id, batch.producer_id, batch.producer_epoch)
         place = (partition.topic, partition.index)
         if call.version >= _IMPLICIT_ADD:
-            self._cluster.transactions.add_partition_implicitly(*transaction, *place, call.now)
+            self._transactions.add_partition_implicitly(*transaction, *place, call.now)
         else:
-            self._cluster.transactions.verify(
+            self._transactions.verify(
                 *transaction, *place, abortable=call.version >= _KNOWS_ABORTABLE
             )
 
@@ -165,7 +166,7 @@ class Producing:
                 )
                 one.answer.tags = {"current_leader"}
         if leaders:
-            response.node_endpoints = self._cluster.endpoints(_Endpoint, leaders)
+            response.node_endpoints = self._topology.endpoints(_Endpoint, leaders)
             response.tags = {"node_endpoints"}
 
     # -- acks=all
@@ -196,7 +197,7 @@ class Producing:
 
     def _lost(self, call: Call, partition: Partition) -> Code | None:
         """Why this broker will never hear that all replicas have it (DelayedProduce)."""
-        if self._cluster.topics.partition(partition.topic, partition.index) is not partition:
+        if self._topics.partition(partition.topic, partition.index) is not partition:
             return Code.UNKNOWN_TOPIC_OR_PARTITION
         return Code.NOT_LEADER_OR_FOLLOWER if partition.leader != call.node else None
 

@@ -6,7 +6,7 @@ answered: none is ever seen under way.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kafka.protocol.admin import (
     AlterPartitionReassignmentsResponse,
@@ -19,11 +19,10 @@ from kafka.protocol.producer import WriteTxnMarkersResponse
 from aktor.broker.call import Call
 from aktor.broker.codes import Code, Refused
 from aktor.broker.partition import NO_LEADER, Partition
+from aktor.broker.ports import LeaderChanges
 from aktor.broker.topic_admin import check_replicas
 from aktor.broker.topics import INTERNAL_TOPICS
-
-if TYPE_CHECKING:
-    from aktor.broker.cluster import Cluster
+from aktor.broker.topology import Topology
 
 __all__ = ["ReplicaAdmin"]
 
@@ -46,8 +45,10 @@ _UNCLEAN: Final = 1
 class ReplicaAdmin:
     """Any broker answers these, save for what only it can know: its log folder, its partitions."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, topology: Topology, *, changes: LeaderChanges) -> None:
+        self._nodes = topology.nodes
+        self._topics = topology.topics
+        self._changes = changes
 
     # -- sizes
 
@@ -56,7 +57,7 @@ class ReplicaAdmin:
         asked = call.request.topics
         wanted = None if asked is None else {one.topic: one.partitions for one in asked}
         topics = []
-        for topic in self._cluster.topics:
+        for topic in self._topics:
             if wanted is not None and topic.name not in wanted:
                 continue
             here = [
@@ -82,7 +83,7 @@ class ReplicaAdmin:
         kind = request.election_type if call.version > 0 else _PREFERRED
         everywhere = request.topic_partitions is None
         if everywhere:
-            asked = [(one.name, range(len(one.partitions))) for one in self._cluster.topics]
+            asked = [(one.name, range(len(one.partitions))) for one in self._topics]
         else:
             asked = [(one.topic, one.partitions) for one in request.topic_partitions]
         if kind not in (_PREFERRED, _UNCLEAN) and everywhere:
@@ -101,13 +102,13 @@ class ReplicaAdmin:
         try:
             if kind not in (_PREFERRED, _UNCLEAN):
                 raise Refused(Code.INVALID_REQUEST, f"Unknown election type {kind}")
-            partition = self._cluster.topics.partition(topic, index)
+            partition = self._topics.partition(topic, index)
             if partition is None:
-                known = self._cluster.topics.get(topic)
+                known = self._topics.get(topic)
                 missing = f"partition as {topic}-{index}" if known else f"topic as {topic}"
                 raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"No such {missing}")
             target = self._candidate(partition, kind)
-            self._cluster.move_leader(topic, index, target, now, unclean=kind == _UNCLEAN)
+            self._changes.move_leader(topic, index, target, now, unclean=kind == _UNCLEAN)
         except Refused as refused:
             code, why = refused.code, refused.message
         return _ElectedPartition(partition_id=index, error_code=code, error_message=why)
@@ -119,7 +120,7 @@ class ReplicaAdmin:
             raise Refused(
                 Code.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
             )
-        up = [node for node in partition.replicas if self._cluster.nodes[node].up]
+        up = [node for node in partition.replicas if self._nodes[node].up]
         if kind == _UNCLEAN and up:
             return max(up, key=partition.end_of)
         if kind == _PREFERRED and preferred in up and preferred in partition.isr:
@@ -167,17 +168,17 @@ class ReplicaAdmin:
 
     def _reassign(self, topic: str, wanted: Any, now: float, *, resize: bool) -> None:
         """Raises Refused."""
-        if self._cluster.topics.get(topic) is None:
+        if self._topics.get(topic) is None:
             text = f"Unable to find a topic named {topic}."
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, text)
-        partition = self._cluster.topics.partition(topic, wanted.partition_index)
+        partition = self._topics.partition(topic, wanted.partition_index)
         if partition is None:
             text = f"Unable to find partition {topic}:{wanted.partition_index}."
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, text)
         if wanted.replicas is None:
             raise Refused(Code.NO_REASSIGNMENT_IN_PROGRESS)
         replicas = tuple(wanted.replicas)
-        check_replicas(replicas, brokers=self._cluster.nodes)
+        check_replicas(replicas, brokers=self._nodes)
         if len(replicas) != len(partition.replicas) and not resize:
             raise Refused(
                 Code.INVALID_REPLICATION_FACTOR,
@@ -185,14 +186,14 @@ class ReplicaAdmin:
                 f"{len(replicas)}",
             )
         new = [node for node in replicas if node not in partition.replicas]
-        down = [node for node in new if not self._cluster.nodes[node].up]
+        down = [node for node in new if not self._nodes[node].up]
         if new and (down or partition.leader == NO_LEADER):
             # Kafka's would be under way until they are back.
             who = f"broker {down[0]}" if down else "the leader"
             raise Refused(
                 Code.INVALID_REPLICA_ASSIGNMENT, f"New replicas cannot catch up: {who} is down."
             )
-        self._cluster.reassign(partition, replicas, now)
+        self._changes.reassign(partition, replicas, now)
 
     # -- transactions ended by hand
 
@@ -223,7 +224,7 @@ class ReplicaAdmin:
         )
 
     def _mark(self, call: Call, marker: Any, topic: str, index: int) -> Code:
-        partition = self._cluster.topics.partition(topic, index)
+        partition = self._topics.partition(topic, index)
         if partition is None or call.node not in partition.replicas or topic in INTERNAL_TOPICS:
             return Code.UNKNOWN_TOPIC_OR_PARTITION
         if partition.leader != call.node:

@@ -8,7 +8,7 @@ from typing import Final
 
 from aktor.broker.groups.settings import GroupSettings
 from aktor.broker.limits import check_numbers
-from aktor.broker.transactions import TransactionSettings
+from aktor.broker.transactions.settings import TransactionSettings
 
 __all__ = ["ClusterSettings"]
 

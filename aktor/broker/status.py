@@ -25,7 +25,7 @@ _NO_OFFSET: Final = -1
 def status(cluster: Cluster) -> dict[str, Any]:
     """Brokers, topics (Kafka's own left out) and groups; see docs/embedded.md for the keys."""
     return {
-        "cluster_id": cluster.cluster_id,
+        "cluster_id": cluster.topology.cluster_id,
         "brokers": [
             {
                 "id": node.node_id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 from kafka.protocol.admin import (
@@ -16,13 +16,14 @@ from kafka.protocol.admin import (
     DescribeConfigsResponse,
 )
 
+from aktor.broker.broker_configs import broker_configs
 from aktor.broker.call import Call
 from aktor.broker.codes import Code, Refused
+from aktor.broker.ports import TopicChanges
+from aktor.broker.settings import ClusterSettings
 from aktor.broker.topic_configs import check_topic_configs, describe_broker, describe_topic
 from aktor.broker.topics import Topic, check_name
-
-if TYPE_CHECKING:
-    from aktor.broker.cluster import Cluster
+from aktor.broker.topology import Topology
 
 __all__ = ["TopicAdmin", "check_replicas"]
 
@@ -47,8 +48,13 @@ _PARTITIONS_MAX: Final = 10_000
 class TopicAdmin:
     """Any broker answers these: it stands for the controller."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(
+        self, topology: Topology, *, settings: ClusterSettings, changes: TopicChanges
+    ) -> None:
+        self._topology = topology
+        self._topics = topology.topics
+        self._settings = settings
+        self._changes = changes
 
     # -- create
 
@@ -78,7 +84,7 @@ class TopicAdmin:
 
     def _check_total(self, topics: Any) -> None:
         """Raises Refused for more partitions than a request may ask for."""
-        default = self._cluster.settings.partitions
+        default = self._settings.partitions
         total = sum(
             len(one.assignments) or (default if one.num_partitions == -1 else one.num_partitions)
             for one in topics
@@ -92,10 +98,9 @@ class TopicAdmin:
     def _create(self, call: Call, wanted: Any) -> Any:
         """Raises Refused."""
         check_name(wanted.name)
-        topics = self._cluster.topics
-        if topics.get(wanted.name):
+        if self._topics.get(wanted.name):
             raise Refused(Code.TOPIC_ALREADY_EXISTS, f"Topic '{wanted.name}' already exists.")
-        for other in topics.names():
+        for other in self._topics.names():
             if _alike(other) == _alike(wanted.name):
                 raise Refused(
                     Code.INVALID_TOPIC_EXCEPTION,
@@ -105,9 +110,9 @@ class TopicAdmin:
         assignment = self._assignment(wanted)
         if call.request.validate_only:
             # The id that it would have had, as Kafka tells it.
-            topic_id = topics.new_id()
+            topic_id = self._topics.new_id()
         else:
-            topic_id = self._cluster.make_topic(wanted.name, assignment, configs).topic_id
+            topic_id = self._changes.make_topic(wanted.name, assignment, configs).topic_id
         return _Created(
             name=wanted.name,
             topic_id=topic_id,
@@ -147,7 +152,7 @@ class TopicAdmin:
                 Code.INVALID_PARTITIONS,
                 "Number of partitions was set to an invalid non-positive value.",
             )
-        return self._cluster.assignment(
+        return self._topology.assignment(
             None if partitions == -1 else partitions, None if replication == -1 else replication
         )
 
@@ -171,7 +176,7 @@ class TopicAdmin:
                 )
             replicas = tuple(one.broker_ids)
             check_replicas(
-                replicas, brokers=self._cluster.nodes, like=next(iter(found.values()), None)
+                replicas, brokers=self._topology.nodes, like=next(iter(found.values()), None)
             )
             found[one.partition_index] = replicas
         if sorted(found) != list(range(len(found))):
@@ -189,13 +194,13 @@ class TopicAdmin:
             asked = [(name, None) for name in call.request.topic_names]
         else:
             asked = [(one.name, one.topic_id or None) for one in call.request.topics]
-        found = [self._cluster.topics.get(name, topic_id) for name, topic_id in asked]
+        found = [self._topics.get(name, topic_id) for name, topic_id in asked]
         times = Counter(topic.name for topic in found if topic)
         results: dict[Any, Any] = {}
         for (name, topic_id), topic in zip(asked, found, strict=True):
             code, why = self._deletable(name, topic_id, topic, times)
             if topic is not None and not code:
-                self._cluster.delete_topic(topic, call.now)
+                self._changes.delete_topic(topic, call.now)
             results[topic.name if topic else (name, topic_id)] = _Deleted(
                 name=topic.name if topic else name,
                 topic_id=topic.topic_id if topic else topic_id,
@@ -242,7 +247,7 @@ class TopicAdmin:
 
     def _grow(self, wanted: Any, *, validate_only: bool, now: float) -> None:
         """Raises Refused."""
-        topic = self._cluster.topics.get(wanted.name)
+        topic = self._topics.get(wanted.name)
         if topic is None:
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
         there = len(topic.partitions)
@@ -261,7 +266,7 @@ class TopicAdmin:
             )
         replication = len(topic.partitions[0].replicas)
         if wanted.assignments is None:
-            assignment = self._cluster.assignment(more, replication)
+            assignment = self._topology.assignment(more, replication)
         else:
             if len(wanted.assignments) != more:
                 raise Refused(
@@ -272,10 +277,10 @@ class TopicAdmin:
             assignment = [tuple(one.broker_ids) for one in wanted.assignments]
             for replicas in assignment:
                 check_replicas(
-                    replicas, brokers=self._cluster.nodes, like=topic.partitions[0].replicas
+                    replicas, brokers=self._topology.nodes, like=topic.partitions[0].replicas
                 )
         if not validate_only:
-            self._cluster.grow_topic(topic, assignment, now)
+            self._changes.grow_topic(topic, assignment, now)
 
     # -- delete records
 
@@ -307,12 +312,12 @@ class TopicAdmin:
 
     def _delete_before(self, call: Call, name: str, index: int, offset: int) -> int:
         """The new start. Raises Refused."""
-        partition = self._cluster.topics.partition(name, index)
+        partition = self._topics.partition(name, index)
         if partition is None:
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
         if partition.leader != call.node:
             raise Refused(Code.NOT_LEADER_OR_FOLLOWER)
-        topic = self._cluster.topics.get(name)
+        topic = self._topics.get(name)
         if topic is not None and topic.internal:
             raise Refused(Code.INVALID_TOPIC_EXCEPTION)
         log = partition.log
@@ -353,7 +358,7 @@ class TopicAdmin:
         keys = wanted.configuration_keys
         if wanted.resource_type == _TOPIC_RESOURCE:
             check_name(wanted.resource_name)
-            topic = self._cluster.topics.get(wanted.resource_name)
+            topic = self._topics.get(wanted.resource_name)
             if topic is None:
                 raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, "")
             return describe_topic(
@@ -366,7 +371,7 @@ class TopicAdmin:
         if wanted.resource_type == _BROKER_RESOURCE:
             self._check_broker(wanted.resource_name, node)
             return describe_broker(
-                self._cluster.broker_configs(node),
+                self._broker_configs(node),
                 keys,
                 topic_defaults=self._defaults,
                 for_all_brokers=not wanted.resource_name,
@@ -376,6 +381,13 @@ class TopicAdmin:
         if wanted.resource_type == _GROUP_RESOURCE and wanted.resource_name:
             return []  # nothing can be set
         raise Refused(Code.INVALID_REQUEST, f"Unsupported resource type: {wanted.resource_type}")
+
+    def _broker_configs(self, node: int) -> dict[str, str]:
+        return broker_configs(
+            self._topology.nodes[node],
+            self._settings,
+            replication_factor=self._topology.default_replication,
+        )
 
     def _check_broker(self, name: str, node: int) -> None:
         """A broker describes itself, or under no name what was set for all. Raises Refused."""
@@ -389,7 +401,7 @@ class TopicAdmin:
 
     @property
     def _defaults(self) -> Mapping[str, str]:
-        return self._cluster.settings.topic_configs
+        return self._settings.topic_configs
 
 
 def check_replicas(

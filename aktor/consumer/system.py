@@ -116,7 +116,7 @@ class ActorSystem:
             dispatcher=self.dispatcher,
             trace=trace,
         )
-        self.dispatcher.on_stopped = self._supervisor.stop_children  # type: ignore[method-assign]
+        self.dispatcher.on_stopped = self._supervisor.stop_children
 
     def _maker(self, kind: type[RequestManager]) -> Callable[[int], CooperativeActor]:
         more: dict[str, Any] = {}

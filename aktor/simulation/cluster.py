@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from aktor.broker.call import Call
-from aktor.broker.cluster import Cluster, Node
+from aktor.broker.cluster import Cluster
 from aktor.broker.codes import Code, Refused
 from aktor.broker.faults import FailWith, Fault, Faults
 from aktor.broker.groups.coordinator import GroupMember
@@ -23,6 +23,7 @@ from aktor.broker.log.records import build_batch, records_in
 from aktor.broker.partition import NO_LEADER, Partition
 from aktor.broker.settings import ClusterSettings
 from aktor.broker.topics import GROUP_OFFSETS, INTERNAL_TOPICS, Topic
+from aktor.broker.topology import Node
 from aktor.simulation.history import History, fingerprint
 from aktor.simulation.scheduler import Scheduler
 from aktor.simulation.stored import Stored, offsets_of, records_of
@@ -384,7 +385,7 @@ class Brokers:
             return
         self._known[name] = max(partitions, self._known[name])
         self._history.note("topic.grown", topic=name, partitions=partitions)
-        more = self.model.assignment(partitions - len(topic.partitions), None)
+        more = self.model.topology.assignment(partitions - len(topic.partitions), None)
         self.model.grow_topic(topic, more, self._scheduler.now)
         self._look_ahead()
 

@@ -130,20 +130,16 @@ class Member(Host):
         it has by now; wherever in its work that may be."""
         left = turns
 
-        def counting(take_turn: Callable[[], None]) -> Callable[[], None]:
-            def take() -> None:
-                nonlocal left
-                left -= 1
-                if left < 0:
-                    self.kill()
-                else:
-                    take_turn()
-
-            return take
+        def lives() -> bool:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                self.kill()
+            return left >= 0
 
         taking: list[Turn] = [*self.tasks, *self.sites]
         for one in taking:
-            one.take_turn = counting(one.take_turn)  # type: ignore[method-assign]
+            self.simulation.scheduler.ask_before_turns(one, lives)
 
     def kill_at_line(self, lines: int) -> None:
         """Kill it in place of a line of its own code, after so many more: of what runs in its

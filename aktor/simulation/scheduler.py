@@ -225,6 +225,8 @@ class Scheduler(VirtualTime):
         self.failed = False
         self.hub = getcurrent()
         self._can_run: list[Turn] = []
+        #: Who is asked before somebody takes a turn, the last to come first.
+        self._asked: dict[Turn, list[Callable[[], bool]]] = {}
         self._agenda: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = itertools.count()
         self._still = 0
@@ -246,6 +248,10 @@ class Scheduler(VirtualTime):
         if not turn.queued:
             turn.queued = True
             self._can_run.append(turn)
+
+    def ask_before_turns(self, turn: Turn, goes_on: Callable[[], bool]) -> None:
+        """Before each of its turns, ask; a turn is left out if the answer is no."""
+        self._asked.setdefault(turn, []).insert(0, goes_on)
 
     def switch(self) -> None:
         """Called by a task: the others' turn. Returns when it is this task's turn again."""
@@ -321,9 +327,13 @@ class Scheduler(VirtualTime):
         if isinstance(turn, Task):
             self.running = turn
             with watch(turn), virtual.in_hand(turn):
-                turn.take_turn()
+                self._take(turn)
             self.running = None
         else:
+            self._take(turn)
+
+    def _take(self, turn: Turn) -> None:
+        if all(goes_on() for goes_on in self._asked.get(turn, ())):
             turn.take_turn()
 
     def _act(self) -> None:

@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from aktor.broker.call import CLOSE, Call
-from aktor.broker.cluster import Cluster, Node
+from aktor.broker.cluster import Cluster
 from aktor.broker.codes import Code
 from aktor.broker.partition import Partition
 from aktor.broker.settings import ClusterSettings
-from aktor.broker.wire import APIS, read_request, write_response
+from aktor.broker.topology import Node
+from aktor.broker.wire import APIS
 from tests.reality.messages import request
+from tests.unit.broker import harness
+from tests.unit.broker.harness import NOW, Asked, Journal, a_call
 from tests.unit.broker.log.building import a_batch
 
-NOW = 1_700_000_000.0
 ORDERS = "orders"
-
-
-class Kept:
-    """A journal that keeps values as a file would: as text."""
-
-    def __init__(self) -> None:
-        self.texts: dict[tuple[str, tuple[str | int, ...]], str] = {}
-        self.puts = 0
-
-    def put(self, kind: str, key: tuple[str | int, ...], value: Any | None) -> None:
-        self.puts += 1
-        if value is None:
-            self.texts.pop((kind, key), None)
-        else:
-            self.texts[kind, key] = json.dumps(value)
-
-    def values(self) -> dict[tuple[str, tuple[str | int, ...]], Any]:
-        return {key: json.loads(text) for key, text in self.texts.items()}
 
 
 def a_cluster(
@@ -44,7 +26,7 @@ def a_cluster(
     *,
     topics: Mapping[str, int] | None = None,
     racks: Sequence[str] = (),
-    journal: Kept | None = None,
+    journal: Journal | None = None,
     kept: Mapping[Any, Any] | None = None,
     open_log: Any = None,
     seed: int = 0,
@@ -83,60 +65,15 @@ def partition_of(cluster: Cluster, topic: str = ORDERS, index: int = 0) -> Parti
 
 def pass_time(cluster: Cluster, seconds: float) -> None:
     """Let time go by, and the cluster do what is due when it is due."""
-    end = cluster.now + seconds
-    turns = 0
-    while (at := cluster.wake_at()) <= end:
-        cluster.tick(max(at, cluster.now))
-        turns += 1
-        assert turns < 10_000, f"what is due at {at} is never done"
-    cluster.tick(end)
-
-
-class Asked:
-    """A request that was sent, and its answer as the client reads it, as soon as there is one."""
-
-    def __init__(self, api: Any, version: int) -> None:
-        self._api = api
-        self._version = version
-        self._answers: list[Any] = []
-
-    def take(self, response: Any) -> None:
-        if response is None or response is CLOSE:
-            self._answers.append(response)
-            return
-        frame = write_response(self._api, self._version, 1, response)
-        read = self._api.response.decode(frame[4:], version=self._version, header=True)
-        self._answers.append(read)
-
-    @property
-    def waits(self) -> bool:
-        return not self._answers
-
-    @property
-    def answer(self) -> Any:
-        assert len(self._answers) == 1, f"answered {len(self._answers)} times"
-        return self._answers[0]
+    cluster.tick(harness.pass_time(cluster, cluster.now, seconds))
 
 
 def send(
     cluster: Cluster, message: Any, version: int, *, node: int = 1, connection: int = 0
 ) -> Asked:
     """Let a broker have the request as it is after a way through the network."""
-    message.API_VERSION = version
-    message.with_header(1, client_id="app")
-    frame = message.encode(header=True, framed=True)
-    incoming = read_request(memoryview(frame)[4:])
-    asked = Asked(incoming.api, version)
-    call = Call(
-        incoming.request,
-        answer=asked.take,
-        version=version,
-        now=cluster.now,
-        node=node,
-        client_id=incoming.client_id,
-        connection=connection,
-    )
-    cluster.receive(call, incoming.api.name)
+    call, asked = a_call(message, version, now=cluster.now, node=node, connection=connection)
+    cluster.receive(call, asked.api.name)
     return asked
 
 

@@ -12,7 +12,8 @@ from aktor.broker.codes import Code
 from aktor.broker.topics import GROUP_OFFSETS, TRANSACTION_STATE
 from aktor.broker.wire import APIS, Api
 from tests.reality.messages import request
-from tests.unit.broker.builders import NOW, a_cluster, ask, send
+from tests.unit.broker.builders import a_cluster, ask, send
+from tests.unit.broker.harness import NOW
 
 #: What is about a login, and what is only answered when something happens.
 LOGIN = ("SaslHandshake", "SaslAuthenticate")

@@ -12,18 +12,16 @@ from uuid import UUID
 import pytest
 
 from aktor.broker.call import Call
-from aktor.broker.cluster import Cluster, java_hash
+from aktor.broker.cluster import Cluster
 from aktor.broker.codes import Code, Refused
 from aktor.broker.log.log import LogConfig, PartitionLog
 from aktor.broker.log.store import FileStore
 from aktor.broker.partition import NO_LEADER
 from aktor.broker.topics import GROUP_OFFSETS
+from aktor.broker.topology import java_hash
 from tests.reality.messages import request
 from tests.unit.broker.builders import (
-    NOW,
     ORDERS,
-    Asked,
-    Kept,
     a_cluster,
     ask,
     fetch,
@@ -37,6 +35,7 @@ from tests.unit.broker.builders import (
     send,
     write,
 )
+from tests.unit.broker.harness import NOW, Asked, Journal
 from tests.unit.broker.log.building import NOW_MS, a_batch, values
 
 # Settings.
@@ -98,7 +97,7 @@ def test_a_broker_that_goes_down_hands_its_partitions_over() -> None:
 
     leaders = [partition_of(cluster, ORDERS, index).leader for index in range(6)]
     assert leaders == [2, 2, 3, 2, 2, 3]
-    assert [node.node_id for node in cluster.up()] == [2, 3]
+    assert [node.node_id for node in cluster.topology.up()] == [2, 3]
 
 
 def test_records_outlive_all_brokers_but_one_and_then_all() -> None:
@@ -109,7 +108,7 @@ def test_records_outlive_all_brokers_but_one_and_then_all() -> None:
     cluster.broker_down(2, NOW)
     write(cluster, b"c")
     cluster.broker_down(3, NOW)
-    assert (cluster.controller, partition_of(cluster).leader) == (-1, NO_LEADER)
+    assert (cluster.topology.controller, partition_of(cluster).leader) == (-1, NO_LEADER)
 
     for node in (1, 2):
         cluster.broker_up(node, NOW)
@@ -150,7 +149,7 @@ def test_brokers_are_named_with_their_places() -> None:
     cluster = a_cluster()
     cluster.broker_down(1, NOW)
 
-    told = cluster.endpoints(dict, {3, 1, -1, 77})
+    told = cluster.topology.endpoints(dict, {3, 1, -1, 77})
 
     assert [(one["node_id"], one["host"], one["port"]) for one in told] == [
         (1, "host-1", 9001),
@@ -455,7 +454,7 @@ def test_whatever_happens_time_goes_on_and_nothing_that_was_acknowledged_is_lost
     for number in range(150):
         index, node = rng.randrange(2), rng.choice((1, 2, 3))
         partition = partition_of(cluster, ORDERS, index)
-        up = [one.node_id for one in cluster.up()]
+        up = [one.node_id for one in cluster.topology.up()]
         match rng.randrange(10):
             case 0 if len(up) > 1:
                 cluster.broker_down(node, cluster.now)
@@ -500,7 +499,7 @@ class Disk:
     """A journal and a folder, which outlive the process."""
 
     def __init__(self, folder: Path) -> None:
-        self.journal = Kept()
+        self.journal = Journal()
         self.folder = folder
         self.clusters: list[Cluster] = []
 

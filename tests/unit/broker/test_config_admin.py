@@ -10,7 +10,8 @@ import pytest
 from aktor.broker.cluster import Cluster
 from aktor.broker.codes import Code
 from tests.reality.messages import request
-from tests.unit.broker.builders import ORDERS, Kept, a_cluster, ask, partition_of
+from tests.unit.broker.builders import ORDERS, a_cluster, ask, partition_of
+from tests.unit.broker.harness import Journal
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -74,7 +75,7 @@ def test_a_config_is_set_and_taken_back_and_the_log_heeds_it_at_once() -> None:
 
 
 def test_what_was_set_outlives_a_restart() -> None:
-    journal = Kept()
+    journal = Journal()
     change(a_cluster(journal=journal), ("retention.ms", SET, "5000"))
 
     restarted = a_cluster(kept=journal.values())

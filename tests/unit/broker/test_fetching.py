@@ -11,7 +11,6 @@ from aktor.broker.codes import Code
 from aktor.records import RecordReader
 from tests.reality.messages import request
 from tests.unit.broker.builders import (
-    NOW,
     ORDERS,
     a_cluster,
     fetch,
@@ -23,6 +22,7 @@ from tests.unit.broker.builders import (
     send,
     write,
 )
+from tests.unit.broker.harness import NOW
 from tests.unit.broker.log.building import a_batch, in_transaction
 
 

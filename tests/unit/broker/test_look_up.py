@@ -10,7 +10,6 @@ from aktor.broker.cluster import Cluster
 from aktor.broker.codes import Code
 from tests.reality.messages import request
 from tests.unit.broker.builders import (
-    NOW,
     ORDERS,
     a_cluster,
     ask,
@@ -19,6 +18,7 @@ from tests.unit.broker.builders import (
     produce,
     write,
 )
+from tests.unit.broker.harness import NOW
 from tests.unit.broker.log.building import NOW_MS, a_batch, in_transaction
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4

@@ -12,7 +12,8 @@ from aktor.broker.cluster import Cluster
 from aktor.broker.codes import Code
 from aktor.broker.wire import APIS
 from tests.reality.messages import request
-from tests.unit.broker.builders import NOW, ORDERS, a_cluster, ask, partition_of, pass_time, write
+from tests.unit.broker.builders import ORDERS, a_cluster, ask, partition_of, pass_time, write
+from tests.unit.broker.harness import NOW
 
 
 def metadata(
@@ -48,7 +49,7 @@ def test_brokers_are_told_with_their_places_and_racks() -> None:
         (2, "host-2", 9002, "b"),
         (3, "host-3", 9003, "c"),
     ]
-    assert (answer.cluster_id, answer.controller_id) == (cluster.cluster_id, 1)
+    assert (answer.cluster_id, answer.controller_id) == (cluster.topology.cluster_id, 1)
     assert answer.topics == []
 
 
@@ -240,7 +241,7 @@ def test_the_cluster_is_described() -> None:
 
     answer = ask(cluster, request("DescribeCluster", endpoint_type=1), 1, 2)
 
-    assert (answer.error_code, answer.cluster_id) == (Code.NONE, cluster.cluster_id)
+    assert (answer.error_code, answer.cluster_id) == (Code.NONE, cluster.topology.cluster_id)
     assert (answer.controller_id, [one.broker_id for one in answer.brokers]) == (2, [2, 3])
 
 

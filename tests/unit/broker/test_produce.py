@@ -9,9 +9,7 @@ from aktor.broker.cluster import Cluster
 from aktor.broker.codes import Code
 from tests.reality.messages import request
 from tests.unit.broker.builders import (
-    NOW,
     ORDERS,
-    Asked,
     a_cluster,
     partition_of,
     pass_time,
@@ -20,6 +18,7 @@ from tests.unit.broker.builders import (
     send,
     write,
 )
+from tests.unit.broker.harness import NOW, Asked
 from tests.unit.broker.log.building import a_batch, values
 
 PRODUCE_VERSIONS = range(3, 14)

@@ -11,9 +11,7 @@ from aktor.broker.codes import Code
 from aktor.broker.topics import GROUP_OFFSETS
 from tests.reality.messages import request
 from tests.unit.broker.builders import (
-    NOW,
     ORDERS,
-    Kept,
     a_cluster,
     ask,
     fetch,
@@ -23,6 +21,7 @@ from tests.unit.broker.builders import (
     produced,
     write,
 )
+from tests.unit.broker.harness import NOW, Journal
 
 PREFERRED, UNCLEAN = 0, 1
 
@@ -188,7 +187,7 @@ def test_what_waited_for_the_replica_that_is_removed_is_answered() -> None:
 
 
 def test_a_reassignment_outlives_a_restart() -> None:
-    journal = Kept()
+    journal = Journal()
     reassign(a_cluster(journal=journal), [2, 1])
 
     assert partition_of(a_cluster(kept=journal.values())).replicas == (2, 1)

@@ -18,11 +18,12 @@ from typing import Any
 
 import pytest
 
-from aktor.broker.cluster import Cluster, Node
+from aktor.broker.cluster import Cluster
 from aktor.broker.codes import Code
 from aktor.broker.embedded import EmbeddedKafka
 from aktor.broker.server import Clock, PortInUseError, Server
 from aktor.broker.settings import ClusterSettings
+from aktor.broker.topology import Node
 from aktor.broker.wire import APIS
 from tests.reality.messages import request
 from tests.unit.broker.clocks import StandingClock

@@ -7,9 +7,10 @@ import socket
 
 import pytest
 
-from aktor.broker.cluster import Cluster, Node
+from aktor.broker.cluster import Cluster
 from aktor.broker.embedded import EmbeddedKafka
 from aktor.broker.partition import Partition
+from aktor.broker.topology import Node
 from tests.unit.broker.clocks import StandingClock
 from tests.unit.broker.log.building import NOW, a_batch
 

@@ -12,7 +12,6 @@ from aktor.broker.codes import Code
 from aktor.broker.groups.settings import GroupSettings
 from tests.reality.messages import request
 from tests.unit.broker.builders import (
-    NOW,
     ORDERS,
     a_cluster,
     ask,
@@ -23,6 +22,7 @@ from tests.unit.broker.builders import (
     partition_of,
     write,
 )
+from tests.unit.broker.harness import NOW
 
 EARLIEST = -2
 

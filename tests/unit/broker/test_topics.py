@@ -12,15 +12,15 @@ from aktor.broker.codes import Code, Refused
 from aktor.broker.log.log import LogConfig, PartitionLog
 from aktor.broker.partition import NO_LEADER, Partition
 from aktor.broker.topics import Topics, check_name
-from tests.unit.broker.builders import Kept
+from tests.unit.broker.harness import Journal
 from tests.unit.broker.log.building import NOW, a_batch
 
 
-class World:
+class TopicsWorld:
     """Topics, their logs by (id, partition), and who was told of a change."""
 
-    def __init__(self, journal: Kept | None = None, **defaults: str) -> None:
-        self.journal = journal or Kept()
+    def __init__(self, journal: Journal | None = None, **defaults: str) -> None:
+        self.journal = journal or Journal()
         self.logs: dict[tuple[UUID, int], PartitionLog] = {}
         self.changed: list[Partition] = []
         self.topics = Topics(
@@ -36,9 +36,9 @@ class World:
         log.config = config
         return log
 
-    def restarted(self) -> World:
+    def restarted(self) -> TopicsWorld:
         """Another process with the same journal and the same logs."""
-        world = World(self.journal)
+        world = TopicsWorld(self.journal)
         world.logs = self.logs
         for (_, key), value in self.journal.values().items():
             world.topics.restore(str(key[0]), value)
@@ -59,7 +59,7 @@ def test_names_that_are_not(name: str) -> None:
 
 
 def test_a_topic_is_found_by_its_name_and_by_its_id() -> None:
-    topics = World().topics
+    topics = TopicsWorld().topics
 
     orders = topics.create("orders", [(1, 2), (2, 1)], {})
 
@@ -71,7 +71,7 @@ def test_a_topic_is_found_by_its_name_and_by_its_id() -> None:
 
 
 def test_what_is_not_there_is_not_found() -> None:
-    topics = World().topics
+    topics = TopicsWorld().topics
     topics.create("orders", [(1,)], {})
 
     assert topics.get("bills") is topics.get(None, UUID(int=5)) is topics.get(None) is None
@@ -83,7 +83,7 @@ def test_what_is_not_there_is_not_found() -> None:
 
 
 def test_topics_are_listed_by_name() -> None:
-    topics = World().topics
+    topics = TopicsWorld().topics
     for name in ("c", "a", "b"):
         topics.create(name, [(1,)], {})
 
@@ -92,7 +92,7 @@ def test_topics_are_listed_by_name() -> None:
 
 
 def test_each_change_of_what_can_be_read_raises_the_version() -> None:
-    topics = World().topics
+    topics = TopicsWorld().topics
     versions = [topics.version]
 
     orders = topics.create("orders", [(1,)], {})
@@ -110,7 +110,7 @@ def test_each_change_of_what_can_be_read_raises_the_version() -> None:
 
 
 def test_a_topic_that_is_made_again_has_another_id_and_no_records() -> None:
-    topics = World().topics
+    topics = TopicsWorld().topics
     first = topics.create("orders", [(1,)], {})
     first.partitions[0].append(a_batch(b"a"), now=NOW, api_version=12)
     topics.delete(first)
@@ -123,7 +123,7 @@ def test_a_topic_that_is_made_again_has_another_id_and_no_records() -> None:
 
 
 def test_who_waits_for_a_deleted_topic_is_told_that_nobody_leads_it() -> None:
-    world = World()
+    world = TopicsWorld()
     orders = world.topics.create("orders", [(1,), (1,)], {})
 
     world.topics.delete(orders)
@@ -133,7 +133,7 @@ def test_who_waits_for_a_deleted_topic_is_told_that_nobody_leads_it() -> None:
 
 
 def test_settings_reach_the_logs_and_the_partitions() -> None:
-    world = World(max_message_bytes="100", min_insync_replicas="2")
+    world = TopicsWorld(max_message_bytes="100", min_insync_replicas="2")
     orders = world.topics.create("orders", [(1, 2)], {"retention.ms": "5"})
     (partition,) = orders.partitions
     assert (partition.log.config.max_message_bytes, partition.log.config.retention_ms) == (100, 5)
@@ -147,7 +147,7 @@ def test_settings_reach_the_logs_and_the_partitions() -> None:
 
 
 def test_a_lower_minimum_lets_the_high_watermark_go_on() -> None:
-    world = World(min_insync_replicas="2")
+    world = TopicsWorld(min_insync_replicas="2")
     orders = world.topics.create("orders", [(1, 2)], {})
     (partition,) = orders.partitions
     partition.node_down(2, unclean=False)
@@ -160,7 +160,7 @@ def test_a_lower_minimum_lets_the_high_watermark_go_on() -> None:
 
 
 def test_leaders_are_spread_and_no_broker_has_a_partition_twice() -> None:
-    topics = World().topics
+    topics = TopicsWorld().topics
 
     assigned = topics.assign(6, 2, [1, 2, 3])
 
@@ -173,7 +173,7 @@ def test_leaders_are_spread_and_no_broker_has_a_partition_twice() -> None:
 # Over a restart.
 
 
-def kept(world: World) -> Any:
+def kept(world: TopicsWorld) -> Any:
     return [
         (topic.name, topic.topic_id, topic.configs, [one.replicas for one in topic.partitions])
         for topic in world.topics
@@ -181,7 +181,7 @@ def kept(world: World) -> Any:
 
 
 def test_topics_outlive_a_restart_and_deleted_ones_do_not() -> None:
-    world = World()
+    world = TopicsWorld()
     orders = world.topics.create("orders", [(1, 2)], {"retention.ms": "5"})
     world.topics.grow(orders, [(2, 1)])
     world.topics.delete(world.topics.create("bills", [(1,)], {}))
@@ -196,7 +196,7 @@ def test_topics_outlive_a_restart_and_deleted_ones_do_not() -> None:
 
 
 def test_who_led_before_leads_after_a_restart_in_a_later_epoch() -> None:
-    world = World()
+    world = TopicsWorld()
     orders = world.topics.create("orders", [(1, 2)], {})
     orders.partitions[0].lead(2)
     world.topics.moved("orders")
@@ -207,7 +207,7 @@ def test_who_led_before_leads_after_a_restart_in_a_later_epoch() -> None:
 
 
 def test_the_history_of_epochs_outlives_a_restart() -> None:
-    world = World()
+    world = TopicsWorld()
     orders = world.topics.create("orders", [(1, 2)], {})
     (partition,) = orders.partitions
     partition.append(a_batch(b"a"), now=NOW, api_version=12)
@@ -224,7 +224,7 @@ def test_the_history_of_epochs_outlives_a_restart() -> None:
 
 
 def test_the_epoch_after_a_restart_is_later_than_any_in_the_log() -> None:
-    world = World()
+    world = TopicsWorld()
     orders = world.topics.create("orders", [(1, 2)], {})
     for _ in range(4):
         orders.partitions[0].new_epoch()  # the process dies before that is kept
@@ -236,7 +236,7 @@ def test_the_epoch_after_a_restart_is_later_than_any_in_the_log() -> None:
 
 
 def test_where_nobody_led_the_preferred_replica_leads_after_a_restart() -> None:
-    world = World()
+    world = TopicsWorld()
     orders = world.topics.create("orders", [(2, 1)], {})
     for node in (2, 1):
         orders.partitions[0].node_down(node, unclean=False)

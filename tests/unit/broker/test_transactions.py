@@ -13,7 +13,8 @@ from kafka.protocol.admin import ListTransactionsRequest
 from aktor.broker.codes import Code, Refused
 from aktor.broker.transactions import State
 from aktor.broker.transactions.transaction import LAST_EPOCH, TRANSITIONS, Transaction, Trigger
-from tests.unit.broker.transactions_world import NOW, Marker, Producer, World
+from tests.unit.broker.harness import NOW
+from tests.unit.broker.transactions_world import Marker, Producer, TransactionsWorld
 
 ORDERS = ("orders", 0)
 BILLS = ("bills", 0)
@@ -22,18 +23,18 @@ BOTH_PROTOCOLS = pytest.mark.parametrize("bumps", [False, True], ids=["TV1", "TV
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> TransactionsWorld:
+    return TransactionsWorld()
 
 
-def a_producer(world: World, **fields: Any) -> Producer:
+def a_producer(world: TransactionsWorld, **fields: Any) -> Producer:
     """A transactional producer that was given its first epoch."""
     producer = Producer(world, **fields)
     assert producer.init() is Code.NONE
     return producer
 
 
-def at_epoch(world: World, epoch: int, **fields: Any) -> Producer:
+def at_epoch(world: TransactionsWorld, epoch: int, **fields: Any) -> Producer:
     """A producer that has been through many transactions."""
     producer = a_producer(world, **fields)
     kept = world.journal.values()
@@ -47,7 +48,7 @@ def at_epoch(world: World, epoch: int, **fields: Any) -> Producer:
 # Producer ids.
 
 
-def test_an_idempotent_producer_gets_an_id_of_its_own_and_epoch_0(world: World) -> None:
+def test_an_idempotent_producer_gets_an_id_of_its_own_and_epoch_0(world: TransactionsWorld) -> None:
     first, second = Producer(world, None), Producer(world, None)
 
     assert first.init() is second.init() is Code.NONE
@@ -56,7 +57,7 @@ def test_an_idempotent_producer_gets_an_id_of_its_own_and_epoch_0(world: World) 
     assert first.id != second.id
 
 
-def test_no_producer_id_is_given_twice_even_after_a_restart(world: World) -> None:
+def test_no_producer_id_is_given_twice_even_after_a_restart(world: TransactionsWorld) -> None:
     seen = []
     for _ in range(3):
         for _ in range(1500):
@@ -69,7 +70,7 @@ def test_no_producer_id_is_given_twice_even_after_a_restart(world: World) -> Non
 
 
 def test_a_transactional_id_keeps_its_producer_id_and_each_start_raises_the_epoch(
-    world: World,
+    world: TransactionsWorld,
 ) -> None:
     first = a_producer(world)
     second = a_producer(world)
@@ -90,13 +91,13 @@ def test_a_transactional_id_keeps_its_producer_id_and_each_start_raises_the_epoc
     ],
 )
 def test_an_init_that_makes_no_sense_is_refused(
-    world: World, fields: dict[str, Any], code: Code
+    world: TransactionsWorld, fields: dict[str, Any], code: Code
 ) -> None:
     assert Producer(world).init(**fields) is code
     assert world.describe().error_code == Code.TRANSACTIONAL_ID_NOT_FOUND
 
 
-def test_two_phase_commit_is_refused_as_where_it_is_not_enabled(world: World) -> None:
+def test_two_phase_commit_is_refused_as_where_it_is_not_enabled(world: TransactionsWorld) -> None:
     producer = Producer(world)
 
     assert producer.init(version=6, enable2_pc=True) is Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -104,7 +105,7 @@ def test_two_phase_commit_is_refused_as_where_it_is_not_enabled(world: World) ->
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_every_version_of_init_is_answered(world: World, version: int) -> None:
+def test_every_version_of_init_is_answered(world: TransactionsWorld, version: int) -> None:
     assert Producer(world).init(version=version) is Code.NONE
 
 
@@ -112,7 +113,7 @@ def test_every_version_of_init_is_answered(world: World, version: int) -> None:
 
 
 def test_a_producer_that_goes_on_gets_the_next_epoch_and_its_retry_the_same_once_more(
-    world: World,
+    world: TransactionsWorld,
 ) -> None:
     producer = a_producer(world)
     lost = producer.copy()
@@ -127,7 +128,7 @@ def test_a_producer_that_goes_on_gets_the_next_epoch_and_its_retry_the_same_once
     ("version", "code"), [(3, Code.INVALID_PRODUCER_EPOCH), (4, Code.PRODUCER_FENCED)]
 )
 def test_a_producer_that_goes_on_after_another_has_started_is_fenced(
-    world: World, version: int, code: Code
+    world: TransactionsWorld, version: int, code: Code
 ) -> None:
     old = a_producer(world)
     a_producer(world)
@@ -135,17 +136,19 @@ def test_a_producer_that_goes_on_after_another_has_started_is_fenced(
     assert old.init(anew=False, version=version) is code
 
 
-def test_a_producer_with_an_id_nobody_has_is_fenced(world: World) -> None:
+def test_a_producer_with_an_id_nobody_has_is_fenced(world: TransactionsWorld) -> None:
     producer = a_producer(world)
     producer.id += 1
 
     assert producer.init(anew=False) is Code.PRODUCER_FENCED
 
 
-def test_a_producer_that_outlived_its_transactional_id_is_given_a_new_one(world: World) -> None:
+def test_a_producer_that_outlived_its_transactional_id_is_given_a_new_one(
+    world: TransactionsWorld,
+) -> None:
     producer = a_producer(world)
     old = producer.id
-    world.sleep(8 * 24 * 3600)
+    world.pass_time(8 * 24 * 3600)
 
     assert producer.init(anew=False) is Code.NONE
     assert producer.id != old
@@ -158,7 +161,7 @@ def test_a_producer_that_outlived_its_transactional_id_is_given_a_new_one(world:
 @BOTH_PROTOCOLS
 @pytest.mark.parametrize("commit", [True, False])
 def test_each_partition_gets_one_marker_of_the_outcome_and_each_group_is_told(
-    world: World, bumps: bool, commit: bool
+    world: TransactionsWorld, bumps: bool, commit: bool
 ) -> None:
     producer = a_producer(world, bumps=bumps)
 
@@ -175,7 +178,7 @@ def test_each_partition_gets_one_marker_of_the_outcome_and_each_group_is_told(
     assert world.state() == ("CompleteCommit" if commit else "CompleteAbort")
 
 
-def test_in_the_first_protocol_the_epoch_stays(world: World) -> None:
+def test_in_the_first_protocol_the_epoch_stays(world: TransactionsWorld) -> None:
     producer = a_producer(world)
 
     for _ in range(3):
@@ -184,7 +187,7 @@ def test_in_the_first_protocol_the_epoch_stays(world: World) -> None:
     assert world.describe().producer_epoch == 0
 
 
-def test_by_kip_890_each_end_gives_the_next_epoch(world: World) -> None:
+def test_by_kip_890_each_end_gives_the_next_epoch(world: TransactionsWorld) -> None:
     producer = a_producer(world, bumps=True)
 
     epochs = []
@@ -195,7 +198,7 @@ def test_by_kip_890_each_end_gives_the_next_epoch(world: World) -> None:
     assert epochs == [1, 2, 3]
 
 
-def test_by_kip_890_what_was_sent_before_the_end_comes_too_late(world: World) -> None:
+def test_by_kip_890_what_was_sent_before_the_end_comes_too_late(world: TransactionsWorld) -> None:
     producer = a_producer(world, bumps=True)
     late = producer.copy()
     producer.add(ORDERS)
@@ -206,7 +209,7 @@ def test_by_kip_890_what_was_sent_before_the_end_comes_too_late(world: World) ->
 
 
 def test_a_transaction_may_consist_of_groups_alone_added_by_their_coordinator(
-    world: World,
+    world: TransactionsWorld,
 ) -> None:
     producer = a_producer(world, bumps=True)
     mine = ("payer", producer.id, producer.epoch, "readers")
@@ -225,7 +228,7 @@ def test_a_transaction_may_consist_of_groups_alone_added_by_their_coordinator(
 # What may be added.
 
 
-def test_with_one_partition_that_does_not_exist_none_is_added(world: World) -> None:
+def test_with_one_partition_that_does_not_exist_none_is_added(world: TransactionsWorld) -> None:
     producer = a_producer(world)
 
     codes = producer.add_all(ORDERS, ("orders", 7))
@@ -239,7 +242,7 @@ def test_with_one_partition_that_does_not_exist_none_is_added(world: World) -> N
 
 @pytest.mark.parametrize("version", range(4))
 def test_a_fenced_producer_adds_nothing_in_the_words_of_its_version(
-    world: World, version: int
+    world: TransactionsWorld, version: int
 ) -> None:
     old = a_producer(world)
     a_producer(world)
@@ -250,7 +253,7 @@ def test_a_fenced_producer_adds_nothing_in_the_words_of_its_version(
     assert old.end(commit=True, version=version) is code
 
 
-def test_an_unknown_transactional_id_has_no_producer(world: World) -> None:
+def test_an_unknown_transactional_id_has_no_producer(world: TransactionsWorld) -> None:
     stranger = Producer(world, "nobody", id=1, epoch=0)
 
     assert stranger.add(ORDERS) is Code.INVALID_PRODUCER_ID_MAPPING
@@ -259,7 +262,7 @@ def test_an_unknown_transactional_id_has_no_producer(world: World) -> None:
     assert stranger.verify(*ORDERS) is Code.INVALID_PRODUCER_ID_MAPPING
 
 
-def test_an_empty_transactional_id_is_no_id(world: World) -> None:
+def test_an_empty_transactional_id_is_no_id(world: TransactionsWorld) -> None:
     nameless = Producer(world, "", id=1, epoch=0)
 
     assert nameless.add(ORDERS) is Code.INVALID_REQUEST
@@ -269,7 +272,7 @@ def test_an_empty_transactional_id_is_no_id(world: World) -> None:
 # The leader's question.
 
 
-def test_a_leader_may_append_only_to_what_was_added(world: World) -> None:
+def test_a_leader_may_append_only_to_what_was_added(world: TransactionsWorld) -> None:
     producer = a_producer(world)
     producer.add(ORDERS)
 
@@ -279,7 +282,7 @@ def test_a_leader_may_append_only_to_what_was_added(world: World) -> None:
 
 
 def test_a_leader_does_not_append_for_fenced_producers_and_ended_transactions(
-    world: World,
+    world: TransactionsWorld,
 ) -> None:
     producer = a_producer(world)
     producer.add(ORDERS)
@@ -290,7 +293,7 @@ def test_a_leader_does_not_append_for_fenced_producers_and_ended_transactions(
     assert producer.verify(*ORDERS) is Code.INVALID_PRODUCER_EPOCH
 
 
-def test_a_leader_asks_and_adds_over_the_wire_too(world: World) -> None:
+def test_a_leader_asks_and_adds_over_the_wire_too(world: TransactionsWorld) -> None:
     producer = a_producer(world, bumps=True)
     producer.add(ORDERS)
 
@@ -307,7 +310,7 @@ def test_a_leader_asks_and_adds_over_the_wire_too(world: World) -> None:
 @pytest.mark.parametrize(("first", "second"), [*itertools.product([True, False], repeat=2)])
 @BOTH_PROTOCOLS
 def test_an_end_whose_answer_was_lost_may_be_asked_again_but_not_the_other_way(
-    world: World, bumps: bool, first: bool, second: bool
+    world: TransactionsWorld, bumps: bool, first: bool, second: bool
 ) -> None:
     producer = a_producer(world, bumps=bumps)
     producer.add(ORDERS)
@@ -322,11 +325,15 @@ def test_an_end_whose_answer_was_lost_may_be_asked_again_but_not_the_other_way(
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_in_the_first_protocol_there_must_be_something_to_end(world: World, commit: bool) -> None:
+def test_in_the_first_protocol_there_must_be_something_to_end(
+    world: TransactionsWorld, commit: bool
+) -> None:
     assert a_producer(world).end(commit=commit) is Code.INVALID_TXN_STATE
 
 
-def test_by_kip_890_nothing_can_be_aborted_for_a_new_epoch_but_not_committed(world: World) -> None:
+def test_by_kip_890_nothing_can_be_aborted_for_a_new_epoch_but_not_committed(
+    world: TransactionsWorld,
+) -> None:
     producer = a_producer(world, bumps=True)
 
     assert producer.end(commit=True) is Code.INVALID_TXN_STATE
@@ -340,7 +347,7 @@ def test_by_kip_890_nothing_can_be_aborted_for_a_new_epoch_but_not_committed(wor
 
 
 @BOTH_PROTOCOLS
-def test_an_epoch_from_the_future_is_fenced_too(world: World, bumps: bool) -> None:
+def test_an_epoch_from_the_future_is_fenced_too(world: TransactionsWorld, bumps: bool) -> None:
     producer = a_producer(world, bumps=bumps)
     producer.add(ORDERS)
     producer.epoch += 1
@@ -354,7 +361,7 @@ def test_an_epoch_from_the_future_is_fenced_too(world: World, bumps: bool) -> No
 
 @BOTH_PROTOCOLS
 def test_until_the_last_marker_is_written_there_is_no_next_transaction(
-    world: World, bumps: bool
+    world: TransactionsWorld, bumps: bool
 ) -> None:
     producer = a_producer(world, bumps=bumps)
     producer.add(ORDERS, BILLS)
@@ -376,23 +383,23 @@ def test_until_the_last_marker_is_written_there_is_no_next_transaction(
 
 
 def test_a_marker_is_tried_again_after_the_backoff_and_written_once_there_is_a_leader() -> None:
-    world = World(marker_retry_backoff=0.5)
+    world = TransactionsWorld(marker_retry_backoff=0.5)
     producer = a_producer(world)
     producer.add(ORDERS, BILLS)
     world.partitions.leaderless.add(BILLS)
     producer.end(commit=True)
     assert world.coordinator.wake_at() == NOW + 0.5
 
-    world.sleep(10)
+    world.pass_time(10)
     assert world.state() == "PrepareCommit"
     world.partitions.leaderless.clear()
-    world.sleep(0.5)
+    world.pass_time(0.5)
 
     assert [one.place for one in world.partitions.markers] == [ORDERS, BILLS]
     assert world.state() == "CompleteCommit"
 
 
-def test_a_partition_that_was_deleted_needs_no_marker(world: World) -> None:
+def test_a_partition_that_was_deleted_needs_no_marker(world: TransactionsWorld) -> None:
     producer = a_producer(world)
     producer.add(ORDERS, BILLS)
     del world.partitions.counts["bills"]
@@ -408,7 +415,7 @@ def test_a_partition_that_was_deleted_needs_no_marker(world: World) -> None:
 
 @BOTH_PROTOCOLS
 def test_a_new_producer_aborts_what_the_old_one_left_open_and_gets_its_epoch_by_asking_again(
-    world: World, bumps: bool
+    world: TransactionsWorld, bumps: bool
 ) -> None:
     old = a_producer(world, bumps=bumps)
     old.add(ORDERS)
@@ -426,17 +433,17 @@ def test_a_new_producer_aborts_what_the_old_one_left_open_and_gets_its_epoch_by_
 
 @BOTH_PROTOCOLS
 def test_a_transaction_that_is_open_too_long_is_aborted_against_its_producer(
-    world: World, bumps: bool
+    world: TransactionsWorld, bumps: bool
 ) -> None:
     producer = a_producer(world, bumps=bumps, timeout_ms=5000)
-    world.sleep(100)
+    world.pass_time(100)
     producer.add(ORDERS)
-    world.sleep(4)
+    world.pass_time(4)
     producer.add(BILLS)
 
-    world.sleep(0.9)
+    world.pass_time(0.9)
     assert world.state() == "Ongoing"
-    world.sleep(0.1)
+    world.pass_time(0.1)
 
     assert world.state() == "CompleteAbort"
     assert {one.producer for one in world.partitions.markers} == {(producer.id, 1)}
@@ -444,21 +451,23 @@ def test_a_transaction_that_is_open_too_long_is_aborted_against_its_producer(
 
 
 def test_with_kafka_s_interval_a_timeout_is_noticed_at_the_next_check() -> None:
-    world = World(abort_check_interval=10.0)
+    world = TransactionsWorld(abort_check_interval=10.0)
     producer = a_producer(world, timeout_ms=5000)
     producer.add(ORDERS)
 
-    world.sleep(9.9)
+    world.pass_time(9.9)
     assert world.state() == "Ongoing"
-    world.sleep(0.1)
+    world.pass_time(0.1)
 
     assert world.state() == "CompleteAbort"
 
 
-def test_after_a_timeout_a_producer_of_kip_890_may_abort_and_go_on(world: World) -> None:
+def test_after_a_timeout_a_producer_of_kip_890_may_abort_and_go_on(
+    world: TransactionsWorld,
+) -> None:
     producer = a_producer(world, bumps=True, timeout_ms=5000)
     producer.add(ORDERS)
-    world.sleep(6)
+    world.pass_time(6)
 
     assert producer.end(commit=True, learn=False) is Code.INVALID_TXN_STATE
     assert producer.end(commit=False) is Code.NONE
@@ -468,7 +477,7 @@ def test_after_a_timeout_a_producer_of_kip_890_may_abort_and_go_on(world: World)
 
 
 def test_by_kip_890_a_start_finds_its_epoch_again_when_the_answer_to_the_end_was_lost(
-    world: World,
+    world: TransactionsWorld,
 ) -> None:
     producer = a_producer(world, bumps=True)
     producer.add(ORDERS)
@@ -483,7 +492,9 @@ def test_by_kip_890_a_start_finds_its_epoch_again_when_the_answer_to_the_end_was
 
 
 @pytest.mark.parametrize("anew", [True, False])
-def test_a_start_without_epochs_left_gets_a_new_producer_id(world: World, anew: bool) -> None:
+def test_a_start_without_epochs_left_gets_a_new_producer_id(
+    world: TransactionsWorld, anew: bool
+) -> None:
     producer = at_epoch(world, LAST_EPOCH)
     before = producer.copy()
 
@@ -497,7 +508,9 @@ def test_a_start_without_epochs_left_gets_a_new_producer_id(world: World, anew: 
     assert anew or (before.id, before.epoch) == (producer.id, 0)
 
 
-def test_of_an_id_without_epochs_only_the_last_epoch_leads_to_the_next_id(world: World) -> None:
+def test_of_an_id_without_epochs_only_the_last_epoch_leads_to_the_next_id(
+    world: TransactionsWorld,
+) -> None:
     producer = at_epoch(world, LAST_EPOCH)
     ancient = producer.copy()
     ancient.epoch = 0
@@ -507,7 +520,7 @@ def test_of_an_id_without_epochs_only_the_last_epoch_leads_to_the_next_id(world:
     assert world.describe().producer_epoch == 0
 
 
-def test_by_kip_890_the_last_end_of_an_id_gives_the_next_id(world: World) -> None:
+def test_by_kip_890_the_last_end_of_an_id_gives_the_next_id(world: TransactionsWorld) -> None:
     producer = at_epoch(world, LAST_EPOCH, bumps=True)
     producer.add(ORDERS)
     before = producer.copy()
@@ -523,7 +536,7 @@ def test_by_kip_890_the_last_end_of_an_id_gives_the_next_id(world: World) -> Non
 
 
 def test_the_next_id_takes_over_only_when_the_markers_of_the_old_one_are_written(
-    world: World,
+    world: TransactionsWorld,
 ) -> None:
     producer = at_epoch(world, LAST_EPOCH, bumps=True)
     producer.add(ORDERS)
@@ -534,18 +547,18 @@ def test_the_next_id_takes_over_only_when_the_markers_of_the_old_one_are_written
     assert world.describe().producer_id == old
     world.restart()
     world.partitions.leaderless.clear()
-    world.sleep(1)
+    world.pass_time(1)
 
     assert world.describe().producer_id == producer.id != old
     assert world.describe().producer_epoch == 0
 
 
-def test_a_timeout_at_the_last_epoch_gives_the_next_id_too(world: World) -> None:
+def test_a_timeout_at_the_last_epoch_gives_the_next_id_too(world: TransactionsWorld) -> None:
     producer = at_epoch(world, LAST_EPOCH, bumps=True)
     producer.add(ORDERS)
     old = producer.id
 
-    world.sleep(61)
+    world.pass_time(61)
 
     (marker,) = world.partitions.markers
     assert marker.producer == (old, LAST_EPOCH + 1)
@@ -559,23 +572,23 @@ def test_a_timeout_at_the_last_epoch_gives_the_next_id_too(world: World) -> None
 
 @BOTH_PROTOCOLS
 def test_an_open_transaction_outlives_a_restart_and_its_time_runs_on(
-    world: World, bumps: bool
+    world: TransactionsWorld, bumps: bool
 ) -> None:
     producer = a_producer(world, bumps=bumps)
     producer.add(ORDERS)
     producer.add_group("readers")
-    world.sleep(50)
+    world.pass_time(50)
 
     world.restart()
     assert producer.verify(*ORDERS) is Code.NONE
-    world.sleep(11)
+    world.pass_time(11)
 
     assert world.state() == "CompleteAbort"
     assert world.partitions.ended == [("readers", producer.id, False)]
 
 
 def test_after_a_restart_only_missing_markers_are_written_under_a_higher_coordinator_epoch(
-    world: World,
+    world: TransactionsWorld,
 ) -> None:
     producer = a_producer(world)
     producer.add(ORDERS, BILLS)
@@ -584,13 +597,15 @@ def test_after_a_restart_only_missing_markers_are_written_under_a_higher_coordin
 
     world.restart()
     world.partitions.leaderless.clear()
-    world.sleep(0)
+    world.pass_time(0)
 
     mine = (producer.id, 0)
     assert world.partitions.markers == [Marker(ORDERS, mine, True), Marker(BILLS, mine, True, 1)]
 
 
-def test_a_coordinator_that_takes_over_goes_on_with_the_markers_of_its_ids(world: World) -> None:
+def test_a_coordinator_that_takes_over_goes_on_with_the_markers_of_its_ids(
+    world: TransactionsWorld,
+) -> None:
     for name in ("payer", "other"):
         producer = a_producer(world, transactional_id=name)
         producer.add(ORDERS)
@@ -604,14 +619,14 @@ def test_a_coordinator_that_takes_over_goes_on_with_the_markers_of_its_ids(world
     assert [one.coordinator_epoch for one in world.partitions.markers] == [1]
 
 
-def test_an_id_that_is_not_used_for_a_week_is_forgotten(world: World) -> None:
+def test_an_id_that_is_not_used_for_a_week_is_forgotten(world: TransactionsWorld) -> None:
     producer = a_producer(world)
-    world.sleep(6 * 24 * 3600)
+    world.pass_time(6 * 24 * 3600)
     assert producer.add(ORDERS) is producer.end(commit=True) is Code.NONE
-    world.sleep(7 * 24 * 3600 - 1)
+    world.pass_time(7 * 24 * 3600 - 1)
     assert world.state() == "CompleteCommit"
 
-    world.sleep(1)
+    world.pass_time(1)
 
     assert world.describe().error_code == Code.TRANSACTIONAL_ID_NOT_FOUND
     assert world.coordinator.wake_at() == math.inf
@@ -622,9 +637,9 @@ def test_an_id_that_is_not_used_for_a_week_is_forgotten(world: World) -> None:
 # Looking at them.
 
 
-def test_a_description_tells_what_is_open_since_when_and_whose(world: World) -> None:
+def test_a_description_tells_what_is_open_since_when_and_whose(world: TransactionsWorld) -> None:
     producer = a_producer(world, timeout_ms=7000)
-    world.sleep(2)
+    world.pass_time(2)
     producer.add(("orders", 2), BILLS, ("orders", 1))
     producer.add_group("orders-group")
 
@@ -641,7 +656,7 @@ def test_a_description_tells_what_is_open_since_when_and_whose(world: World) -> 
     }
 
 
-def test_before_its_first_transaction_an_id_shows_no_start(world: World) -> None:
+def test_before_its_first_transaction_an_id_shows_no_start(world: TransactionsWorld) -> None:
     a_producer(world)
 
     assert world.describe().transaction_start_time_ms == -1
@@ -661,11 +676,11 @@ def test_before_its_first_transaction_an_id_shows_no_start(world: World) -> None
     ],
 )
 def test_a_list_holds_what_passes_all_filters(
-    world: World, filters: dict[str, Any], version: int, names: list[str]
+    world: TransactionsWorld, filters: dict[str, Any], version: int, names: list[str]
 ) -> None:
     idle, open_, long = (a_producer(world, transactional_id=n) for n in ("idle", "open", "long"))
     long.add(ORDERS)
-    world.sleep(6)
+    world.pass_time(6)
     open_.add(ORDERS)
 
     listed = world.ask(ListTransactionsRequest(**filters), version)
@@ -675,7 +690,7 @@ def test_a_list_holds_what_passes_all_filters(
 
 
 def test_a_list_names_states_it_does_not_know_and_refuses_patterns_it_cannot_read(
-    world: World,
+    world: TransactionsWorld,
 ) -> None:
     a_producer(world)
 

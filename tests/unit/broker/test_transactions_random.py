@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from aktor.broker.codes import Code
-from tests.unit.broker.transactions_world import JsonJournal, Producer, World
+from tests.unit.broker.harness import Journal
+from tests.unit.broker.transactions_world import Producer, TransactionsWorld
 
 PLACES = [("orders", 0), ("orders", 1), ("orders", 2), ("bills", 0)]
 NAMES = ["payer", "shipper"]
@@ -26,7 +27,7 @@ FOLLOWS = {
 }
 
 
-class WatchfulJournal(JsonJournal):
+class WatchfulJournal(Journal):
     """Checks every step that is kept, and notes which markers each decision asks for."""
 
     def __init__(self) -> None:
@@ -61,7 +62,7 @@ class Storm:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.world = World(abort_check_interval=self.rng.choice([0.0, 10.0]))
+        self.world = TransactionsWorld(abort_check_interval=self.rng.choice([0.0, 10.0]))
         self.journal = WatchfulJournal()
         self.world.journal = self.journal
         self.world.restart()
@@ -101,7 +102,7 @@ class Storm:
         self.world.partitions.leaderless ^= {self.rng.choice(PLACES)}
 
     def _time(self, _producer: Producer) -> None:
-        self.world.sleep(self.rng.choice([0.05, 0.3, 2.0, 30.0]))
+        self.world.pass_time(self.rng.choice([0.05, 0.3, 2.0, 30.0]))
 
     def _crash(self, producer: Producer) -> None:
         match self.rng.randrange(3):
@@ -115,7 +116,7 @@ class Storm:
 
     def heal(self) -> None:
         self.world.partitions.leaderless.clear()
-        self.world.sleep(120)
+        self.world.pass_time(120)
 
 
 @pytest.mark.parametrize("seed", range(60))

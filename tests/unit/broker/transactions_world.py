@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import random
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,8 +17,7 @@ from aktor.broker.call import Call
 from aktor.broker.codes import Code, Refused
 from aktor.broker.transactions import TransactionCoordinator, TransactionSettings
 from aktor.broker.wire import APIS
-
-NOW = 1_700_000_000.0
+from tests.unit.broker.harness import Asked, World
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,66 +63,45 @@ class Partitions:
         self.ended.append((group_id, producer_id, commit))
 
 
-class JsonJournal:
-    """Keeps what could be read back from a disk."""
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[str, tuple[str | int, ...]], str] = {}
-
-    def put(self, kind: str, key: tuple[str | int, ...], value: Any | None) -> None:
-        if value is None:
-            self._kept.pop((kind, key), None)
-        else:
-            self._kept[kind, key] = json.dumps(value)
-
-    def values(self) -> dict[tuple[str, tuple[str | int, ...]], Any]:
-        return {key: json.loads(value) for key, value in self._kept.items()}
-
-
-class World:
+class TransactionsWorld(World):
     """One coordinator at a time, in time that is passed in."""
 
     def __init__(self, **settings: Any) -> None:
+        super().__init__(seed=1)
         self.settings = TransactionSettings(**settings)
         self.partitions = Partitions()
-        self.journal = JsonJournal()
-        self.now = NOW
         self.coordinator = self._start()
 
     def _start(self) -> TransactionCoordinator:
         return TransactionCoordinator(
-            rng=random.Random(1),
+            rng=self.rng,
             settings=self.settings,
             journal=self.journal,
             ports=self.partitions,
         )
+
+    @property
+    def machine(self) -> TransactionCoordinator:
+        return self.coordinator
 
     def restart(self) -> None:
         """Kill the coordinator; the next one has what the journal kept."""
         self.coordinator = self._start()
         self.coordinator.restore(self.journal.values())
 
-    def sleep(self, seconds: float) -> None:
-        """Let time pass, and tick whenever the coordinator wanted to be woken."""
-        end = self.now + seconds
-        while (wake_at := self.coordinator.wake_at()) <= end:
-            self.now = max(self.now, wake_at)
-            self.coordinator.tick(self.now)
-        self.now = end
-
     def ask(self, request: Any, version: int) -> Any:
-        """The answer to a request; both go over the wire in this version."""
+        """The answer to a request; both are encoded in this version, which need not be one that
+        the broker offers to clients."""
         api = APIS[request.API_KEY]
-        answers: list[Any] = []
+        asked = Asked(api, version)
         call = Call(
             api.request.decode(request.encode(version=version), version=version),
-            answer=answers.append,
+            answer=asked.take,
             version=version,
             now=self.now,
         )
         _HANDLERS[api.name](self.coordinator, call)
-        (answer,) = answers
-        return api.response.decode(answer.encode(version=version), version=version)
+        return asked.answer
 
     def describe(self, transactional_id: str = "payer") -> Any:
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
@@ -154,7 +130,7 @@ class Producer:
     next; with it of KIP-890, where leaders add partitions and each end gives a new epoch.
     """
 
-    world: World
+    world: TransactionsWorld
     transactional_id: str | None = "payer"
     timeout_ms: int = 60_000
     bumps: bool = False

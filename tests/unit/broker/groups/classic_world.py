@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import random
 import struct
 from typing import Any
 
@@ -14,103 +12,40 @@ from kafka.protocol.consumer import (
     SyncGroupRequest,
 )
 
-from aktor.broker.call import Call
 from aktor.broker.codes import Code
 from aktor.broker.groups.classic import ClassicGroup
 from aktor.broker.groups.settings import GroupSettings
-from aktor.broker.wire import APIS, write_response
-
-START = 1_700_000_000.0
+from tests.unit.broker.harness import Asked, World
 
 
-class Recorder:
-    """A journal that keeps values as a file would: as text."""
-
-    def __init__(self) -> None:
-        self.texts: dict[tuple[Any, ...], str] = {}
-        self.puts = 0
-
-    def put(self, kind: str, key: tuple[str | int, ...], value: Any | None) -> None:
-        self.puts += 1
-        if value is None:
-            self.texts.pop((kind, *key), None)
-        else:
-            self.texts[(kind, *key)] = json.dumps(value)
-
-    def group(self, group_id: str = "g") -> Any:
-        text = self.texts.get(("classic-group", group_id))
-        return None if text is None else json.loads(text)
-
-
-class Asked:
-    """A request that was sent, and its answer as soon as there is one."""
-
-    def __init__(self, api_key: int, version: int) -> None:
-        self.api = APIS[api_key]
-        self.version = version
-        self.answers: list[Any] = []
-
-    def take(self, answer: Any) -> None:
-        write_response(self.api, self.version, 1, answer)  # It must fit the version.
-        self.answers.append(answer)
-
-    @property
-    def waits(self) -> bool:
-        return not self.answers
-
-    @property
-    def answer(self) -> Any:
-        assert len(self.answers) == 1, f"answered {len(self.answers)} times"
-        return self.answers[0]
-
-    @property
-    def code(self) -> Code:
-        return Code(self.answer.error_code)
-
-
-class World:
+class ClassicWorld(World):
     """One group, and the time."""
 
     def __init__(self, *, seed: int = 0, **settings: Any) -> None:
-        self.now = START
+        super().__init__(seed)
         self.settings = GroupSettings(**settings)
-        self.journal = Recorder()
-        self.rng = random.Random(seed)
         self.group = ClassicGroup(
             "g", rng=self.rng, settings=self.settings, journal=self.journal, now=self.now
         )
 
+    @property
+    def machine(self) -> ClassicGroup:
+        return self.group
+
+    def kept(self) -> Any:
+        """What the journal has of the group."""
+        return self.journal.value("classic-group", "g")
+
     def restart(self) -> None:
         """A new process: what was kept is all there is."""
         self.group = ClassicGroup.restore(
-            self.journal.group(),
+            self.kept(),
             group_id="g",
             rng=self.rng,
             settings=self.settings,
             journal=self.journal,
             now=self.now,
         )
-
-    def pass_time(self, seconds: float) -> None:
-        """Let time go by, and the group do what is due when it is due."""
-        end = self.now + seconds
-        while self.group.wake_at() <= end:
-            self.now = max(self.now, self.group.wake_at())
-            self.group.tick(self.now)
-        self.now = end
-
-    def send(self, handler: Any, request: Any, version: int, client_id: str) -> Asked:
-        asked = Asked(type(request).API_KEY, version)
-        handler(
-            Call(
-                request,
-                answer=asked.take,
-                version=version,
-                now=self.now,
-                client_id=client_id,
-            )
-        )
-        return asked
 
     def join(
         self,

@@ -2,87 +2,26 @@
 
 from __future__ import annotations
 
-import json
-import random
 from typing import Any
 from uuid import UUID
 
-from aktor.broker.call import Call
 from aktor.broker.codes import Code
 from aktor.broker.groups.consumer import ConsumerGroup
 from aktor.broker.groups.settings import GroupSettings
-from aktor.protocol.consumer_group import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
-
-START = 1_700_000_000.0
+from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
+from tests.unit.broker.harness import Topics, World
 
 _TopicPartitions = ConsumerGroupHeartbeatRequest.TopicPartitions
 
 
-class Topics:
-    """The topics of a cluster that has nothing else."""
-
-    def __init__(self, **partitions: int) -> None:
-        self.forbidden: set[str] = set()
-        self.version = 0
-        self._made = 0
-        self._topics: dict[str, tuple[UUID, int]] = {}
-        for name, count in partitions.items():
-            self.create(name, count)
-
-    def create(self, name: str, partitions: int) -> None:
-        self._made += 1
-        self.version += 1
-        self._topics[name] = (UUID(int=self._made), partitions)
-
-    def grow(self, name: str, partitions: int) -> None:
-        self.version += 1
-        self._topics[name] = (self._topics[name][0], partitions)
-
-    def delete(self, name: str) -> None:
-        self.version += 1
-        del self._topics[name]
-
-    def names(self) -> tuple[str, ...]:
-        return tuple(sorted(self._topics))
-
-    def topic_id(self, name: str) -> UUID | None:
-        return self._topics[name][0] if name in self._topics else None
-
-    def name(self, topic_id: UUID) -> str | None:
-        return next((n for n, (known, _) in self._topics.items() if known == topic_id), None)
-
-    def partitions(self, name: str) -> int:
-        return self._topics[name][1] if name in self._topics else 0
-
-
-class Recorder:
-    """A journal that keeps values as a file would: as text."""
-
-    def __init__(self) -> None:
-        self.texts: dict[tuple[Any, ...], str] = {}
-        self.puts = 0
-
-    def put(self, kind: str, key: tuple[str | int, ...], value: Any | None) -> None:
-        self.puts += 1
-        self.texts[(kind, *key)] = json.dumps(value)
-
-    def group(self) -> Any | None:
-        text = self.texts.get(("consumer-group", "g"))
-        return None if text is None else json.loads(text)
-
-
-class World:
+class ConsumerWorld(World):
     """One group, its topics, and the time."""
 
     def __init__(self, topics: Topics | None = None, **settings: Any) -> None:
+        super().__init__(seed=1)
         self.topics = topics or Topics(t=4)
-        self.journal = Recorder()
-        self.now = START
         self.parts: dict[str, Any] = {
-            "rng": random.Random(1),
+            "rng": self.rng,
             "topics": self.topics,
             "journal": self.journal,
             "settings": GroupSettings(**{"consumer_regex_min_interval": 10.0, **settings}),
@@ -92,36 +31,27 @@ class World:
     def ask(self, *, version: int = 1, client_id: str = "c", **fields: Any) -> Any:
         """Send a heartbeat over the wire's form; the answer."""
         request = ConsumerGroupHeartbeatRequest(**{"group_id": "g", **fields})
-        return self.send(request, version=version, client_id=client_id)
+        return self.heartbeat(request, version=version, client_id=client_id)
 
-    def send(self, request: Any, *, version: int = 1, client_id: str = "c") -> Any:
+    def heartbeat(self, request: Any, *, version: int = 1, client_id: str = "c") -> Any:
         """The same with a request that somebody else has made."""
-        answers: list[Any] = []
-        self.group.heartbeat(
-            Call(
-                ConsumerGroupHeartbeatRequest.decode(request.encode(version), version),
-                answer=answers.append,
-                version=version,
-                now=self.now,
-                client_id=client_id,
-            )
-        )
-        (answer,) = answers
-        return ConsumerGroupHeartbeatResponse.decode(answer.encode(version), version)
+        return self.send(self.group.heartbeat, request, version, client_id).answer
 
     def member(self, member_id: str, **subscription: Any) -> Client:
         """A client that has not joined yet; it subscribes to `t` if nothing else is said."""
         return Client(self, member_id, **(subscription or {"topics": ["t"]}))
 
-    def after(self, seconds: float) -> None:
-        """Let time pass, and what is due happen."""
-        self.now += seconds
-        if self.now >= self.group.wake_at():
-            self.group.tick(self.now)
+    @property
+    def machine(self) -> ConsumerGroup:
+        return self.group
+
+    def kept(self) -> Any:
+        """What the journal has of the group."""
+        return self.journal.value("consumer-group", "g")
 
     def restart(self) -> None:
         """The broker dies, and another finds what was kept."""
-        kept = self.journal.group()
+        kept = self.kept()
         if kept is None:
             self.group = ConsumerGroup("g", now=self.now, **self.parts)
         else:
@@ -140,7 +70,7 @@ class Client:
 
     def __init__(
         self,
-        world: World,
+        world: ConsumerWorld,
         member_id: str,
         *,
         topics: list[str] | None = None,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import random
 import struct
 from typing import Any
 from uuid import UUID
@@ -24,110 +22,25 @@ from kafka.protocol.consumer import (
 )
 from kafka.protocol.producer import TxnOffsetCommitRequest
 
-from aktor.broker.call import Call
 from aktor.broker.codes import Code
 from aktor.broker.groups.coordinator import GroupCoordinator
 from aktor.broker.groups.settings import GroupSettings
-from aktor.broker.wire import APIS, read_request, write_response
 from aktor.protocol.consumer_group import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
 )
-
-START = 1_700_000_000.0
-DAY = 24 * 3600.0
+from tests.unit.broker.harness import Asked, Topics, World
 
 NONE = (-1, "")
 
 
-class Topics:
-    """A cluster's topics, with ids that differ each time one is made."""
-
-    def __init__(self, counts: dict[str, int]) -> None:
-        self.forbidden: set[str] = set()
-        self.version = 0
-        self.counts: dict[str, int] = {}
-        self.ids: dict[str, UUID] = {}
-        self.made = 0
-        for name, count in counts.items():
-            self.create(name, count)
-
-    def create(self, name: str, count: int) -> None:
-        self.made += 1
-        self.version += 1
-        self.counts[name] = count
-        self.ids[name] = UUID(int=self.made)
-
-    def delete(self, name: str) -> UUID:
-        self.version += 1
-        del self.counts[name]
-        return self.ids.pop(name)
-
-    def names(self) -> tuple[str, ...]:
-        return tuple(sorted(self.counts))
-
-    def topic_id(self, name: str) -> UUID | None:
-        return self.ids.get(name)
-
-    def name(self, topic_id: UUID) -> str | None:
-        return next((name for name, one in self.ids.items() if one == topic_id), None)
-
-    def partitions(self, name: str) -> int:
-        return self.counts.get(name, 0)
-
-
-class Kept:
-    """A journal that keeps values as a file would: as text."""
-
-    def __init__(self) -> None:
-        self.texts: dict[tuple[str, tuple[str | int, ...]], str] = {}
-
-    def put(self, kind: str, key: tuple[str | int, ...], value: Any | None) -> None:
-        if value is None:
-            self.texts.pop((kind, key), None)
-        else:
-            self.texts[kind, key] = json.dumps(value)
-
-    def values(self) -> dict[tuple[str, tuple[str | int, ...]], Any]:
-        return {key: json.loads(text) for key, text in self.texts.items()}
-
-
-class Asked:
-    """A request that was sent, and its answer as the client reads it, as soon as there is one."""
-
-    def __init__(self, api: Any, version: int) -> None:
-        self.api = api
-        self.version = version
-        self.answers: list[Any] = []
-
-    def take(self, response: Any) -> None:
-        frame = write_response(self.api, self.version, 1, response)
-        answer = self.api.response.decode(frame[4:], version=self.version, header=True)
-        self.answers.append(answer)
-
-    @property
-    def waits(self) -> bool:
-        return not self.answers
-
-    @property
-    def answer(self) -> Any:
-        assert len(self.answers) == 1, f"answered {len(self.answers)} times"
-        return self.answers[0]
-
-    @property
-    def code(self) -> Code:
-        return Code(self.answer.error_code)
-
-
-class World:
+class CoordinatorWorld(World):
     """All groups of a cluster, and the time."""
 
     def __init__(self, *, seed: int = 0, **settings: Any) -> None:
-        self.now = START
-        self.topics = Topics({"orders": 3, "bills": 2})
+        super().__init__(seed)
+        self.topics = Topics(orders=3, bills=2)
         self.settings = GroupSettings(**settings)
-        self.journal = Kept()
-        self.rng = random.Random(seed)
         self.coordinator = self._new()
 
     def _new(self) -> GroupCoordinator:
@@ -135,41 +48,18 @@ class World:
             rng=self.rng, settings=self.settings, topics=self.topics, journal=self.journal
         )
 
+    @property
+    def machine(self) -> GroupCoordinator:
+        return self.coordinator
+
     def restart(self) -> None:
         """A new process: what was kept is all there is."""
         self.coordinator = self._new()
         self.coordinator.restore(self.journal.values(), self.now)
 
-    def pass_time(self, seconds: float) -> None:
-        """Let time go by, and the coordinator do what is due when it is due."""
-        end = self.now + seconds
-        while (at := self.coordinator.wake_at()) <= end:
-            self.now = max(self.now, at)
-            self.coordinator.tick(self.now)
-        self.now = end
-
     def delete_topic(self, name: str) -> None:
         self.coordinator.topic_deleted(name, self.topics.delete(name), self.now)
         self.coordinator.topics_changed(self.now)
-
-    def send(self, handler: Any, request: Any, version: int, **details: Any) -> Asked:
-        """Let the coordinator have the request as it is after a way through the network."""
-        request.API_VERSION = version
-        request.with_header(1, client_id="app")
-        frame = request.encode(header=True, framed=True)
-        api = APIS[type(request).API_KEY]
-        asked = Asked(api, version)
-        handler(
-            Call(
-                read_request(memoryview(frame)[4:]).request,
-                answer=asked.take,
-                version=version,
-                now=self.now,
-                client_id="app",
-            ),
-            **details,
-        )
-        return asked
 
     # Classic groups.
 

@@ -18,7 +18,8 @@ from kafka.protocol.consumer.metadata import (
 
 from aktor.broker.codes import Code
 from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
-from tests.unit.broker.groups.coordinator_world import Asked, World
+from tests.unit.broker.groups.coordinator_world import CoordinatorWorld
+from tests.unit.broker.harness import Asked
 
 GROUP = "g"
 
@@ -38,7 +39,7 @@ class Classic:
 
     def __init__(
         self,
-        world: World,
+        world: CoordinatorWorld,
         *,
         cooperative: bool = False,
         instance: str | None = None,
@@ -189,7 +190,7 @@ class Consumer:
 
     def __init__(
         self,
-        world: World,
+        world: CoordinatorWorld,
         member_id: str,
         *,
         instance: str | None = None,
@@ -259,13 +260,13 @@ def settle(*clients: Client, rounds: int = 30) -> None:
             client.step()
 
 
-def state(world: World) -> tuple[str, str]:
+def state(world: CoordinatorWorld) -> tuple[str, str]:
     """Kind and state of the group."""
     ((_, _, group_state, kind),) = world.list()
     return kind, group_state
 
 
-def described(world: World) -> dict[str, tuple[int, int]]:
+def described(world: CoordinatorWorld) -> dict[str, tuple[int, int]]:
     """Of each member of the consumer group its epoch and its MemberType: 0 is a classic one."""
     return {
         member.member_id: (member.member_epoch, member.member_type)

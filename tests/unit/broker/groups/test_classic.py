@@ -10,7 +10,8 @@ from kafka.protocol.consumer import LeaveGroupRequest
 from aktor.broker.call import Call
 from aktor.broker.codes import Code
 from aktor.broker.groups.classic_answers import leave_unknown_group
-from tests.unit.broker.groups.classic_world import START, World
+from tests.unit.broker.groups.classic_world import ClassicWorld
+from tests.unit.broker.harness import NOW
 
 RANGE = (("range", b"r"),)
 BOTH = (("range", b"r"), ("sticky", b"s"))
@@ -18,7 +19,7 @@ STICKY_FIRST = (("sticky", b"s"), ("range", b"r"))
 
 
 def test_a_new_member_is_told_its_id_and_joins_with_it() -> None:
-    world = World()
+    world = ClassicWorld()
 
     told = world.join(client_id="app")
     asked = world.join(told.answer.member_id, client_id="app")
@@ -30,7 +31,7 @@ def test_a_new_member_is_told_its_id_and_joins_with_it() -> None:
 
 
 def test_an_old_client_joins_without_the_detour() -> None:
-    world = World()
+    world = ClassicWorld()
 
     asked = world.join(version=3)
 
@@ -39,7 +40,7 @@ def test_an_old_client_joins_without_the_detour() -> None:
 
 
 def test_the_first_member_leads_and_is_told_of_all() -> None:
-    world = World()
+    world = ClassicWorld()
 
     member_id, asked = world.enter(protocols=BOTH)
 
@@ -53,7 +54,7 @@ def test_the_first_member_leads_and_is_told_of_all() -> None:
 
 
 def test_the_leaders_sync_gives_everybody_a_share() -> None:
-    world = World()
+    world = ClassicWorld()
     (first,) = world.stable(1)
     second, joined = world.enter()
     world.join(first)
@@ -70,7 +71,7 @@ def test_the_leaders_sync_gives_everybody_a_share() -> None:
 
 
 def test_a_follower_that_syncs_late_gets_its_share_at_once() -> None:
-    world = World()
+    world = ClassicWorld()
     (first,) = world.stable(1)
     second, _ = world.enter()
     world.join(first)
@@ -83,7 +84,7 @@ def test_a_follower_that_syncs_late_gets_its_share_at_once() -> None:
 
 
 def test_a_third_member_makes_the_others_join_again() -> None:
-    world = World()
+    world = ClassicWorld()
     first, second = world.stable(2)
 
     third, joined = world.enter()
@@ -98,7 +99,7 @@ def test_a_third_member_makes_the_others_join_again() -> None:
 
 
 def test_a_sync_is_refused_while_members_are_joining() -> None:
-    world = World()
+    world = ClassicWorld()
     first, _ = world.stable(2)
     world.enter()
 
@@ -106,7 +107,7 @@ def test_a_sync_is_refused_while_members_are_joining() -> None:
 
 
 def test_a_heartbeat_is_welcome_while_the_assignment_is_awaited() -> None:
-    world = World()
+    world = ClassicWorld()
     member_id, _ = world.enter()
 
     assert world.group.state == "CompletingRebalance"
@@ -114,7 +115,7 @@ def test_a_heartbeat_is_welcome_while_the_assignment_is_awaited() -> None:
 
 
 def test_a_follower_that_joins_again_unchanged_is_told_the_generation() -> None:
-    world = World()
+    world = ClassicWorld()
     first, second = world.stable(2)
 
     again = world.join(second)
@@ -125,7 +126,7 @@ def test_a_follower_that_joins_again_unchanged_is_told_the_generation() -> None:
 
 
 def test_a_follower_with_new_metadata_means_a_rebalance() -> None:
-    world = World()
+    world = ClassicWorld()
     _, second = world.stable(2)
 
     again = world.join(second, protocols=(("range", b"other topics"),))
@@ -135,7 +136,7 @@ def test_a_follower_with_new_metadata_means_a_rebalance() -> None:
 
 
 def test_a_leader_that_joins_again_always_means_a_rebalance() -> None:
-    world = World()
+    world = ClassicWorld()
     first, _ = world.stable(2)
 
     assert world.join(first).waits
@@ -143,7 +144,7 @@ def test_a_leader_that_joins_again_always_means_a_rebalance() -> None:
 
 
 def test_who_missed_the_answer_of_its_join_is_told_again() -> None:
-    world = World()
+    world = ClassicWorld()
     first, second = world.stable(2)
     world.join(first)
     world.join(second)
@@ -158,7 +159,7 @@ def test_who_missed_the_answer_of_its_join_is_told_again() -> None:
 
 
 def test_new_metadata_while_the_assignment_is_awaited_calls_all_together_again() -> None:
-    world = World()
+    world = ClassicWorld()
     first, second = world.stable(2)
     world.join(first)
     world.join(second)
@@ -171,7 +172,7 @@ def test_new_metadata_while_the_assignment_is_awaited_calls_all_together_again()
 
 
 def test_a_second_join_on_a_new_connection_ends_the_first() -> None:
-    world = World()
+    world = ClassicWorld()
     first, second = world.stable(2)
     lost = world.join(first)
 
@@ -183,7 +184,7 @@ def test_a_second_join_on_a_new_connection_ends_the_first() -> None:
 
 
 def test_a_second_sync_on_a_new_connection_ends_the_first() -> None:
-    world = World()
+    world = ClassicWorld()
     first, second = world.stable(2)
     world.join(first)
     world.join(second)
@@ -201,7 +202,7 @@ def test_a_second_sync_on_a_new_connection_ends_the_first() -> None:
 
 @pytest.mark.parametrize("session", [0.4, 1800.1])
 def test_a_session_too_short_or_too_long_is_refused(session: float) -> None:
-    world = World()
+    world = ClassicWorld()
 
     asked = world.join("somebody", session=session)
 
@@ -212,11 +213,11 @@ def test_a_session_too_short_or_too_long_is_refused(session: float) -> None:
 
 @pytest.mark.parametrize("session", [0.5, 1800.0])
 def test_the_bounds_of_a_session_are_allowed(session: float) -> None:
-    assert World().join(session=session).code is Code.MEMBER_ID_REQUIRED
+    assert ClassicWorld().join(session=session).code is Code.MEMBER_ID_REQUIRED
 
 
 def test_a_member_unknown_to_the_group_is_refused() -> None:
-    world = World()
+    world = ClassicWorld()
     world.stable(1)
 
     assert world.join("stranger").code is Code.UNKNOWN_MEMBER_ID
@@ -225,7 +226,7 @@ def test_a_member_unknown_to_the_group_is_refused() -> None:
 
 
 def test_an_empty_group_knows_no_member() -> None:
-    world = World()
+    world = ClassicWorld()
 
     assert world.join("ghost").code is Code.UNKNOWN_MEMBER_ID
     assert world.sync("ghost", 0).code is Code.UNKNOWN_MEMBER_ID
@@ -236,7 +237,7 @@ def test_an_empty_group_knows_no_member() -> None:
 
 @pytest.mark.parametrize("generation", [0, 2, -1])
 def test_another_generation_is_refused(generation: int) -> None:
-    world = World()
+    world = ClassicWorld()
     (member_id,) = world.stable(1)
 
     assert world.heartbeat(member_id, generation) is Code.ILLEGAL_GENERATION
@@ -244,7 +245,7 @@ def test_another_generation_is_refused(generation: int) -> None:
 
 
 def test_an_unknown_member_is_noticed_before_its_generation() -> None:
-    world = World()
+    world = ClassicWorld()
     world.stable(1)
 
     assert world.heartbeat("stranger", 77) is Code.UNKNOWN_MEMBER_ID
@@ -257,7 +258,7 @@ def test_an_unknown_member_is_noticed_before_its_generation() -> None:
 def test_who_has_no_protocol_in_common_is_refused(
     protocol_type: str, protocols: tuple[tuple[str, bytes], ...]
 ) -> None:
-    world = World()
+    world = ClassicWorld()
     world.stable(1)
 
     asked = world.join(protocol_type=protocol_type, protocols=protocols)
@@ -270,13 +271,13 @@ def test_who_has_no_protocol_in_common_is_refused(
 def test_the_first_member_must_name_a_protocol(
     protocol_type: str, protocols: tuple[tuple[str, bytes], ...]
 ) -> None:
-    asked = World().join(protocol_type=protocol_type, protocols=protocols)
+    asked = ClassicWorld().join(protocol_type=protocol_type, protocols=protocols)
 
     assert asked.code is Code.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_before_version_7_a_missing_protocol_name_is_an_empty_string() -> None:
-    world = World()
+    world = ClassicWorld()
 
     assert world.join(version=6).answer.protocol_name == ""
     assert world.join(version=7).answer.protocol_name is None
@@ -296,7 +297,7 @@ def test_before_version_7_a_missing_protocol_name_is_an_empty_string() -> None:
 def test_a_sync_must_name_the_groups_protocol(
     version: int, protocol_type: str | None, protocol_name: str | None, code: Code
 ) -> None:
-    world = World()
+    world = ClassicWorld()
     member_id, _ = world.enter()
 
     asked = world.sync(
@@ -307,7 +308,7 @@ def test_a_sync_must_name_the_groups_protocol(
 
 
 def test_the_protocol_with_most_votes_among_those_all_have_is_chosen() -> None:
-    world = World()
+    world = ClassicWorld()
     world.stable(1, protocols=BOTH)
 
     for _ in range(2):
@@ -322,7 +323,7 @@ def test_the_protocol_with_most_votes_among_those_all_have_is_chosen() -> None:
 
 
 def test_a_full_group_takes_nobody_more() -> None:
-    world = World(max_size=1)
+    world = ClassicWorld(max_size=1)
     (first,) = world.stable(1)
 
     late = world.join()
@@ -333,7 +334,7 @@ def test_a_full_group_takes_nobody_more() -> None:
 
 
 def test_one_too_many_who_had_got_an_id_loses_it() -> None:
-    world = World(max_size=1, initial_rebalance_delay=3.0)
+    world = ClassicWorld(max_size=1, initial_rebalance_delay=3.0)
     ids = [world.join().answer.member_id for _ in range(2)]
     world.join(ids[0])
 
@@ -342,7 +343,7 @@ def test_one_too_many_who_had_got_an_id_loses_it() -> None:
 
 
 def test_of_a_shrunk_group_the_last_to_rejoin_is_put_out() -> None:
-    world = World()
+    world = ClassicWorld()
     first, second = world.stable(2)
     world.settings = type(world.settings)(max_size=1)
     world.restart()
@@ -361,7 +362,7 @@ def test_of_a_shrunk_group_the_last_to_rejoin_is_put_out() -> None:
 
 
 def test_who_leaves_makes_the_others_rebalance() -> None:
-    world = World()
+    world = ClassicWorld()
     first, second = world.stable(2)
 
     assert world.leave((first, None)) == [Code.NONE]
@@ -372,7 +373,7 @@ def test_who_leaves_makes_the_others_rebalance() -> None:
 
 
 def test_when_the_last_leaves_the_group_is_empty_in_a_new_generation() -> None:
-    world = World()
+    world = ClassicWorld()
     (member_id,) = world.stable(1)
 
     assert world.leave_alone(member_id) is Code.NONE
@@ -380,18 +381,18 @@ def test_when_the_last_leaves_the_group_is_empty_in_a_new_generation() -> None:
     group = world.group
     assert (group.state, group.generation) == ("Empty", 2)
     assert (group.protocol_type, group.protocol_name, group.leader_id) == ("consumer", None, None)
-    assert world.journal.group()["members"] == []
+    assert world.kept()["members"] == []
 
 
 def test_an_old_clients_leave_says_its_error_itself() -> None:
-    world = World()
+    world = ClassicWorld()
     world.stable(1)
 
     assert world.leave_alone("stranger") is Code.UNKNOWN_MEMBER_ID
 
 
 def test_several_may_leave_at_once_and_each_has_its_outcome() -> None:
-    world = World()
+    world = ClassicWorld()
     first, second, third = world.stable(3)
 
     codes = world.leave((first, None), ("stranger", None), (second, None))
@@ -402,7 +403,7 @@ def test_several_may_leave_at_once_and_each_has_its_outcome() -> None:
 
 
 def test_who_leaves_has_its_waiting_calls_answered() -> None:
-    world = World()
+    world = ClassicWorld()
     first, second = world.stable(2)
     joining = world.join(first)
     world.leave((first, None))
@@ -418,7 +419,7 @@ def test_who_leaves_has_its_waiting_calls_answered() -> None:
 
 
 def test_the_rebalance_ends_when_the_missing_one_leaves() -> None:
-    world = World()
+    world = ClassicWorld()
     first, second = world.stable(2)
     waiting = world.join(first)
 
@@ -428,7 +429,7 @@ def test_the_rebalance_ends_when_the_missing_one_leaves() -> None:
 
 
 def test_who_has_but_an_id_may_leave() -> None:
-    world = World()
+    world = ClassicWorld()
     member_id = world.join().answer.member_id
 
     assert world.leave((member_id, None)) == [Code.NONE]
@@ -445,7 +446,7 @@ def test_a_coordinator_without_the_group_says_that_nobody_is_known(version: int)
         members=[LeaveGroupRequest.MemberIdentity(member_id="m", group_instance_id=None)],
     )
 
-    answer = leave_unknown_group(Call(request, answer=print, version=version, now=START))
+    answer = leave_unknown_group(Call(request, answer=print, version=version, now=NOW))
 
     codes = [member.error_code for member in answer.members] or [answer.error_code]
     assert codes == [Code.UNKNOWN_MEMBER_ID]
@@ -456,7 +457,7 @@ def test_a_coordinator_without_the_group_says_that_nobody_is_known(version: int)
 
 
 def test_a_deleted_group_sends_everybody_to_look_for_the_coordinator() -> None:
-    world = World()
+    world = ClassicWorld()
     (member_id,) = world.stable(1)
     world.leave((member_id, None))
     world.group.remove(world.now)
@@ -467,14 +468,14 @@ def test_a_deleted_group_sends_everybody_to_look_for_the_coordinator() -> None:
     assert world.sync(member_id, 1).code is Code.COORDINATOR_NOT_AVAILABLE
     assert world.heartbeat(member_id, 1) is Code.COORDINATOR_NOT_AVAILABLE
     assert world.leave_alone(member_id, version=5) is Code.COORDINATOR_NOT_AVAILABLE
-    assert world.journal.group() is None
+    assert world.kept() is None
     assert world.group.wake_at() == math.inf
 
 
 def test_the_time_of_the_state_is_known() -> None:
-    world = World()
+    world = ClassicWorld()
     (member_id,) = world.stable(1, session=100.0)
     world.pass_time(7.0)
     world.leave((member_id, None))
 
-    assert world.group.state_since == START + 7.0
+    assert world.group.state_since == NOW + 7.0

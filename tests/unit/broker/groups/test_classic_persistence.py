@@ -10,37 +10,37 @@ import pytest
 from aktor.broker.call import Call
 from aktor.broker.codes import Code, Refused
 from aktor.broker.groups.classic import ClassicGroup
-from tests.unit.broker.groups.classic_world import World, subscription, sync_request
+from tests.unit.broker.groups.classic_world import ClassicWorld, subscription, sync_request
 
 
 def test_a_new_group_is_written_down_with_its_first_join() -> None:
-    world = World()
+    world = ClassicWorld()
     world.join()
 
-    kept = world.journal.group()
+    kept = world.kept()
 
     assert (kept["generation"], kept["members"]) == (0, [])
 
 
 def test_a_generation_is_written_down_when_its_leader_has_assigned() -> None:
-    world = World()
+    world = ClassicWorld()
     member_id, _ = world.enter()
-    assert world.journal.group()["generation"] == 0
+    assert world.kept()["generation"] == 0
 
     world.settle()
 
-    kept = world.journal.group()
+    kept = world.kept()
     assert (kept["generation"], kept["leader"]) == (1, member_id)
     assert kept == world.group.snapshot()
 
 
 def test_nobody_is_answered_before_the_generation_is_written_down() -> None:
-    world = World()
+    world = ClassicWorld()
     seen: list[int] = []
     member_id, _ = world.enter()
 
     def look(_: Any) -> None:
-        seen.append(world.journal.group()["generation"])
+        seen.append(world.kept()["generation"])
 
     request = sync_request(member_id, 1)
     world.group.sync(Call(request, answer=look, version=5, now=world.now))
@@ -49,7 +49,7 @@ def test_nobody_is_answered_before_the_generation_is_written_down() -> None:
 
 
 def test_a_stable_group_goes_on_after_a_restart() -> None:
-    world = World()
+    world = ClassicWorld()
     first, second = world.stable(2)
 
     world.restart()
@@ -61,7 +61,7 @@ def test_a_stable_group_goes_on_after_a_restart() -> None:
 
 
 def test_sessions_begin_anew_after_a_restart() -> None:
-    world = World()
+    world = ClassicWorld()
     world.stable(1, session=10.0)
     world.now += 1000.0
     world.restart()
@@ -74,7 +74,7 @@ def test_sessions_begin_anew_after_a_restart() -> None:
 
 
 def test_a_restart_in_the_middle_of_a_rebalance_leads_back_to_the_last_generation() -> None:
-    world = World()
+    world = ClassicWorld()
     first, second = world.stable(2)
     world.join(first)
     world.join(second)
@@ -87,7 +87,7 @@ def test_a_restart_in_the_middle_of_a_rebalance_leads_back_to_the_last_generatio
 
 
 def test_of_a_members_protocols_only_the_chosen_one_outlives_a_restart() -> None:
-    world = World()
+    world = ClassicWorld()
     both = (("range", b"r"), ("sticky", b"s"))
     _, second = world.stable(2, protocols=both)
     world.restart()
@@ -99,7 +99,7 @@ def test_of_a_members_protocols_only_the_chosen_one_outlives_a_restart() -> None
 
 
 def test_a_static_member_is_known_after_a_restart() -> None:
-    world = World()
+    world = ClassicWorld()
     ids = world.stable_static("a", "b")
     world.restart()
 
@@ -110,7 +110,7 @@ def test_a_static_member_is_known_after_a_restart() -> None:
 
 
 def test_an_empty_group_remembers_its_generation_and_kind() -> None:
-    world = World()
+    world = ClassicWorld()
     (member_id,) = world.stable(1)
     world.leave((member_id, None))
     world.pass_time(50.0)
@@ -124,7 +124,7 @@ def test_an_empty_group_remembers_its_generation_and_kind() -> None:
 
 
 def test_a_group_that_never_had_members_is_not_written_down() -> None:
-    world = World()
+    world = ClassicWorld()
 
     assert world.group.snapshot() is None
     assert world.journal.puts == 0
@@ -134,7 +134,7 @@ def test_a_group_that_never_had_members_is_not_written_down() -> None:
 
 
 def test_waiting_joins_are_sent_away_when_the_coordinator_moves() -> None:
-    world = World()
+    world = ClassicWorld()
     first, second = world.stable(2)
     waiting = world.join(first)
 
@@ -147,7 +147,7 @@ def test_waiting_joins_are_sent_away_when_the_coordinator_moves() -> None:
 
 
 def test_waiting_syncs_are_sent_away_when_the_coordinator_moves() -> None:
-    world = World()
+    world = ClassicWorld()
     first, second = world.stable(2)
     world.join(first)
     world.join(second)
@@ -160,7 +160,7 @@ def test_waiting_syncs_are_sent_away_when_the_coordinator_moves() -> None:
 
 
 def test_who_joined_since_the_last_generation_is_unknown_to_the_new_coordinator() -> None:
-    world = World()
+    world = ClassicWorld()
     (first,) = world.stable(1)
     second, joining = world.enter()
     third = world.join().answer.member_id
@@ -174,7 +174,7 @@ def test_who_joined_since_the_last_generation_is_unknown_to_the_new_coordinator(
 
 
 def test_a_deleted_group_stays_dead_when_the_coordinator_moves() -> None:
-    world = World()
+    world = ClassicWorld()
     (member_id,) = world.stable(1)
     world.leave((member_id, None))
     world.group.remove(world.now)
@@ -196,7 +196,7 @@ def refusal(group: ClassicGroup, *args: Any, transactional: bool = False) -> Cod
 
 
 def test_a_member_of_the_generation_may_commit() -> None:
-    world = World()
+    world = ClassicWorld()
     (member_id,) = world.stable(1)
 
     assert refusal(world.group, member_id, None, 1) is None
@@ -206,7 +206,7 @@ def test_a_member_of_the_generation_may_commit() -> None:
 
 
 def test_members_may_commit_while_they_are_called_together() -> None:
-    world = World()
+    world = ClassicWorld()
     first, _ = world.stable(2)
     world.enter()
 
@@ -215,7 +215,7 @@ def test_members_may_commit_while_they_are_called_together() -> None:
 
 
 def test_no_commit_while_the_assignment_is_awaited_except_in_a_transaction() -> None:
-    world = World()
+    world = ClassicWorld()
     member_id, _ = world.enter()
 
     assert refusal(world.group, member_id, None, 1) is Code.REBALANCE_IN_PROGRESS
@@ -223,7 +223,7 @@ def test_no_commit_while_the_assignment_is_awaited_except_in_a_transaction() -> 
 
 
 def test_who_is_in_no_group_may_commit_to_an_empty_one_only() -> None:
-    world = World()
+    world = ClassicWorld()
     assert refusal(world.group, "", None, -1) is None
 
     world.stable(1)
@@ -233,7 +233,7 @@ def test_who_is_in_no_group_may_commit_to_an_empty_one_only() -> None:
 
 
 def test_a_fenced_double_cannot_commit() -> None:
-    world = World()
+    world = ClassicWorld()
     ids = world.stable_static("a")
     world.join(instance="a")
 
@@ -242,7 +242,7 @@ def test_a_fenced_double_cannot_commit() -> None:
 
 
 def test_nobody_commits_to_a_deleted_group() -> None:
-    world = World()
+    world = ClassicWorld()
     world.group.remove(world.now)
 
     assert refusal(world.group, "", None, -1) is Code.COORDINATOR_NOT_AVAILABLE
@@ -252,7 +252,7 @@ def test_nobody_commits_to_a_deleted_group() -> None:
 
 
 def test_the_topics_of_all_members_are_known() -> None:
-    world = World()
+    world = ClassicWorld()
     assert world.group.subscribed_topics() is None
 
     (first,) = world.stable(1, protocols=(("range", subscription("a", "b")),))
@@ -263,7 +263,7 @@ def test_the_topics_of_all_members_are_known() -> None:
 
 
 def test_an_empty_group_of_consumers_has_no_topics() -> None:
-    world = World()
+    world = ClassicWorld()
     (member_id,) = world.stable(1, protocols=(("range", subscription("a")),))
     world.leave((member_id, None))
 
@@ -274,21 +274,21 @@ def test_an_empty_group_of_consumers_has_no_topics() -> None:
     "metadata", [b"", b"\0\1", b"\0\1\0\0\0\2\0\1a", b"\0\1\0\0\0\1\0\5a", b"\0\1\0\0\0\1\0\1\xff"]
 )
 def test_topics_that_cannot_be_read_are_unknown(metadata: bytes) -> None:
-    world = World()
+    world = ClassicWorld()
     world.stable(1, protocols=(("range", metadata),))
 
     assert world.group.subscribed_topics() is None
 
 
 def test_others_than_consumers_have_no_topics() -> None:
-    world = World()
+    world = ClassicWorld()
     world.enter(protocol_type="connect")
 
     assert world.group.subscribed_topics() is None
 
 
 def test_a_stable_group_is_described_with_all_it_is() -> None:
-    world = World()
+    world = ClassicWorld()
     ids = world.stable_static("a", client_id="app")
 
     assert world.group.describe() == {
@@ -309,7 +309,7 @@ def test_a_stable_group_is_described_with_all_it_is() -> None:
 
 
 def test_of_a_rebalancing_group_the_protocol_is_not_shown() -> None:
-    world = World()
+    world = ClassicWorld()
     world.stable(2)
     world.enter()
 
@@ -320,5 +320,5 @@ def test_of_a_rebalancing_group_the_protocol_is_not_shown() -> None:
 
 
 def test_equal_seeds_make_equal_ids() -> None:
-    assert World(seed=5).enter()[0] == World(seed=5).enter()[0]
+    assert ClassicWorld(seed=5).enter()[0] == ClassicWorld(seed=5).enter()[0]
     assert random.Random(5).getrandbits(128) != random.Random(6).getrandbits(128)

@@ -9,7 +9,8 @@ import pytest
 
 from aktor.broker.codes import Code
 from aktor.broker.groups.classic_states import TRANSITIONS, State
-from tests.unit.broker.groups.classic_world import Asked, World
+from tests.unit.broker.groups.classic_world import ClassicWorld
+from tests.unit.broker.harness import Asked
 
 PROTOCOLS = (
     (("range", b"1"),),
@@ -22,7 +23,7 @@ PROTOCOLS = (
 class Client:
     """Somebody who may be in the group, believes what it is told, and does not always obey."""
 
-    def __init__(self, world: World, rng: random.Random, number: int) -> None:
+    def __init__(self, world: ClassicWorld, rng: random.Random, number: int) -> None:
         self.world = world
         self.rng = rng
         self.number = number
@@ -93,7 +94,7 @@ class Client:
         self.generation += self.rng.choice([-1, 1])
 
 
-def check(world: World) -> None:
+def check(world: ClassicWorld) -> None:
     """What holds at any moment."""
     group = world.group
     assert (group.leader_id in group.members) == bool(group.members)
@@ -118,7 +119,7 @@ def check(world: World) -> None:
 def play(seed: int) -> list[str]:
     """Play one world to its end; all that was answered, as text."""
     rng = random.Random(seed)
-    world = World(
+    world = ClassicWorld(
         seed=seed,
         initial_rebalance_delay=rng.choice([0.0, 0.0, 3.0]),
         max_size=rng.choice([3, 100]),
@@ -162,7 +163,7 @@ def test_a_world_is_the_same_each_time_it_is_played() -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_members_who_do_as_they_are_told_come_to_one_generation(seed: int) -> None:
     rng = random.Random(seed)
-    world = World(seed=seed)
+    world = ClassicWorld(seed=seed)
     clients = [Client(world, rng, number) for number in range(rng.randint(2, 6))]
     for client in clients:
         client.instance = None if client.instance is None else f"own {client.number}"

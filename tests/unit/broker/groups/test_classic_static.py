@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from aktor.broker.codes import Code
-from tests.unit.broker.groups.classic_world import World
+from tests.unit.broker.groups.classic_world import ClassicWorld
 
 BOTH = (("range", b"r"), ("sticky", b"s"))
 
 
 def test_a_static_member_needs_no_detour_and_is_named_after_its_instance() -> None:
-    world = World()
+    world = ClassicWorld()
 
     asked = world.join(instance="a", client_id="app")
 
@@ -21,7 +21,7 @@ def test_a_static_member_needs_no_detour_and_is_named_after_its_instance() -> No
 
 
 def test_a_restarted_follower_takes_its_place_without_a_rebalance() -> None:
-    world = World()
+    world = ClassicWorld()
     ids = world.stable_static("a", "b")
 
     back = world.join(instance="b")
@@ -34,7 +34,7 @@ def test_a_restarted_follower_takes_its_place_without_a_rebalance() -> None:
 
 
 def test_a_restarted_follower_finds_its_share() -> None:
-    world = World()
+    world = ClassicWorld()
     ids = world.stable_static("a", "b")
     back = world.join(instance="b").answer.member_id
 
@@ -44,7 +44,7 @@ def test_a_restarted_follower_finds_its_share() -> None:
 
 
 def test_a_restarted_leader_is_told_not_to_assign() -> None:
-    world = World()
+    world = ClassicWorld()
     world.stable_static("a", "b")
 
     answer = world.join(instance="a").answer
@@ -55,7 +55,7 @@ def test_a_restarted_leader_is_told_not_to_assign() -> None:
 
 
 def test_a_restarted_leader_of_an_older_version_is_not_told_that_it_leads() -> None:
-    world = World()
+    world = ClassicWorld()
     ids = world.stable_static("a", "b", version=8)
 
     answer = world.join(instance="a", version=8).answer
@@ -67,18 +67,18 @@ def test_a_restarted_leader_of_an_older_version_is_not_told_that_it_leads() -> N
 
 
 def test_a_restarted_member_is_written_down_at_once() -> None:
-    world = World()
+    world = ClassicWorld()
     world.stable_static("a")
 
     member_id = world.join(instance="a").answer.member_id
 
-    kept = world.journal.group()
+    kept = world.kept()
     assert [member["member_id"] for member in kept["members"]] == [member_id]
     assert kept["leader"] == member_id
 
 
 def test_a_restart_that_changes_the_chosen_protocol_means_a_rebalance() -> None:
-    world = World()
+    world = ClassicWorld()
     ids = world.stable_static("a", "b", protocols=BOTH)
 
     back = world.join(instance="b", protocols=(("sticky", b"s"),))
@@ -88,7 +88,7 @@ def test_a_restart_that_changes_the_chosen_protocol_means_a_rebalance() -> None:
 
 
 def test_a_restart_with_other_metadata_but_the_same_protocol_means_none() -> None:
-    world = World()
+    world = ClassicWorld()
     world.stable_static("a", "b")
 
     back = world.join(instance="b", protocols=(("range", b"other topics"),))
@@ -98,7 +98,7 @@ def test_a_restart_with_other_metadata_but_the_same_protocol_means_none() -> Non
 
 
 def test_a_restart_while_the_assignment_is_awaited_calls_all_together_again() -> None:
-    world = World()
+    world = ClassicWorld()
     ids = world.stable_static("a", "b")
     for instance, member_id in ids.items():
         world.join(member_id, instance=instance)
@@ -112,7 +112,7 @@ def test_a_restart_while_the_assignment_is_awaited_calls_all_together_again() ->
 
 
 def test_a_restart_while_members_are_joining_completes_the_rebalance() -> None:
-    world = World()
+    world = ClassicWorld()
     ids = world.stable_static("a", "b")
     world.join(ids["a"], instance="a")
 
@@ -122,7 +122,7 @@ def test_a_restart_while_members_are_joining_completes_the_rebalance() -> None:
 
 
 def test_the_waiting_join_of_a_double_is_fenced() -> None:
-    world = World()
+    world = ClassicWorld()
     ids = world.stable_static("a", "b")
     old = world.join(ids["a"], instance="a")
 
@@ -133,7 +133,7 @@ def test_the_waiting_join_of_a_double_is_fenced() -> None:
 
 
 def test_the_waiting_sync_of_a_double_is_fenced() -> None:
-    world = World()
+    world = ClassicWorld()
     ids = world.stable_static("a", "b")
     for instance, member_id in ids.items():
         world.join(member_id, instance=instance)
@@ -145,7 +145,7 @@ def test_the_waiting_sync_of_a_double_is_fenced() -> None:
 
 
 def test_all_that_a_fenced_double_asks_is_refused() -> None:
-    world = World()
+    world = ClassicWorld()
     ids = world.stable_static("a", "b")
     world.join(instance="b")
     old = ids["b"]
@@ -158,21 +158,21 @@ def test_all_that_a_fenced_double_asks_is_refused() -> None:
 
 
 def test_an_unknown_instance_is_an_unknown_member() -> None:
-    world = World()
+    world = ClassicWorld()
     (member_id,) = world.stable(1)
 
     assert world.heartbeat(member_id, 1, instance="nobody") is Code.UNKNOWN_MEMBER_ID
 
 
 def test_a_known_id_that_was_given_to_a_dynamic_member_cannot_become_static() -> None:
-    world = World()
+    world = ClassicWorld()
     member_id = world.join().answer.member_id
 
     assert world.join(member_id, instance="a").code is Code.UNKNOWN_SERVER_ERROR
 
 
 def test_a_static_follower_that_joins_again_with_its_id_changes_nothing() -> None:
-    world = World()
+    world = ClassicWorld()
     ids = world.stable_static("a", "b")
 
     again = world.join(ids["b"], instance="b")
@@ -182,7 +182,7 @@ def test_a_static_follower_that_joins_again_with_its_id_changes_nothing() -> Non
 
 
 def test_a_static_member_that_does_not_rejoin_stays_until_its_session_ends() -> None:
-    world = World()
+    world = ClassicWorld()
     ids = world.stable_static("a", "b", session=200.0, rebalance=60.0)
     waiting = world.join(ids["a"], instance="a", session=200.0)
 
@@ -197,7 +197,7 @@ def test_a_static_member_that_does_not_rejoin_stays_until_its_session_ends() -> 
 
 
 def test_a_static_leader_that_does_not_rejoin_leads_no_more() -> None:
-    world = World()
+    world = ClassicWorld()
     ids = world.stable_static("a", "b", session=200.0, rebalance=60.0)
     waiting = world.join(ids["b"], instance="b", protocols=(("range", b"new"),), session=200.0)
 
@@ -208,7 +208,7 @@ def test_a_static_leader_that_does_not_rejoin_leads_no_more() -> None:
 
 
 def test_a_rebalance_to_which_nobody_comes_waits_on() -> None:
-    world = World()
+    world = ClassicWorld()
     ids = world.stable_static("a", "b", "c", session=200.0, rebalance=60.0)
     world.leave((ids["c"], "c"))
 
@@ -222,7 +222,7 @@ def test_a_rebalance_to_which_nobody_comes_waits_on() -> None:
 
 
 def test_an_administrator_can_remove_static_members_by_their_instances() -> None:
-    world = World()
+    world = ClassicWorld()
     ids = world.stable_static("a", "b")
 
     codes = world.leave(("", "b"), ("", "nobody"), ("", None))
@@ -233,7 +233,7 @@ def test_an_administrator_can_remove_static_members_by_their_instances() -> None
 
 
 def test_a_removed_static_member_comes_back_as_a_new_one() -> None:
-    world = World()
+    world = ClassicWorld()
     world.stable_static("a", "b")
     world.leave(("", "b"))
 
@@ -245,7 +245,7 @@ def test_a_removed_static_member_comes_back_as_a_new_one() -> None:
 
 def test_who_had_not_synced_before_its_restart_costs_a_rebalance_later() -> None:
     # A quirk of Kafka's: the old id goes on being awaited.
-    world = World()
+    world = ClassicWorld()
     ids = world.stable_static("a", "b", session=200.0, rebalance=60.0)
     for instance, member_id in ids.items():
         world.join(member_id, instance=instance, session=200.0)
@@ -264,7 +264,7 @@ def test_who_had_not_synced_before_its_restart_costs_a_rebalance_later() -> None
 
 
 def test_a_fenced_static_member_learns_that_it_has_a_double() -> None:
-    world = World()
+    world = ClassicWorld()
     ids = world.stable_static("a", "b", session=10.0)
 
     assert world.group.fence(ids["b"], world.now)
@@ -275,7 +275,7 @@ def test_a_fenced_static_member_learns_that_it_has_a_double() -> None:
 
 
 def test_the_double_of_a_fenced_member_is_never_heard_of_again() -> None:
-    world = World()
+    world = ClassicWorld()
     ids = world.stable_static("a", "b", session=10.0)
     world.group.fence(ids["b"], world.now)
 
@@ -287,7 +287,7 @@ def test_the_double_of_a_fenced_member_is_never_heard_of_again() -> None:
 
 
 def test_a_fenced_dynamic_member_is_put_out() -> None:
-    world = World()
+    world = ClassicWorld()
     first, second = world.stable(2)
 
     assert world.group.fence(second, world.now)
@@ -298,7 +298,7 @@ def test_a_fenced_dynamic_member_is_put_out() -> None:
 
 @pytest.mark.parametrize("waits_for", ["join", "sync"])
 def test_a_session_can_be_ended_by_command_whatever_the_member_waits_for(waits_for: str) -> None:
-    world = World()
+    world = ClassicWorld()
     first, second = world.stable(2)
     asked = world.join(first)
     if waits_for == "sync":
@@ -313,7 +313,7 @@ def test_a_session_can_be_ended_by_command_whatever_the_member_waits_for(waits_f
 
 
 def test_a_stranger_cannot_be_fenced_nor_expired() -> None:
-    world = World()
+    world = ClassicWorld()
     world.stable(1)
 
     assert not world.group.fence("stranger", world.now)

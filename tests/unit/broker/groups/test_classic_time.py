@@ -8,13 +8,13 @@ import pytest
 
 from aktor.broker.codes import Code
 from aktor.broker.groups.classic_timers import Timers
-from tests.unit.broker.groups.classic_world import World
+from tests.unit.broker.groups.classic_world import ClassicWorld
 
 # Sessions.
 
 
 def test_a_silent_member_is_put_out_when_its_session_ends() -> None:
-    world = World()
+    world = ClassicWorld()
     (member_id,) = world.stable(1, session=10.0)
 
     world.pass_time(9.9)
@@ -26,7 +26,7 @@ def test_a_silent_member_is_put_out_when_its_session_ends() -> None:
 
 
 def test_heartbeats_keep_a_session() -> None:
-    world = World()
+    world = ClassicWorld()
     (member_id,) = world.stable(1, session=10.0)
 
     for _ in range(10):
@@ -37,7 +37,7 @@ def test_heartbeats_keep_a_session() -> None:
 
 
 def test_the_others_rebalance_when_a_session_ends() -> None:
-    world = World()
+    world = ClassicWorld()
     first, second = world.stable(2, session=10.0)
     world.pass_time(6.0)
     world.heartbeat(second, 2)
@@ -50,7 +50,7 @@ def test_the_others_rebalance_when_a_session_ends() -> None:
 
 
 def test_a_commit_keeps_a_session() -> None:
-    world = World()
+    world = ClassicWorld()
     (member_id,) = world.stable(1, session=10.0)
     world.pass_time(6.0)
 
@@ -61,7 +61,7 @@ def test_a_commit_keeps_a_session() -> None:
 
 
 def test_who_waits_for_the_others_needs_no_heartbeats() -> None:
-    world = World()
+    world = ClassicWorld()
     first, second = world.stable(2, session=10.0, rebalance=300.0)
     waiting = world.join(first, rebalance=300.0)
     for _ in range(10):
@@ -75,7 +75,7 @@ def test_who_waits_for_the_others_needs_no_heartbeats() -> None:
 
 
 def test_who_waits_for_its_share_needs_no_heartbeats() -> None:
-    world = World()
+    world = ClassicWorld()
     first, second = world.stable(2, session=10.0)
     world.join(first)
     world.join(second)
@@ -92,7 +92,7 @@ def test_who_waits_for_its_share_needs_no_heartbeats() -> None:
 
 
 def test_a_session_begins_anew_with_a_generation() -> None:
-    world = World()
+    world = ClassicWorld()
     first, second = world.stable(2, session=10.0)
     world.pass_time(8.0)
     world.join(first)
@@ -103,7 +103,7 @@ def test_a_session_begins_anew_with_a_generation() -> None:
 
 
 def test_an_id_that_is_not_used_lasts_as_long_as_a_session() -> None:
-    world = World()
+    world = ClassicWorld()
     member_id = world.join(session=10.0).answer.member_id
 
     world.pass_time(10.0)
@@ -113,7 +113,7 @@ def test_an_id_that_is_not_used_lasts_as_long_as_a_session() -> None:
 
 
 def test_a_rebalance_waits_for_those_who_have_an_id_until_it_lapses() -> None:
-    world = World()
+    world = ClassicWorld()
     first, second = world.stable(2, session=10.0, rebalance=300.0)
     world.join(session=20.0)
     joins = [world.join(first, rebalance=300.0), world.join(second, rebalance=300.0)]
@@ -126,7 +126,7 @@ def test_a_rebalance_waits_for_those_who_have_an_id_until_it_lapses() -> None:
 
 
 def test_a_new_members_join_waits_for_five_minutes_at_most() -> None:
-    world = World()
+    world = ClassicWorld()
     (first,) = world.stable(1, session=1000.0, rebalance=1000.0)
     _, joining = world.enter()
 
@@ -143,7 +143,7 @@ def test_a_new_members_join_waits_for_five_minutes_at_most() -> None:
 
 
 def test_who_does_not_rejoin_in_time_is_out() -> None:
-    world = World()
+    world = ClassicWorld()
     first, second = world.stable(2, session=1000.0, rebalance=60.0)
     waiting = world.join(first, session=1000.0)
 
@@ -156,7 +156,7 @@ def test_who_does_not_rejoin_in_time_is_out() -> None:
 
 
 def test_a_rebalance_takes_as_long_as_its_most_patient_member_allows() -> None:
-    world = World()
+    world = ClassicWorld()
     (first,) = world.stable(1, session=1000.0, rebalance=5.0)
     _, joining = world.enter(rebalance=90.0)
 
@@ -169,7 +169,7 @@ def test_a_rebalance_takes_as_long_as_its_most_patient_member_allows() -> None:
 
 
 def test_the_first_version_of_joins_takes_the_session_for_the_rebalance_timeout() -> None:
-    world = World()
+    world = ClassicWorld()
     world.stable(1, session=1000.0, rebalance=1.0)
     joining = world.join(version=0, session=20.0, rebalance=-0.001)
 
@@ -181,7 +181,7 @@ def test_the_first_version_of_joins_takes_the_session_for_the_rebalance_timeout(
 
 
 def test_another_member_leads_when_the_leader_does_not_rejoin() -> None:
-    world = World()
+    world = ClassicWorld()
     first, second = world.stable(2, session=1000.0)
     waiting = world.join(second, protocols=(("range", b"new"),))
 
@@ -192,7 +192,7 @@ def test_another_member_leads_when_the_leader_does_not_rejoin() -> None:
 
 
 def test_who_never_syncs_is_out_after_the_rebalance_timeout() -> None:
-    world = World()
+    world = ClassicWorld()
     first, second = world.stable(2, session=1000.0, rebalance=60.0)
     world.join(first, session=1000.0)
     world.join(second, session=1000.0)
@@ -207,7 +207,7 @@ def test_who_never_syncs_is_out_after_the_rebalance_timeout() -> None:
 
 
 def test_when_the_leader_never_syncs_the_followers_go_on_without_it() -> None:
-    world = World()
+    world = ClassicWorld()
     first, second = world.stable(2, session=1000.0, rebalance=60.0)
     world.join(first, session=1000.0)
     world.join(second, session=1000.0)
@@ -220,7 +220,7 @@ def test_when_the_leader_never_syncs_the_followers_go_on_without_it() -> None:
 
 
 def test_nothing_happens_after_the_timeout_when_all_have_synced() -> None:
-    world = World()
+    world = ClassicWorld()
     world.stable(2, session=1000.0, rebalance=60.0)
 
     world.pass_time(500.0)
@@ -229,7 +229,7 @@ def test_nothing_happens_after_the_timeout_when_all_have_synced() -> None:
 
 
 def test_a_rebalance_timeout_of_nothing_does_not_hang() -> None:
-    world = World()
+    world = ClassicWorld()
     ids = world.stable_static("a", "b", session=10.0, rebalance=0.0)
     world.leave((ids["a"], None))
 
@@ -242,7 +242,7 @@ def test_a_rebalance_timeout_of_nothing_does_not_hang() -> None:
 
 
 def test_an_empty_group_waits_for_more_members() -> None:
-    world = World(initial_rebalance_delay=3.0)
+    world = ClassicWorld(initial_rebalance_delay=3.0)
     _, first = world.enter()
     _, second = world.enter()
 
@@ -255,7 +255,7 @@ def test_an_empty_group_waits_for_more_members() -> None:
 
 
 def test_without_newcomers_the_delay_is_over_after_one_turn() -> None:
-    world = World(initial_rebalance_delay=3.0)
+    world = ClassicWorld(initial_rebalance_delay=3.0)
     _, first = world.enter()
 
     world.pass_time(3.0)
@@ -264,7 +264,7 @@ def test_without_newcomers_the_delay_is_over_after_one_turn() -> None:
 
 
 def test_each_turn_with_a_newcomer_brings_another() -> None:
-    world = World(initial_rebalance_delay=3.0)
+    world = ClassicWorld(initial_rebalance_delay=3.0)
     _, first = world.enter()
     for _ in range(3):
         world.pass_time(2.9)
@@ -278,7 +278,7 @@ def test_each_turn_with_a_newcomer_brings_another() -> None:
 
 
 def test_the_delay_is_never_longer_than_the_rebalance_timeout() -> None:
-    world = World(initial_rebalance_delay=3.0)
+    world = ClassicWorld(initial_rebalance_delay=3.0)
     _, first = world.enter(rebalance=7.0)
     waited = 0.0
     while first.waits:
@@ -290,7 +290,7 @@ def test_the_delay_is_never_longer_than_the_rebalance_timeout() -> None:
 
 
 def test_leaving_during_the_delay_does_not_end_it() -> None:
-    world = World(initial_rebalance_delay=3.0)
+    world = ClassicWorld(initial_rebalance_delay=3.0)
     member_id, first = world.enter()
     world.leave((member_id, None))
 
@@ -302,7 +302,7 @@ def test_leaving_during_the_delay_does_not_end_it() -> None:
 
 
 def test_a_pending_member_does_not_hold_up_the_first_generation() -> None:
-    world = World(initial_rebalance_delay=3.0)
+    world = ClassicWorld(initial_rebalance_delay=3.0)
     world.join()
     _, first = world.enter()
 

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from aktor.broker.codes import Code
-from tests.unit.broker.groups.consumer_world import Client, Topics, World, a_join, told
+from tests.unit.broker.groups.consumer_world import Client, ConsumerWorld, a_join, told
+from tests.unit.broker.harness import Topics
 
 
 def test_the_first_member_gets_everything_at_once() -> None:
-    world = World()
+    world = ConsumerWorld()
     alice = world.member("alice")
 
     answer = alice.join()
@@ -26,7 +27,7 @@ def test_the_first_member_gets_everything_at_once() -> None:
 
 
 def test_a_heartbeat_that_changes_nothing_is_told_nothing_and_writes_nothing() -> None:
-    world = World()
+    world = ConsumerWorld()
     alice = world.member("alice")
     alice.join()
     puts = world.journal.puts
@@ -38,7 +39,7 @@ def test_a_heartbeat_that_changes_nothing_is_told_nothing_and_writes_nothing() -
 
 
 def test_a_second_member_gets_its_part_when_the_first_has_given_it_up() -> None:
-    world = World()
+    world = ConsumerWorld()
     alice, bob = world.member("alice"), world.member("bob")
     alice.join()
 
@@ -52,7 +53,7 @@ def test_a_second_member_gets_its_part_when_the_first_has_given_it_up() -> None:
 
 
 def test_who_leaves_makes_room_at_once() -> None:
-    world = World()
+    world = ConsumerWorld()
     alice, bob = world.member("alice"), world.member("bob")
     alice.join()
     bob.join()
@@ -68,7 +69,7 @@ def test_who_leaves_makes_room_at_once() -> None:
 
 
 def test_before_v1_a_member_without_an_id_is_given_one() -> None:
-    world = World()
+    world = ConsumerWorld()
     first, second = world.member(""), world.member("")
 
     first.join(version=0)
@@ -97,17 +98,17 @@ def test_before_v1_a_member_without_an_id_is_given_one() -> None:
     ],
 )
 def test_a_senseless_heartbeat_is_refused(fields: dict[str, Any], message: str) -> None:
-    world = World()
+    world = ConsumerWorld()
 
     answer = world.ask(**a_join(**fields))
 
     assert (answer.error_code, answer.error_message) == (Code.INVALID_REQUEST, message)
     assert world.group.state == "Empty"
-    assert world.journal.group() is None
+    assert world.kept() is None
 
 
 def test_an_assignor_that_the_broker_lacks_is_refused_with_those_it_has() -> None:
-    world = World()
+    world = ConsumerWorld()
 
     answer = world.ask(**a_join(server_assignor="sticky"))
 
@@ -118,7 +119,7 @@ def test_an_assignor_that_the_broker_lacks_is_refused_with_those_it_has() -> Non
 
 
 def test_a_full_group_takes_no_more_but_keeps_whom_it_has() -> None:
-    world = World(consumer_max_size=1)
+    world = ConsumerWorld(consumer_max_size=1)
     alice = world.member("alice")
     alice.join()
 
@@ -130,7 +131,7 @@ def test_a_full_group_takes_no_more_but_keeps_whom_it_has() -> None:
 
 
 def test_a_stranger_with_an_epoch_is_unknown() -> None:
-    world = World()
+    world = ConsumerWorld()
     world.member("alice").join()
 
     answer = world.ask(member_id="bob", member_epoch=1)
@@ -141,7 +142,7 @@ def test_a_stranger_with_an_epoch_is_unknown() -> None:
 
 @pytest.mark.parametrize(("epoch", "relation"), [(9, "greater"), (2, "smaller")])
 def test_an_epoch_that_was_never_told_is_fenced(epoch: int, relation: str) -> None:
-    world = World()
+    world = ConsumerWorld()
     alice = a_member_of_a_changed_group(world, epochs=4)
 
     answer = world.ask(member_id="alice", member_epoch=epoch, topic_partitions=[])
@@ -151,7 +152,7 @@ def test_an_epoch_that_was_never_told_is_fenced(epoch: int, relation: str) -> No
     assert f"({alice.epoch})" in answer.error_message
 
 
-def a_member_of_a_changed_group(world: World, *, epochs: int) -> Client:
+def a_member_of_a_changed_group(world: ConsumerWorld, *, epochs: int) -> Client:
     alice = world.member("alice")
     alice.join()
     while alice.epoch < epochs:
@@ -164,7 +165,7 @@ def a_member_of_a_changed_group(world: World, *, epochs: int) -> Client:
 def test_the_epoch_before_is_good_enough_if_the_answer_was_lost_and_nothing_is_owned_too_much() -> (
     None
 ):
-    world = World()
+    world = ConsumerWorld()
     alice = a_member_of_a_changed_group(world, epochs=3)
     alice.epoch = 2
 
@@ -176,7 +177,7 @@ def test_the_epoch_before_is_good_enough_if_the_answer_was_lost_and_nothing_is_o
 
 
 def test_who_says_all_of_itself_is_told_all_again() -> None:
-    world = World()
+    world = ConsumerWorld()
     alice = world.member("alice")
     alice.join()
 
@@ -186,7 +187,7 @@ def test_who_says_all_of_itself_is_told_all_again() -> None:
 
 
 def test_a_topic_that_grows_is_given_out_with_the_next_heartbeat() -> None:
-    world = World()
+    world = ConsumerWorld()
     alice = world.member("alice")
     alice.join()
 
@@ -197,7 +198,7 @@ def test_a_topic_that_grows_is_given_out_with_the_next_heartbeat() -> None:
 
 
 def test_other_topics_do_not_disturb() -> None:
-    world = World()
+    world = ConsumerWorld()
     alice = world.member("alice")
     alice.join()
 
@@ -207,7 +208,7 @@ def test_other_topics_do_not_disturb() -> None:
 
 
 def test_a_deleted_topic_is_given_up_and_one_of_the_same_name_is_another() -> None:
-    world = World()
+    world = ConsumerWorld()
     alice = world.member("alice")
     alice.join()
 
@@ -222,7 +223,7 @@ def test_a_deleted_topic_is_given_up_and_one_of_the_same_name_is_another() -> No
 
 
 def test_a_topic_that_is_not_there_yet_is_given_when_it_comes() -> None:
-    world = World(Topics())
+    world = ConsumerWorld(Topics())
     alice = world.member("alice")
 
     assert told(alice.join()) == []
@@ -232,7 +233,7 @@ def test_a_topic_that_is_not_there_yet_is_given_when_it_comes() -> None:
 
 
 def test_who_unsubscribes_gives_up_first() -> None:
-    world = World(Topics(t=2, u=2))
+    world = ConsumerWorld(Topics(t=2, u=2))
     alice = world.member("alice", topics=["t", "u"])
     alice.join()
 
@@ -243,7 +244,7 @@ def test_who_unsubscribes_gives_up_first() -> None:
 
 
 def test_the_assignor_with_most_votes_assigns() -> None:
-    world = World(Topics(t=3, u=3))
+    world = ConsumerWorld(Topics(t=3, u=3))
     votes: list[str | None] = ["range", "range", "uniform"]
     members = [
         world.member(f"m{n}", topics=["t", "u"], assignor=vote) for n, vote in enumerate(votes)
@@ -258,71 +259,71 @@ def test_the_assignor_with_most_votes_assigns() -> None:
 
 
 def test_who_does_not_give_up_its_partitions_in_time_is_put_out() -> None:
-    world = World()
+    world = ConsumerWorld()
     alice, bob = world.member("alice", topics=["t"], rebalance_timeout=10), world.member("bob")
     alice.join()
     bob.join()
     alice.beat()
 
-    world.after(9.9)
+    world.pass_time(9.9)
     assert alice.hold().error_code == Code.NONE
-    world.after(0.2)
+    world.pass_time(0.2)
 
     assert alice.hold().error_code == Code.UNKNOWN_MEMBER_ID
     assert told(bob.beat()) == [0, 1, 2, 3]
 
 
 def test_who_gave_up_in_time_is_not_put_out_later() -> None:
-    world = World()
+    world = ConsumerWorld()
     alice, bob = world.member("alice", topics=["t"], rebalance_timeout=10), world.member("bob")
     alice.join()
     bob.join()
     alice.beat()
     alice.beat()
 
-    world.after(20)
+    world.pass_time(20)
 
     assert alice.beat().error_code == Code.NONE
 
 
 def test_who_is_not_heard_of_is_put_out_when_its_session_ends_and_not_before() -> None:
-    world = World(consumer_session_timeout=30.0)
+    world = ConsumerWorld(consumer_session_timeout=30.0)
     alice, bob = world.member("alice"), world.member("bob")
     alice.join()
     bob.join()
     world.settle(alice, bob)
 
-    world.after(20)
+    world.pass_time(20)
     bob.beat()
-    world.after(9.9)
+    world.pass_time(9.9)
     assert alice.beat().error_code == Code.NONE
-    world.after(30.1)
+    world.pass_time(30.1)
 
     assert world.group.state == "Empty"
     assert alice.beat().error_code == Code.UNKNOWN_MEMBER_ID
 
 
 def test_a_refused_heartbeat_does_not_prolong_the_session() -> None:
-    world = World(consumer_session_timeout=30.0)
+    world = ConsumerWorld(consumer_session_timeout=30.0)
     alice = world.member("alice")
     alice.join()
 
-    world.after(29)
+    world.pass_time(29)
     assert world.ask(member_id="alice", member_epoch=7).error_code == Code.FENCED_MEMBER_EPOCH
-    world.after(2)
+    world.pass_time(2)
 
     assert world.group.state == "Empty"
 
 
 def test_with_an_assignment_interval_those_who_join_meanwhile_wait_for_one_assignment() -> None:
-    world = World(consumer_assignment_interval=1.0)
+    world = ConsumerWorld(consumer_assignment_interval=1.0)
     alice, bob, carol = world.member("alice"), world.member("bob"), world.member("carol")
     alice.join()
 
     assert (told(bob.join()), bob.epoch, world.group.state) == ([], 2, "Assigning")
     assert carol.join().member_epoch == 2
     assert told(alice.beat()) is None
-    world.after(1.0)
+    world.pass_time(1.0)
     world.settle(alice, bob, carol)
 
     assert (world.group.group_epoch, world.group.assignment_epoch) == (4, 4)
@@ -330,7 +331,7 @@ def test_with_an_assignment_interval_those_who_join_meanwhile_wait_for_one_assig
 
 
 def test_what_is_unsubscribed_is_given_up_though_the_assignment_is_older() -> None:
-    world = World(Topics(t=2, u=2), consumer_assignment_interval=1.0)
+    world = ConsumerWorld(Topics(t=2, u=2), consumer_assignment_interval=1.0)
     alice = world.member("alice", topics=["t", "u"])
     alice.join()
 
@@ -342,7 +343,7 @@ def test_what_is_unsubscribed_is_given_up_though_the_assignment_is_older() -> No
 
 
 def test_a_group_is_described_with_what_its_members_have_and_shall_have() -> None:
-    world = World()
+    world = ConsumerWorld()
     alice, bob = world.member("alice"), world.member("bob")
     alice.join()
     bob.join()
@@ -371,7 +372,7 @@ def by_name(assignment: Any) -> dict[str, list[int]]:
 
 
 def test_the_group_knows_what_it_is_subscribed_to() -> None:
-    world = World()
+    world = ConsumerWorld()
     world.member("alice", topics=["t", "missing"]).join()
     world.member("bob", topics=["u"]).join()
 

@@ -6,7 +6,8 @@ import pytest
 
 from aktor.broker.codes import Code, Refused
 from aktor.broker.groups.consumer_epochs import PartitionCheck
-from tests.unit.broker.groups.consumer_world import Topics, World
+from tests.unit.broker.groups.consumer_world import ConsumerWorld
+from tests.unit.broker.harness import Topics
 
 
 def refused(
@@ -20,9 +21,9 @@ def refused(
     return None
 
 
-def a_world_after_a_hand_over() -> World:
+def a_world_after_a_hand_over() -> ConsumerWorld:
     """Alice was given 0 to 3 in epoch 2 and has 0 and 1 in epoch 3; bob has 2 and 3."""
-    world = World()
+    world = ConsumerWorld()
     alice, bob = world.member("alice"), world.member("bob")
     alice.join()
     bob.join()
@@ -54,7 +55,7 @@ def test_an_older_epoch_is_good_enough_for_what_the_member_has_since_then() -> N
 
 
 def test_what_is_to_be_given_up_may_be_committed_until_then() -> None:
-    world = World(Topics(t=4, u=1))
+    world = ConsumerWorld(Topics(t=4, u=1))
     alice, bob = world.member("alice"), world.member("bob")
     alice.join()
     world.topics.grow("t", 5)
@@ -70,7 +71,7 @@ def test_what_is_to_be_given_up_may_be_committed_until_then() -> None:
 
 
 def test_whoever_is_back_under_a_static_name_may_commit() -> None:
-    world = World()
+    world = ConsumerWorld()
     alice = world.member("alice-1", topics=["t"], instance_id="alice")
     alice.join()
     alice.leave(epoch=-2)
@@ -99,7 +100,7 @@ def test_a_commit_of_a_stranger_or_from_the_future_is_refused(
 
 
 def test_an_empty_group_lets_anybody_commit_without_an_epoch() -> None:
-    world = World()
+    world = ConsumerWorld()
 
     assert world.group.validate_commit("", -1) is None
 

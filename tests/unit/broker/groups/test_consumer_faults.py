@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from aktor.broker.codes import Code, Refused
-from tests.unit.broker.groups.consumer_world import Client, Topics, World, told
+from tests.unit.broker.groups.consumer_world import Client, ConsumerWorld, told
+from tests.unit.broker.harness import Topics
 
 
-def a_pair(world: World) -> tuple[Client, Client]:
+def a_pair(world: ConsumerWorld) -> tuple[Client, Client]:
     alice, bob = world.member("alice"), world.member("bob")
     alice.join()
     bob.join()
@@ -17,7 +18,7 @@ def a_pair(world: World) -> tuple[Client, Client]:
 
 
 def test_a_member_whose_session_is_ended_by_command_is_unknown() -> None:
-    world = World()
+    world = ConsumerWorld()
     alice, bob = a_pair(world)
 
     world.group.expire_session("alice", world.now)
@@ -27,7 +28,7 @@ def test_a_member_whose_session_is_ended_by_command_is_unknown() -> None:
 
 
 def test_a_member_that_is_fenced_by_command_is_told_so_once_and_may_join_again() -> None:
-    world = World()
+    world = ConsumerWorld()
     alice, bob = a_pair(world)
 
     world.group.fence("alice", world.now)
@@ -40,7 +41,7 @@ def test_a_member_that_is_fenced_by_command_is_told_so_once_and_may_join_again()
 
 
 def test_faults_for_a_stranger_are_refused() -> None:
-    world = World()
+    world = ConsumerWorld()
 
     with pytest.raises(Refused, match="UNKNOWN_MEMBER_ID"):
         world.group.expire_session("nobody", world.now)
@@ -49,18 +50,18 @@ def test_faults_for_a_stranger_are_refused() -> None:
 
 
 def test_with_another_coordinator_sessions_begin_anew() -> None:
-    world = World(consumer_session_timeout=30.0)
+    world = ConsumerWorld(consumer_session_timeout=30.0)
     alice, _ = a_pair(world)
     world.now += 29
 
     world.group.coordinator_moved(world.now)
-    world.after(29)
+    world.pass_time(29)
 
     assert alice.beat().error_code == Code.NONE
 
 
 def test_after_a_restart_members_go_on_where_they_were() -> None:
-    world = World(Topics(t=4, u=2))
+    world = ConsumerWorld(Topics(t=4, u=2))
     alice = world.member("alice", topics=["t"], rebalance_timeout=5.0)
     bob = world.member("bob", topics=["t"], regex="u", assignor="range")
     sam = world.member("sam-1", topics=["t"], instance_id="sam")
@@ -84,28 +85,28 @@ def test_after_a_restart_members_go_on_where_they_were() -> None:
 
 
 def test_who_was_to_give_up_before_a_restart_has_its_time_for_it_after_it() -> None:
-    world = World()
+    world = ConsumerWorld()
     alice, bob = world.member("alice", topics=["t"], rebalance_timeout=5.0), world.member("bob")
     alice.join()
     bob.join()
     alice.beat()
-    world.after(4)
+    world.pass_time(4)
 
     world.restart()
 
-    world.after(4)
+    world.pass_time(4)
     assert alice.hold().error_code == Code.NONE
-    world.after(2)
+    world.pass_time(2)
     assert alice.hold().error_code == Code.UNKNOWN_MEMBER_ID
 
 
 def test_all_that_a_member_was_told_is_kept_before_it_is_told() -> None:
-    world = World()
+    world = ConsumerWorld()
     alice = world.member("alice")
 
     alice.join()
 
-    kept = world.journal.group()
+    kept = world.kept()
     assert kept is not None
     assert (kept["group_epoch"], kept["assignment_epoch"]) == (2, 2)
     (member,) = kept["members"]
@@ -115,7 +116,7 @@ def test_all_that_a_member_was_told_is_kept_before_it_is_told() -> None:
 
 
 def test_a_refused_heartbeat_is_not_kept() -> None:
-    world = World()
+    world = ConsumerWorld()
 
     world.ask(member_id="nobody", member_epoch=3)
     world.group.tick(world.now)
@@ -124,7 +125,7 @@ def test_a_refused_heartbeat_is_not_kept() -> None:
 
 
 def test_a_group_without_members_has_nothing_to_wake_up_for() -> None:
-    world = World(consumer_session_timeout=30.0)
+    world = ConsumerWorld(consumer_session_timeout=30.0)
     assert world.group.wake_at() == float("inf")
     alice = world.member("alice")
     alice.join()

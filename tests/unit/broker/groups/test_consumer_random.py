@@ -9,7 +9,8 @@ from uuid import UUID
 import pytest
 
 from aktor.broker.codes import Code
-from tests.unit.broker.groups.consumer_world import Client, Topics, World
+from tests.unit.broker.groups.consumer_world import Client, ConsumerWorld
+from tests.unit.broker.harness import Topics
 
 SEEDS = range(60)
 STEPS = 150
@@ -21,7 +22,7 @@ class Life:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.world = World(
+        self.world = ConsumerWorld(
             Topics(a=3, b=2, ab=1),
             consumer_session_timeout=30.0,
             consumer_assignment_interval=self.rng.choice([0.0, 1.0]),
@@ -103,7 +104,7 @@ class Life:
             put_out(self.rng.choice(known), self.world.now)
 
     def time_passes(self) -> None:
-        self.world.after(self.rng.choice([0.1, 1.0, 6.0, 20.0]))
+        self.world.pass_time(self.rng.choice([0.1, 1.0, 6.0, 20.0]))
 
     def broker_restarts(self) -> None:
         self.world.restart()
@@ -201,7 +202,7 @@ def test_whatever_happens_a_partition_has_one_owner_and_in_the_end_each_has_one(
     for _ in range(STEPS):
         life.step()
     for _ in range(30):
-        life.world.after(4.0)
+        life.world.pass_time(4.0)
         life.beats()
         life.check()
 

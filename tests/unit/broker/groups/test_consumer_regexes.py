@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from aktor.broker.codes import Code
-from tests.unit.broker.groups.consumer_world import Topics, World, told
+from tests.unit.broker.groups.consumer_world import ConsumerWorld, told
+from tests.unit.broker.harness import Topics
 
 
-def a_world() -> World:
-    return World(Topics(**{"orders-eu": 2, "orders-us": 2, "users": 2}))
+def a_world() -> ConsumerWorld:
+    return ConsumerWorld(Topics(**{"orders-eu": 2, "orders-us": 2, "users": 2}))
 
 
 def test_a_pattern_is_resolved_after_the_first_answer() -> None:
@@ -61,22 +62,22 @@ def test_a_new_topic_is_found_ten_seconds_after_the_last_look() -> None:
     alice.beat()
 
     world.topics.create("orders-jp", 1)
-    world.after(10)
+    world.pass_time(10)
     assert told(alice.beat()) is None
-    world.after(0.1)
+    world.pass_time(0.1)
     alice.beat()
 
     assert told(alice.beat()) == [0, 1, 0, 1, 0]
 
 
 def test_intervals_can_be_shorter_for_quick_tests() -> None:
-    world = World(Topics(a=1), consumer_regex_min_interval=0.0)
+    world = ConsumerWorld(Topics(a=1), consumer_regex_min_interval=0.0)
     alice = world.member("alice", regex=".")
     alice.join()
     alice.beat()
 
     world.topics.create("b", 1)
-    world.after(0.1)
+    world.pass_time(0.1)
     alice.beat()
     alice.beat()
 
@@ -118,7 +119,7 @@ def test_what_is_no_pattern_of_re2_is_refused_and_leaves_nothing() -> None:
         "unsupported Perl syntax."
     )
     assert world.group.state == "Empty"
-    assert world.journal.group() is None
+    assert world.kept() is None
 
 
 def test_different_patterns_share_what_both_match() -> None:
@@ -127,7 +128,7 @@ def test_different_patterns_share_what_both_match() -> None:
     bob = world.member("bob", regex="orders-us|users")
     alice.join()
     bob.join()
-    world.after(11)
+    world.pass_time(11)
 
     world.settle(alice, bob)
 

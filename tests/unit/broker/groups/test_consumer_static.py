@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from aktor.broker.codes import Code
-from tests.unit.broker.groups.consumer_world import Client, Topics, World, told
+from tests.unit.broker.groups.consumer_world import Client, ConsumerWorld, told
+from tests.unit.broker.harness import Topics
 
 
-def a_pair(world: World) -> tuple[Client, Client]:
+def a_pair(world: ConsumerWorld) -> tuple[Client, Client]:
     """A static member and another one, each with its half."""
     alice = world.member("alice-1", topics=["t"], instance_id="alice")
     bob = world.member("bob")
@@ -17,7 +18,7 @@ def a_pair(world: World) -> tuple[Client, Client]:
 
 
 def test_a_static_member_that_comes_back_has_what_it_had_and_nobody_else_notices() -> None:
-    world = World()
+    world = ConsumerWorld()
     alice, bob = a_pair(world)
     had, epoch = alice.partitions, world.group.group_epoch
 
@@ -34,13 +35,13 @@ def test_a_static_member_that_comes_back_has_what_it_had_and_nobody_else_notices
 
 
 def test_a_static_member_that_stays_away_loses_all_when_its_session_ends() -> None:
-    world = World(consumer_session_timeout=30.0)
+    world = ConsumerWorld(consumer_session_timeout=30.0)
     alice, bob = a_pair(world)
 
     alice.leave(epoch=-2)
-    world.after(20)
+    world.pass_time(20)
     bob.beat()
-    world.after(11)
+    world.pass_time(11)
 
     assert told(bob.beat()) == [0, 1, 2, 3]
     late = world.member("alice-2", topics=["t"], instance_id="alice")
@@ -48,7 +49,7 @@ def test_a_static_member_that_stays_away_loses_all_when_its_session_ends() -> No
 
 
 def test_a_static_member_that_leaves_for_good_makes_room_at_once() -> None:
-    world = World()
+    world = ConsumerWorld()
     alice, bob = a_pair(world)
 
     alice.leave()
@@ -57,7 +58,7 @@ def test_a_static_member_that_leaves_for_good_makes_room_at_once() -> None:
 
 
 def test_the_name_of_a_static_member_that_is_there_is_not_free() -> None:
-    world = World()
+    world = ConsumerWorld()
     a_pair(world)
 
     answer = world.member("alice-2", topics=["t"], instance_id="alice").join()
@@ -70,7 +71,7 @@ def test_the_name_of_a_static_member_that_is_there_is_not_free() -> None:
 
 
 def test_the_one_whose_name_another_has_taken_over_is_fenced() -> None:
-    world = World()
+    world = ConsumerWorld()
     alice, _ = a_pair(world)
     epoch = alice.epoch
     alice.leave(epoch=-2)
@@ -87,7 +88,7 @@ def test_the_one_whose_name_another_has_taken_over_is_fenced() -> None:
 
 
 def test_a_name_that_nobody_has_is_unknown() -> None:
-    world = World()
+    world = ConsumerWorld()
     a_pair(world)
 
     beat = world.ask(member_id="x", instance_id="carol", member_epoch=1)
@@ -98,7 +99,7 @@ def test_a_name_that_nobody_has_is_unknown() -> None:
 
 
 def test_a_static_member_back_with_another_subscription_makes_a_rebalance() -> None:
-    world = World(Topics(t=4, u=2))
+    world = ConsumerWorld(Topics(t=4, u=2))
     alice, bob = a_pair(world)
     epoch = world.group.group_epoch
     alice.leave(epoch=-2)
@@ -112,7 +113,7 @@ def test_a_static_member_back_with_another_subscription_makes_a_rebalance() -> N
 
 
 def test_who_is_away_for_a_restart_is_not_put_out_for_what_it_had_to_give_up_before() -> None:
-    world = World()
+    world = ConsumerWorld()
     alice = world.member("alice-1", topics=["t"], instance_id="alice", rebalance_timeout=5.0)
     bob = world.member("bob")
     alice.join()
@@ -120,14 +121,14 @@ def test_who_is_away_for_a_restart_is_not_put_out_for_what_it_had_to_give_up_bef
     alice.beat()
     alice.leave(epoch=-2)
 
-    world.after(6)
+    world.pass_time(6)
 
     assert world.member("alice-2", topics=["t"], instance_id="alice").join().error_code == 0
     assert len(world.group.members) == 2
 
 
 def test_by_range_static_members_have_their_part_by_name_whatever_their_ids() -> None:
-    world = World()
+    world = ConsumerWorld()
     alice = world.member("z", topics=["t"], instance_id="alice", assignor="range")
     bob = world.member("y", topics=["t"], instance_id="bob", assignor="range")
     carol = world.member("a", topics=["t"], assignor="range")
@@ -140,7 +141,7 @@ def test_by_range_static_members_have_their_part_by_name_whatever_their_ids() ->
 
 
 def test_a_member_that_was_to_give_up_and_is_back_owns_nothing_of_it() -> None:
-    world = World()
+    world = ConsumerWorld()
     alice = world.member("alice-1", topics=["t"], instance_id="alice")
     bob = world.member("bob")
     alice.join()

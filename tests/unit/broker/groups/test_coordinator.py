@@ -8,7 +8,7 @@ import random
 import pytest
 
 from aktor.broker.codes import Code, Refused
-from tests.unit.broker.groups.coordinator_world import World
+from tests.unit.broker.groups.coordinator_world import CoordinatorWorld
 
 ORDERS_0 = ("orders", 0)
 
@@ -17,7 +17,7 @@ ORDERS_0 = ("orders", 0)
 
 
 def test_an_empty_group_id_is_refused_where_members_ask() -> None:
-    world = World()
+    world = CoordinatorWorld()
 
     assert world.join("").code is Code.INVALID_GROUP_ID
     assert world.sync("", "m").code is Code.INVALID_GROUP_ID
@@ -28,7 +28,7 @@ def test_an_empty_group_id_is_refused_where_members_ask() -> None:
 
 
 def test_in_an_unknown_group_every_member_is_unknown() -> None:
-    world = World()
+    world = CoordinatorWorld()
 
     assert world.join("g", "m").code is Code.UNKNOWN_MEMBER_ID
     assert world.sync("g", "m").code is Code.UNKNOWN_MEMBER_ID
@@ -40,7 +40,7 @@ def test_in_an_unknown_group_every_member_is_unknown() -> None:
 
 
 def test_a_consumer_group_begins_with_a_join_and_not_otherwise() -> None:
-    world = World()
+    world = CoordinatorWorld()
 
     refused = world.beat("c", "m", 3)
 
@@ -50,14 +50,14 @@ def test_a_consumer_group_begins_with_a_join_and_not_otherwise() -> None:
 
 
 def test_a_session_timeout_out_of_bounds_makes_no_group() -> None:
-    world = World()
+    world = CoordinatorWorld()
 
     assert world.join("g", session=0.1).code is Code.INVALID_SESSION_TIMEOUT
     assert world.list() == []
 
 
 def test_a_first_heartbeat_that_is_refused_makes_no_group() -> None:
-    world = World()
+    world = CoordinatorWorld()
 
     assert world.beat("c", topics=None).code is Code.INVALID_REQUEST
     assert world.beat("c", regex="(").code is Code.INVALID_REGULAR_EXPRESSION
@@ -69,7 +69,7 @@ def test_a_first_heartbeat_that_is_refused_makes_no_group() -> None:
 
 
 def test_a_classic_member_of_another_type_does_not_get_into_a_consumer_group() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.enter("c")
 
     refused = world.join("c", protocol_type="connect")
@@ -81,7 +81,7 @@ def test_a_classic_member_of_another_type_does_not_get_into_a_consumer_group() -
 
 
 def test_a_consumer_does_not_get_into_a_classic_group_of_another_type() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.stable("g", protocol_type="connect")
 
     refused = world.beat("g")
@@ -95,7 +95,7 @@ def test_a_consumer_does_not_get_into_a_classic_group_of_another_type() -> None:
 
 
 def test_an_empty_classic_group_becomes_a_consumer_group_and_keeps_its_offsets() -> None:
-    world = World()
+    world = CoordinatorWorld()
     member_id = world.stable("g")
     world.commit("g", member_id=member_id, epoch=1)
     world.leave("g", (member_id, None))
@@ -108,7 +108,7 @@ def test_an_empty_classic_group_becomes_a_consumer_group_and_keeps_its_offsets()
 
 
 def test_a_simple_group_becomes_a_consumer_group() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.commit("g")
 
     world.enter("g", "m")
@@ -118,7 +118,7 @@ def test_a_simple_group_becomes_a_consumer_group() -> None:
 
 
 def test_a_refused_consumer_leaves_an_empty_classic_group_as_it_is() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.commit("g")
 
     assert world.beat("g", regex="(").code is Code.INVALID_REGULAR_EXPRESSION
@@ -129,7 +129,7 @@ def test_a_refused_consumer_leaves_an_empty_classic_group_as_it_is() -> None:
 
 
 def test_an_empty_consumer_group_becomes_a_classic_group_and_keeps_its_offsets() -> None:
-    world = World()
+    world = CoordinatorWorld()
     epoch = world.enter("c", "m")
     world.commit("c", member_id="m", epoch=epoch)
     world.beat("c", "m", -1)
@@ -147,7 +147,7 @@ def test_an_empty_consumer_group_becomes_a_classic_group_and_keeps_its_offsets()
 
 
 def test_members_of_a_consumer_group_can_be_put_out() -> None:
-    world = World()
+    world = CoordinatorWorld()
     for member_id, instance in (("m", None), ("s", "i"), ("t", "j")):
         world.enter("c", member_id, instance=instance)
 
@@ -167,7 +167,7 @@ def test_members_of_a_consumer_group_can_be_put_out() -> None:
 
 
 def test_members_can_be_found_in_groups_of_both_kinds() -> None:
-    world = World()
+    world = CoordinatorWorld()
     member_id = world.stable("g", instance=None)
     world.enter("c", "m", instance="i")
 
@@ -180,7 +180,7 @@ def test_members_can_be_found_in_groups_of_both_kinds() -> None:
 
 
 def test_a_session_can_be_ended_by_command() -> None:
-    world = World()
+    world = CoordinatorWorld()
     member_id = world.stable("g")
     epoch = world.enter("c", "m")
 
@@ -192,7 +192,7 @@ def test_a_session_can_be_ended_by_command() -> None:
 
 
 def test_a_member_can_be_fenced_by_command() -> None:
-    world = World()
+    world = CoordinatorWorld()
     member_id = world.stable("g")
     epoch = world.enter("c", "m")
 
@@ -204,7 +204,7 @@ def test_a_member_can_be_fenced_by_command() -> None:
 
 
 def test_faults_of_those_who_are_not_there_are_refused() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.stable("g")
     world.enter("c")
 
@@ -223,7 +223,7 @@ def test_faults_of_those_who_are_not_there_are_refused() -> None:
 
 
 def test_without_groups_there_is_nothing_to_wake_up_for() -> None:
-    world = World()
+    world = CoordinatorWorld()
 
     world.coordinator.tick(world.now)
 
@@ -231,7 +231,7 @@ def test_without_groups_there_is_nothing_to_wake_up_for() -> None:
 
 
 def test_sessions_end_in_groups_of_both_kinds() -> None:
-    world = World(consumer_session_timeout=45.0)
+    world = CoordinatorWorld(consumer_session_timeout=45.0)
     world.stable("g", session=10.0)
     world.enter("c")
 
@@ -244,7 +244,7 @@ def test_sessions_end_in_groups_of_both_kinds() -> None:
 
 
 def test_heartbeats_put_off_what_the_coordinator_wakes_up_for() -> None:
-    world = World()
+    world = CoordinatorWorld()
     member_id = world.stable("g", session=10.0)
 
     for _ in range(10):
@@ -256,7 +256,7 @@ def test_heartbeats_put_off_what_the_coordinator_wakes_up_for() -> None:
 
 
 def test_a_join_that_waits_is_answered_when_its_time_has_come() -> None:
-    world = World(initial_rebalance_delay=3.0)
+    world = CoordinatorWorld(initial_rebalance_delay=3.0)
     asked = world.join("g", version=3)
 
     world.pass_time(2.9)
@@ -268,7 +268,7 @@ def test_a_join_that_waits_is_answered_when_its_time_has_come() -> None:
 
 
 def test_a_thousand_idle_groups_are_not_looked_at_at_each_event() -> None:
-    world = World(initial_rebalance_delay=3.0)
+    world = CoordinatorWorld(initial_rebalance_delay=3.0)
     for number in range(1000):
         world.commit(f"idle-{number}")
     world.join("g", version=3)
@@ -284,7 +284,7 @@ def test_a_thousand_idle_groups_are_not_looked_at_at_each_event() -> None:
 
 
 def test_when_its_coordinator_moves_a_group_knows_what_was_kept() -> None:
-    world = World(initial_rebalance_delay=3.0)
+    world = CoordinatorWorld(initial_rebalance_delay=3.0)
     member_id = world.join("a", version=3)
     world.pass_time(4.0)
     world.sync("a", member_id.answer.member_id)
@@ -300,7 +300,7 @@ def test_when_its_coordinator_moves_a_group_knows_what_was_kept() -> None:
 
 
 def test_groups_of_both_kinds_outlive_a_restart() -> None:
-    world = World()
+    world = CoordinatorWorld()
     member_id = world.stable("g", session=10.0)
     epoch = world.enter("c", "m")
     world.commit("s")
@@ -316,7 +316,7 @@ def test_groups_of_both_kinds_outlive_a_restart() -> None:
 
 
 def test_sessions_end_after_a_restart_too() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.stable("g", session=10.0)
 
     world.restart()
@@ -326,7 +326,7 @@ def test_sessions_end_after_a_restart_too() -> None:
 
 
 def test_of_a_group_that_was_becoming_another_kind_the_consumer_group_is_the_newer() -> None:
-    world = World()
+    world = CoordinatorWorld()
     member_id = world.stable("g")
     world.leave("g", (member_id, None))
     classic = world.journal.texts["classic-group", ("g",)]
@@ -347,7 +347,7 @@ def test_of_a_group_that_was_becoming_another_kind_the_consumer_group_is_the_new
 
 
 def test_members_of_consumer_groups_get_new_partitions() -> None:
-    world = World()
+    world = CoordinatorWorld()
     epoch = world.enter("c", "m", topics=("orders", "later"))
 
     world.topics.create("later", 1)
@@ -365,7 +365,7 @@ def test_members_of_consumer_groups_get_new_partitions() -> None:
 @pytest.mark.parametrize("seed", range(15))
 def test_whatever_is_asked_all_are_answered_and_a_restart_changes_nothing(seed: int) -> None:
     rng = random.Random(seed)
-    world = World(seed=seed)
+    world = CoordinatorWorld(seed=seed)
     groups = ["a", "b", "c"]
     members: dict[str, str] = {}
     epochs: dict[str, int] = {}

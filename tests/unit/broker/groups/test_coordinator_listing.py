@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from aktor.broker.codes import Code
-from tests.unit.broker.groups.coordinator_world import World, subscription
+from tests.unit.broker.groups.coordinator_world import CoordinatorWorld, subscription
 
 
-def a_world_with_all_kinds() -> World:
-    world = World()
+def a_world_with_all_kinds() -> CoordinatorWorld:
+    world = CoordinatorWorld()
     world.stable("classic")
     world.enter("consumer")
     world.commit("simple")
@@ -20,7 +20,7 @@ def a_world_with_all_kinds() -> World:
 
 
 def test_a_stable_classic_group_is_described_with_its_members() -> None:
-    world = World()
+    world = CoordinatorWorld()
     member_id = world.stable("g")
 
     (group,) = world.describe("g")
@@ -81,7 +81,7 @@ def test_what_one_may_do_to_a_group_is_said_when_asked() -> None:
 
 
 def test_a_consumer_group_is_described_with_its_members() -> None:
-    world = World()
+    world = CoordinatorWorld()
     epoch = world.enter("c", "m")
 
     group = world.describe_consumer_group("c")
@@ -154,7 +154,7 @@ def test_lists_are_filtered_whatever_the_case(
 
 
 def test_a_rebalancing_group_is_listed_in_kafkas_spelling() -> None:
-    world = World(initial_rebalance_delay=3.0)
+    world = CoordinatorWorld(initial_rebalance_delay=3.0)
     world.join("g", version=3)
     preparing = world.list(states=("PreparingRebalance",))
 
@@ -186,7 +186,7 @@ def test_empty_groups_are_deleted_with_their_offsets() -> None:
 
 
 def test_deleted_groups_do_not_come_back_with_a_restart() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.enter("c")
     world.beat("c", "m", -1)
     member_id = world.stable("g")

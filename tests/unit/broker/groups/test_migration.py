@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aktor.broker.codes import Code
-from tests.unit.broker.groups.coordinator_world import World
+from tests.unit.broker.groups.coordinator_world import CoordinatorWorld
 from tests.unit.broker.groups.migration_world import (
     GROUP,
     Classic,
@@ -20,7 +20,7 @@ ORDERS = {("orders", 0), ("orders", 1), ("orders", 2)}
 
 
 def a_mixed_group(
-    world: World, *, session: float = 10.0, rebalance: float = 60.0
+    world: CoordinatorWorld, *, session: float = 10.0, rebalance: float = 60.0
 ) -> tuple[Classic, Consumer]:
     """One member of each protocol, settled; the classic one was there first."""
     one = Classic(world, session=session, rebalance=rebalance)
@@ -43,7 +43,7 @@ def shares(*clients: Client) -> list[int]:
 
 @pytest.mark.parametrize("cooperative", [False, True], ids=["eager", "cooperative"])
 def test_a_classic_group_takes_in_a_consumer_and_shares_with_it(cooperative: bool) -> None:
-    world = World()
+    world = CoordinatorWorld()
     one, two = Classic(world, cooperative=cooperative), Consumer(world, "two")
     settle(one)
     assert state(world) == ("classic", "Stable")
@@ -57,7 +57,7 @@ def test_a_classic_group_takes_in_a_consumer_and_shares_with_it(cooperative: boo
 
 @pytest.mark.parametrize("cooperative", [False, True], ids=["eager", "cooperative"])
 def test_a_consumer_group_takes_in_a_classic_member_and_shares_with_it(cooperative: bool) -> None:
-    world = World()
+    world = CoordinatorWorld()
     one, two = Consumer(world, "one"), Classic(world, cooperative=cooperative)
     settle(one)
 
@@ -68,7 +68,7 @@ def test_a_consumer_group_takes_in_a_classic_member_and_shares_with_it(cooperati
 
 
 def test_without_consumers_it_is_a_classic_group_that_rebalances() -> None:
-    world = World()
+    world = CoordinatorWorld()
     one, two = a_mixed_group(world)
     three = Classic(world)
     settle(one, two, three)
@@ -85,7 +85,7 @@ def test_without_consumers_it_is_a_classic_group_that_rebalances() -> None:
 
 
 def test_the_consumer_that_left_makes_it_a_consumer_group_when_it_comes_again() -> None:
-    world = World()
+    world = CoordinatorWorld()
     one, two = a_mixed_group(world)
     two.leave()
     settle(one)
@@ -98,7 +98,7 @@ def test_the_consumer_that_left_makes_it_a_consumer_group_when_it_comes_again() 
 
 
 def test_offsets_outlive_both_changes() -> None:
-    world = World()
+    world = CoordinatorWorld()
     one = Classic(world)
     settle(one)
     world.commit(GROUP, member_id=one.member_id, epoch=one.generation)
@@ -112,7 +112,7 @@ def test_offsets_outlive_both_changes() -> None:
 
 
 def test_who_waits_in_a_rebalance_is_called_again_when_the_group_is_converted() -> None:
-    world = World()
+    world = CoordinatorWorld()
     one, two = Classic(world), Classic(world)
     settle(one)
     for _ in range(3):
@@ -130,7 +130,7 @@ def test_who_waits_in_a_rebalance_is_called_again_when_the_group_is_converted() 
 
 
 def test_a_consumer_that_is_refused_leaves_the_classic_group_as_it_was() -> None:
-    world = World()
+    world = CoordinatorWorld()
     one = Classic(world)
     settle(one)
     kept = dict(world.journal.texts)
@@ -144,7 +144,7 @@ def test_a_consumer_that_is_refused_leaves_the_classic_group_as_it_was() -> None
 
 
 def test_who_waits_in_a_rebalance_is_called_again_even_if_the_consumer_is_refused() -> None:
-    world = World()
+    world = CoordinatorWorld()
     one, two = Classic(world), Classic(world)
     settle(one)
     for _ in range(3):
@@ -161,7 +161,7 @@ def test_who_waits_in_a_rebalance_is_called_again_even_if_the_consumer_is_refuse
 
 
 def test_a_group_that_is_too_large_for_consumers_stays_classic() -> None:
-    world = World(consumer_max_size=1)
+    world = CoordinatorWorld(consumer_max_size=1)
     one, two = Classic(world), Classic(world)
     settle(one, two)
 
@@ -176,7 +176,7 @@ def test_a_group_that_is_too_large_for_consumers_stays_classic() -> None:
 
 
 def test_a_group_that_is_full_for_consumers_stays_classic() -> None:
-    world = World(consumer_max_size=1)
+    world = CoordinatorWorld(consumer_max_size=1)
     one = Classic(world)
     settle(one)
 
@@ -186,7 +186,7 @@ def test_a_group_that_is_full_for_consumers_stays_classic() -> None:
 
 
 def test_a_group_whose_first_members_still_join_is_not_converted() -> None:
-    world = World(initial_rebalance_delay=3.0)
+    world = CoordinatorWorld(initial_rebalance_delay=3.0)
     one = Classic(world)
     settle(one, rounds=3)
 
@@ -200,7 +200,7 @@ def test_a_group_whose_first_members_still_join_is_not_converted() -> None:
 
 
 def test_a_group_that_is_too_large_for_the_classic_protocol_stays_a_consumer_group() -> None:
-    world = World(max_size=1)
+    world = CoordinatorWorld(max_size=1)
     one, two = a_mixed_group(world)
     three = Classic(world)
     settle(one, two, three)
@@ -217,7 +217,7 @@ def test_a_group_that_is_too_large_for_the_classic_protocol_stays_a_consumer_gro
 
 
 def test_a_classic_member_that_does_not_rejoin_in_time_is_out() -> None:
-    world = World()
+    world = CoordinatorWorld()
     one, two = Classic(world, session=600.0, rebalance=60.0), Consumer(world, "two")
     settle(one)
     two.step()
@@ -235,7 +235,7 @@ def test_a_classic_member_that_does_not_rejoin_in_time_is_out() -> None:
 
 
 def test_a_classic_member_that_does_not_sync_in_time_is_out() -> None:
-    world = World()
+    world = CoordinatorWorld()
     two = Consumer(world, "two")
     settle(two)
     one = Classic(world, session=600.0, rebalance=20.0)
@@ -251,7 +251,7 @@ def test_a_classic_member_that_does_not_sync_in_time_is_out() -> None:
 
 
 def test_a_classic_member_that_syncs_lives_as_long_as_its_own_session() -> None:
-    world = World()
+    world = CoordinatorWorld()
     one, two = a_mixed_group(world, session=10.0, rebalance=5.0)
 
     world.pass_time(9.0)
@@ -266,7 +266,7 @@ def test_a_classic_member_that_syncs_lives_as_long_as_its_own_session() -> None:
 
 
 def test_the_session_of_the_last_consumer_ends_and_the_others_are_classic_again() -> None:
-    world = World(consumer_session_timeout=30.0)
+    world = CoordinatorWorld(consumer_session_timeout=30.0)
     one, _ = a_mixed_group(world, session=600.0)
 
     world.pass_time(29.9)
@@ -279,7 +279,7 @@ def test_the_session_of_the_last_consumer_ends_and_the_others_are_classic_again(
 
 
 def test_members_whose_sessions_end_at_once_leave_no_trace() -> None:
-    world = World(consumer_session_timeout=30.0)
+    world = CoordinatorWorld(consumer_session_timeout=30.0)
     a_mixed_group(world, session=30.0)
 
     world.now += 40.0
@@ -290,7 +290,7 @@ def test_members_whose_sessions_end_at_once_leave_no_trace() -> None:
 
 
 def test_between_two_assignments_classic_members_are_not_called() -> None:
-    world = World(consumer_assignment_interval=10.0)
+    world = CoordinatorWorld(consumer_assignment_interval=10.0)
     two = Consumer(world, "two")
     settle(two)
     one = Classic(world, session=600.0)
@@ -310,7 +310,7 @@ def test_between_two_assignments_classic_members_are_not_called() -> None:
 
 
 def test_a_mixed_group_outlives_a_restart() -> None:
-    world = World()
+    world = CoordinatorWorld()
     one, two = a_mixed_group(world)
     before = described(world)
 
@@ -325,7 +325,7 @@ def test_a_mixed_group_outlives_a_restart() -> None:
 
 
 def test_a_restart_in_the_middle_of_a_change_loses_nothing() -> None:
-    world = World()
+    world = CoordinatorWorld()
     one, two = Classic(world, cooperative=True), Consumer(world, "two")
     settle(one)
     two.step()
@@ -339,7 +339,7 @@ def test_a_restart_in_the_middle_of_a_change_loses_nothing() -> None:
 
 
 def test_a_group_that_is_classic_again_has_after_a_restart_what_was_kept_of_it() -> None:
-    world = World()
+    world = CoordinatorWorld()
     one, two = a_mixed_group(world)
     two.leave()
 
@@ -354,7 +354,7 @@ def test_a_group_that_is_classic_again_has_after_a_restart_what_was_kept_of_it()
 
 
 def test_of_a_group_that_was_becoming_classic_the_consumer_group_is_found() -> None:
-    world = World()
+    world = CoordinatorWorld()
     _, two = a_mixed_group(world)
     consumer = world.journal.texts["consumer-group", (GROUP,)]
     two.leave()
@@ -372,7 +372,7 @@ def test_of_a_group_that_was_becoming_classic_the_consumer_group_is_found() -> N
 
 
 def test_a_consumer_can_be_put_out_by_command_and_the_group_is_classic() -> None:
-    world = World()
+    world = CoordinatorWorld()
     one, two = a_mixed_group(world)
 
     world.coordinator.expire_session(GROUP, "two", world.now)
@@ -384,7 +384,7 @@ def test_a_consumer_can_be_put_out_by_command_and_the_group_is_classic() -> None
 
 
 def test_a_classic_member_that_is_fenced_by_command_comes_again_as_a_new_one() -> None:
-    world = World()
+    world = CoordinatorWorld()
     one, two = a_mixed_group(world)
     fenced = one.member_id
 
@@ -397,7 +397,7 @@ def test_a_classic_member_that_is_fenced_by_command_comes_again_as_a_new_one() -
 
 
 def test_members_of_both_protocols_are_found() -> None:
-    world = World()
+    world = CoordinatorWorld()
     one, _ = a_mixed_group(world)
 
     found = {member.member_id for member in world.coordinator.members(GROUP)}

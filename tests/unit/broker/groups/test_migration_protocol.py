@@ -15,7 +15,7 @@ from aktor.broker.groups.embedded_protocol import (
     version_of,
     write_assignment,
 )
-from tests.unit.broker.groups.consumer_world import Topics
+from tests.unit.broker.harness import Topics
 
 
 def a_subscription(version: int) -> bytes:

@@ -10,7 +10,7 @@ import random
 
 import pytest
 
-from tests.unit.broker.groups.coordinator_world import World
+from tests.unit.broker.groups.coordinator_world import CoordinatorWorld
 from tests.unit.broker.groups.migration_world import (
     GROUP,
     Classic,
@@ -29,7 +29,7 @@ class Members:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.world = World(seed=seed)
+        self.world = CoordinatorWorld(seed=seed)
         self.cooperative = self.rng.random() < 0.5
         self.clients: list[Client] = []
         self.made = 0

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from aktor.broker.codes import Code, Refused
-from tests.unit.broker.groups.coordinator_world import World
+from tests.unit.broker.groups.coordinator_world import CoordinatorWorld
 
 ORDERS_0 = ("orders", 0)
 ORDERS_1 = ("orders", 1)
@@ -17,7 +17,7 @@ UNKNOWN_ID = UUID(int=999)
 
 @pytest.mark.parametrize("version", range(2, 11))
 def test_what_is_committed_in_any_version_can_be_fetched(version: int) -> None:
-    world = World()
+    world = CoordinatorWorld()
 
     code = world.commit("g", {ORDERS_0: 5, BILLS_0: 7}, version=version)
 
@@ -27,7 +27,7 @@ def test_what_is_committed_in_any_version_can_be_fetched(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(1, 11))
 def test_offsets_can_be_fetched_in_any_version(version: int) -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.commit("g", {ORDERS_0: 5})
 
     assert world.fetch("g", [ORDERS_0, ORDERS_1], version=version) == {ORDERS_0: 5, ORDERS_1: -1}
@@ -35,7 +35,7 @@ def test_offsets_can_be_fetched_in_any_version(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(2, 11))
 def test_who_names_no_topics_gets_all_that_is_committed(version: int) -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.commit("g", {ORDERS_1: 6, BILLS_0: 7, ORDERS_0: 5})
 
     found = world.fetch("g", version=version)
@@ -45,14 +45,14 @@ def test_who_names_no_topics_gets_all_that_is_committed(version: int) -> None:
 
 @pytest.mark.parametrize("version", [1, 7, 9, 10])
 def test_a_group_that_is_unknown_has_committed_nothing_and_that_is_no_error(version: int) -> None:
-    world = World()
+    world = CoordinatorWorld()
 
     assert world.fetch("nobody", [ORDERS_0], version=version) == {ORDERS_0: -1}
     assert world.list() == []
 
 
 def test_leader_epoch_and_metadata_come_back() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.commit("g", {ORDERS_0: 5}, metadata="by hand", leader_epoch=3)
 
     for version in (5, 7, 9, 10):
@@ -62,7 +62,7 @@ def test_leader_epoch_and_metadata_come_back() -> None:
 
 
 def test_no_metadata_is_the_same_as_an_empty_one() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.commit("g", metadata=None)
 
     (topic,) = world.fetch_answer("g", [ORDERS_0]).topics
@@ -71,7 +71,7 @@ def test_no_metadata_is_the_same_as_an_empty_one() -> None:
 
 
 def test_metadata_that_is_too_long_is_refused_for_its_partition_only() -> None:
-    world = World(offset_metadata_max_bytes=3)
+    world = CoordinatorWorld(offset_metadata_max_bytes=3)
 
     assert world.commit("g", {ORDERS_0: 5}, metadata="abcd") is Code.OFFSET_METADATA_TOO_LARGE
     assert world.commit("g", {ORDERS_1: 5}, metadata="äöü") is Code.NONE
@@ -79,7 +79,7 @@ def test_metadata_that_is_too_long_is_refused_for_its_partition_only() -> None:
 
 
 def test_partitions_that_do_not_exist_are_refused_and_the_others_are_kept() -> None:
-    world = World()
+    world = CoordinatorWorld()
 
     codes = world.commit("g", {ORDERS_0: 5, ("orders", 3): 1, ("nothing", 0): 1})
 
@@ -92,7 +92,7 @@ def test_partitions_that_do_not_exist_are_refused_and_the_others_are_kept() -> N
 
 
 def test_topics_that_may_not_be_read_are_refused_and_the_others_are_kept() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.topics.forbidden.add("bills")
 
     codes = world.commit("g", {ORDERS_0: 5, BILLS_0: 7})
@@ -102,7 +102,7 @@ def test_topics_that_may_not_be_read_are_refused_and_the_others_are_kept() -> No
 
 
 def test_a_commit_of_nothing_that_exists_makes_no_group() -> None:
-    world = World()
+    world = CoordinatorWorld()
 
     world.commit("g", {("nothing", 0): 1})
 
@@ -111,7 +111,7 @@ def test_a_commit_of_nothing_that_exists_makes_no_group() -> None:
 
 @pytest.mark.parametrize("topic_id", [UNKNOWN_ID, UUID(int=0)])
 def test_an_unknown_topic_id_is_said_to_be_one(topic_id: UUID) -> None:
-    world = World()
+    world = CoordinatorWorld()
 
     commit = world.commit("g", version=10, topic_id=topic_id)
     fetch = world.fetch_codes("g", [ORDERS_0, ORDERS_1], version=10, topic_id=topic_id)
@@ -121,7 +121,7 @@ def test_an_unknown_topic_id_is_said_to_be_one(topic_id: UUID) -> None:
 
 
 def test_topic_ids_come_back_as_they_were_sent() -> None:
-    world = World()
+    world = CoordinatorWorld()
 
     answer = world.fetch_answer("g", [ORDERS_0], version=10, topic_id=UNKNOWN_ID)
 
@@ -129,7 +129,7 @@ def test_topic_ids_come_back_as_they_were_sent() -> None:
 
 
 def test_the_empty_group_id_is_a_group_for_commits() -> None:
-    world = World()
+    world = CoordinatorWorld()
 
     assert world.commit("") is Code.NONE
     assert world.fetch("") == {ORDERS_0: 5}
@@ -139,7 +139,7 @@ def test_the_empty_group_id_is_a_group_for_commits() -> None:
 
 
 def test_a_commit_without_a_member_makes_a_simple_group() -> None:
-    world = World()
+    world = CoordinatorWorld()
 
     world.commit("g")
 
@@ -150,14 +150,14 @@ def test_a_commit_without_a_member_makes_a_simple_group() -> None:
     ("version", "code"), [(8, Code.ILLEGAL_GENERATION), (9, Code.GROUP_ID_NOT_FOUND)]
 )
 def test_a_member_of_an_unknown_group_is_told_so(version: int, code: Code) -> None:
-    world = World()
+    world = CoordinatorWorld()
 
     assert world.commit("g", member_id="m", epoch=1, version=version) is code
     assert world.list() == []
 
 
 def test_only_members_of_the_generation_commit_in_a_stable_classic_group() -> None:
-    world = World()
+    world = CoordinatorWorld()
     member_id = world.stable("g")
 
     assert world.commit("g", member_id=member_id, epoch=1) is Code.NONE
@@ -167,7 +167,7 @@ def test_only_members_of_the_generation_commit_in_a_stable_classic_group() -> No
 
 
 def test_a_static_member_that_was_replaced_is_fenced() -> None:
-    world = World()
+    world = CoordinatorWorld()
     old_id = world.join("g", instance="i", version=5).answer.member_id
     world.sync("g", old_id)
     world.join("g", instance="i", version=5)
@@ -176,14 +176,14 @@ def test_a_static_member_that_was_replaced_is_fenced() -> None:
 
 
 def test_while_the_assignment_is_awaited_nobody_commits() -> None:
-    world = World()
+    world = CoordinatorWorld()
     member_id = world.join("g", version=3).answer.member_id
 
     assert world.commit("g", member_id=member_id, epoch=1) is Code.REBALANCE_IN_PROGRESS
 
 
 def test_a_commit_is_a_sign_of_life_of_a_classic_member() -> None:
-    world = World()
+    world = CoordinatorWorld()
     member_id = world.stable("g", session=10.0)
 
     world.pass_time(8.0)
@@ -194,7 +194,7 @@ def test_a_commit_is_a_sign_of_life_of_a_classic_member() -> None:
 
 
 def test_only_members_commit_in_a_consumer_group_and_only_from_v9_on() -> None:
-    world = World()
+    world = CoordinatorWorld()
     epoch = world.enter("c", "m")
 
     assert world.commit("c", member_id="m", epoch=epoch) is Code.NONE
@@ -205,7 +205,7 @@ def test_only_members_commit_in_a_consumer_group_and_only_from_v9_on() -> None:
 
 
 def test_an_older_epoch_is_good_enough_for_what_the_member_has_had_since_then() -> None:
-    world = World()
+    world = CoordinatorWorld()
     before = world.enter("c", "m", topics=("orders",))
     world.beat("c", "other", topics=("bills",))
     after = world.beat("c", "m", before).answer.member_epoch
@@ -219,7 +219,7 @@ def test_an_older_epoch_is_good_enough_for_what_the_member_has_had_since_then() 
 
 
 def test_an_empty_consumer_group_lets_anybody_commit() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.enter("c", "m")
     world.beat("c", "m", -1)
 
@@ -230,7 +230,7 @@ def test_an_empty_consumer_group_lets_anybody_commit() -> None:
 
 
 def test_members_of_a_consumer_group_fetch_with_their_epoch() -> None:
-    world = World()
+    world = CoordinatorWorld()
     epoch = world.enter("c", "m")
     world.commit("c", member_id="m", epoch=epoch)
 
@@ -245,7 +245,7 @@ def test_members_of_a_consumer_group_fetch_with_their_epoch() -> None:
 
 
 def test_a_classic_group_does_not_care_which_member_fetches() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.commit("g")
 
     assert world.fetch("g", member_id="x", epoch=4) == {ORDERS_0: 5}
@@ -255,7 +255,7 @@ def test_a_classic_group_does_not_care_which_member_fetches() -> None:
 
 
 def test_what_a_transaction_commits_counts_when_it_is_committed() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.commit("g", {ORDERS_0: 5})
 
     assert world.commit_in_transaction("g", {ORDERS_0: 9}) is Code.NONE
@@ -267,7 +267,7 @@ def test_what_a_transaction_commits_counts_when_it_is_committed() -> None:
 
 
 def test_what_an_aborted_transaction_has_committed_never_was() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.commit("g", {ORDERS_0: 5})
     world.commit_in_transaction("g", {ORDERS_0: 9, ORDERS_1: 9})
 
@@ -278,7 +278,7 @@ def test_what_an_aborted_transaction_has_committed_never_was() -> None:
 
 @pytest.mark.parametrize("version", [7, 8, 9, 10])
 def test_who_wants_stable_offsets_is_told_which_are_not(version: int) -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.commit_in_transaction("g", {ORDERS_0: 9})
 
     codes = world.fetch_codes("g", [ORDERS_0, ORDERS_1], stable=True, version=version)
@@ -288,7 +288,7 @@ def test_who_wants_stable_offsets_is_told_which_are_not(version: int) -> None:
 
 
 def test_a_partition_is_stable_when_the_last_of_its_transactions_has_ended() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.commit_in_transaction("g", {ORDERS_0: 9}, producer_id=1)
     world.commit_in_transaction("g", {ORDERS_0: 8}, producer_id=2)
 
@@ -301,7 +301,7 @@ def test_a_partition_is_stable_when_the_last_of_its_transactions_has_ended() -> 
 
 
 def test_an_earlier_commit_does_not_undo_a_later_one_when_its_transaction_ends() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.commit_in_transaction("g", {ORDERS_0: 9})
     world.commit("g", {ORDERS_0: 20})
 
@@ -311,7 +311,7 @@ def test_an_earlier_commit_does_not_undo_a_later_one_when_its_transaction_ends()
 
 
 def test_to_end_a_transaction_twice_does_no_harm() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.commit_in_transaction("g", {ORDERS_0: 9})
     world.end("g", commit=True)
     world.commit("g", {ORDERS_0: 20})
@@ -323,7 +323,7 @@ def test_to_end_a_transaction_twice_does_no_harm() -> None:
 
 
 def test_a_transaction_may_commit_without_saying_for_which_member() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.stable("g")
     world.enter("c")
 
@@ -333,7 +333,7 @@ def test_a_transaction_may_commit_without_saying_for_which_member() -> None:
 
 
 def test_a_transaction_that_names_a_member_must_be_right_about_it() -> None:
-    world = World()
+    world = CoordinatorWorld()
     member_id = world.stable("g")
     epoch = world.enter("c", "m")
     commit = world.commit_in_transaction
@@ -349,7 +349,7 @@ def test_a_transaction_that_names_a_member_must_be_right_about_it() -> None:
 
 
 def test_what_is_not_in_the_transaction_is_not_kept() -> None:
-    world = World()
+    world = CoordinatorWorld()
 
     def verify() -> None:
         raise Refused(Code.INVALID_TXN_STATE)
@@ -363,7 +363,7 @@ def test_what_is_not_in_the_transaction_is_not_kept() -> None:
 
 
 def test_offsets_go_with_their_topic_pending_ones_too() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.commit("g", {ORDERS_0: 5, BILLS_0: 7})
     world.commit_in_transaction("g", {ORDERS_1: 9})
 
@@ -374,7 +374,7 @@ def test_offsets_go_with_their_topic_pending_ones_too() -> None:
 
 
 def test_a_topic_of_the_same_name_does_not_inherit_offsets() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.commit("g", {ORDERS_0: 5})
 
     world.topics.delete("orders")  # and the coordinator never hears of it
@@ -388,7 +388,7 @@ def test_a_topic_of_the_same_name_does_not_inherit_offsets() -> None:
 
 
 def test_offsets_can_be_deleted_where_nobody_subscribes() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.stable("g", topics=("orders",))
     world.enter("c", topics=("orders",))
 
@@ -402,7 +402,7 @@ def test_offsets_can_be_deleted_where_nobody_subscribes() -> None:
 
 
 def test_deleted_offsets_are_gone_pending_ones_too() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.commit("g", {ORDERS_0: 5, ORDERS_1: 6})
     world.commit_in_transaction("g", {ORDERS_0: 9})
 
@@ -413,7 +413,7 @@ def test_deleted_offsets_are_gone_pending_ones_too() -> None:
 
 
 def test_offsets_of_groups_that_do_not_allow_it_are_not_deleted() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.stable("workers", protocol_type="connect")
 
     assert world.delete_offsets("nobody", ORDERS_0) is Code.GROUP_ID_NOT_FOUND
@@ -422,7 +422,7 @@ def test_offsets_of_groups_that_do_not_allow_it_are_not_deleted() -> None:
 
 
 def test_consumers_that_have_not_told_their_topics_are_taken_to_want_all() -> None:
-    world = World(initial_rebalance_delay=3.0)
+    world = CoordinatorWorld(initial_rebalance_delay=3.0)
     assert world.join("g", version=3).waits
 
     assert world.delete_offsets("g", BILLS_0) is Code.GROUP_SUBSCRIBED_TO_TOPIC

@@ -7,7 +7,8 @@ import random
 import pytest
 
 from aktor.broker.codes import Code
-from tests.unit.broker.groups.coordinator_world import DAY, World
+from tests.unit.broker.groups.coordinator_world import CoordinatorWorld
+from tests.unit.broker.harness import DAY
 
 ORDERS_0 = ("orders", 0)
 ORDERS_1 = ("orders", 1)
@@ -18,7 +19,7 @@ A_CHECK = 700.0
 
 
 def test_offsets_outlive_a_restart_with_all_that_was_said_of_them() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.commit("g", {ORDERS_0: 5}, metadata="m", leader_epoch=4)
 
     world.restart()
@@ -30,7 +31,7 @@ def test_offsets_outlive_a_restart_with_all_that_was_said_of_them() -> None:
 
 
 def test_a_transaction_may_end_after_a_restart() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.commit_in_transaction("g", {ORDERS_0: 9, ORDERS_1: 9}, producer_id=1)
     world.commit_in_transaction("h", {ORDERS_0: 9}, producer_id=2)
     world.commit("g", {ORDERS_1: 20})
@@ -47,7 +48,7 @@ def test_a_transaction_may_end_after_a_restart() -> None:
 
 
 def test_commits_after_a_restart_are_later_than_those_before() -> None:
-    world = World()
+    world = CoordinatorWorld()
     for _ in range(5):
         world.commit("g", {ORDERS_0: 5})
 
@@ -59,7 +60,7 @@ def test_commits_after_a_restart_are_later_than_those_before() -> None:
 
 
 def test_nothing_is_kept_of_what_is_gone() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.commit("g", {ORDERS_0: 5, ORDERS_1: 6, BILLS_0: 7})
     world.commit_in_transaction("g", {ORDERS_0: 9, BILLS_0: 9})
 
@@ -74,7 +75,7 @@ def test_nothing_is_kept_of_what_is_gone() -> None:
 
 
 def test_offsets_of_a_simple_group_expire_when_nobody_commits() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.commit("g", {ORDERS_0: 5, BILLS_0: 7})
     world.pass_time(3 * DAY)
     world.commit("g", {BILLS_0: 8})
@@ -88,7 +89,7 @@ def test_offsets_of_a_simple_group_expire_when_nobody_commits() -> None:
 
 
 def test_a_group_without_members_and_offsets_is_forgotten() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.commit("g")
 
     world.pass_time(WEEK + A_CHECK)
@@ -99,7 +100,7 @@ def test_a_group_without_members_and_offsets_is_forgotten() -> None:
 
 
 def test_offsets_of_a_group_count_from_when_the_last_member_left() -> None:
-    world = World()
+    world = CoordinatorWorld()
     member_id = world.stable("g", session=1800.0)
     world.commit("g", member_id=member_id, epoch=1)
     for _ in range(2 * 24 * 10):
@@ -116,7 +117,7 @@ def test_offsets_of_a_group_count_from_when_the_last_member_left() -> None:
 
 
 def test_members_keep_the_offsets_of_topics_they_subscribe_to_and_of_no_others() -> None:
-    world = World(offsets_retention=100.0, offsets_retention_check=10.0)
+    world = CoordinatorWorld(offsets_retention=100.0, offsets_retention_check=10.0)
     member_id = world.stable("g", topics=("orders",), session=1800.0)
     world.commit("g", {ORDERS_0: 5, BILLS_0: 7}, member_id=member_id, epoch=1)
     epoch = world.enter("c", "m", topics=("orders",))
@@ -131,7 +132,7 @@ def test_members_keep_the_offsets_of_topics_they_subscribe_to_and_of_no_others()
 
 
 def test_a_transaction_keeps_offsets_and_their_group() -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.commit("g", {ORDERS_0: 5})
     world.commit_in_transaction("g", {ORDERS_0: 9})
     world.commit_in_transaction("h", {ORDERS_0: 9})
@@ -148,7 +149,7 @@ def test_a_transaction_keeps_offsets_and_their_group() -> None:
 
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_old_clients_say_themselves_how_long_to_keep_offsets(version: int) -> None:
-    world = World()
+    world = CoordinatorWorld()
     world.commit("g", {ORDERS_0: 5}, version=version, retention_ms=3_600_000)
     world.commit("g", {ORDERS_1: 6}, version=version)
     world.restart()
@@ -167,7 +168,7 @@ def test_old_clients_say_themselves_how_long_to_keep_offsets(version: int) -> No
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_is_done_fetches_say_what_two_dicts_would(seed: int) -> None:
     rng = random.Random(seed)
-    world = World(seed=seed)
+    world = CoordinatorWorld(seed=seed)
     places = [ORDERS_0, ORDERS_1, BILLS_0]
     committed: dict[tuple[str, int], int] = {}
     pending: dict[int, dict[tuple[str, int], int]] = {1: {}, 2: {}}
