@@ -322,6 +322,11 @@ class NetworkActor(CooperativeActor):
         for waiting in orphans:
             self._anywhere.remove(waiting)
             self._fail(waiting, ActorRestartedError(actor=waiting.request.sender))
+        # A broker answers in order: what is asked anew would wait behind a long poll of before, for
+        # up to `fetch_max_wait_ms`, and that one's answer is of use to nobody.
+        for link in self._fetching.values():
+            if any(one.request.sender in fallen for one in link.in_flight.values()):
+                self._drop(link, "who waits for its Fetch was restarted")
 
     # -- what the net reports
 

@@ -560,8 +560,9 @@ class SimulatedNet:
                 self.swallow(one.key)
 
     def break_swallowed(self, node: int | None = None) -> None:
-        """Connections (to this broker, or all) on which everything vanishes are reset."""
-        self._reset(lambda one: one.there.dead and node in (None, one.node))
+        """Connections (to this broker, or all) on which everything vanishes, or of which the broker
+        knows nothing (it crashed without a word), are reset."""
+        self._reset(lambda one: (one.there.dead or one.is_half_open) and node in (None, one.node))
 
     # -- the end of a connection
 
@@ -723,6 +724,11 @@ class _Connection:
         self.count = 0
         self.due: deque[Due] = deque()
         self.cutter = FrameCutter(LONGEST_FRAME, scratch)
+
+    @property
+    def is_half_open(self) -> bool:
+        """The broker's end is gone, and this one has not heard of it."""
+        return self.end is not None and not self.end.open
 
     def cut(self, data: bytes) -> list[memoryview]:
         """The frames that are whole with these bytes."""

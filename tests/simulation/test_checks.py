@@ -751,6 +751,10 @@ BROKEN: list[tuple[Check, Story, str]] = [
         for before, stored in [
             ([], []),
             ([OUT_OF_RANGE, reset_to("earliest"), given("x", 0, 4)], []),
+            (
+                [("x", "topic.recreated", {"topic": "a"}), reset_to("earliest"), given("x", 0, 4)],
+                [],
+            ),
             ([], [succeeded("x", 4)]),
             ([succeeded("x", 5), released("x"), assigned("x"), given("x", 0, 4)], []),
         ]
@@ -1211,6 +1215,7 @@ FORGIVEN: list[tuple[Check, Story]] = [
             ([to_commit("x", 5, "auto")], []),
             ([BY_HAND], [to_commit("x", 5, "asked")]),
             ([HELD_BACK, sought("x", 5)], []),
+            ([("x", "partitions.held_back", {"partitions": {"a-0": None}})], []),
             ([("x", "commit.failed", {})], []),
             ([("x", "partitions.going", {"partitions": {"a-0": 5}, "loss": "lost"})], []),
         ]
@@ -1287,7 +1292,10 @@ FORGIVEN: list[tuple[Check, Story]] = [
     ),
     (
         commits.a_commit_has_all_that_was_given,
-        [*OWNED, ("x", "topic.recreated", {"topic": "a"}), to_be_committed(), COMMITTED],
+        [
+            *(*OWNED, ("x", "topic.recreated", {"topic": "a"}), given("x", 5, 5)),
+            *(to_be_committed(), COMMITTED),
+        ],
     ),
     (
         commits.a_commit_has_all_that_was_given,

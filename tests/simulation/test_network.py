@@ -238,6 +238,19 @@ def test_who_loses_a_connection_goes_on_with_the_next_address(client: Client) ->
     assert client.answered == [2]
 
 
+def test_a_connection_of_which_a_broker_knows_nothing_is_reset_like_one_that_swallows_all(
+    client: Client,
+) -> None:
+    client.sim.brokers.crash(1, silent=True)
+    client.sim.brokers.restart(1)
+    client.sim.run(for_=1.0)
+    assert client.of(ConnectionClosed) == []
+
+    client.net.break_swallowed()
+
+    assert [one.key for one in client.of(ConnectionClosed)] == ["one"]
+
+
 def test_an_address_that_answers_after_another_has_is_not_waited_for(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:

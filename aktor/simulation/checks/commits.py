@@ -273,6 +273,9 @@ def a_commit_has_all_that_was_given(history: History) -> list[str]:
     stored: dict[str, dict[str, int]] = defaultdict(dict)
     #: Where it has no position until that is reset.
     out_of_range: dict[str, set[str]] = defaultdict(set)
+    #: Topics that it knows to be created anew: the partitions whose positions are of the new one.
+    #: Records of the old one may still be given, from others, and cannot be committed.
+    anew: dict[tuple[str, str], set[str]] = {}
     for event in history.named(
         *("user.commits", "user.committed", "commit.told", "commit.succeeded", "fetch.stopped"),
         *("records.delivered", "records.taken_back", "position.sought", "position.reset"),
@@ -285,6 +288,7 @@ def a_commit_has_all_that_was_given(history: History) -> list[str]:
                 given.clear()
                 asked.clear()
             case "topic.recreated":  # only now it knows: what it was given is of the old one
+                anew[who, event["topic"]] = set()
                 for offsets in (given[who], *asked[who].values()):
                     for one in [one for one in offsets if topic_of(one) == event["topic"]]:
                         del offsets[one]
@@ -292,7 +296,9 @@ def a_commit_has_all_that_was_given(history: History) -> list[str]:
                 for one in [one for one, at in event["partitions"].items() if at is None]:
                     given[who].pop(one, None)
             case "records.delivered":
-                given[who][event["partition"]] = event["offsets"][-1][1] + 1
+                one = event["partition"]
+                if one in anew.get((who, topic_of(one)), (one,)):
+                    given[who][one] = event["offsets"][-1][1] + 1
             case "fetch.stopped":
                 out_of_range[who].add(event["partition"])
             case "user.commits":
@@ -315,6 +321,8 @@ def a_commit_has_all_that_was_given(history: History) -> list[str]:
             case _:
                 for one in event.get("partitions") or [event["partition"]]:
                     out_of_range[who].discard(one)
+                    if event["event"] != "records.taken_back":
+                        anew.get((who, topic_of(one)), set()).add(one)
                     for known in (given[who], stored[who], *asked[who].values()):
                         known.pop(one, None)
     return complaints
@@ -354,6 +362,9 @@ class _LetGo:
                 self.forget()
             case "partitions.held_back":
                 self.held_back.update(event["partitions"])
+                # The last commit goes without what has no position: the user has just sought.
+                for one in [one for one, at in event["partitions"].items() if at is None]:
+                    self.given.pop(one, None)
             case "position.sought":  # once it is held back the last commit is on its way
                 for one in self.held_back & event["partitions"].keys():
                     self.given.pop(one, None)

@@ -831,6 +831,30 @@ def test_what_a_restarted_actor_had_asked_for_is_not_sent_any_more() -> None:
     assert [body for _, _, body in bench.net.sends] == [fetch.body]
 
 
+def test_a_fetch_does_not_wait_behind_the_long_poll_of_an_actor_that_was_restarted() -> None:
+    bench = Bench().tell(a_cluster(a=1))
+    before = a_request(1, sender="fetch", lane=FETCH)
+    bench.send(before).open()
+
+    bench.tell(ActorsRestarted(actors=("fetch",), because=ValueError()))
+    anew = a_request(1, sender="fetch", lane=FETCH)
+    bench.send(anew).open()
+
+    assert len(bench.net.closes) == 1
+    first, second = bench.net.sends
+    assert (first[2], second[2]) == (before.body, anew.body)
+    assert first[0] != second[0]
+
+
+def test_connections_of_others_stay_open_when_an_actor_is_restarted() -> None:
+    bench = Bench().tell(a_cluster(a=1))
+    bench.send(a_request(1, sender="fetch", lane=FETCH)).open()
+
+    bench.tell(ActorsRestarted(actors=("commits",), because=ValueError()))
+
+    assert bench.net.closes == []
+
+
 # -- refused, and nobody there
 
 

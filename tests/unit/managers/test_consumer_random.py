@@ -29,7 +29,8 @@ from aktor.events.membership import (
 from aktor.events.metadata import NameTopics
 from aktor.events.network import Request
 from aktor.managers.consumer_states import State
-from tests.unit.broker.groups.consumer_world import Client, Topics, World
+from tests.unit.broker.groups.consumer_world import Client, ConsumerWorld
+from tests.unit.broker.harness import Topics
 from tests.unit.managers.builders_consumer import NAMES, ConsumerScene, tells
 
 SEEDS = range(200)
@@ -114,7 +115,7 @@ class Living:
         if self.random.random() < self.life.losses:
             self.in_flight.append((request, None))
         else:
-            self.in_flight.append((request, self.life.world.send(request.body)))
+            self.in_flight.append((request, self.life.world.heartbeat(request.body)))
 
     # -- what happens to it
 
@@ -224,7 +225,7 @@ class Life:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.world = World(
+        self.world = ConsumerWorld(
             Topics(**PARTITIONS),
             consumer_session_timeout=30.0,
             consumer_assignment_interval=self.random.choice([0.0, 1.0]),
@@ -266,7 +267,7 @@ class Life:
         while self.now < until:
             # no further than somebody wakes, so that all see the same time
             self.now = min(until, self.now + 1.0)
-            self.world.after(self.now - 100.0 + 1_700_000_000.0 - self.world.now)
+            self.world.pass_time(self.now - 100.0 + 1_700_000_000.0 - self.world.now)
             for member in self.members:
                 member.time_passes(self.now)
 
