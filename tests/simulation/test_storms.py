@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 #: processors, that it ends long before it would be taken for one that hangs, however busy the
 #: machine is.
 STORMS = int(os.environ.get("AKTOR_STORMS", "120"))
-TOGETHER = 10
+TOGETHER = 5
 
 
 @pytest.mark.parametrize("first", range(0, STORMS, TOGETHER))
