@@ -338,7 +338,7 @@ class NetworkActor(CooperativeActor):
         now = self._clock()
         link.on(LinkEvent.OPENED)
         link.used_at = now
-        link.silent_until = -math.inf
+        link.throttled_until = -math.inf
         self.log.info(
             "connection.opened",
             broker=link.address,
@@ -405,7 +405,7 @@ class NetworkActor(CooperativeActor):
         now = self._clock()
         self._prove(link)
         link.used_at = link.heard_at = now
-        link.silent_until = now + report.throttle if report.throttle else link.silent_until
+        link.throttled_until = now + report.throttle if report.throttle else link.throttled_until
         if waiting.body_name == "Metadata":
             self._advertised.by = link.address
         self._meter(waiting, now)
@@ -648,7 +648,7 @@ class NetworkActor(CooperativeActor):
     def _may_send(self, link: Link, now: float) -> bool:
         return (
             link.state is LinkState.READY
-            and link.silent_until <= now
+            and link.throttled_until <= now
             and len(link.in_flight) < self.settings.max_in_flight
         )
 
@@ -853,7 +853,7 @@ def _next_chance(link: Link) -> float:
         case LinkState.CONNECTING:
             return link.attempted_at + PATIENCE
         case LinkState.READY:
-            return link.silent_until
+            return link.throttled_until
 
 
 def _ms(seconds: float) -> float:

@@ -43,13 +43,13 @@ class Partition:
         "delivering",
         "epoch",
         "error",
-        "going",
         "held",
         "high_watermark",
         "last_stable_offset",
         "leader_epoch",
         "offset",
         "paused",
+        "pending_revocation",
         "reader",
         "reset",
         "taken",
@@ -68,7 +68,7 @@ class Partition:
         #: False while `on_partitions_assigned` has not returned yet; what arrives is kept.
         self.delivering = True
         #: True from the moment it is being revoked; what arrives is dropped.
-        self.going = False
+        self.pending_revocation = False
         #: Why nothing more of it can be given out: no position, a refusal, a record that cannot be
         #: read. Kept until it was raised and may have passed, or until a seek.
         self.error: Exception | None = None
@@ -105,7 +105,7 @@ class Partition:
     @property
     def open(self) -> bool:
         """Whether records may be given out, if there are any."""
-        return self.delivering and not self.paused and not self.going
+        return self.delivering and not self.paused and not self.pending_revocation
 
     @property
     def ready(self) -> bool:
@@ -142,7 +142,7 @@ class Delivery:
         self.records_taken = 0
         self.bytes_taken = 0
         #: Partitions to be sought anew: what came of them had a gap.
-        self.astray: set[TopicPartition] = set()
+        self.offset_gaps: set[TopicPartition] = set()
         self.log = trace.bind(actor="application")
         self._make_reader = make_reader
         self._isolation_level = isolation_level
@@ -223,7 +223,7 @@ class Delivery:
         for one in topic_partitions:
             state = self.partitions.get(one)
             if state is not None:
-                state.going = True
+                state.pending_revocation = True
                 self._drop_buffered(state)
 
     def pause(self, topic_partitions: Iterable[TopicPartition], *, paused: bool) -> None:
@@ -246,7 +246,9 @@ class Delivery:
         """Those (default: of all) for which nothing should be fetched: paused, or to be revoked."""
         states = self.partitions
         among = states if topic_partitions is None else topic_partitions
-        return frozenset(one for one in among if states[one].paused or states[one].going)
+        return frozenset(
+            one for one in among if states[one].paused or states[one].pending_revocation
+        )
 
     def as_assigned(self) -> Mapping[TopicPartition, Assigned]:
         """The assignment as the background is told it."""
@@ -424,7 +426,7 @@ class Delivery:
         state = self.partitions.get(chunk.partition)
         if not self.has_counted(chunk):
             self._received = chunk, self._received[1] + chunk.size
-        if state is None or state.epoch != chunk.epoch or state.going:
+        if state is None or state.epoch != chunk.epoch or state.pending_revocation:
             self.log.debug(
                 "chunk.dropped",
                 partition=chunk.partition,
@@ -517,7 +519,7 @@ class Delivery:
             return records
         records = []
         while len(records) < limit and state.chunks and state.error is None:
-            if records and self._goes_astray(state):
+            if records and self._has_offset_gap(state):
                 break  # told by the next take: the position must have moved past these first
             reader = state.reader or self._open_reader(state)
             if reader is None:
@@ -540,7 +542,7 @@ class Delivery:
 
     def _open_reader(self, state: Partition) -> RecordReader | None:
         chunk = state.chunks[0]
-        if self._goes_astray(state):
+        if self._has_offset_gap(state):
             self.log.error(
                 "chunk.dropped",
                 partition=chunk.partition,
@@ -548,13 +550,13 @@ class Delivery:
                 expected=state.taken,
                 because="it does not continue where the last one ended",
             )
-            self.astray.add(state.topic_partition)
+            self.offset_gaps.add(state.topic_partition)
             self._drop_buffered(state)
             return None
         state.reader = self._make_reader(chunk)
         return state.reader
 
-    def _goes_astray(self, state: Partition) -> bool:
+    def _has_offset_gap(self, state: Partition) -> bool:
         """Whether the next chunk does not continue where the last one ended."""
         return state.reader is None and state.chunks[0].offset != state.taken
 

@@ -517,8 +517,8 @@ class Engine:
         try:
             records = delivery.take(limit, advance=advance)
         finally:
-            if delivery.astray:
-                self._refetch_astray()
+            if delivery.offset_gaps:
+                self._refetch_offset_gaps()
         if not records and delivery.has_errors:
             self._raise_errors(again=now >= min(self._again_at, deadline))
         if records or not delivery.has_errors:
@@ -610,10 +610,10 @@ class Engine:
         if resets:
             self.say(ResetPositions(partitions=resets, because=because))
 
-    def _refetch_astray(self) -> None:
-        for one in list(self.delivery.astray):
+    def _refetch_offset_gaps(self) -> None:
+        for one in list(self.delivery.offset_gaps):
             self.seek(one, self.delivery.partitions[one].position)
-        self.delivery.astray.clear()
+        self.delivery.offset_gaps.clear()
 
     def _tell_poll(self, now: float, *, force: bool = False) -> None:
         moved = self.delivery.take_moved()

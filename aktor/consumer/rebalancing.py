@@ -113,8 +113,8 @@ class Rebalancing:
         positions = self._delivery.consumed(step.partitions) if step.loss is Loss.REVOKED else {}
         self._publish(PartitionsReleased(rebalance=step.rebalance, positions=positions))
         self._publish(PausePartitions(partitions=step.partitions))
-        going = self._delivery.offsets(step.partitions)
-        self.log.debug("partitions.held_back", partitions=going, loss=step.loss)
+        revoked = self._delivery.offsets(step.partitions)
+        self.log.debug("partitions.held_back", partitions=revoked, loss=step.loss)
 
     def give_up(
         self, partitions: frozenset[TopicPartition], loss: Loss, event: object = None
@@ -123,8 +123,8 @@ class Rebalancing:
         self._delivery.hold_back(partitions)
         owned = set(partitions) & self._delivery.partitions.keys()
         callback = "on_partitions_revoked" if loss is Loss.REVOKED else "on_partitions_lost"
-        going = self._delivery.offsets(owned)
-        self.log.debug("partitions.going", partitions=going, loss=loss)
+        revoked = self._delivery.offsets(owned)
+        self.log.debug("partitions.revoking", partitions=revoked, loss=loss)
         error = None
         if owned or self._outcome.step is event:
             error = self._call(callback, owned, event or object())

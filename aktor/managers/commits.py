@@ -1,7 +1,7 @@
 """The commit manager: stores how far the group has read, and looks up how far it had.
 
 Commits keep their order because one request is in flight at a time (asynchronous commits that wait
-behind each other share one); the last commit before a revocation goes past the line. Whatever waits
+behind each other share one); the last commit before a revocation passes the queue. Whatever waits
 is held back while the coordinator is unknown, and ends at its deadline at the latest.
 """
 
@@ -51,7 +51,7 @@ from aktor.managers.commit_errors import (
     meaning_of,
     worst,
 )
-from aktor.managers.commit_line import Commit, CommitLine, Kind
+from aktor.managers.commit_queue import Commit, CommitQueue, Kind
 from aktor.managers.commit_requests import Offsets, TopicIds, offset_commit, offset_commit_codes
 from aktor.managers.consumed import UNHEARD, Consumed
 from aktor.managers.look_ups import Asked, Asker, LookUps
@@ -65,9 +65,9 @@ __all__ = ["CommitManager"]
 #: depend on the asker's deadline: a request that times out costs the group its connection.
 ATTEMPT: Final = 10.0
 
-#: Commits that may wait in line: an application that never waits for one, while there is no
+#: Commits that may wait in the queue: an application that never waits for one, while there is no
 #: coordinator, must not fill the memory.
-LINE_MAX: Final = 10_000
+QUEUE_MAX: Final = 10_000
 
 
 #: A commit that nobody said to retry is sent so often at most if the member's epoch was stale: that
@@ -132,7 +132,7 @@ class CommitManager(RequestManager):
         self._errors = CommitErrors(self.settings.group_id)
         self._consumed = Consumed()
         self._clock = AutoCommitClock(self.settings)
-        self._line = CommitLine()
+        self._queue = CommitQueue()
         self._look_ups = LookUps(
             self.settings,
             consumed=self._consumed,
@@ -145,7 +145,7 @@ class CommitManager(RequestManager):
 
     def poll(self, now: float, jitter: float) -> PollResult:
         """Commits and look-ups that are due; then ends what is past its deadline."""
-        if not (self._line or self._look_ups):
+        if not (self._queue or self._look_ups):
             return NOTHING
         for waiting in self._waiting():
             if waiting.since is None:
@@ -153,24 +153,24 @@ class CommitManager(RequestManager):
         node = None if self._coordinator is None else self._coordinator.node_id
         said: list[object] = []
         requests = [] if node is None else self._commits_to_send(now, node, said)
-        requests += self._look_ups.to_send(now, node, self._way(node), self._line.unanswered())
+        requests += self._look_ups.to_send(now, node, self._way(node), self._queue.unanswered())
         said += self._end_overdue(now)
         return PollResult(requests=tuple(requests), wake_at=self._wake_at(), said=tuple(said))
 
     def _waiting(self) -> Iterator[Commit | Asker]:
         """Everything with a deadline."""
-        yield from (commit for commit in self._line if not commit.ended)
+        yield from (commit for commit in self._queue if not commit.ended)
         yield from self._look_ups.askers()
 
     def _wake_at(self) -> float:
         times = [waiting.deadline for waiting in self._waiting()]
         if self._coordinator is not None:
-            times += [*self._line.retry_times(), *self._look_ups.retry_times()]
+            times += [*self._queue.retry_times(), *self._look_ups.retry_times()]
         return min(times, default=NEVER)
 
     def _end_overdue(self, now: float) -> list[object]:
         said: list[object] = []
-        for commit in self._line:
+        for commit in self._queue:
             if not commit.ended and commit.deadline <= now:
                 waited = Waited(
                     since=commit.since,
@@ -197,14 +197,14 @@ class CommitManager(RequestManager):
     # -- what others want
 
     def on_commit_offsets(self, asked: CommitOffsets) -> list[object]:
-        """Join the line."""
+        """Join the queue."""
         if self.settings.group_id is None:
             return [Failed(ticket=asked.ticket, error=self._errors.no_group("commit"))]
         if not asked.offsets:
             return [Answered(ticket=asked.ticket)]
-        if len(self._line) >= LINE_MAX:
-            return [Failed(ticket=asked.ticket, error=self._errors.line_is_full(LINE_MAX))]
-        self._line.add(
+        if len(self._queue) >= QUEUE_MAX:
+            return [Failed(ticket=asked.ticket, error=self._errors.queue_is_full(QUEUE_MAX))]
+        self._queue.add(
             Commit(
                 kind=Kind.ASKED,
                 number=asked.ticket,
@@ -220,11 +220,11 @@ class CommitManager(RequestManager):
         return []
 
     def on_commit_before_revocation(self, asked: CommitBeforeRevocation) -> list[object]:
-        """Go past the line: these partitions are given away when this has ended."""
+        """Pass the queue: these partitions are given away when this has ended."""
         if self.settings.group_id is None or not asked.offsets:
             return [RevocationCommitted(rebalance=asked.rebalance)]
         self._consumed.released(asked.offsets)
-        self._line.add(
+        self._queue.add(
             Commit(
                 kind=Kind.REVOCATION,
                 number=asked.rebalance,
@@ -254,7 +254,7 @@ class CommitManager(RequestManager):
         return [Answered(ticket=asked.ticket, value=f"the group's committed offset: {why}")]
 
     def on_poll(self, poll: Poll) -> None:
-        """Note the positions; an automatic commit joins the line if one is due."""
+        """Note the positions; an automatic commit joins the queue if one is due."""
         self._consumed.moved(poll.positions)
         if not self.settings.enable_auto_commit or self.settings.group_id is None:
             return
@@ -264,10 +264,10 @@ class CommitManager(RequestManager):
         if self._consumed.to_commit(everything=refresh):
             self._clock.began(poll.now)
             # What is stored is read when it is sent: a partition may have been given away by then.
-            self._line.add(Commit(kind=Kind.AUTO, backoff=self._new_backoff(), refresh=refresh))
+            self._queue.add(Commit(kind=Kind.AUTO, backoff=self._new_backoff(), refresh=refresh))
 
     def _may_auto_commit(self) -> bool:
-        if self._coordinator is None or self._line.has_auto():
+        if self._coordinator is None or self._queue.has_auto():
             return False
         return self._member.generation >= 0 or not self._managed
 
@@ -281,7 +281,7 @@ class CommitManager(RequestManager):
         if not self._consumed.owned:
             self._clock.stop()
         self._consumed.assign(changed.partitions)
-        for commit in self._line:
+        for commit in self._queue:
             if UNHEARD in commit.owned.values():
                 commit.owned = self._consumed.heard_of(commit.owned)
                 commit.by_group = commit.by_group or changed.by_group
@@ -327,7 +327,7 @@ class CommitManager(RequestManager):
         """Nothing that waits can be done."""
         self._coordinator = None
         said: list[object] = []
-        for commit in self._line:
+        for commit in self._queue:
             if commit.in_flight:
                 continue
             if commit.kind is Kind.AUTO:
@@ -353,11 +353,11 @@ class CommitManager(RequestManager):
     def _commits_to_send(self, now: float, node: int, said: list[object]) -> list[Request]:
         """The requests that are due. Commits that may not go any more end, which is `said`."""
         requests: list[Request] = []
-        for commit in list(self._line.revocations):
-            ready = commit.due(now) and not self._line.must_wait(commit)
+        for commit in list(self._queue.revocations):
+            ready = commit.due(now) and not self._queue.must_wait(commit)
             if ready and self._may_go(commit, said):
                 requests.append(self._send([commit], node, now))
-        head = self._head_of_line(now, said)
+        head = self._head_of_queue(now, said)
         return [*requests, self._send(head, node, now)] if head else requests
 
     def _way(self, node: int | None) -> int | Destination:
@@ -365,25 +365,25 @@ class CommitManager(RequestManager):
 
         All commits in flight go one way, lest the last before a revocation overtakes another.
         """
-        if not any(commit.in_flight for commit in self._line):
+        if not any(commit.in_flight for commit in self._queue):
             self._aside = self._member.waits
         return node if self._aside and node is not None else Destination.COORDINATOR
 
-    def _head_of_line(self, now: float, said: list[object]) -> list[Commit]:
-        """The first in line, or asynchronous ones that follow each other.
+    def _head_of_queue(self, now: float, said: list[object]) -> list[Commit]:
+        """The first in the queue, or asynchronous ones that follow each other.
 
         Of asynchronous commits the last offset of a partition wins, as if each had been sent.
         """
         batch: list[Commit] = []
-        for commit in list(self._line.standing):
+        for commit in list(self._queue.standing):
             if not commit.due(now) or (batch and commit.alone):
                 break
             if commit.kind is Kind.AUTO:
                 commit.fill(self._to_commit_automatically(commit))
                 if not commit.offsets:
-                    self._line.remove(commit)
+                    self._queue.remove(commit)
                     continue
-            if self._line.must_wait(commit):
+            if self._queue.must_wait(commit):
                 break
             if self._may_go(commit, said):
                 batch.append(commit)
@@ -396,7 +396,7 @@ class CommitManager(RequestManager):
 
         That would go back behind them; the next automatic commit goes on from there.
         """
-        later = {one for other in self._line.after(commit) for one in other.remaining}
+        later = {one for other in self._queue.after(commit) for one in other.remaining}
         moved = self._consumed.to_commit(everything=commit.refresh)
         return {one: position for one, position in moved.items() if one not in later}
 
@@ -519,9 +519,9 @@ class CommitManager(RequestManager):
         return self._overtake(commit, stored) if commit.kind is Kind.REVOCATION else []
 
     def _overtake(self, revocation: Commit, stored: Offsets) -> list[object]:
-        """A revocation went past the line: nothing older may be stored after it."""
+        """A revocation passed the queue: nothing older may be stored after it."""
         said: list[object] = []
-        for waiting in self._line.passed(revocation):
+        for waiting in self._queue.passed(revocation):
             for one in stored.keys() & waiting.remaining.keys():
                 del waiting.remaining[one]
             if waiting.kind is Kind.ASKED and not waiting.remaining and not waiting.in_flight:
@@ -580,7 +580,7 @@ class CommitManager(RequestManager):
             # Who gives partitions up joins after that: it would wait for what waits for it.
             member = self._member
             is_newer = member.generation != sent.generation
-            rejoins = member.state is MemberState.REBALANCING and not member.gives_back
+            rejoins = member.state is MemberState.REBALANCING and not member.is_revoking
             return member.generation >= 0 and (is_newer or rejoins)
         if Do.AWAIT_TOPIC in meaning:
             deleted = {one.topic for one in commit.remaining} <= self._deleted
@@ -589,9 +589,9 @@ class CommitManager(RequestManager):
         return Do.RETRY in meaning
 
     def _end(self, commit: Commit, error: Exception | None) -> list[object]:
-        """Answer whoever wanted it, once. While it is in flight it keeps its place in the line."""
+        """Answer whoever wanted it, once. While it is in flight it keeps its place in the queue."""
         said: list[object] = []
-        if not commit.in_flight and self._line.remove(commit) and commit.unsure:
+        if not commit.in_flight and self._queue.remove(commit) and commit.unsure:
             said = self._end_passed(commit)
         if commit.ended:
             self.log.debug("answer.dropped", request="OffsetCommit", because="its deadline passed")
@@ -615,7 +615,7 @@ class CommitManager(RequestManager):
         if commit.kind is not Kind.REVOCATION:
             return []
         said: list[object] = []
-        for waiting in self._line.passed(commit):
+        for waiting in self._queue.passed(commit):
             shared = waiting.remaining.keys() & commit.remaining.keys()
             if waiting.kind is Kind.ASKED and shared:
                 said += self._end(waiting, self._errors.being_given_away(shared))

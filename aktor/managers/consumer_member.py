@@ -12,7 +12,7 @@ from aktor.events.metadata import Cluster, NameTopics, RefreshMetadata, TrackTop
 from aktor.managers.consumer_heartbeats import Assignment, Report
 from aktor.managers.consumer_states import IN_GROUP, TRANSITIONS, State, Trigger
 from aktor.managers.group_member import NOTHING, GroupMember
-from aktor.managers.hand_back import HandBack
+from aktor.managers.revocation import Revocation
 from aktor.settings import Settings
 from aktor.trace import Trace
 
@@ -171,8 +171,8 @@ class ConsumerMember(GroupMember[State, Trigger]):
     def advance(self, now: float, cluster: Cluster) -> bool:
         """One step on the way round, if there is one to take now; False if not."""
         self._now = now
-        if self._hand_back is not None:
-            return self._hand_back_further(now)
+        if self._revocation is not None:
+            return self._advance_revocation(now)
         if self.state is State.RECONCILING:
             return self._reconcile(cluster)
         if self.state is State.FENCED and (self.topics or self.regex):
@@ -208,7 +208,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
         self._losing = frozenset(gone)
         if lost & self.owned:
             because = "their topic was deleted and created anew"
-            self._start_handing_back(lost & self.owned, Loss.LOST, because)
+            self._start_revoking(lost & self.owned, Loss.LOST, because)
         else:
             self._forget_lost()
 
@@ -239,9 +239,9 @@ class ConsumerMember(GroupMember[State, Trigger]):
         self._wanted = wanted
         self.rebalance += 1
         self._trace_triggered(self.member_id)
-        going = self.owned - wanted
-        if going:
-            self._start_handing_back(going, Loss.REVOKED, "the group gives them to another member")
+        revoked = self.owned - wanted
+        if revoked:
+            self._start_revoking(revoked, Loss.REVOKED, "the group gives them to another member")
         return True
 
     def _nothing_to_do(self) -> bool:
@@ -339,8 +339,8 @@ class ConsumerMember(GroupMember[State, Trigger]):
         self.move(Trigger.ACKNOWLEDGE, "the application has the assignment")
         return True
 
-    def _handed_back(self, step: HandBack) -> None:
-        super()._handed_back(step)
+    def _on_revoked(self, step: Revocation) -> None:
+        super()._on_revoked(step)
         self._forget_lost()
         self._track()
 
@@ -369,7 +369,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
         self.may_join = False
         self.owned = NOTHING
         self.rebalance += 1
-        self._hand_back = None
+        self._revocation = None
         self._forget()
         self._forget_ids()
 
@@ -426,7 +426,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
             protocol="consumer",
             assignor=self._settings.group_remote_assignor if member else None,
             topic_ids=dict(self._ids),
-            gives_back=self.gives_back,
+            is_revoking=self.is_revoking,
         )
         if news == self._said:
             return ()

@@ -27,11 +27,11 @@ from aktor.events.metadata import TopicsNamed
 from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.managers import consumer_errors as errors
-from aktor.managers.consumer_heartbeats import Sent, Told, assignment_of, goodbye
+from aktor.managers.consumer_heartbeats import Sent, SentFields, assignment_of, leave_heartbeat
 from aktor.managers.consumer_member import ConsumerMember
 from aktor.managers.consumer_states import State, Trigger
-from aktor.managers.farewell import ATTEMPT, Farewell, new_farewell
 from aktor.managers.group_membership import GroupMembershipManager
+from aktor.managers.leave_group import ATTEMPT, Leave, new_leave
 from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
@@ -52,7 +52,7 @@ FIRST_INTERVAL: Final = 5.0
 
 
 class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
-    """Owns the member (`state` is where it is), its heartbeats and its farewell.
+    """Owns the member (`state` is where it is), its heartbeats and its leave.
 
     `member_id` is made by the client and kept for the consumer's life (KIP-1082).
     """
@@ -79,9 +79,9 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             settings, member_id=member_id, incarnation=incarnation, tell=self._tell, log=self.log
         )
         has_predecessor = incarnation > 1
-        self._told = Told(settings, has_predecessor=has_predecessor)
-        self._pulse.interval, self._pulse.session = FIRST_INTERVAL, SESSION_MAX
-        self._farewell: Farewell | None = None
+        self._sent_fields = SentFields(settings, has_predecessor=has_predecessor)
+        self._heartbeat_state.interval, self._heartbeat_state.session = FIRST_INTERVAL, SESSION_MAX
+        self._leave: Leave | None = None
         self._late = False
         self._forbidden = False
         #: The refusal of a static member whose name is taken: perhaps by itself.
@@ -103,7 +103,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     @property
     def looks_after(self) -> frozenset[str]:
         """Our id, while we are in the group, or may be, come back to it, or have yet to leave."""
-        out = self.state in (State.UNSUBSCRIBED, State.FATAL) and self._farewell is None
+        out = self.state in (State.UNSUBSCRIBED, State.FATAL) and self._leave is None
         return (
             frozenset() if out and not self._is_left_over else frozenset({self._member.member_id})
         )
@@ -115,7 +115,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         self._member.subscribe(message.topics, message.regex)
         self._forbidden = False
         if self._member.has_generation:
-            self._pulse.hurry()
+            self._heartbeat_state.hurry()
         if self.state is State.FATAL and (message.topics or message.regex):
             self._tell_failure()  # it is of no use to wait for partitions
 
@@ -133,16 +133,16 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         self._stop_heartbeats()
         member.leave()
         if tells:
-            self._bid_farewell(message.because, message.deadline, message.operation)
-        if self._farewell is not None:  # perhaps since we polled late
-            self._farewell.deadline = message.deadline
-            self._farewell.tickets.append(message.ticket)
+            self._begin_leaving(message.because, message.deadline, message.operation)
+        if self._leave is not None:  # perhaps since we polled late
+            self._leave.deadline = message.deadline
+            self._leave.tickets.append(message.ticket)
         else:
             self._tell(Answered(ticket=message.ticket))
         if member.in_group:
             member.move(Trigger.DEPART, message.because)
         out = self.state in (State.FENCED, State.STALE)
-        if out or (self._farewell is None and self.state is State.PREPARE_LEAVING):
+        if out or (self._leave is None and self.state is State.PREPARE_LEAVING):
             member.move(Trigger.LEFT, "the group does not count on this member any more")
 
     def _has_to_leave(self, operation: Operation) -> bool:
@@ -152,10 +152,10 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         """
         static = self.settings.group_instance_id is not None
         if static and operation is Operation.LEAVE_GROUP and self.state not in THROWN_OUT:
-            return self._farewell is None or self._farewell.stays
+            return self._leave is None or self._leave.stays
         stays = operation is Operation.REMAIN_IN_GROUP and not static
         is_in = self._member.in_group or self._is_left_over
-        return self._farewell is None and is_in and not stays
+        return self._leave is None and is_in and not stays
 
     # -- the others' news
 
@@ -181,8 +181,8 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         """
         if self._member.in_group:
             self._tell(GroupFailed(error=message.error))
-        elif self._farewell is not None:
-            self._end_farewell()
+        elif self._leave is not None:
+            self._end_leave()
 
     def on_actors_restarted(self, message: ActorsRestarted) -> None:
         """Say again who we are and what we need."""
@@ -193,12 +193,12 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             self._abandon_requests()
 
     def _abandon_requests(self) -> None:
-        self._told.forget()
-        self._pulse.abandon()
+        self._sent_fields.forget()
+        self._heartbeat_state.abandon()
         if self._member.in_group:
-            self._pulse.hurry()
-        if self._farewell is not None:
-            self._farewell.in_flight = False
+            self._heartbeat_state.hurry()
+        if self._leave is not None:
+            self._leave.in_flight = False
             self._retry_leaving("the coordinator moved")
 
     # -- deciding
@@ -209,7 +209,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if self._is_late():
             self._leave_late()
         self._advance_far()
-        requests = (*self._heartbeat(), *self._goodbye())
+        requests = (*self._heartbeat(), *self._leave_requests())
         self._advance_far()  # an acknowledgement that is sent makes way for the next target
         return PollResult(requests=requests, wake_at=self._wake_at(), said=self._take_outbox())
 
@@ -219,31 +219,31 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     def _advance(self) -> bool:
         member = self._member
-        if self.state is State.UNSUBSCRIBED and self._farewell is None and member.wants_to_join():
+        if self.state is State.UNSUBSCRIBED and self._leave is None and member.wants_to_join():
             self._join(Trigger.JOIN, "first join")
             return True
         if self._may_rejoin():
-            self._farewell = None
+            self._leave = None
             self._join(Trigger.REJOIN, "the application polls again")
             return True
         if self._is_in_doubt():
             return False
-        before, gave_back = self.state, member.gives_back
+        before, was_revoking = self.state, member.is_revoking
         moved = member.advance(self._now, self._cluster)
         if self.state is State.JOINING and before is not State.JOINING:
             self._begin_heartbeats()
-        if gave_back and not member.gives_back:
+        if was_revoking and not member.is_revoking:
             self._tell_failure()
         return moved
 
     def _may_rejoin(self) -> bool:
         """Whether a member that was late is through with it: nothing owned, nothing in flight.
 
-        A farewell that arrived after the new beginning would end it.
+        A leave that arrived after the new beginning would end it.
         """
-        waits = self._farewell is not None and self._farewell.in_flight
+        waits = self._leave is not None and self._leave.in_flight
         late = self.state is State.STALE or (self.state is State.PREPARE_LEAVING and self._late)
-        return late and not waits and not self._member.gives_back and self._member.wants_to_join()
+        return late and not waits and not self._member.is_revoking and self._member.wants_to_join()
 
     def _join(self, trigger: Trigger, because: str) -> None:
         self._late = False
@@ -252,41 +252,41 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     def _begin_heartbeats(self) -> None:
         self._is_left_over = False
-        self._told.forget()
-        self._pulse.abandon()
-        self._pulse.hurry()
+        self._sent_fields.forget()
+        self._heartbeat_state.abandon()
+        self._heartbeat_state.hurry()
 
     # -- heartbeats
 
     def _heartbeat(self) -> tuple[Request, ...]:
         member = self._member
-        if not member.in_group or self._coordinator is None or self._pulse.in_flight:
+        if not member.in_group or self._coordinator is None or self._heartbeat_state.in_flight:
             return ()
-        if self._now < self._pulse.due and not self._has_to_tell():
+        if self._now < self._heartbeat_state.due and not self._has_to_tell():
             return ()
         frees = self._taken is not None
         if frees:
-            body = goodbye(self.settings, member.member_id, stays=True)
+            body = leave_heartbeat(self.settings, member.member_id, stays=True)
         else:
-            body = self._told.heartbeat(member.report())
+            body = self._sent_fields.heartbeat(member.report())
             self._may_be_known = True
-        deadline = self._now + self._pulse.patience()
-        note = Sent(number=self._pulse.sent(), at=self._now, frees=frees)
+        deadline = self._now + self._heartbeat_state.patience()
+        note = Sent(number=self._heartbeat_state.sent(), at=self._now, frees=frees)
         member.told(reports=body.topic_partitions is not None)
         return (self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note),)
 
     def _has_to_tell(self) -> bool:
         """An acknowledgement does not wait for the interval, but for the backoff."""
-        return self.state is State.ACKNOWLEDGING and self._now >= self._pulse.retry_at
+        return self.state is State.ACKNOWLEDGING and self._now >= self._heartbeat_state.retry_at
 
     def on_heartbeat_answer(self, received: ResponseReceived) -> None:
         """Our epoch and perhaps another target; or why not."""
         self._now = received.now
-        if isinstance(received.request.context, Farewell):
-            self._on_goodbye_answer(received)
+        if isinstance(received.request.context, Leave):
+            self._on_leave_answer(received)
             return
         sent: Sent = received.request.context
-        if not self._pulse.expects(sent.number):
+        if not self._heartbeat_state.expects(sent.number):
             self._dropped(received.request, "it was given up before")
             return
         error = error_of(received.response.error_code)
@@ -296,8 +296,8 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         elif error is NoError:
             self._on_heard(received.response, sent)
         else:
-            self._told.forget()
-            self._pulse.failed(received.now, received.jitter)
+            self._sent_fields.forget()
+            self._heartbeat_state.failed(received.now, received.jitter)
             self._on_refused(error, self._answer_to(sent), received)
 
     def _on_heard(self, response: Any, sent: Sent) -> None:
@@ -307,19 +307,19 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
                 "protocol.chosen", protocol="consumer", because="the coordinator speaks it"
             )
         self._forbidden = False
-        pulse, joining = self._pulse, self.state is State.JOINING
-        pulse.interval = max(response.heartbeat_interval_ms, 1) / 1000
-        pulse.session = min(BEATS_PER_SESSION * pulse.interval, SESSION_MAX)
+        heartbeats, joining = self._heartbeat_state, self.state is State.JOINING
+        heartbeats.interval = max(response.heartbeat_interval_ms, 1) / 1000
+        heartbeats.session = min(BEATS_PER_SESSION * heartbeats.interval, SESSION_MAX)
         target = assignment_of(response)
-        pulse.answered(self._now)
+        heartbeats.answered(self._now)
         if joining or target is not None:
             # What others have to give up first, or give us next, comes with one of the next.
-            pulse.start(self._now, quick=True)
+            heartbeats.start(self._now, quick=True)
         self._extend_session(sent.at)
         self._member.answered(response.member_epoch, target, self._now)
         # Whoever stood still since it asked has heard nothing of now.
-        if self._is_in_doubt() or not self._told.is_subscribed(self._member.report()):
-            pulse.hurry()
+        if self._is_in_doubt() or not self._sent_fields.is_subscribed(self._member.report()):
+            heartbeats.hurry()
 
     def _answer_to(self, sent: Sent) -> Answer:
         if sent.frees:
@@ -361,15 +361,16 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         )
 
     def _free_name(self, refusal: Exception) -> None:
-        """Say a static member's goodbye first: the name may be taken by this member itself.
+        """Send the leave heartbeat of a static member (epoch -2) first.
 
-        A coordinator does not give a name to who joins while it has a member of that name, not even
-        to the same member when the answer to its joining, or its goodbye, was lost, or when we were
-        restarted. It only lets the owner free it.
+        The coordinator refuses a new member with UNRELEASED_INSTANCE_ID while its group has a
+        member of that `group_instance_id`. That may be this very consumer: the answer to its first
+        heartbeat was lost, or that to its leave heartbeat, or this actor was restarted. The
+        coordinator then accepts a leave heartbeat from the owner of the id, and from nobody else.
         """
         self.log.info("name.taken", because=refusal)
         self._taken = refusal
-        self._pulse.hurry()
+        self._heartbeat_state.hurry()
 
     # -- leaving
 
@@ -377,26 +378,26 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         because = self._trace_late()
         self._late = True
         self._member.may_join = False
-        self._bid_farewell(because, self._now + self.settings.request_timeout, Operation.DEFAULT)
+        self._begin_leaving(because, self._now + self.settings.request_timeout, Operation.DEFAULT)
         self._stop_heartbeats()
         self._member.depart(Trigger.DEPART, because)
 
-    def _bid_farewell(self, because: str, deadline: float, operation: Operation) -> None:
-        before = self._farewell
-        self._farewell = new_farewell(self.settings, self._member.member_id, because, deadline)
+    def _begin_leaving(self, because: str, deadline: float, operation: Operation) -> None:
+        before = self._leave
+        self._leave = new_leave(self.settings, self._member.member_id, because, deadline)
         static = self.settings.group_instance_id is not None
-        self._farewell.stays = static and operation is not Operation.LEAVE_GROUP
+        self._leave.stays = static and operation is not Operation.LEAVE_GROUP
         if before is not None:
-            self._farewell.tickets = before.tickets
+            self._leave.tickets = before.tickets
 
-    def _goodbye(self) -> tuple[Request, ...]:
-        farewell = self._farewell
-        if farewell is None:
+    def _leave_requests(self) -> tuple[Request, ...]:
+        leave = self._leave
+        if leave is None:
             return ()
-        if self._now >= farewell.deadline:
+        if self._now >= leave.deadline:
             self.log.warning(
                 "member.stayed",
-                member=farewell.member_id,
+                member=leave.member_id,
                 because=(
                     "the group's coordinator is not known"
                     if self._coordinator is None
@@ -404,25 +405,23 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
                 )
                 + "; the session will end it",
             )
-            self._end_farewell()
+            self._end_leave()
             return ()
-        if self._coordinator is None or farewell.in_flight or self._now < farewell.send_at:
+        if self._coordinator is None or leave.in_flight or self._now < leave.send_at:
             return ()
-        farewell.in_flight = True
+        leave.in_flight = True
         if self.state is State.PREPARE_LEAVING:
-            self._member.move(Trigger.TELL, farewell.because)
+            self._member.move(Trigger.TELL, leave.because)
             if self._late:
                 self._member.move(Trigger.EXPIRE, "nobody waits for the answer")
-        body = goodbye(self.settings, farewell.member_id, stays=farewell.stays)
-        deadline = min(farewell.deadline, self._now + min(self._pulse.patience(), ATTEMPT))
-        return (
-            self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=farewell),
-        )
+        body = leave_heartbeat(self.settings, leave.member_id, stays=leave.stays)
+        deadline = min(leave.deadline, self._now + min(self._heartbeat_state.patience(), ATTEMPT))
+        return (self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=leave),)
 
-    def _on_goodbye_answer(self, received: ResponseReceived) -> None:
+    def _on_leave_answer(self, received: ResponseReceived) -> None:
         """Gone, or unknown there, which is the same; or not the coordinator."""
-        farewell: Farewell = received.request.context
-        if farewell is not self._farewell or not farewell.in_flight:
+        leave: Leave = received.request.context
+        if leave is not self._leave or not leave.in_flight:
             self._dropped(received.request, "nobody waits for it any more")
             return
         error = error_of(received.response.error_code)
@@ -430,26 +429,26 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if Do.FIND_COORDINATOR in meaning:
             self._suspect(received.node, name_of(error))
         if Do.RETRY in meaning:
-            farewell.failed(received.now, received.jitter)
+            leave.failed(received.now, received.jitter)
             self._retry_leaving(name_of(error))
             return
         self.log.info(
             "member.left",
-            member=farewell.member_id,
-            because=farewell.because,
+            member=leave.member_id,
+            because=leave.because,
             error=None if error is NoError else name_of(error),
         )
-        self._may_be_known = farewell.stays
-        self._end_farewell()
+        self._may_be_known = leave.stays
+        self._end_leave()
 
     def _retry_leaving(self, because: str) -> None:
         if self.state is State.LEAVING:
             self._member.move(Trigger.RETRY, because)
 
-    def _end_farewell(self) -> None:
-        farewell, self._farewell = self._farewell, None
-        assert farewell is not None, "there is no farewell to end"
-        for ticket in farewell.tickets:
+    def _end_leave(self) -> None:
+        leave, self._leave = self._leave, None
+        assert leave is not None, "there is no leave to end"
+        for ticket in leave.tickets:
             self._tell(Answered(ticket=ticket))
         leaving = self.state in (State.PREPARE_LEAVING, State.LEAVING)
         if leaving and not self._late:
@@ -474,14 +473,14 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     def _tell_failure(self) -> None:
         # Not before the application has given up what it owned.
-        if self._failure is not None and not self._member.gives_back:
+        if self._failure is not None and not self._member.is_revoking:
             self._tell(GroupFailed(error=self._failure))
 
     def _stop_heartbeats(self) -> None:
         """Answers to what was asked so far are dropped."""
         self._taken = None
-        self._told.forget()
-        self._pulse.stop()
+        self._sent_fields.forget()
+        self._heartbeat_state.stop()
 
     # -- requests without an answer
 
@@ -489,51 +488,51 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         """A timeout, a broken connection, or a broker that is too old."""
         self._now = failed.now
         note = failed.request.context
-        if isinstance(note, Farewell):
-            self._goodbye_failed(note, failed)
-        elif not self._pulse.expects(note.number):
+        if isinstance(note, Leave):
+            self._leave_failed(note, failed)
+        elif not self._heartbeat_state.expects(note.number):
             self._dropped(failed.request, "it was given up before")
         else:
             self._heartbeat_failed(failed)
 
     def _heartbeat_failed(self, failed: RequestFailed) -> None:
-        self._told.forget()
-        self._pulse.failed(failed.now, failed.jitter)
+        self._sent_fields.forget()
+        self._heartbeat_state.failed(failed.now, failed.jitter)
         self.log.warning("heartbeat.failed", because=failed.error, state=self.state)
         if isinstance(failed.error, UnsupportedVersionError):
             self._fail(self._refusal(UnsupportedVersionError, ""))
         else:
             self._suspect_unless_refused(failed)
 
-    def _goodbye_failed(self, farewell: Farewell, failed: RequestFailed) -> None:
-        if farewell is not self._farewell or not farewell.in_flight:
+    def _leave_failed(self, leave: Leave, failed: RequestFailed) -> None:
+        if leave is not self._leave or not leave.in_flight:
             return
-        farewell.failed(failed.now, failed.jitter)
+        leave.failed(failed.now, failed.jitter)
         self._retry_leaving(str(failed.error))
         if isinstance(failed.error, UnsupportedVersionError):
-            self._end_farewell()
+            self._end_leave()
         else:
             self._suspect_unless_refused(failed)
 
     # -- when
 
     def _wake_at(self) -> float:
-        member, farewell = self._member, self._farewell
+        member, leave = self._member, self._leave
         times = [NEVER]
         if not self._is_in_doubt():
             times += member.wake_at()
         if member.in_group:
             times.append(self._late_at)
-        if farewell is not None:
-            times.append(farewell.deadline)
+        if leave is not None:
+            times.append(leave.deadline)
         if self._coordinator is not None:
             times += self._send_times()
         return min(times)
 
     def _send_times(self) -> Iterable[float]:
-        farewell = self._farewell
-        if farewell is not None and not farewell.in_flight:
-            yield farewell.send_at
-        if self._member.in_group and not self._pulse.in_flight:
+        leave = self._leave
+        if leave is not None and not leave.in_flight:
+            yield leave.send_at
+        if self._member.in_group and not self._heartbeat_state.in_flight:
             acknowledges = self.state is State.ACKNOWLEDGING
-            yield self._pulse.retry_at if acknowledges else self._pulse.due
+            yield self._heartbeat_state.retry_at if acknowledges else self._heartbeat_state.due

@@ -19,7 +19,7 @@ from aktor.events.membership import (
     RunRevokedCallback,
 )
 from aktor.managers import state_table
-from aktor.managers.hand_back import HandBack, Stage
+from aktor.managers.revocation import Revocation, Stage
 from aktor.settings import Settings
 from aktor.trace import Trace
 
@@ -70,7 +70,7 @@ class GroupMember(ABC, Generic[S, T]):
         self._began = 0.0
         self._added = NOTHING
         self._revoked = 0
-        self._hand_back: HandBack | None = None
+        self._revocation: Revocation | None = None
         #: Whether the assigned callback succeeded, when it has been run. (Not its error, whose
         #: traceback holds the consumer.)
         self._applied: bool | None = None
@@ -95,9 +95,9 @@ class GroupMember(ABC, Generic[S, T]):
         """Who we are, if that changed since it was said last."""
 
     @property
-    def gives_back(self) -> bool:
+    def is_revoking(self) -> bool:
         """Whether the application is still at giving partitions up."""
-        return self._hand_back is not None
+        return self._revocation is not None
 
     @property
     @abstractmethod
@@ -113,7 +113,7 @@ class GroupMember(ABC, Generic[S, T]):
             if current and self._is_assigning:
                 self._applied = answer.error is None
                 return True
-        elif self._hand_back is not None and self._hand_back.heard(answer):
+        elif self._revocation is not None and self._revocation.heard(answer):
             return True
         self.log.info(
             "step.dropped",
@@ -126,7 +126,7 @@ class GroupMember(ABC, Generic[S, T]):
 
     def commits_restarted(self) -> None:
         """The last commit will not be answered: go on without it."""
-        step = self._hand_back
+        step = self._revocation
         if step is not None and step.stage is Stage.COMMITTING:
             self.log.warning("commit.abandoned", because="the commits actor was restarted")
             step.heard(RevocationCommitted(rebalance=step.rebalance))
@@ -146,23 +146,23 @@ class GroupMember(ABC, Generic[S, T]):
             )
         )
 
-    # -- handing back
+    # -- revocation
 
-    def _start_handing_back(
+    def _start_revoking(
         self, partitions: frozenset[TopicPartition], loss: Loss, because: str
     ) -> None:
-        self._hand_back = HandBack(
+        self._revocation = Revocation(
             self._settings, rebalance=self.rebalance, partitions=partitions, loss=loss
         )
-        self._tell(self._hand_back.begin(because))
+        self._tell(self._revocation.begin(because))
 
-    def _hand_back_further(self, now: float) -> bool:
+    def _advance_revocation(self, now: float) -> bool:
         """The next of: released, committed, callback run; then what waited for it."""
-        step = self._hand_back
+        step = self._revocation
         assert step is not None, f"{self.state} hands partitions back"
         if step.stage is Stage.FINISHED:
-            self._hand_back = None
-            self._handed_back(step)
+            self._revocation = None
+            self._on_revoked(step)
             return True
         before, said = step.stage, step.say(now)
         if said is None:
@@ -175,24 +175,24 @@ class GroupMember(ABC, Generic[S, T]):
         self._tell(said)
         return True
 
-    def _handed_back(self, step: HandBack) -> None:
+    def _on_revoked(self, step: Revocation) -> None:
         """The application has nothing of `step` any more."""
         self._revoked += len(step.partitions)
 
     def _lose_everything(self, because: str) -> bool:
         """Nothing is ours any more; False if the application has nothing to give up."""
-        step, self._hand_back = self._hand_back, None
+        step, self._revocation = self._revocation, None
         self.rebalance += 1
         if self.owned:
-            self._start_handing_back(self.owned, Loss.LOST, because)
+            self._start_revoking(self.owned, Loss.LOST, because)
         elif step is not None and step.stage is Stage.CALLING:
             # Its callback may have yet to begin: it must not commit as the member that joins anew.
-            self._hand_back = step
-        return self.gives_back
+            self._revocation = step
+        return self.is_revoking
 
     def wake_at(self) -> Iterable[float]:
         """When a step that takes too long is given up."""
-        return [] if self._hand_back is None else [self._hand_back.wake_at()]
+        return [] if self._revocation is None else [self._revocation.wake_at()]
 
     # -- where we are
 

@@ -33,7 +33,7 @@ from aktor.events.metadata import Broker, Cluster, ClusterChanged
 from aktor.events.network import Request, RequestFailed
 from aktor.events.polling import Poll
 from aktor.managers.group_member import GroupMember
-from aktor.managers.heartbeat import Pulse
+from aktor.managers.heartbeat_state import HeartbeatState
 from aktor.settings import Settings
 from aktor.trace import Trace
 
@@ -44,7 +44,7 @@ M = TypeVar("M", bound=GroupMember[Any, Any])
 
 
 class GroupMembershipManager(RequestManager, Generic[M]):
-    """Owns the outbox, the coordinator's address, the pulse and the poll timer; `M` is the member.
+    """Owns the outbox, the coordinator's address, heartbeats and poll timer. `M` is the member.
 
     What is to be said collects in the outbox, which `handle` and `poll` empty. A subclass makes the
     member, and says what its requests are and what their answers mean.
@@ -66,7 +66,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         ActorsRestarted: "on_actors_restarted",
     }
 
-    #: States in which partitions are ours, or about to be handed back as ours.
+    #: States in which partitions are ours, or about to be revoked as ours.
     HOLDING: ClassVar[Collection[object]]
 
     _member: M
@@ -86,13 +86,13 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         self._cluster = Cluster()
         self._coordinator: Broker | None = None
         self._last_poll = math.inf
-        self._pulse = Pulse(settings)
+        self._heartbeat_state = HeartbeatState(settings)
         self._failure: Exception | None = None
 
     @property
     @abstractmethod
     def looks_after(self) -> frozenset[str]:
-        """The ids under which we are in the group, or have yet to take our leave of it."""
+        """The ids under which we are in the group, or have yet to leave it."""
 
     # -- what is said
 
@@ -128,7 +128,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     def on_confirm_session(self, message: ConfirmSession) -> None:
         """The application may have slept through its session: ask the group now."""
         if self._member.has_generation:
-            self._pulse.hurry()
+            self._heartbeat_state.hurry()
 
     def on_cluster_changed(self, message: ClusterChanged) -> None:
         """A leader may assign differently; a topic that we wait for may be there."""
@@ -138,13 +138,13 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     def _extend_session(self, asked_at: float) -> None:
         """The group confirmed what was asked then."""
-        until = self._pulse.extend(asked_at)
+        until = self._heartbeat_state.extend(asked_at)
         if until is not None:
             self._tell(SessionExtended(until=until))
 
     def _is_in_doubt(self) -> bool:
         """Whether what is owned may be another's by now: the next heartbeat's answer tells."""
-        return self._member.state in self.HOLDING and self._pulse.is_over(self._now)
+        return self._member.state in self.HOLDING and self._heartbeat_state.is_over(self._now)
 
     @property
     def _late_at(self) -> float:

@@ -13,8 +13,8 @@ from aktor.managers.assignment import Assignors
 from aktor.managers.classic_states import IN_GROUP, TRANSITIONS, State, Trigger
 from aktor.managers.group_member import NOTHING, GroupMember
 from aktor.managers.group_requests import Identity
-from aktor.managers.hand_back import HandBack
 from aktor.managers.leader import Leader
+from aktor.managers.revocation import Revocation
 from aktor.settings import Settings
 from aktor.trace import Trace
 
@@ -44,7 +44,7 @@ class Member(GroupMember[State, Trigger]):
         self.rejoin: str | None = None
         self._joined_topics: frozenset[str] = frozenset()
         self._target = NOTHING
-        #: Who we were, and have yet to take our leave as.
+        #: Member ids that we had and that have yet to leave the group.
         self.leaving: frozenset[str] = frozenset()
         #: Whether the coordinator may hold back a JoinGroup, of the member that we were as well.
         self.waits = False
@@ -97,7 +97,7 @@ class Member(GroupMember[State, Trigger]):
         """One step on the way round, if there is one to take now; False if not."""
         match self.state:
             case State.PREPARING | State.REVOKING | State.LOSING:
-                return self._hand_back_further(now)
+                return self._advance_revocation(now)
             case State.ASSIGNING if self._applied is not None:
                 self._complete(now)
                 return True
@@ -126,7 +126,7 @@ class Member(GroupMember[State, Trigger]):
         return self.leader.reason_to_assign_again(cluster)
 
     def begin(self, because: str, now: float) -> None:
-        """A rebalance begins: hand back what has to be, then join."""
+        """A rebalance begins: revoke what has to be revoked, then join."""
         if self.state in (State.UNJOINED, State.STABLE):
             self._began = now
             self._revoked = 0
@@ -137,11 +137,11 @@ class Member(GroupMember[State, Trigger]):
         self._joined_topics = self.topics
         self.leader.forget_plan()
         self._trace_triggered(self.member_id)
-        going = self.owned
+        revoked = self.owned
         if self._assignors.cooperative:
-            going = frozenset(one for one in self.owned if one.topic not in self.topics)
-        if going:
-            self._start_handing_back(going, Loss.REVOKED, because)
+            revoked = frozenset(one for one in self.owned if one.topic not in self.topics)
+        if revoked:
+            self._start_revoking(revoked, Loss.REVOKED, because)
             self.move(Trigger.PREPARE, because)
         else:
             self.move(Trigger.JOIN, because)
@@ -198,7 +198,7 @@ class Member(GroupMember[State, Trigger]):
         return self._assignors.read(self.assignor, assignment, self.me.generation)
 
     def synced(self, assigned: frozenset[TopicPartition]) -> None:
-        """SyncGroup succeeded: this is ours; hand back what is not."""
+        """SyncGroup succeeded: this is ours; revoke what is not."""
         self._target = frozenset(one for one in assigned if one.topic in self.topics)
         self.log.info(
             "rebalance.synced",
@@ -207,13 +207,13 @@ class Member(GroupMember[State, Trigger]):
             assigned=assigned,
             unwanted=assigned - self._target,
         )
-        going = self.owned - self._target
-        if not going:
+        revoked = self.owned - self._target
+        if not revoked:
             self._assign()
             return
         because = "the group gives them to another member"
         self.rejoin = "partitions were handed over: second round"
-        self._start_handing_back(going, Loss.REVOKED, because)
+        self._start_revoking(revoked, Loss.REVOKED, because)
         self.move(Trigger.REVOKE, because)
 
     def _assign(self) -> None:
@@ -227,8 +227,8 @@ class Member(GroupMember[State, Trigger]):
         self.move(Trigger.APPLIED, "the application has the assignment")
         self._trace_completed(now)
 
-    def _handed_back(self, step: HandBack) -> None:
-        super()._handed_back(step)
+    def _on_revoked(self, step: Revocation) -> None:
+        super()._on_revoked(step)
         match self.state:
             case State.PREPARING:
                 self.move(Trigger.JOIN, self.because)
@@ -245,7 +245,7 @@ class Member(GroupMember[State, Trigger]):
         self.may_join = False
         self.owned = NOTHING
         self.rebalance += 1
-        self._hand_back = None
+        self._revocation = None
         self._forget(member_id="")
 
     def depart(self, because: str, *, member_id: str) -> None:
@@ -287,7 +287,7 @@ class Member(GroupMember[State, Trigger]):
             state=state,
             assignor=self.assignor,
             joins_as="" if self.has_generation else self.member_id,
-            gives_back=self.gives_back,
+            is_revoking=self.is_revoking,
             waits=self.waits,
             leaving=self.leaving,
         )

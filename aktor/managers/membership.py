@@ -38,9 +38,9 @@ from aktor.events.polling import Poll
 from aktor.managers import group_errors, group_requests
 from aktor.managers.assignment import Assignors
 from aktor.managers.classic_states import State, Trigger
-from aktor.managers.farewell import ATTEMPT, Farewell, Farewells
 from aktor.managers.group_membership import GroupMembershipManager
 from aktor.managers.group_requests import Calls, Sent
+from aktor.managers.leave_group import ATTEMPT, Leave, Leaves
 from aktor.managers.member import Member
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
@@ -57,7 +57,7 @@ DISOWNED_FOR: Final = 3.0
 
 
 class ClassicMembershipManager(GroupMembershipManager[Member]):
-    """Owns the member (`state` is where it is), its requests and its farewells.
+    """Owns the member (`state` is where it is), its requests and its leaves.
 
     Raises `ConfigurationError` when made with assignors that have no protocol in common.
     """
@@ -85,7 +85,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             settings, self.assignors, incarnation=incarnation, tell=self._tell, log=self.log
         )
         self._calls = Calls(settings)
-        self._farewells = Farewells(settings)
+        self._leaves = Leaves(settings)
         self._is_describing = False
         self._describing = Backoff(settings.retry_backoff, settings.retry_backoff_max)
         self._synced_at = -math.inf
@@ -103,10 +103,10 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     @property
     def looks_after(self) -> frozenset[str]:
         """Our id, and those of the members that have yet to leave."""
-        return frozenset({self._member.member_id, *self._farewells.member_ids}) - {""}
+        return frozenset({self._member.member_id, *self._leaves.member_ids}) - {""}
 
     def _take_outbox(self) -> tuple[object, ...]:
-        self._member.leaving = self._farewells.member_ids
+        self._member.leaving = self._leaves.member_ids
         self._member.waits = bool(self._calls.parked)
         return super()._take_outbox()
 
@@ -117,7 +117,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._member.subscribe(message.topics, message.member_id)
         for one in message.leaving - {message.member_id}:
             # Its deadline is set by the next poll, which knows the time.
-            self._farewells.add(one, "the membership actor was restarted", NEVER)
+            self._leaves.add(one, "the membership actor was restarted", NEVER)
 
     def on_poll(self, message: Poll) -> None:
         """The poll timer starts again."""
@@ -129,24 +129,24 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         """The application has let go of everything; tell the group."""
         calls, me = self._calls, self._member.me
         first_join = self.state is State.JOINING and calls.in_flight and not me.member_id
-        self._bid_farewell(
+        self._begin_leaving(
             message.because,
             message.deadline,
             of_join=calls.number if first_join else None,
             operation=message.operation,
         )
         # Perhaps one is under way already, since we polled late.
-        farewell = self._farewells.last(message.deadline)
+        leave = self._leaves.last(message.deadline)
         self._stop_requests()
         self._failure = None
         self._member.leave()
-        if farewell is None:
+        if leave is None:
             self._tell(Answered(ticket=message.ticket))
             if self._member.in_group or self.state is State.LOSING:
                 self._member.move(Trigger.LEAVE, message.because)
                 self._member.move(Trigger.LEFT, "there is nobody to tell")
             return
-        farewell.tickets.append(message.ticket)
+        leave.tickets.append(message.ticket)
         if self.state is not State.LEAVING:
             self._member.move(Trigger.LEAVE, message.because)
 
@@ -168,8 +168,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if self._member.in_group:
             self._fail(message.error)
             return
-        for farewell in self._farewells.all():
-            self._end(farewell)  # there is nobody to tell
+        for leave in self._leaves.all():
+            self._end(leave)  # there is nobody to tell
 
     def on_actors_restarted(self, message: ActorsRestarted) -> None:
         """Say again who we are and what we need."""
@@ -182,10 +182,10 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     def _abandon_requests(self, because: str) -> None:
         self._calls.abandon()
-        self._pulse.abandon()
+        self._heartbeat_state.abandon()
         if self._member.has_generation:
-            self._pulse.hurry()
-        self._farewells.abandon_requests()
+            self._heartbeat_state.hurry()
+        self._leaves.abandon_requests()
         self._is_describing = False
         if self.state is State.SYNCING:
             self._member.rejoin = because
@@ -195,7 +195,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def poll(self, now: float, jitter: float) -> PollResult:
         """Move on as far as possible, then send what is due."""
         self._now = now
-        self._farewells.begin(now)
+        self._leaves.begin(now)
         if self._is_late():
             self._leave_late()
         while self._advance():
@@ -303,7 +303,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         # SyncGroup in a stable group, at Kafka 4 (GroupMetadataManager). So only a heartbeat
         # extends the session; a new member's begins with the JoinGroup that gave it its id.
         self._extend_session(self._named_at)
-        self._pulse.start(self._now)
+        self._heartbeat_state.start(self._now)
         self._hurry_if_over()
         try:
             member.lead_or_follow(response, self._cluster, self._now)
@@ -316,15 +316,15 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._dropped(received.request, "it was given up before")
         meaning = means(Answer.JOIN_GROUP, error_of(response.error_code))
         made = meaning in (Do.DONE, Do.REJOIN)
-        waiting = self._farewells.of_join(sent.number)
-        for farewell in waiting:
+        waiting = self._leaves.of_join(sent.number)
+        for leave in waiting:
             if made:
-                farewell.name(response.member_id)
+                leave.name(response.member_id)
             else:
-                self._end(farewell)
+                self._end(leave)
         if made and not waiting and not sent.member_id:
             deadline = received.now + self.settings.request_timeout
-            self._farewells.add(response.member_id, "the join was given up", deadline)
+            self._leaves.add(response.member_id, "the join was given up", deadline)
 
     def on_sync_answer(self, received: ResponseReceived) -> None:
         """Our assignment, or why not."""
@@ -347,7 +347,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             return
         self._calls.retry.reset()
         self._synced_at = self._now
-        self._pulse.start(self._now, quick=self.assignors.cooperative)
+        self._heartbeat_state.start(self._now, quick=self.assignors.cooperative)
         self._hurry_if_over()
         self._member.synced(assigned)
 
@@ -382,11 +382,11 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def _heartbeat(self) -> tuple[Request, ...]:
         if not self._member.is_confirmed or self._coordinator is None:
             return ()
-        if self._now < self._pulse.due:
+        if self._now < self._heartbeat_state.due:
             return ()
         to, aside = self._way()
-        deadline = self._now + self._pulse.patience()
-        note = self._member.me.sends(self._pulse.sent(), at=self._now, aside=aside)
+        deadline = self._now + self._heartbeat_state.patience()
+        note = self._member.me.sends(self._heartbeat_state.sent(), at=self._now, aside=aside)
         body = group_requests.heartbeat(self.settings, self._member.me)
         return (self.request(body, to=to, deadline=deadline, context=note),)
 
@@ -401,7 +401,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         """Still a member, or not, or the group rebalances."""
         self._now = received.now
         sent = received.request.context
-        if not self._pulse.expects(sent.number):
+        if not self._heartbeat_state.expects(sent.number):
             self._dropped(received.request, "it was given up before")
             return
         error = error_of(received.response.error_code)
@@ -409,9 +409,9 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         confirmed = Do.DONE in meaning
         if confirmed:
             self._heard_at = received.now
-            self._pulse.answered(received.now)
+            self._heartbeat_state.answered(received.now)
         else:
-            self._pulse.failed(received.now, received.jitter)
+            self._heartbeat_state.failed(received.now, received.jitter)
         if not sent.is_by(self._member.me):
             self._dropped(received.request, "the generation changed meanwhile")
         elif confirmed:
@@ -425,8 +425,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     def _hurry_if_over(self) -> None:
         """Whoever stood still since it asked has heard nothing of now."""
-        if self._pulse.is_over(self._now):
-            self._pulse.hurry()
+        if self._heartbeat_state.is_over(self._now):
+            self._heartbeat_state.hurry()
 
     def _heartbeat_refused(self, error: type[Exception], received: ResponseReceived) -> None:
         meaning, because = means(Answer.HEARTBEAT, error), name_of(error)
@@ -498,10 +498,10 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def _leave_late(self) -> None:
         because = self._trace_late()
         self._member.may_join = False
-        self._bid_farewell(because, self._now + self.settings.request_timeout)
+        self._begin_leaving(because, self._now + self.settings.request_timeout)
         self._depart(because, member_id="")
 
-    def _bid_farewell(
+    def _begin_leaving(
         self,
         because: str,
         deadline: float,
@@ -511,20 +511,20 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     ) -> None:
         """Tell the group, unless this member stays: then it may be let go later."""
         who = self._member.member_id or self._stays_as
-        farewell = self._farewells.add(who, because, deadline, of_join=of_join, operation=operation)
-        self._stays_as = who if farewell is None else ""
+        leave = self._leaves.add(who, because, deadline, of_join=of_join, operation=operation)
+        self._stays_as = who if leave is None else ""
 
     def _leave_requests(self) -> tuple[Request, ...]:
-        for farewell in self._farewells.overdue(self._now):
+        for leave in self._leaves.overdue(self._now):
             self.log.warning(
                 "member.stayed",
-                member=farewell.member_id,
+                member=leave.member_id,
                 because=f"{self._why_stayed}; the session will end it",
             )
-            self._end(farewell)
+            self._end(leave)
         if self._coordinator is None:
             return ()
-        return tuple(self._leave_group(one) for one in self._farewells.due(self._now))
+        return tuple(self._leave_group(one) for one in self._leaves.due(self._now))
 
     @property
     def _why_stayed(self) -> str:
@@ -533,37 +533,37 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         broker = self._coordinator
         return f"broker {broker.node_id} at {broker.host}:{broker.port} did not answer LeaveGroup"
 
-    def _leave_group(self, farewell: Farewell) -> Request:
-        farewell.in_flight = True
-        body = group_requests.leave_group(self.settings, farewell.member_id, farewell.because)
-        deadline = min(farewell.deadline, self._now + min(self.settings.request_timeout, ATTEMPT))
-        return self.request(body, to=self._way()[0], deadline=deadline, context=farewell)
+    def _leave_group(self, leave: Leave) -> Request:
+        leave.in_flight = True
+        body = group_requests.leave_group(self.settings, leave.member_id, leave.because)
+        deadline = min(leave.deadline, self._now + min(self.settings.request_timeout, ATTEMPT))
+        return self.request(body, to=self._way()[0], deadline=deadline, context=leave)
 
     def on_leave_answer(self, received: ResponseReceived) -> None:
         """Gone, or unknown there, which is the same; or not the coordinator."""
         self._now = received.now
-        farewell: Farewell = received.request.context
-        if farewell not in self._farewells:
+        leave: Leave = received.request.context
+        if leave not in self._leaves:
             return
         error = error_of(received.response.error_code)
         meaning = means(Answer.LEAVE_GROUP, error)
         if Do.FIND_COORDINATOR in meaning:
             self._suspect(received.node, name_of(error))
         if Do.RETRY in meaning:
-            farewell.failed(received.now, received.jitter)
+            leave.failed(received.now, received.jitter)
             return
         self.log.info(
             "member.left",
-            member=farewell.member_id,
-            because=farewell.because,
+            member=leave.member_id,
+            because=leave.because,
             error=None if error is NoError else name_of(error),
         )
-        self._end(farewell)
+        self._end(leave)
 
-    def _end(self, farewell: Farewell) -> None:
-        for ticket in self._farewells.end(farewell):
+    def _end(self, leave: Leave) -> None:
+        for ticket in self._leaves.end(leave):
             self._tell(Answered(ticket=ticket))
-        if self.state is State.LEAVING and not self._farewells.awaited():
+        if self.state is State.LEAVING and not self._leaves.awaited():
             self._member.move(Trigger.LEFT, "the group was told, or could not be told")
 
     # -- being thrown out
@@ -588,7 +588,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             # A new id would fence the other instance, and so on for ever.
             kept = self._member.member_id
         elif not isinstance(error, GroupAuthorizationFailedError):
-            self._bid_farewell(type(error).__name__, self._now + self.settings.request_timeout)
+            self._begin_leaving(type(error).__name__, self._now + self.settings.request_timeout)
         self._depart(f"after {type(error).__name__}", member_id=kept)
         self._tell_failure()
 
@@ -605,7 +605,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def _stop_requests(self) -> None:
         """Answers to what was asked so far are dropped."""
         self._calls.abandon()
-        self._pulse.stop()
+        self._heartbeat_state.stop()
 
     # -- requests without an answer
 
@@ -625,8 +625,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def _group_request_failed(self, failed: RequestFailed) -> None:
         sent = failed.request.context
         current = self._calls.ended(sent.number)
-        for farewell in self._farewells.of_join(sent.number):
-            self._end(farewell)
+        for leave in self._leaves.of_join(sent.number):
+            self._end(leave)
         if not current:
             self._dropped(failed.request, "it was given up before")
         elif isinstance(failed.error, UnsupportedVersionError):
@@ -639,10 +639,10 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     def _heartbeat_failed(self, failed: RequestFailed) -> None:
         sent = failed.request.context
-        if not self._pulse.expects(sent.number):
+        if not self._heartbeat_state.expects(sent.number):
             self._dropped(failed.request, "it was given up before")
             return
-        self._pulse.failed(failed.now, failed.jitter)
+        self._heartbeat_state.failed(failed.now, failed.jitter)
         self.log.warning("heartbeat.failed", because=failed.error, state=self.state)
         if isinstance(failed.error, UnsupportedVersionError):
             self._refused(UnsupportedVersionError)
@@ -658,12 +658,12 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._learn_nothing(name_of(UnsupportedVersionError))
 
     def _leave_failed(self, failed: RequestFailed) -> None:
-        farewell: Farewell = failed.request.context
-        if farewell not in self._farewells:
+        leave: Leave = failed.request.context
+        if leave not in self._leaves:
             return
-        farewell.failed(failed.now, failed.jitter)
+        leave.failed(failed.now, failed.jitter)
         if isinstance(failed.error, UnsupportedVersionError):
-            self._end(farewell)
+            self._end(leave)
         else:
             self._suspect_unless_refused(failed)
 
@@ -671,7 +671,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     def _wake_at(self) -> float:
         member = self._member
-        times = [NEVER, self._farewells.wake_at()]
+        times = [NEVER, self._leaves.wake_at()]
         if not self._is_in_doubt():
             times += member.wake_at()
         if member.state is State.UNJOINED and member.wants_to_join():
@@ -683,11 +683,11 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         return min(times)
 
     def _send_times(self) -> Iterable[float]:
-        yield self._farewells.send_at()
+        yield self._leaves.send_at()
         if self._wants_description():
             yield self._describing.retry_at
         if self._member.is_confirmed:
-            yield self._pulse.due
+            yield self._heartbeat_state.due
         if self.state is State.JOINING and not self._calls.in_flight:
             yield self._calls.retry.retry_at
         if self.state is State.SYNCING and not self._calls.in_flight:

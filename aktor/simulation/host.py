@@ -332,7 +332,8 @@ class Site(Host):
         """Partitions that its background takes for what they are not: owned, in another epoch, not
         to be fetched."""
         wanted = {
-            one: (state.epoch, state.paused or state.going) for one, state in self.owned.items()
+            one: (state.epoch, state.paused or state.pending_revocation)
+            for one, state in self.owned.items()
         }
         differ = {one for one, _ in wanted.items() ^ fetch.picture.items()}
         return sorted(f"{one.topic}-{one.partition}" for one in differ)

@@ -496,7 +496,7 @@ def test_the_trace_tells_what_goes_before_its_listener_hears_of_it() -> None:
 
     assert [one["event"] for one in events] == [
         "partitions.held_back",
-        "partitions.going",
+        "partitions.revoking",
         "callback.finished",
         "partitions.released",
     ]

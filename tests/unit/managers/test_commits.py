@@ -48,7 +48,7 @@ from aktor.events.membership import ConfirmSession, MemberState
 from aktor.events.metadata import Broker, Cluster, ClusterChanged
 from aktor.events.network import Destination, Lane, Request
 from aktor.managers.commit_errors import Coordinator, Waited
-from aktor.managers.commits import LINE_MAX, CommitManager
+from aktor.managers.commits import QUEUE_MAX, CommitManager
 from aktor.settings import Settings
 from aktor.trace import recording
 from tests.unit.managers.builders_commits import (
@@ -324,7 +324,7 @@ def test_a_commit_in_the_revoked_callback_does_not_wait_for_the_generation_that_
 ) -> None:
     """A cooperative leader whose SyncGroup was lost begins anew with a smaller subscription."""
     manager = committing(T0, generation=5)
-    manager.handle(member(5, MemberState.REBALANCING, gives_back=True))
+    manager.handle(member(5, MemberState.REBALANCING, is_revoking=True))
     manager.handle(commit({T0: 10}))
     request = tick(manager, 0.0).request
 
@@ -650,7 +650,7 @@ def test_a_commit_that_is_waited_for_does_not_share() -> None:
 
 def test_the_line_has_a_bound() -> None:
     manager = committing(T0, node=None)
-    for ticket in range(LINE_MAX):
+    for ticket in range(QUEUE_MAX):
         assert manager.handle(commit_async({T0: ticket}, ticket=ticket)) == []
 
     error = error_of(manager.handle(commit_async({T0: 1}, ticket=-1)))
@@ -1196,7 +1196,7 @@ def test_commits_in_flight_go_one_way_lest_one_overtakes_the_other() -> None:
     manager.handle(WAITING)
     manager.handle(commit_async({T0: 10}))
     first = tick(manager, 0.0).request
-    manager.handle(member(6, MemberState.REBALANCING, gives_back=True))
+    manager.handle(member(6, MemberState.REBALANCING, is_revoking=True))
     manager.handle(before_revocation({T0: 12}))
     second = tick(manager, 0.0).request
     answer(manager, first, committed(first))

@@ -745,10 +745,10 @@ def test_commits_hear_from_when_until_when_the_application_gives_partitions_up()
     scene = a_member().is_stable()
 
     scene.beats(REBALANCE_IN_PROGRESS)
-    assert scene.last_said(MemberChanged).gives_back
+    assert scene.last_said(MemberChanged).is_revoking
     scene.hand_back()
 
-    assert not scene.last_said(MemberChanged).gives_back
+    assert not scene.last_said(MemberChanged).is_revoking
 
 
 def test_nothing_consumed_is_nothing_to_commit() -> None:

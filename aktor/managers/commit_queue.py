@@ -1,4 +1,4 @@
-"""The line of commits: what waits to be stored, in which order, and what goes past it."""
+"""The queue of commits: what waits to be stored, in which order, and what goes past it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aktor.events.commits import AutoCommitFinished, RevocationCommitted
 from aktor.managers.commit_errors import says_expelled
 from aktor.managers.commit_requests import TopicIds
 
-__all__ = ["Commit", "CommitLine", "Kind"]
+__all__ = ["Commit", "CommitQueue", "Kind"]
 
 
 class Kind(enum.Enum):
@@ -105,11 +105,12 @@ class Commit:
         return self.kind is Kind.AUTO or self.retry
 
 
-class CommitLine:
+class CommitQueue:
     """Owns the commits that wait or are in flight, and their order.
 
-    Asked and automatic commits stand in line, and only the first is ever in flight (asynchronous
-    ones that wait behind each other go as one). The last commits before a revocation go past them.
+    Commits that the user asks for and automatic ones wait in the queue. Only the first is ever in
+    flight (asynchronous ones that wait behind each other go as one). The last commit before a
+    revocation passes the queue.
     """
 
     def __init__(self) -> None:
@@ -157,7 +158,7 @@ class CommitLine:
         )
 
     def after(self, commit: Commit) -> list[Commit]:
-        """What stands in line behind this one."""
+        """What waits in the queue behind this one."""
         return [one for one in self.standing if one.serial > commit.serial]
 
     def passed(self, revocation: Commit) -> list[Commit]:

@@ -1,4 +1,4 @@
-"""The pulse of a group member: when the next heartbeat is due, and how long the session lasts."""
+"""When a member's next heartbeat is due, and when its session ends (Java: `Heartbeat`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from aktor.actors.manager import NEVER, Backoff
 from aktor.settings import Settings
 
-__all__ = ["Pulse"]
+__all__ = ["HeartbeatState"]
 
 #: The share of the session that a heartbeat may take, after so many in a row that failed: early
 #: enough to find another coordinator if this one is half-open, and brisk with the one found next,
@@ -20,7 +20,7 @@ SHARES: Final = (1 / 2, 1 / 6, 1 / 3, 1 / 2)
 QUICK_BEATS: Final = (0.015, 0.03, 0.06, 0.12, 0.24, 0.48, 0.96, 1.92)
 
 
-class Pulse:
+class HeartbeatState:
     """Owns when the next heartbeat is due, which one is in flight, and the end of the session."""
 
     def __init__(self, settings: Settings) -> None:

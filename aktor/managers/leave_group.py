@@ -9,7 +9,7 @@ from aktor.actors.manager import NEVER, Backoff
 from aktor.events.membership import Operation
 from aktor.settings import Settings
 
-__all__ = ["ATTEMPT", "Farewell", "Farewells", "new_farewell"]
+__all__ = ["ATTEMPT", "Leave", "Leaves", "new_leave"]
 
 #: How long one attempt may take, in seconds, as that of a commit: a coordinator that is silent for
 #: longer is gone or half-open, no heartbeat notices any more, and there must be time
@@ -20,7 +20,7 @@ REMAIN: Final = Operation.REMAIN_IN_GROUP
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Farewell:
+class Leave:
     """One request to leave, and the application's tickets that wait for it.
 
     `member_id` is empty while JoinGroup number `of_join` has yet to tell it. `stays`: a static
@@ -57,16 +57,16 @@ class Farewell:
         self.backoff.failed(now, jitter)
 
 
-def new_farewell(
+def new_leave(
     settings: Settings,
     member_id: str,
     because: str,
     deadline: float,
     *,
     of_join: int | None = None,
-) -> Farewell:
+) -> Leave:
     """One that has yet to be sent."""
-    return Farewell(
+    return Leave(
         member_id=member_id,
         because=because,
         deadline=deadline,
@@ -75,15 +75,15 @@ def new_farewell(
     )
 
 
-class Farewells:
+class Leaves:
     """Owns the LeaveGroups that are still to be answered."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._open: list[Farewell] = []
+        self._open: list[Leave] = []
 
-    def __contains__(self, farewell: Farewell) -> bool:
-        return farewell in self._open
+    def __contains__(self, leave: Leave) -> bool:
+        return leave in self._open
 
     def add(
         self,
@@ -93,15 +93,15 @@ class Farewells:
         *,
         of_join: int | None = None,
         operation: Operation = Operation.DEFAULT,
-    ) -> Farewell | None:
+    ) -> Leave | None:
         """A LeaveGroup to be sent; None if the member stays, as a static one does (KIP-345)."""
         static = self._settings.group_instance_id is not None
         leaves = operation is Operation.LEAVE_GROUP if static else operation is not REMAIN
         if not leaves or (not member_id and of_join is None):
             return None
-        farewell = new_farewell(self._settings, member_id, because, deadline, of_join=of_join)
-        self._open.append(farewell)
-        return farewell
+        leave = new_leave(self._settings, member_id, because, deadline, of_join=of_join)
+        self._open.append(leave)
+        return leave
 
     def begin(self, now: float) -> None:
         """From `now` on, those that have no deadline yet have `request_timeout_ms`."""
@@ -109,21 +109,21 @@ class Farewells:
             if one.deadline == NEVER:
                 one.deadline = now + self._settings.request_timeout
 
-    def last(self, deadline: float) -> Farewell | None:
+    def last(self, deadline: float) -> Leave | None:
         """The latest; None if there is none. All have until `deadline` from now on."""
         for one in self._open:
             one.deadline = deadline
         return self._open[-1] if self._open else None
 
-    def end(self, farewell: Farewell) -> list[int]:
+    def end(self, leave: Leave) -> list[int]:
         """It is over; returns the tickets that waited for it, and have no other to wait for."""
-        self._open.remove(farewell)
+        self._open.remove(leave)
         if not self._open:
-            return farewell.tickets
-        self._open[-1].tickets += farewell.tickets
+            return leave.tickets
+        self._open[-1].tickets += leave.tickets
         return []
 
-    def of_join(self, number: int) -> list[Farewell]:
+    def of_join(self, number: int) -> list[Leave]:
         """Those that wait for the answer to this JoinGroup."""
         return [one for one in self._open if one.of_join == number]
 
@@ -132,15 +132,15 @@ class Farewells:
         """Who has yet to leave, as far as the ids are known."""
         return frozenset(one.member_id for one in self._open if one.member_id)
 
-    def all(self) -> list[Farewell]:
+    def all(self) -> list[Leave]:
         """Those that are open now; they may end meanwhile."""
         return list(self._open)
 
-    def overdue(self, now: float) -> list[Farewell]:
+    def overdue(self, now: float) -> list[Leave]:
         """Those whose deadline has come."""
         return [one for one in self._open if now >= one.deadline]
 
-    def due(self, now: float) -> list[Farewell]:
+    def due(self, now: float) -> list[Leave]:
         """Those to be sent now."""
         return [one for one in self._open if one.can_be_sent and now >= one.send_at]
 
@@ -150,8 +150,8 @@ class Farewells:
 
     def abandon_requests(self) -> None:
         """No answer is expected any more: send them again."""
-        for farewell in self._open:
-            farewell.in_flight = False
+        for leave in self._open:
+            leave.in_flight = False
 
     def wake_at(self) -> float:
         """The next deadline."""
