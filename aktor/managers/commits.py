@@ -20,7 +20,7 @@ from kafka.errors import (
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from aktor.actors.manager import NEVER, NOTHING, Backoff, PollResult, RequestManager
+from aktor.actors.manager import AGAIN, NEVER, Duty, RequestManager
 from aktor.events.answers import Answered, Failed
 from aktor.events.commits import (
     CommitBeforeRevocation,
@@ -40,7 +40,7 @@ from aktor.events.coordinator import (
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import ConfirmSession, MemberChanged, MemberState
 from aktor.events.metadata import Broker, ClusterChanged, RefreshMetadata
-from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
+from aktor.events.network import Destination, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.events.positions import AssignmentChanged
 from aktor.managers.auto_commit import AutoCommitClock
@@ -54,6 +54,7 @@ from aktor.managers.commit_errors import (
 from aktor.managers.commit_queue import Commit, CommitQueue, Kind
 from aktor.managers.commit_requests import Offsets, TopicIds, offset_commit, offset_commit_codes
 from aktor.managers.consumed import UNHEARD, Consumed
+from aktor.managers.exchange import Exchange
 from aktor.managers.look_ups import Asked, Asker, LookUps
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 
@@ -143,32 +144,31 @@ class CommitManager(RequestManager):
 
     # -- what to send, and when
 
-    def poll(self, now: float, jitter: float) -> PollResult:
-        """Commits and look-ups that are due; then ends what is past its deadline."""
-        if not (self._queue or self._look_ups):
-            return NOTHING
+    def duties(self) -> tuple[Duty, ...]:
+        """It sends commits and look-ups, and ends what is past its deadline."""
+        return (self._begin_waiting, self._send_commits, self._send_look_ups, self._end_overdue)
+
+    def _begin_waiting(self, now: float, _jitter: float) -> float:
+        """What came since the last poll waits from now on."""
         for waiting in self._waiting():
             if waiting.since is None:
                 waiting.since = now
-        node = None if self._coordinator is None else self._coordinator.node_id
-        said: list[object] = []
-        requests = [] if node is None else self._commits_to_send(now, node, said)
-        requests += self._look_ups.to_send(now, node, self._way(node), self._queue.unanswered())
-        said += self._end_overdue(now)
-        return PollResult(requests=tuple(requests), wake_at=self._wake_at(), said=tuple(said))
+        return NEVER
 
     def _waiting(self) -> Iterator[Commit | Asker]:
         """Everything with a deadline."""
         yield from (commit for commit in self._queue if not commit.ended)
         yield from self._look_ups.askers()
 
-    def _wake_at(self) -> float:
-        times = [waiting.deadline for waiting in self._waiting()]
-        if self._coordinator is not None:
-            times += [*self._queue.retry_times(), *self._look_ups.retry_times()]
-        return min(times, default=NEVER)
+    def _end_overdue(self, now: float, _jitter: float) -> float:
+        """Say why what has a deadline has not ended by then."""
+        if overdue := self._overdue(now):
+            for said in overdue:
+                self._tell(said)
+            return AGAIN  # others may go first now
+        return min((waiting.deadline for waiting in self._waiting()), default=NEVER)
 
-    def _end_overdue(self, now: float) -> list[object]:
+    def _overdue(self, now: float) -> list[object]:
         said: list[object] = []
         for commit in self._queue:
             if not commit.ended and commit.deadline <= now:
@@ -214,7 +214,7 @@ class CommitManager(RequestManager):
                 owned=self._consumed.ownerships(asked.offsets),
                 by_group=self._managed,
                 topic_ids=self._known_ids,
-                backoff=self._new_backoff(),
+                exchange=Exchange(self.settings),
             )
         )
         return []
@@ -235,7 +235,7 @@ class CommitManager(RequestManager):
                 owned={one: self._consumed.owned.get(one, UNHEARD) for one in asked.offsets},
                 by_group=True,
                 topic_ids=self._known_ids,
-                backoff=self._new_backoff(),
+                exchange=Exchange(self.settings),
             )
         )
         return []
@@ -264,15 +264,14 @@ class CommitManager(RequestManager):
         if self._consumed.to_commit(everything=refresh):
             self._clock.began(poll.now)
             # What is stored is read when it is sent: a partition may have been given away by then.
-            self._queue.add(Commit(kind=Kind.AUTO, backoff=self._new_backoff(), refresh=refresh))
+            self._queue.add(
+                Commit(kind=Kind.AUTO, exchange=Exchange(self.settings), refresh=refresh)
+            )
 
     def _may_auto_commit(self) -> bool:
         if self._coordinator is None or self._queue.has_auto():
             return False
         return self._member.generation >= 0 or not self._managed
-
-    def _new_backoff(self) -> Backoff:
-        return Backoff(self.settings.retry_backoff, self.settings.retry_backoff_max)
 
     # -- the others' news
 
@@ -350,15 +349,27 @@ class CommitManager(RequestManager):
 
     # -- commits on the way
 
-    def _commits_to_send(self, now: float, node: int, said: list[object]) -> list[Request]:
-        """The requests that are due. Commits that may not go any more end, which is `said`."""
-        requests: list[Request] = []
+    def _send_commits(self, now: float, _jitter: float) -> float:
+        """OffsetCommit of what is due. Commits that may not go any more end here."""
+        if self._coordinator is None:
+            return NEVER
         for commit in list(self._queue.revocations):
-            ready = commit.due(now) and not self._queue.must_wait(commit)
-            if ready and self._may_go(commit, said):
-                requests.append(self._send([commit], node, now))
-        head = self._head_of_queue(now, said)
-        return [*requests, self._send(head, node, now)] if head else requests
+            ready = commit.may_be_sent(now) and not self._queue.must_wait(commit)
+            if ready and self._may_go(commit):
+                self._commit([commit], self._coordinator.node_id, now)
+        if head := self._head_of_queue(now):
+            self._commit(head, self._coordinator.node_id, now)
+        return self._queue.due
+
+    def _send_look_ups(self, now: float, _jitter: float) -> float:
+        """OffsetFetch of what is due."""
+        if not self._look_ups:
+            return NEVER
+        node = None if self._coordinator is None else self._coordinator.node_id
+        unanswered = self._queue.unanswered()
+        for request in self._look_ups.to_send(now, node, self._way(node), unanswered):
+            self.send(request)
+        return NEVER if node is None else self._look_ups.due
 
     def _way(self, node: int | None) -> int | Destination:
         """A broker answers one connection's requests in order: go round a waiting JoinGroup.
@@ -369,14 +380,14 @@ class CommitManager(RequestManager):
             self._aside = self._member.waits
         return node if self._aside and node is not None else Destination.COORDINATOR
 
-    def _head_of_queue(self, now: float, said: list[object]) -> list[Commit]:
+    def _head_of_queue(self, now: float) -> list[Commit]:
         """The first in the queue, or asynchronous ones that follow each other.
 
         Of asynchronous commits the last offset of a partition wins, as if each had been sent.
         """
         batch: list[Commit] = []
         for commit in list(self._queue.standing):
-            if not commit.due(now) or (batch and commit.alone):
+            if not commit.may_be_sent(now) or (batch and commit.alone):
                 break
             if commit.kind is Kind.AUTO:
                 commit.fill(self._to_commit_automatically(commit))
@@ -385,7 +396,7 @@ class CommitManager(RequestManager):
                     continue
             if self._queue.must_wait(commit):
                 break
-            if self._may_go(commit, said):
+            if self._may_go(commit):
                 batch.append(commit)
                 if commit.alone:
                     break
@@ -400,13 +411,13 @@ class CommitManager(RequestManager):
         moved = self._consumed.to_commit(everything=commit.refresh)
         return {one: position for one, position in moved.items() if one not in later}
 
-    def _may_go(self, commit: Commit, said: list[object]) -> bool:
+    def _may_go(self, commit: Commit) -> bool:
         """Whether it may be sent as things are now; if not it ends here."""
         if self._member.protocol == "classic":  # the others name topics by their ids
             commit.leave_out_outdated(self._known_ids)
         error = self._objection(commit)
-        if error is not None:
-            said += self._end(commit, error)
+        for said in self._end(commit, error) if error is not None else ():
+            self._tell(said)
         return error is None
 
     def _objection(self, commit: Commit) -> Exception | None:
@@ -435,12 +446,12 @@ class CommitManager(RequestManager):
             if one.topic in given.keys() & known.keys() and given[one.topic] != known[one.topic]
         }
 
-    def _send(self, commits: list[Commit], node: int, now: float) -> Request:
+    def _commit(self, commits: list[Commit], node: int, now: float) -> None:
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         to = self._way(node)
         for commit in commits:
             commit.attempts += 1
-            commit.in_flight = True
+            commit.exchange.sent()
             commit.sent_at = now
             offsets |= commit.remaining
         member = self._member
@@ -453,18 +464,15 @@ class CommitManager(RequestManager):
             node=node,
             attempt=commits[0].attempts,
         )
-        return self.request(
-            offset_commit(self.settings, member, offsets, self._topic_ids),
-            to=to,
-            deadline=now + self._attempt,
-            context=_Sent(
-                commits=tuple(commits),
-                node=node,
-                generation=member.generation,
-                at=now,
-                owned={one: self._consumed.ownership(one) for one in offsets},
-            ),
+        note = _Sent(
+            commits=tuple(commits),
+            node=node,
+            generation=member.generation,
+            at=now,
+            owned={one: self._consumed.ownership(one) for one in offsets},
         )
+        body = offset_commit(self.settings, member, offsets, self._topic_ids)
+        self.send(self.request(body, to=to, deadline=now + self._attempt, context=note))
 
     # -- what became of them
 
@@ -529,7 +537,7 @@ class CommitManager(RequestManager):
         return said
 
     def _succeeded(self, commit: Commit, sent: _Sent, now: float) -> list[object]:
-        commit.in_flight = False
+        commit.exchange.ended()
         if commit.outdated:
             return self._end(commit, None)
         self.log.info(
@@ -548,13 +556,13 @@ class CommitManager(RequestManager):
     ) -> list[object]:
         if not commit.remaining:
             return self._succeeded(commit, sent, now)
-        commit.in_flight = False
+        commit.exchange.ended()
         commit.last_error = error
         if commit.ended or not self._is_retried(commit, sent, error):
             if commit.kind is Kind.AUTO and Do.RETRY in meaning_of(error):
                 self._clock.failed(now, jitter)
             return self._end(commit, error)
-        retry_at = commit.backoff.failed(now, jitter)
+        retry_at = commit.exchange.failed(now, jitter)
         self.log.info(
             "commit.retried",
             kind=commit.kind,

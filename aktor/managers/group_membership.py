@@ -81,7 +81,6 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     ) -> None:
         super().__init__(settings, incarnation=incarnation, dispatcher=dispatcher, trace=trace)
         self.log = self.log.bind(group=settings.group_id)
-        self._outbox: list[object] = []
         self._now = -math.inf
         self._cluster = Cluster()
         self._coordinator: Broker | None = None
@@ -96,16 +95,9 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     # -- what is said
 
-    def handle(self, message: object) -> list[object]:
-        """Handle one message; returns what is to be said, who we are now first."""
-        return [*super().handle(message), *self._take_outbox()]
-
     def _take_outbox(self) -> tuple[object, ...]:
-        told, self._outbox = self._outbox, []
-        return (*self._member.news(), *told)
-
-    def _tell(self, message: object) -> None:
-        self._outbox.append(message)
+        """What is to be said; who we are now comes first."""
+        return (*self._member.news(), *super()._take_outbox())
 
     # -- what is heard
 
