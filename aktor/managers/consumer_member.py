@@ -7,6 +7,7 @@ from typing import Any
 
 from kafka.structs import TopicPartition
 
+from aktor.actors.manager import AGAIN, NEVER
 from aktor.events.membership import Loss, MemberChanged, MemberState
 from aktor.events.metadata import Cluster, NameTopics, RefreshMetadata, TrackTopics
 from aktor.managers.consumer_heartbeats import Assignment, Report
@@ -168,20 +169,20 @@ class ConsumerMember(GroupMember[State, Trigger]):
 
     # -- the way round
 
-    def advance(self, now: float, cluster: Cluster) -> bool:
-        """One step on the way round, if there is one to take now; False if not."""
+    def advance(self, now: float, cluster: Cluster) -> float:
+        """One step on the way round, as a duty: AGAIN if there was one to take."""
         self._now = now
         if self._revocation is not None:
             return self._advance_revocation(now)
         if self.state is State.RECONCILING:
-            return self._reconcile(cluster)
+            return AGAIN if self._reconcile(cluster) else NEVER
         if self.state is State.FENCED and (self.topics or self.regex):
             self.join(Trigger.REJOIN, self.because)
-            return True
+            return AGAIN
         if self.state is State.STABLE and self._gone(cluster):
             self._begin("a topic was deleted and created anew", now)
-            return True
-        return False
+            return AGAIN
+        return NEVER
 
     def _gone(self, cluster: Cluster) -> list[Any]:
         """Topics that we own partitions of, and whose names are those of other topics by now."""

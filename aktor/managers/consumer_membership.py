@@ -8,7 +8,7 @@ manager.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from kafka.errors import (
@@ -17,14 +17,14 @@ from kafka.errors import (
     UnsupportedVersionError,
 )
 
-from aktor.actors.manager import NEVER, PollResult
+from aktor.actors.manager import AGAIN, NEVER, Duty
 from aktor.actors.runtime import Dispatcher
 from aktor.events.answers import Answered
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost, CoordinatorRefused
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import GroupFailed, LeaveGroup, Operation, SubscriptionChanged
 from aktor.events.metadata import TopicsNamed
-from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
+from aktor.events.network import Destination, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.managers import consumer_errors as errors
 from aktor.managers.consumer_heartbeats import Sent, SentFields, assignment_of, leave_heartbeat
@@ -198,50 +198,47 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if self._member.in_group:
             self._heartbeat_state.hurry()
         if self._leave is not None:
-            self._leave.in_flight = False
+            self._leave.exchange.ended()
             self._retry_leaving("the coordinator moved")
 
     # -- deciding
 
-    def poll(self, now: float, jitter: float) -> PollResult:
-        """Move on as far as possible, then send what is due."""
-        self._now = now
-        if self._is_late():
-            self._leave_late()
-        self._advance_far()
-        requests = (*self._heartbeat(), *self._leave_requests())
-        self._advance_far()  # an acknowledgement that is sent makes way for the next target
-        return PollResult(requests=requests, wake_at=self._wake_at(), said=self._take_outbox())
+    def duties(self) -> tuple[Duty, ...]:
+        """It moves on as far as possible, then sends what is due."""
+        return (
+            self._leave_if_late,
+            self._advance_far,
+            self._heartbeat,
+            self._give_leaving_up,
+            self._send_leave,
+        )
 
-    def _advance_far(self) -> None:
-        while self._advance():
-            pass
-
-    def _advance(self) -> bool:
+    def _advance(self) -> float:
+        """One step on the way round, as a duty: AGAIN if there was one to take."""
         member = self._member
         if self.state is State.UNSUBSCRIBED and self._leave is None and member.wants_to_join():
             self._join(Trigger.JOIN, "first join")
-            return True
+            return AGAIN
         if self._may_rejoin():
             self._leave = None
             self._join(Trigger.REJOIN, "the application polls again")
-            return True
+            return AGAIN
         if self._is_in_doubt():
-            return False
+            return NEVER
         before, was_revoking = self.state, member.is_revoking
-        moved = member.advance(self._now, self._cluster)
+        due = member.advance(self._now, self._cluster)
         if self.state is State.JOINING and before is not State.JOINING:
             self._begin_heartbeats()
         if was_revoking and not member.is_revoking:
             self._tell_failure()
-        return moved
+        return due
 
     def _may_rejoin(self) -> bool:
         """Whether a member that was late is through with it: nothing owned, nothing in flight.
 
         A leave that arrived after the new beginning would end it.
         """
-        waits = self._leave is not None and self._leave.in_flight
+        waits = self._leave is not None and self._leave.exchange.in_flight
         late = self.state is State.STALE or (self.state is State.PREPARE_LEAVING and self._late)
         return late and not waits and not self._member.is_revoking and self._member.wants_to_join()
 
@@ -258,26 +255,30 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     # -- heartbeats
 
-    def _heartbeat(self) -> tuple[Request, ...]:
+    def _heartbeat(self, now: float, _jitter: float) -> float:
         member = self._member
         if not member.in_group or self._coordinator is None or self._heartbeat_state.in_flight:
-            return ()
-        if self._now < self._heartbeat_state.due and not self._has_to_tell():
-            return ()
+            return NEVER
+        due = self._heartbeat_due()
+        if now < due:
+            return due
         frees = self._taken is not None
         if frees:
             body = leave_heartbeat(self.settings, member.member_id, stays=True)
         else:
             body = self._sent_fields.heartbeat(member.report())
             self._may_be_known = True
-        deadline = self._now + self._heartbeat_state.patience()
-        note = Sent(number=self._heartbeat_state.sent(), at=self._now, frees=frees)
+        deadline = now + self._heartbeat_state.patience()
+        note = Sent(number=self._heartbeat_state.sent(), at=now, frees=frees)
         member.told(reports=body.topic_partitions is not None)
-        return (self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note),)
+        self.send(self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note))
+        return AGAIN  # an acknowledgement that is sent makes way for the next target
 
-    def _has_to_tell(self) -> bool:
+    def _heartbeat_due(self) -> float:
         """An acknowledgement does not wait for the interval, but for the backoff."""
-        return self.state is State.ACKNOWLEDGING and self._now >= self._heartbeat_state.retry_at
+        state = self._heartbeat_state
+        acknowledges = self.state is State.ACKNOWLEDGING
+        return min(state.due, state.retry_at) if acknowledges else state.due
 
     def on_heartbeat_answer(self, received: ResponseReceived) -> None:
         """Our epoch and perhaps another target; or why not."""
@@ -390,38 +391,41 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if before is not None:
             self._leave.tickets = before.tickets
 
-    def _leave_requests(self) -> tuple[Request, ...]:
+    def _give_leaving_up(self, now: float, _jitter: float) -> float:
+        """The coordinator has not answered by the deadline."""
         leave = self._leave
         if leave is None:
-            return ()
-        if self._now >= leave.deadline:
-            self.log.warning(
-                "member.stayed",
-                member=leave.member_id,
-                because=(
-                    "the group's coordinator is not known"
-                    if self._coordinator is None
-                    else "the coordinator did not answer in time"
-                )
-                + "; the session will end it",
-            )
-            self._end_leave()
-            return ()
-        if self._coordinator is None or leave.in_flight or self._now < leave.send_at:
-            return ()
-        leave.in_flight = True
+            return NEVER
+        if now < leave.deadline:
+            return leave.deadline
+        why = "the coordinator did not answer in time"
+        if self._coordinator is None:
+            why = "the group's coordinator is not known"
+        because = f"{why}; the session will end it"
+        self.log.warning("member.stayed", member=leave.member_id, because=because)
+        self._end_leave()
+        return AGAIN
+
+    def _send_leave(self, now: float, _jitter: float) -> float:
+        leave = self._leave
+        if leave is None or self._coordinator is None:
+            return NEVER
+        if now < leave.due:
+            return leave.due
+        leave.exchange.sent()
         if self.state is State.PREPARE_LEAVING:
             self._member.move(Trigger.TELL, leave.because)
             if self._late:
                 self._member.move(Trigger.EXPIRE, "nobody waits for the answer")
         body = leave_heartbeat(self.settings, leave.member_id, stays=leave.stays)
-        deadline = min(leave.deadline, self._now + min(self._heartbeat_state.patience(), ATTEMPT))
-        return (self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=leave),)
+        deadline = min(leave.deadline, now + min(self._heartbeat_state.patience(), ATTEMPT))
+        self.send(self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=leave))
+        return AGAIN
 
     def _on_leave_answer(self, received: ResponseReceived) -> None:
         """Gone, or unknown there, which is the same; or not the coordinator."""
         leave: Leave = received.request.context
-        if leave is not self._leave or not leave.in_flight:
+        if leave is not self._leave or not leave.exchange.in_flight:
             self._dropped(received.request, "nobody waits for it any more")
             return
         error = error_of(received.response.error_code)
@@ -429,7 +433,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if Do.FIND_COORDINATOR in meaning:
             self._suspect(received.node, name_of(error))
         if Do.RETRY in meaning:
-            leave.failed(received.now, received.jitter)
+            leave.exchange.failed(received.now, received.jitter)
             self._retry_leaving(name_of(error))
             return
         self.log.info(
@@ -505,34 +509,11 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             self._suspect_unless_refused(failed)
 
     def _leave_failed(self, leave: Leave, failed: RequestFailed) -> None:
-        if leave is not self._leave or not leave.in_flight:
+        if leave is not self._leave or not leave.exchange.in_flight:
             return
-        leave.failed(failed.now, failed.jitter)
+        leave.exchange.failed(failed.now, failed.jitter)
         self._retry_leaving(str(failed.error))
         if isinstance(failed.error, UnsupportedVersionError):
             self._end_leave()
         else:
             self._suspect_unless_refused(failed)
-
-    # -- when
-
-    def _wake_at(self) -> float:
-        member, leave = self._member, self._leave
-        times = [NEVER]
-        if not self._is_in_doubt():
-            times += member.wake_at()
-        if member.in_group:
-            times.append(self._late_at)
-        if leave is not None:
-            times.append(leave.deadline)
-        if self._coordinator is not None:
-            times += self._send_times()
-        return min(times)
-
-    def _send_times(self) -> Iterable[float]:
-        leave = self._leave
-        if leave is not None and not leave.in_flight:
-            yield leave.send_at
-        if self._member.in_group and not self._heartbeat_state.in_flight:
-            acknowledges = self.state is State.ACKNOWLEDGING
-            yield self._heartbeat_state.retry_at if acknowledges else self._heartbeat_state.due

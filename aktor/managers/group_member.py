@@ -9,6 +9,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 from kafka.structs import TopicPartition
 
+from aktor.actors.manager import AGAIN
 from aktor.events.commits import RevocationCommitted
 from aktor.events.membership import (
     AssignPartitions,
@@ -156,24 +157,28 @@ class GroupMember(ABC, Generic[S, T]):
         )
         self._tell(self._revocation.begin(because))
 
-    def _advance_revocation(self, now: float) -> bool:
-        """The next of: released, committed, callback run; then what waited for it."""
+    def _advance_revocation(self, now: float) -> float:
+        """The next of: released, committed, callback run; then what waited for it.
+
+        As a duty: AGAIN if there was a step to take, else when a commit that takes too long is
+        given up.
+        """
         step = self._revocation
         assert step is not None, f"{self.state} hands partitions back"
         if step.stage is Stage.FINISHED:
             self._revocation = None
             self._on_revoked(step)
-            return True
+            return AGAIN
         before, said = step.stage, step.say(now)
         if said is None:
-            return False
+            return step.commit_until
         if before is Stage.COMMITTING:
             self.log.warning("commit.abandoned", because="it did not end in time")
         if isinstance(said, RunRevokedCallback):
             # Whatever happens meanwhile, the application drops them when its callback returns.
             self.owned -= step.partitions
         self._tell(said)
-        return True
+        return AGAIN
 
     def _on_revoked(self, step: Revocation) -> None:
         """The application has nothing of `step` any more."""
@@ -189,10 +194,6 @@ class GroupMember(ABC, Generic[S, T]):
             # Its callback may have yet to begin: it must not commit as the member that joins anew.
             self._revocation = step
         return self.is_revoking
-
-    def wake_at(self) -> Iterable[float]:
-        """When a step that takes too long is given up."""
-        return [] if self._revocation is None else [self._revocation.wake_at()]
 
     # -- where we are
 

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
-from aktor.actors.manager import RequestManager
+from aktor.actors.manager import AGAIN, NEVER, PollResult, RequestManager
 from aktor.actors.runtime import Dispatcher
 from aktor.errors import AuthenticationError
 from aktor.events.commits import RevocationCommitted
@@ -99,6 +99,38 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         """What is to be said; who we are now comes first."""
         return (*self._member.news(), *super()._take_outbox())
 
+    # -- what depends on the time
+
+    def poll(self, now: float, jitter: float) -> PollResult:
+        """Note the time, and do what is due."""
+        self._now = now
+        return super().poll(now, jitter)
+
+    def _leave_if_late(self, now: float, _jitter: float) -> float:
+        """A group must not count on an application that does not poll any more (KIP-62)."""
+        if not self._member.in_group:
+            return NEVER
+        late_at = self._last_poll + self.settings.max_poll_interval
+        if now < late_at:
+            return late_at
+        self._leave_late()
+        return AGAIN
+
+    @abstractmethod
+    def _leave_late(self) -> None:
+        """The application has not polled for `max_poll_interval`: leave the group."""
+
+    def _advance_far(self, _now: float, _jitter: float) -> float:
+        """Take every step on the way round that can be taken now, and say when the next can."""
+        moved = False
+        while (due := self._advance()) == AGAIN:
+            moved = True
+        return AGAIN if moved else due
+
+    @abstractmethod
+    def _advance(self) -> float:
+        """One step on the way round, as a duty: AGAIN if there was one to take."""
+
     # -- what is heard
 
     def on_step(self, message: PartitionsReleased | RevocationCommitted | CallbackFinished) -> None:
@@ -137,14 +169,6 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     def _is_in_doubt(self) -> bool:
         """Whether what is owned may be another's by now: the next heartbeat's answer tells."""
         return self._member.state in self.HOLDING and self._heartbeat_state.is_over(self._now)
-
-    @property
-    def _late_at(self) -> float:
-        return self._last_poll + self.settings.max_poll_interval
-
-    def _is_late(self) -> bool:
-        """Whether the group counts on an application that does not poll any more."""
-        return self._member.in_group and self._now >= self._late_at
 
     def _trace_late(self) -> str:
         """Tell operators what to do about it; returns it in short, for the group."""

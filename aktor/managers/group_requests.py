@@ -15,7 +15,7 @@ from kafka.protocol.consumer import (
     SyncGroupRequest,
 )
 
-from aktor.actors.manager import Backoff
+from aktor.managers.exchange import Exchange
 from aktor.protocol.error_codes import error_of
 from aktor.settings import Settings
 
@@ -86,30 +86,22 @@ class Calls:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.number = 0
-        self.in_flight = False
-        self.retry = Backoff(settings.retry_backoff, settings.retry_backoff_max)
+        self.exchange = Exchange(settings)
         self.parked: set[int] = set()
 
     def sent(self) -> int:
         """One goes out; returns its number."""
-        self.number += 1
-        self.in_flight = True
-        self.parked.add(self.number)
-        return self.number
+        number = self.exchange.sent()
+        self.parked.add(number)
+        return number
 
     def ended(self, number: int) -> bool:
         """This one was answered or failed; False if nobody waits for it any more."""
         self.parked.discard(number)
-        if number != self.number:
+        if not self.exchange.expects(number):
             return False
-        self.in_flight = False
+        self.exchange.ended()
         return True
-
-    def abandon(self) -> None:
-        """Wait no more for the one in flight."""
-        self.number += 1
-        self.in_flight = False
 
 
 def join_group(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from aktor.actors.manager import NEVER, Backoff
+from aktor.actors.manager import NEVER
 from aktor.events.membership import Operation
+from aktor.managers.exchange import Exchange
 from aktor.settings import Settings
 
 __all__ = ["ATTEMPT", "Leave", "Leaves", "new_leave"]
@@ -30,31 +31,20 @@ class Leave:
     member_id: str
     because: str
     deadline: float
-    backoff: Backoff
+    exchange: Exchange
     tickets: list[int] = field(default_factory=list)
     of_join: int | None = None
     stays: bool = False
-    in_flight: bool = False
 
     @property
-    def send_at(self) -> float:
-        """When it may be sent (again)."""
-        return self.backoff.retry_at
-
-    @property
-    def can_be_sent(self) -> bool:
-        """Whether it is known who leaves, and no answer is expected."""
-        return self.of_join is None and not self.in_flight
+    def due(self) -> float:
+        """When it may be sent (again): not before it is known who leaves."""
+        return self.exchange.due if self.of_join is None else NEVER
 
     def name(self, member_id: str) -> None:
         """JoinGroup has told who leaves."""
         self.of_join = None
         self.member_id = member_id
-
-    def failed(self, now: float, jitter: float) -> None:
-        """It has to be sent again."""
-        self.in_flight = False
-        self.backoff.failed(now, jitter)
 
 
 def new_leave(
@@ -70,7 +60,7 @@ def new_leave(
         member_id=member_id,
         because=because,
         deadline=deadline,
-        backoff=Backoff(settings.retry_backoff, settings.retry_backoff_max),
+        exchange=Exchange(settings),
         of_join=of_join,
     )
 
@@ -140,9 +130,9 @@ class Leaves:
         """Those whose deadline has come."""
         return [one for one in self._open if now >= one.deadline]
 
-    def due(self, now: float) -> list[Leave]:
+    def to_send(self, now: float) -> list[Leave]:
         """Those to be sent now."""
-        return [one for one in self._open if one.can_be_sent and now >= one.send_at]
+        return [one for one in self._open if now >= one.due]
 
     def awaited(self) -> bool:
         """Whether the application waits for one."""
@@ -151,13 +141,14 @@ class Leaves:
     def abandon_requests(self) -> None:
         """No answer is expected any more: send them again."""
         for leave in self._open:
-            leave.in_flight = False
+            leave.exchange.abandon()
 
-    def wake_at(self) -> float:
-        """The next deadline."""
+    @property
+    def deadline(self) -> float:
+        """When the first of them is given up."""
         return min((one.deadline for one in self._open), default=NEVER)
 
-    def send_at(self) -> float:
-        """When the next may be sent, if the coordinator is known."""
-        times = (one.send_at for one in self._open if one.can_be_sent)
-        return min(times, default=NEVER)
+    @property
+    def due(self) -> float:
+        """When the first of them may be sent."""
+        return min((one.due for one in self._open), default=NEVER)

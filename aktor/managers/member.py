@@ -7,6 +7,7 @@ from typing import Any
 
 from kafka.structs import TopicPartition
 
+from aktor.actors.manager import AGAIN, NEVER
 from aktor.events.membership import Loss, MemberChanged, MemberState
 from aktor.events.metadata import Cluster
 from aktor.managers.assignment import Assignors
@@ -93,23 +94,23 @@ class Member(GroupMember[State, Trigger]):
 
     # -- the way round
 
-    def advance(self, now: float, cluster: Cluster) -> bool:
-        """One step on the way round, if there is one to take now; False if not."""
+    def advance(self, now: float, cluster: Cluster) -> float:
+        """One step on the way round, as a duty: AGAIN if there was one to take."""
         match self.state:
             case State.PREPARING | State.REVOKING | State.LOSING:
                 return self._advance_revocation(now)
             case State.ASSIGNING if self._applied is not None:
                 self._complete(now)
-                return True
+                return AGAIN
             case State.SYNCING if self.rejoin is not None:
                 self.begin(self.rejoin, now)
-                return True
+                return AGAIN
             case State.STABLE:
                 because = self._reason_to_rejoin(cluster)
                 if because is not None:
                     self.begin(because, now)
-                return because is not None
-        return False
+                    return AGAIN
+        return NEVER
 
     def rebalances(self) -> None:
         """The coordinator said that the group rebalances."""

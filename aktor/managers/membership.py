@@ -8,7 +8,7 @@ it knows the time.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
@@ -27,17 +27,18 @@ from kafka.protocol.consumer import (
     SyncGroupRequest,
 )
 
-from aktor.actors.manager import NEVER, Backoff, PollResult
+from aktor.actors.manager import AGAIN, NEVER, Duty
 from aktor.actors.runtime import Dispatcher
 from aktor.events.answers import Answered
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost, CoordinatorRefused
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import GroupFailed, LeaveGroup, Operation, SubscriptionChanged
-from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
+from aktor.events.network import Destination, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.managers import group_errors, group_requests
 from aktor.managers.assignment import Assignors
 from aktor.managers.classic_states import State, Trigger
+from aktor.managers.exchange import Exchange
 from aktor.managers.group_membership import GroupMembershipManager
 from aktor.managers.group_requests import Calls, Sent
 from aktor.managers.leave_group import ATTEMPT, Leave, Leaves
@@ -86,8 +87,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         )
         self._calls = Calls(settings)
         self._leaves = Leaves(settings)
-        self._is_describing = False
-        self._describing = Backoff(settings.retry_backoff, settings.retry_backoff_max)
+        self._describing = Exchange(settings)
         self._synced_at = -math.inf
         self._named_at = -math.inf
         self._heard_at = -math.inf
@@ -128,11 +128,11 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def on_leave_group(self, message: LeaveGroup) -> None:
         """The application has let go of everything; tell the group."""
         calls, me = self._calls, self._member.me
-        first_join = self.state is State.JOINING and calls.in_flight and not me.member_id
+        first_join = self.state is State.JOINING and calls.exchange.in_flight and not me.member_id
         self._begin_leaving(
             message.because,
             message.deadline,
-            of_join=calls.number if first_join else None,
+            of_join=calls.exchange.number if first_join else None,
             operation=message.operation,
         )
         # Perhaps one is under way already, since we polled late.
@@ -181,65 +181,68 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._calls.parked.clear()
 
     def _abandon_requests(self, because: str) -> None:
-        self._calls.abandon()
+        self._calls.exchange.abandon()
         self._heartbeat_state.abandon()
         if self._member.has_generation:
             self._heartbeat_state.hurry()
         self._leaves.abandon_requests()
-        self._is_describing = False
+        self._describing.ended()
         if self.state is State.SYNCING:
             self._member.rejoin = because
 
     # -- deciding
 
-    def poll(self, now: float, jitter: float) -> PollResult:
-        """Move on as far as possible, then send what is due."""
-        self._now = now
-        self._leaves.begin(now)
-        if self._is_late():
-            self._leave_late()
-        while self._advance():
-            pass
-        requests = (
-            *self._group_request(),
-            *self._heartbeat(),
-            *self._leave_requests(),
-            *self._describe_group(),
+    def duties(self) -> tuple[Duty, ...]:
+        """It moves on as far as possible, then sends what is due."""
+        return (
+            self._begin_leaves,
+            self._leave_if_late,
+            self._advance_far,
+            self._join_or_sync,
+            self._heartbeat,
+            self._end_leaves,
+            self._send_leaves,
+            self._describe_group,
         )
-        return PollResult(requests=requests, wake_at=self._wake_at(), said=self._take_outbox())
 
-    def _advance(self) -> bool:
-        """One step on the way round, if there is one to take now."""
+    def _advance(self) -> float:
+        """One step on the way round, as a duty: AGAIN if there was one to take."""
         if self.state is State.UNJOINED:
             return self._maybe_join()
         if self._is_in_doubt():
-            return False
-        moved = self._member.advance(self._now, self._cluster)
+            return NEVER
+        due = self._member.advance(self._now, self._cluster)
         self._tell_failure()
-        return moved
+        return due
 
-    def _maybe_join(self) -> bool:
-        if not self._member.wants_to_join() or self._now < self._join_at():
-            return False
+    def _maybe_join(self) -> float:
+        if not self._member.wants_to_join():
+            return NEVER
+        join_at = max(self._calls.exchange.retry_at, self._not_before)
+        if self._now < join_at:
+            return join_at
         self._member.begin(self._member.rejoin or "first join", self._now)
-        return True
-
-    def _join_at(self) -> float:
-        return max(self._calls.retry.retry_at, self._not_before)
+        return AGAIN
 
     # -- JoinGroup and SyncGroup
 
-    def _group_request(self) -> tuple[Request, ...]:
-        if self._calls.in_flight or self._coordinator is None:
-            return ()
-        if self.state is State.JOINING and self._now >= self._calls.retry.retry_at:
-            return (self._join_group(),)
+    def _join_or_sync(self, now: float, _jitter: float) -> float:
+        calls, leader = self._calls.exchange, self._member.leader
+        if calls.in_flight or self._coordinator is None:
+            return NEVER
+        if self.state is State.JOINING:
+            if now < calls.due:
+                return calls.due
+            self._join_group()
+            return NEVER
         if self.state is not State.SYNCING:
-            return ()
-        waits = self._member.leader.is_waiting(self._cluster, self._now)
-        return () if waits else self._sync_group()
+            return NEVER
+        if leader.is_waiting(self._cluster, now):
+            return leader.wait_until
+        self._sync_group()
+        return AGAIN  # an assignor that fails ends the membership
 
-    def _join_group(self) -> Request:
+    def _join_group(self) -> None:
         settings, member = self.settings, self._member
         body = group_requests.join_group(
             settings, member.me, offers=member.offers(), because=member.because
@@ -250,25 +253,25 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         # heartbeats, which take another connection, keep us in the group (the Java client sends
         # none and is expelled). So we ask again, as the same member, to which the coordinator
         # answers once. (Who has no id yet is told one at once, KIP-394.)
-        return self._call(body, timeout=settings.request_timeout)
+        self._call(body, timeout=settings.request_timeout)
 
-    def _sync_group(self) -> tuple[Request, ...]:
+    def _sync_group(self) -> None:
         try:
             assignments = self._member.assignments(self._cluster)
         except Exception as error:
             self._assignor_failed(error)
-            return ()
+            return
         body = group_requests.sync_group(
             self.settings, self._member.me, assignor=self._member.assignor, assignments=assignments
         )
-        return (self._call(body, timeout=self.settings.request_timeout),)
+        self._call(body, timeout=self.settings.request_timeout)
 
-    def _call(self, body: Any, *, timeout: float) -> Request:
+    def _call(self, body: Any, *, timeout: float) -> None:
         # Who was disowned while an earlier one waits goes round that one.
         to = Destination.COORDINATOR if self._member.has_generation else self._way()[0]
         self._disowned_at = math.inf
         note = self._member.me.sends(self._calls.sent(), at=self._now)
-        return self.request(body, to=to, deadline=self._now + timeout, context=note)
+        self.send(self.request(body, to=to, deadline=self._now + timeout, context=note))
 
     def _assignor_failed(self, error: Exception) -> None:
         group, assignor = self.settings.group_id, self._member.assignor
@@ -345,7 +348,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         except Exception as error:
             self._assignor_failed(error)
             return
-        self._calls.retry.reset()
+        self._calls.exchange.answered()
         self._synced_at = self._now
         self._heartbeat_state.start(self._now, quick=self.assignors.cooperative)
         self._hurry_if_over()
@@ -359,7 +362,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if Do.RAISE in meaning:
             self._refused(error)
         elif Do.PARTITIONS_LOST in meaning:
-            self._calls.retry.failed(received.now, received.jitter)
+            self._calls.exchange.failed(received.now, received.jitter)
             self._fenced(error, meaning)
         elif Do.REJOIN in meaning:
             self._member.begin("the group rebalances again", self._now)
@@ -369,7 +372,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._try_again(because, received.now, received.jitter)
 
     def _try_again(self, because: str, now: float, jitter: float) -> None:
-        self._calls.retry.failed(now, jitter)
+        self._calls.exchange.failed(now, jitter)
         member = self._member
         self.log.info(
             "rebalance.delayed", rebalance=member.rebalance, state=member.state, because=because
@@ -379,16 +382,17 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     # -- heartbeats
 
-    def _heartbeat(self) -> tuple[Request, ...]:
+    def _heartbeat(self, now: float, _jitter: float) -> float:
         if not self._member.is_confirmed or self._coordinator is None:
-            return ()
-        if self._now < self._heartbeat_state.due:
-            return ()
+            return NEVER
+        if now < self._heartbeat_state.due:
+            return self._heartbeat_state.due
         to, aside = self._way()
-        deadline = self._now + self._heartbeat_state.patience()
-        note = self._member.me.sends(self._heartbeat_state.sent(), at=self._now, aside=aside)
+        deadline = now + self._heartbeat_state.patience()
+        note = self._member.me.sends(self._heartbeat_state.sent(), at=now, aside=aside)
         body = group_requests.heartbeat(self.settings, self._member.me)
-        return (self.request(body, to=to, deadline=deadline, context=note),)
+        self.send(self.request(body, to=to, deadline=deadline, context=note))
+        return NEVER
 
     def _way(self) -> tuple[int | Destination, bool]:
         """A broker answers one connection's requests in order: go round a waiting JoinGroup."""
@@ -441,7 +445,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._fenced(error, meaning)
 
     def _is_answer_on_its_way(self, meaning: Do) -> bool:
-        if self.state is not State.JOINING or not self._calls.in_flight:
+        if self.state is not State.JOINING or not self._calls.exchange.in_flight:
             return False
         if Do.REJOIN in meaning:
             self._disowned_at = min(self._disowned_at, self._now)
@@ -452,22 +456,25 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def _wants_description(self) -> bool:
         member = self._member
         able = self.state is State.STABLE and self._coordinator is not None
-        return able and not self._is_describing and member.leader.must_learn(self._cluster)
+        return able and member.leader.must_learn(self._cluster)
 
-    def _describe_group(self) -> tuple[Request, ...]:
-        if not self._wants_description() or self._now < self._describing.retry_at:
-            return ()
-        self._is_describing = True
+    def _describe_group(self, now: float, _jitter: float) -> float:
+        if not self._wants_description():
+            return NEVER
+        if now < self._describing.due:
+            return self._describing.due
+        self._describing.sent()
         to, aside = self._way()
-        deadline = self._now + min(self.settings.request_timeout, ATTEMPT)
-        note = self._member.me.sends(0, at=self._now, aside=aside)
+        deadline = now + min(self.settings.request_timeout, ATTEMPT)
+        note = self._member.me.sends(0, at=now, aside=aside)
         body = group_requests.describe_group(self.settings)
-        return (self.request(body, to=to, deadline=deadline, context=note),)
+        self.send(self.request(body, to=to, deadline=deadline, context=note))
+        return NEVER
 
     def on_described(self, received: ResponseReceived) -> None:
         """What the members are assigned, or why nobody tells."""
         self._now = received.now
-        self._is_describing = False
+        self._describing.ended()
         leader = self._member.leader
         if not received.request.context.is_by(self._member.me) or not leader.must_learn(
             self._cluster
@@ -481,7 +488,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if again or (error is NoError and assignments is None):
             self._describing.failed(received.now, received.jitter)
             return
-        self._describing.reset()
+        self._describing.answered()
         try:
             leader.learn(assignments or ())
         except Exception as broken:
@@ -514,17 +521,29 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         leave = self._leaves.add(who, because, deadline, of_join=of_join, operation=operation)
         self._stays_as = who if leave is None else ""
 
-    def _leave_requests(self) -> tuple[Request, ...]:
-        for leave in self._leaves.overdue(self._now):
+    def _begin_leaves(self, now: float, _jitter: float) -> float:
+        """Those that were asked for without a deadline, by a message, have one from now on."""
+        self._leaves.begin(now)
+        return NEVER
+
+    def _end_leaves(self, now: float, _jitter: float) -> float:
+        """Give up what the coordinator has not answered by its deadline."""
+        overdue = self._leaves.overdue(now)
+        for leave in overdue:
             self.log.warning(
                 "member.stayed",
                 member=leave.member_id,
                 because=f"{self._why_stayed}; the session will end it",
             )
             self._end(leave)
+        return AGAIN if overdue else self._leaves.deadline
+
+    def _send_leaves(self, now: float, _jitter: float) -> float:
         if self._coordinator is None:
-            return ()
-        return tuple(self._leave_group(one) for one in self._leaves.due(self._now))
+            return NEVER
+        for leave in self._leaves.to_send(now):
+            self._leave_group(leave)
+        return self._leaves.due
 
     @property
     def _why_stayed(self) -> str:
@@ -533,11 +552,11 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         broker = self._coordinator
         return f"broker {broker.node_id} at {broker.host}:{broker.port} did not answer LeaveGroup"
 
-    def _leave_group(self, leave: Leave) -> Request:
-        leave.in_flight = True
+    def _leave_group(self, leave: Leave) -> None:
+        leave.exchange.sent()
         body = group_requests.leave_group(self.settings, leave.member_id, leave.because)
         deadline = min(leave.deadline, self._now + min(self.settings.request_timeout, ATTEMPT))
-        return self.request(body, to=self._way()[0], deadline=deadline, context=leave)
+        self.send(self.request(body, to=self._way()[0], deadline=deadline, context=leave))
 
     def on_leave_answer(self, received: ResponseReceived) -> None:
         """Gone, or unknown there, which is the same; or not the coordinator."""
@@ -550,7 +569,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if Do.FIND_COORDINATOR in meaning:
             self._suspect(received.node, name_of(error))
         if Do.RETRY in meaning:
-            leave.failed(received.now, received.jitter)
+            leave.exchange.failed(received.now, received.jitter)
             return
         self.log.info(
             "member.left",
@@ -604,7 +623,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     def _stop_requests(self) -> None:
         """Answers to what was asked so far are dropped."""
-        self._calls.abandon()
+        self._calls.exchange.abandon()
         self._heartbeat_state.stop()
 
     # -- requests without an answer
@@ -651,7 +670,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._suspect_unless_refused(failed)
 
     def _description_failed(self, failed: RequestFailed) -> None:
-        self._is_describing = False
+        self._describing.ended()
         if not isinstance(failed.error, UnsupportedVersionError):
             self._describing.failed(failed.now, failed.jitter)  # heartbeats tell of a lost broker
         elif self._member.leader.must_learn(self._cluster):
@@ -661,34 +680,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         leave: Leave = failed.request.context
         if leave not in self._leaves:
             return
-        leave.failed(failed.now, failed.jitter)
+        leave.exchange.failed(failed.now, failed.jitter)
         if isinstance(failed.error, UnsupportedVersionError):
             self._end(leave)
         else:
             self._suspect_unless_refused(failed)
-
-    # -- when
-
-    def _wake_at(self) -> float:
-        member = self._member
-        times = [NEVER, self._leaves.wake_at()]
-        if not self._is_in_doubt():
-            times += member.wake_at()
-        if member.state is State.UNJOINED and member.wants_to_join():
-            times.append(self._join_at())
-        if member.in_group:
-            times.append(self._late_at)
-        if self._coordinator is not None:
-            times += self._send_times()
-        return min(times)
-
-    def _send_times(self) -> Iterable[float]:
-        yield self._leaves.send_at()
-        if self._wants_description():
-            yield self._describing.retry_at
-        if self._member.is_confirmed:
-            yield self._heartbeat_state.due
-        if self.state is State.JOINING and not self._calls.in_flight:
-            yield self._calls.retry.retry_at
-        if self.state is State.SYNCING and not self._calls.in_flight:
-            yield self._member.leader.wait_until

@@ -108,7 +108,8 @@ class Revocation:
         self._move(said)
         return said
 
-    def wake_at(self) -> float:
+    @property
+    def commit_until(self) -> float:
         """When to go on without the commit."""
         return self._commit_until if self.stage is Stage.COMMITTING else math.inf
 
