@@ -19,7 +19,15 @@ from aktor.protocol.consumer_group import (
 )
 from aktor.settings import Settings
 
-__all__ = ["Assignment", "Report", "Sent", "SentFields", "assignment_of", "leave_heartbeat"]
+__all__ = [
+    "Assignment",
+    "Report",
+    "Sent",
+    "SentFields",
+    "assignment_of",
+    "claimed",
+    "leave_heartbeat",
+]
 
 #: Topic id -> partition ids.
 Assignment: TypeAlias = Mapping[Any, frozenset[int]]
@@ -44,12 +52,12 @@ class Report:
     taking: Assignment = field(default_factory=dict)
     target: int = 0
 
-    @property
-    def claimed(self) -> Assignment:
-        """What nobody else may be given: the coordinator gives away what is not reported."""
-        nothing: frozenset[int] = frozenset()
-        both = self.owned.keys() | self.taking.keys()
-        return {one: self.owned.get(one, nothing) | self.taking.get(one, nothing) for one in both}
+
+def claimed(owned: Assignment, taking: Assignment) -> Assignment:
+    """What nobody else may be given: the coordinator gives away what is not reported."""
+    nothing: frozenset[int] = frozenset()
+    both = owned.keys() | taking.keys()
+    return {one: owned.get(one, nothing) | taking.get(one, nothing) for one in both}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +116,7 @@ class SentFields:
                 ConsumerGroupHeartbeatRequest.TopicPartitions(
                     topic_id=topic, partitions=sorted(numbers)
                 )
-                for topic, numbers in report.claimed.items()
+                for topic, numbers in claimed(report.owned, report.taking).items()
             ]
         self._sent = report
         return ConsumerGroupHeartbeatRequest(

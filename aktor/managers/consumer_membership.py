@@ -378,7 +378,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     def _leave_late(self) -> None:
         because = self._trace_late()
         self._late = True
-        self._member.may_join = False
+        self._member.await_poll()
         self._begin_leaving(because, self._now + self.settings.request_timeout, Operation.DEFAULT)
         self._stop_heartbeats()
         self._member.depart(Trigger.DEPART, because)

@@ -20,6 +20,7 @@ from aktor.events.membership import (
     RunRevokedCallback,
 )
 from aktor.managers import state_table
+from aktor.managers.rebalance import Rebalance
 from aktor.managers.revocation import Revocation, Stage
 from aktor.settings import Settings
 from aktor.trace import Trace
@@ -30,9 +31,6 @@ Answer: TypeAlias = PartitionsReleased | RevocationCommitted | CallbackFinished
 
 S = TypeVar("S", bound=enum.Enum)
 T = TypeVar("T", bound=enum.Enum)
-
-#: More rebalances than one incarnation will see.
-REBALANCES_PER_LIFE: Final = 1_000_000
 
 NOTHING: Final[frozenset[TopicPartition]] = frozenset()
 
@@ -62,15 +60,11 @@ class GroupMember(ABC, Generic[S, T]):
         self.state: S = next(iter(transitions))
         # what the application wants
         self.topics: frozenset[str] = frozenset()
-        self.may_join = False
+        #: Whether a poll has asked to join since the subscription changed, or we had to leave.
+        self._may_join = False
         # what we have, and the rebalance under way
         self.owned = NOTHING
-        # Answers to an earlier incarnation's steps must not be taken for answers to ours.
-        self.rebalance = (incarnation - 1) * REBALANCES_PER_LIFE
-        self.because = ""
-        self._began = 0.0
-        self._added = NOTHING
-        self._revoked = 0
+        self.rebalance = Rebalance(incarnation)
         self._revocation: Revocation | None = None
         #: Whether the assigned callback succeeded, when it has been run. (Not its error, whose
         #: traceback holds the consumer.)
@@ -105,11 +99,21 @@ class GroupMember(ABC, Generic[S, T]):
     def _is_assigning(self) -> bool:
         """Whether the application is at taking partitions on."""
 
+    # -- what the application wants
+
+    def polled(self) -> None:
+        """The application polls: it may be given partitions."""
+        self._may_join = True
+
+    def await_poll(self) -> None:
+        """Do not join before the application polls again."""
+        self._may_join = False
+
     # -- what the application answers
 
     def heard(self, answer: Answer) -> bool:
         """Note that the application or the commits did a step; False (traced) if it is over."""
-        current = answer.rebalance == self.rebalance
+        current = answer.rebalance == self.rebalance.number
         if isinstance(answer, CallbackFinished) and answer.takes_on:
             if current and self._is_assigning:
                 self._applied = answer.error is None
@@ -120,7 +124,7 @@ class GroupMember(ABC, Generic[S, T]):
             "step.dropped",
             message=type(answer).__name__,
             of_rebalance=answer.rebalance,
-            rebalance=self.rebalance,
+            rebalance=self.rebalance.number,
             because="the rebalance went on without it",
         )
         return False
@@ -135,13 +139,13 @@ class GroupMember(ABC, Generic[S, T]):
     # -- taking on
 
     def _start_assigning(self, *, must_succeed: bool = False) -> None:
-        """Have the application take on what is owned, of which `_added` is new."""
+        """Have the application take on what is owned, of which `rebalance.added` is new."""
         self._applied = None
         self._tell(
             AssignPartitions(
-                rebalance=self.rebalance,
+                rebalance=self.rebalance.number,
                 assigned=self.owned,
-                added=self._added,
+                added=self.rebalance.added,
                 generation=self.generation,
                 must_succeed=must_succeed,
             )
@@ -153,7 +157,7 @@ class GroupMember(ABC, Generic[S, T]):
         self, partitions: frozenset[TopicPartition], loss: Loss, because: str
     ) -> None:
         self._revocation = Revocation(
-            self._settings, rebalance=self.rebalance, partitions=partitions, loss=loss
+            self._settings, rebalance=self.rebalance.number, partitions=partitions, loss=loss
         )
         self._tell(self._revocation.begin(because))
 
@@ -182,12 +186,12 @@ class GroupMember(ABC, Generic[S, T]):
 
     def _on_revoked(self, step: Revocation) -> None:
         """The application has nothing of `step` any more."""
-        self._revoked += len(step.partitions)
+        self.rebalance.revoked += len(step.partitions)
 
     def _lose_everything(self, because: str) -> bool:
         """Nothing is ours any more; False if the application has nothing to give up."""
         step, self._revocation = self._revocation, None
-        self.rebalance += 1
+        self.rebalance.next()
         if self.owned:
             self._start_revoking(self.owned, Loss.LOST, because)
         elif step is not None and step.stage is Stage.CALLING:
@@ -207,27 +211,15 @@ class GroupMember(ABC, Generic[S, T]):
             after=self.state,
             trigger=trigger,
             because=because,
-            rebalance=self.rebalance,
+            rebalance=self.rebalance.number,
         )
 
     def _trace_triggered(self, member_id: str) -> None:
-        self.log.info(
-            "rebalance.triggered",
-            rebalance=self.rebalance,
-            because=self.because,
-            member=member_id,
-            generation=self.generation,
-            owned=len(self.owned),
+        self.rebalance.trace_triggered(
+            self.log, member_id=member_id, generation=self.generation, owned=len(self.owned)
         )
 
     def _trace_completed(self, now: float) -> None:
-        self.log.info(
-            "rebalance.completed",
-            rebalance=self.rebalance,
-            because=self.because,
-            ms=round((now - self._began) * 1000, 3),
-            generation=self.generation,
-            owned=len(self.owned),
-            added=self._added,
-            revoked=self._revoked,
+        self.rebalance.trace_completed(
+            self.log, now, generation=self.generation, owned=len(self.owned)
         )

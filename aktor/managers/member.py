@@ -41,7 +41,6 @@ class Member(GroupMember[State, Trigger]):
         self.assignor: str | None = None
         self.leader = Leader(assignors)
         # the rebalance under way
-        self._first_rebalance = self.rebalance
         self.rejoin: str | None = None
         self._joined_topics: frozenset[str] = frozenset()
         self._target = NOTHING
@@ -84,13 +83,13 @@ class Member(GroupMember[State, Trigger]):
     def subscribe(self, topics: frozenset[str], member_id: str) -> None:
         """Other topics; `member_id` counts before the first rebalance only."""
         self.topics = topics
-        self.may_join = False
+        self._may_join = False
         if self._is_new():
             self.me = Identity(member_id=member_id)
 
     def wants_to_join(self) -> bool:
         """Whether there is something to join for, and a poll has asked for it."""
-        return bool(self.topics) and self.may_join
+        return bool(self.topics) and self._may_join
 
     # -- the way round
 
@@ -122,17 +121,16 @@ class Member(GroupMember[State, Trigger]):
     def _reason_to_rejoin(self, cluster: Cluster) -> str | None:
         if self.rejoin is not None:
             return self.rejoin
-        if self.topics != self._joined_topics and self.may_join:
+        if self.topics != self._joined_topics and self._may_join:
             return "the subscription changed"
         return self.leader.reason_to_assign_again(cluster)
 
     def begin(self, because: str, now: float) -> None:
         """A rebalance begins: revoke what has to be revoked, then join."""
         if self.state in (State.UNJOINED, State.STABLE):
-            self._began = now
-            self._revoked = 0
-        self.rebalance += 1
-        self.because = because
+            self.rebalance.begin(now)
+        self.rebalance.next()
+        self.rebalance.because = because
         self.rejoin = None
         self._applied = None
         self._joined_topics = self.topics
@@ -160,7 +158,7 @@ class Member(GroupMember[State, Trigger]):
         leads = response.leader == response.member_id
         self.log.info(
             "rebalance.joined",
-            rebalance=self.rebalance,
+            rebalance=self.rebalance.number,
             generation=self.me.generation,
             member=self.member_id,
             leader=leads,
@@ -185,7 +183,7 @@ class Member(GroupMember[State, Trigger]):
             return {}
         self.log.info(
             "rebalance.assigned",
-            rebalance=self.rebalance,
+            rebalance=self.rebalance.number,
             assignor=self.assignor,
             members=len(plan.members),
             topics=len(plan.topics),
@@ -203,7 +201,7 @@ class Member(GroupMember[State, Trigger]):
         self._target = frozenset(one for one in assigned if one.topic in self.topics)
         self.log.info(
             "rebalance.synced",
-            rebalance=self.rebalance,
+            rebalance=self.rebalance.number,
             generation=self.me.generation,
             assigned=assigned,
             unwanted=assigned - self._target,
@@ -218,7 +216,7 @@ class Member(GroupMember[State, Trigger]):
         self.move(Trigger.REVOKE, because)
 
     def _assign(self) -> None:
-        self._added = self._target - self.owned
+        self.rebalance.added = self._target - self.owned
         self.owned = self._target
         self._start_assigning()
         self.move(Trigger.ASSIGN, "the assignment may be applied")
@@ -232,7 +230,7 @@ class Member(GroupMember[State, Trigger]):
         super()._on_revoked(step)
         match self.state:
             case State.PREPARING:
-                self.move(Trigger.JOIN, self.because)
+                self.move(Trigger.JOIN, self.rebalance.because)
             case State.REVOKING:
                 self._assign()
             case _:
@@ -243,9 +241,9 @@ class Member(GroupMember[State, Trigger]):
     def leave(self) -> None:
         """The application has let go of everything."""
         self.topics = frozenset()
-        self.may_join = False
+        self._may_join = False
         self.owned = NOTHING
-        self.rebalance += 1
+        self.rebalance.next()
         self._revocation = None
         self._forget(member_id="")
 
@@ -304,4 +302,4 @@ class Member(GroupMember[State, Trigger]):
             self._tell(said)
 
     def _is_new(self) -> bool:
-        return self.rebalance == self._first_rebalance
+        return self.rebalance.is_first

@@ -123,7 +123,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         """The poll timer starts again."""
         self._now = message.now
         self._last_poll = message.now
-        self._member.may_join = True
+        self._member.polled()
 
     def on_leave_group(self, message: LeaveGroup) -> None:
         """The application has let go of everything; tell the group."""
@@ -245,7 +245,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def _join_group(self) -> None:
         settings, member = self.settings, self._member
         body = group_requests.join_group(
-            settings, member.me, offers=member.offers(), because=member.because
+            settings, member.me, offers=member.offers(), because=member.rebalance.because
         )
         # The coordinator may take the rebalance timeout to answer, and the Java client waits for
         # so long, and 5 s (AbstractCoordinator.sendJoinGroupRequest). But if the connection is
@@ -375,7 +375,10 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._calls.exchange.failed(now, jitter)
         member = self._member
         self.log.info(
-            "rebalance.delayed", rebalance=member.rebalance, state=member.state, because=because
+            "rebalance.delayed",
+            rebalance=member.rebalance.number,
+            state=member.state,
+            because=because,
         )
         if member.state is State.SYNCING:
             member.begin(because, self._now)
@@ -504,7 +507,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     def _leave_late(self) -> None:
         because = self._trace_late()
-        self._member.may_join = False
+        self._member.await_poll()
         self._begin_leaving(because, self._now + self.settings.request_timeout)
         self._depart(because, member_id="")
 
@@ -599,7 +602,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def _fail(self, error: Exception) -> None:
         """The user has to do something: lose everything, tell, try again after the next poll."""
         self.log.error("group.failed", state=self.state, because=error)
-        self._member.may_join = False
+        self._member.await_poll()
         self._not_before = self._now + FATAL_RETRY
         self._failure = error
         kept = ""
