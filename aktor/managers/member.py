@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from kafka.structs import TopicPartition
@@ -45,9 +46,9 @@ class Member(GroupMember[State, Trigger]):
         self._joined_topics: frozenset[str] = frozenset()
         self._target = NOTHING
         #: Member ids that we had and that have yet to leave the group.
-        self.leaving: frozenset[str] = frozenset()
+        self._leaving: frozenset[str] = frozenset()
         #: Whether the coordinator may hold back a JoinGroup, of the member that we were as well.
-        self.waits = False
+        self._waits = False
 
     @property
     def in_group(self) -> bool:
@@ -90,6 +91,24 @@ class Member(GroupMember[State, Trigger]):
     def wants_to_join(self) -> bool:
         """Whether there is something to join for, and a poll has asked for it."""
         return bool(self.topics) and self._may_join
+
+    # -- what the manager knows of its requests
+
+    def is_named(self, member_id: str) -> None:
+        """The coordinator has given us this id, and wants a JoinGroup with it (KIP-394)."""
+        self.me = replace(self.me, member_id=member_id)
+
+    def must_rejoin(self, because: str) -> None:
+        """The rebalance has to begin again."""
+        self.rejoin = because
+
+    def is_leaving_as(self, member_ids: frozenset[str]) -> None:
+        """These have yet to leave the group; others may have to know."""
+        self._leaving = member_ids
+
+    def may_be_held(self, waits: bool) -> None:
+        """Whether the coordinator may hold an answer to JoinGroup or SyncGroup back."""
+        self._waits = waits
 
     # -- the way round
 
@@ -287,8 +306,8 @@ class Member(GroupMember[State, Trigger]):
             assignor=self.assignor,
             joins_as="" if self.has_generation else self.member_id,
             is_revoking=self.is_revoking,
-            waits=self.waits,
-            leaving=self.leaving,
+            waits=self._waits,
+            leaving=self._leaving,
         )
         if news == self._said or self._is_new():
             return ()

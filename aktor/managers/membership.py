@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from kafka.errors import (
@@ -106,8 +105,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         return frozenset({self._member.member_id, *self._leaves.member_ids}) - {""}
 
     def _take_outbox(self) -> tuple[object, ...]:
-        self._member.leaving = self._leaves.member_ids
-        self._member.waits = bool(self._calls.parked)
+        self._member.is_leaving_as(self._leaves.member_ids)
+        self._member.may_be_held(bool(self._calls.parked))
         return super()._take_outbox()
 
     # -- the application's side
@@ -188,7 +187,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._leaves.abandon_requests()
         self._describing.ended()
         if self.state is State.SYNCING:
-            self._member.rejoin = because
+            self._member.must_rejoin(because)
 
     # -- deciding
 
@@ -290,7 +289,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         elif means(Answer.JOIN_GROUP, error) is Do.REJOIN:
             # The poll that follows sends it.
             self._named_at = sent.at
-            self._member.me = replace(self._member.me, member_id=response.member_id)
+            self._member.is_named(response.member_id)
         else:
             self._group_error(Answer.JOIN_GROUP, error, received)
 
