@@ -137,7 +137,9 @@ class KafkaNet:
         connection = self._connections.get(key)
         if connection is None:
             gone = KafkaConnectionError(f"connection {key} is closed")
-            self.tell(RequestBroken(key=key, request_id=request_id, error=gone))
+            self.tell(
+                RequestBroken(key=key, request_id=request_id, error=gone, now=time.monotonic())
+            )
             return
         connection.send(request_id, body)
 
@@ -273,7 +275,7 @@ class _Connection:
         self._diagnosis.phase = Phase.UNPROVEN
         self._note_address(works=True)
         self._renew_after(lifetime)
-        self._net.tell(ConnectionOpened(key=self._key))
+        self._net.tell(ConnectionOpened(key=self._key, now=time.monotonic()))
 
     def _give_up(self, timeout: float) -> None:
         self._lost(TimeoutError(f"no answer within {timeout:g} s {self._diagnosis.phase.value}"))
@@ -474,7 +476,9 @@ class _Connection:
             self._write(data)
 
     def _break(self, request_id: int, error: Exception) -> None:
-        self._net.tell(RequestBroken(key=self._key, request_id=request_id, error=error))
+        self._net.tell(
+            RequestBroken(key=self._key, request_id=request_id, error=error, now=time.monotonic())
+        )
 
     async def ask(self, body: Any) -> Any:
         """Send for ourselves, wait for the answer."""
@@ -603,6 +607,7 @@ class _Connection:
                 request_id=due.request_id,
                 response=response,
                 version=due.version,
+                now=time.monotonic(),
                 throttle=self._throttle(response),
             )
         )
@@ -643,7 +648,7 @@ class _Connection:
         if error is None:
             return
         report = ConnectionClosed if self._diagnosis.open else ConnectionFailed
-        self._net.tell(report(key=self._key, error=error))
+        self._net.tell(report(key=self._key, error=error, now=time.monotonic()))
 
     def _discard_unsent(self) -> None:
         """Let the socket end by a reset (RST), which discards its send buffer.

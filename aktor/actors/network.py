@@ -7,14 +7,14 @@ are the queues, the deadlines, the backoff, and the way to a first broker (boots
 from __future__ import annotations
 
 import math
-import random
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import ClassVar, Final
 
 from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, KafkaTimeoutError
 
 from aktor.actors.advertised import PROBES, Advertised
+from aktor.actors.bootstrap import Bootstrap, BootstrapEvent
 from aktor.actors.diagnosis import reason_of
 from aktor.actors.links import Link, LinkEvent, LinkState, Waiting
 from aktor.actors.manager import Backoff
@@ -27,11 +27,11 @@ from aktor.actors.wire import (
     RequestAnswered,
     RequestBroken,
 )
-from aktor.errors import ActorRestartedError, AuthenticationError, BootstrapError
+from aktor.errors import ActorRestartedError, AuthenticationError
 from aktor.events.answers import Answered
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
 from aktor.events.lifecycle import ActorsRestarted, Tick, Ticked
-from aktor.events.metadata import Broker, Cluster, ClusterChanged
+from aktor.events.metadata import Broker, ClusterChanged
 from aktor.events.network import (
     BootstrapFailed,
     BrokerRefused,
@@ -64,13 +64,6 @@ METERED: Final[Mapping[str, tuple[str, str]]] = {
 #: server that swallows everything must not cost the whole connection timeout.
 PATIENCE: Final = 1.0
 
-#: How long hard failures may last before the application is told that nobody is there; a broker
-#: that is just starting gets this time.
-BOOTSTRAP_GRACE: Final = 2.0
-
-#: The application is told at most this often, while it lasts.
-BOOTSTRAP_REPEAT: Final = 2.0
-
 #: A broker that is needed and could not be reached for so long is named in `status()`.
 LOST_AFTER: Final = 30.0
 
@@ -88,12 +81,16 @@ SLOW: Final = 1.0
 #: A broker that refused our credentials is asked again no sooner.
 REFUSED_PAUSE: Final = 1.0
 
+#: The golden ratio's fraction: its multiples, modulo 1, lie as far apart as they can.
+GOLDEN: Final = (math.sqrt(5.0) - 1.0) / 2.0
+
 
 class NetworkActor(CooperativeActor):
     """Owns connections as decisions: queues, requests in flight, deadlines, backoff.
 
     Handlers note what happened; `Tick` decides and acts. `net` makes the sockets, given the
-    function they report to. `clock` (by default the dispatcher's) and `rng` can be given by tests.
+    function they report to. There is no clock here and no randomness: the time comes with ticks,
+    requests and the sockets' reports, and jitter with ticks.
     """
 
     name = "network"
@@ -121,23 +118,19 @@ class NetworkActor(CooperativeActor):
         incarnation: int = 1,
         dispatcher: Dispatcher | None = None,
         trace: Trace | None = None,
-        clock: Callable[[], float] | None = None,
-        rng: random.Random | None = None,
     ) -> None:
         super().__init__(dispatcher=dispatcher)
         self.settings = settings
         self.incarnation = incarnation
         self.log = (trace or silent()).bind(actor=self.name, incarnation=incarnation)
-        given = clock or (dispatcher.clock if dispatcher is not None else None)
-        assert given is not None, "the network actor needs a clock or a dispatcher"
-        self._clock = given
-        self._random = rng or random.Random()
+        #: The latest time that a message brought, and the jitter that was used last.
+        self._now = -math.inf
+        self._jitter = 0.0
         self._table = {kind: getattr(self, method) for kind, method in self.HANDLERS.items()}
         self._said: list[object] = []
         self._request_ids = 0
         self._attempts = 0
         self._anywhere: deque[Waiting] = deque()
-        self._cluster = Cluster()
         self._advertised = Advertised()
         self._lost: frozenset[int] = frozenset()
         #: The ordinary connection to each broker, and that for Fetches to those that got one.
@@ -148,21 +141,12 @@ class NetworkActor(CooperativeActor):
         self._coordinator_known = False
         self._leaving: list[Link] = []
         self._by_key: dict[str, Link] = {}
-        self._bootstrap = self._make_bootstrap_links()
-        self._bootstrapping = False
-        self._reached = False
-        self._began_at: float | None = None
-        self._complained_at = -math.inf
-        self._net = net(self._report)
-
-    def _make_bootstrap_links(self) -> list[Link]:
-        links = [
+        servers = [
             self._new_link(f"bootstrap-{i}", -1 - i, host, port)
-            for i, (host, port) in enumerate(self.settings.bootstrap_servers)
+            for i, (host, port) in enumerate(settings.bootstrap_servers)
         ]
-        # Rotated by chance, lest all clients in the world begin with the same server.
-        start = self._random.randrange(len(links)) if links else 0
-        return links[start:] + links[:start]
+        self._bootstrap = Bootstrap(servers, patience=settings.bootstrap_timeout)
+        self._net = net(self._report)
 
     def _new_link(self, name: str, node: int, host: str, port: int) -> Link:
         settings = self.settings
@@ -203,11 +187,24 @@ class NetworkActor(CooperativeActor):
         """What the net calls: the report waits its turn in the inbox like any message."""
         self.tell(self.name, report)
 
+    # -- time and chance
+
+    def _heed(self, now: float) -> float:
+        """A message says that it is `now`; one that was held up does not turn the time back."""
+        self._now = max(self._now, now)
+        return self._now
+
+    def _next_jitter(self) -> float:
+        """In [0, 1), from the last tick's: what happens between two ticks is spread evenly, lest
+        requests that failed together are all repeated together."""
+        self._jitter = (self._jitter + GOLDEN) % 1.0
+        return self._jitter
+
     # -- requests in
 
     def on_send_requests(self, message: SendRequests) -> None:
         """Queue each where it belongs; the tick that follows sends."""
-        now = self._clock()
+        now = self._heed(message.now)
         for request in message.requests:
             self._request_ids += 1
             self._enqueue(Waiting(request, self._request_ids, now))
@@ -248,7 +245,6 @@ class NetworkActor(CooperativeActor):
 
     def on_cluster_changed(self, message: ClusterChanged) -> None:
         """Follow the brokers: new ones, moved ones, those that left."""
-        self._cluster = message.cluster
         for broker in message.cluster.brokers.values():
             link = self._nodes.get(broker.node_id)
             if link is None:
@@ -335,7 +331,7 @@ class NetworkActor(CooperativeActor):
         link = self._by_key.get(report.key)
         if link is None:
             return
-        now = self._clock()
+        now = self._heed(report.now)
         link.on(LinkEvent.OPENED)
         link.used_at = now
         link.throttled_until = -math.inf
@@ -352,6 +348,7 @@ class NetworkActor(CooperativeActor):
         link = self._by_key.pop(report.key, None)
         if link is None:
             return
+        self._heed(report.now)
         link.on(LinkEvent.FAILED)
         self.log.warning(
             "connection.failed",
@@ -368,7 +365,7 @@ class NetworkActor(CooperativeActor):
 
     def _on_refused(self, link: Link, error: Exception) -> None:
         """Wrong credentials are wrong everywhere, and no retry mends them: say it at once."""
-        link.retry_at = self._clock() + REFUSED_PAUSE * (1.0 + 0.2 * self._random.random())
+        link.retry_at = self._now + REFUSED_PAUSE * (1.0 + 0.2 * self._next_jitter())
         while self._anywhere:
             self._fail(self._anywhere.popleft(), error, node=link.node)
         self._said.append(BrokerRefused(error=error))
@@ -378,6 +375,7 @@ class NetworkActor(CooperativeActor):
         link = self._by_key.pop(report.key, None)
         if link is None:
             return
+        self._heed(report.now)
         link.on(LinkEvent.LOST)
         self.log.info(
             "connection.closed",
@@ -402,7 +400,7 @@ class NetworkActor(CooperativeActor):
                 because="nobody waits for it any more",
             )
             return
-        now = self._clock()
+        now = self._heed(report.now)
         self._prove(link)
         link.used_at = link.heard_at = now
         link.throttled_until = now + report.throttle if report.throttle else link.throttled_until
@@ -424,7 +422,7 @@ class NetworkActor(CooperativeActor):
                 response=report.response,
                 node=link.node,
                 now=now,
-                jitter=self._random.random(),
+                jitter=self._next_jitter(),
             )
         )
 
@@ -446,16 +444,18 @@ class NetworkActor(CooperativeActor):
         # Not the opened but the answered connection ends the backoff: a listener that wants a
         # login opens connections and closes them at the first request, for ever.
         if not link.proven:
-            link.proven = self._reached = True
+            link.proven = True
             self._advertised.answered(link.address, as_broker=link.node >= 0)
             link.failure = link.failing_since = None
             link.backoff.reset()
-            self._bootstrapping = False
+            if self._bootstrap.answered():
+                self._said.append(BrokersReached())
 
     def on_request_broken(self, report: RequestBroken) -> None:
         """This request cannot be sent on this connection, which is well."""
         link = self._by_key.get(report.key)
         waiting = link.in_flight.pop(report.request_id, None) if link is not None else None
+        self._heed(report.now)
         if link is not None and waiting is not None:
             self._fail(waiting, report.error, node=link.node)
 
@@ -463,7 +463,9 @@ class NetworkActor(CooperativeActor):
 
     def on_tick(self, tick: Tick) -> None:
         """Give up what is late, connect, send, close what is not needed; say when to wake."""
-        now = tick.now
+        if not self._bootstrap.is_begun:
+            self._bootstrap.begin_with(tick.jitter)
+        now, self._jitter = self._heed(tick.now), tick.jitter
         self._give_up_late(now)
         self._find_ways(now)
         for link in self._links():
@@ -602,7 +604,7 @@ class NetworkActor(CooperativeActor):
             # do so is being tried at any moment.
             link = self._longest_untried(self._bootstrap, now)
             if link is not None:
-                self._note_bootstrap()
+                self._ask_bootstrap_server()
         if link is not None:
             self._connect(link, now)
 
@@ -610,15 +612,13 @@ class NetworkActor(CooperativeActor):
         able = [one for one in links if one.can_connect(now)]
         return min(able, key=lambda one: one.attempted_at, default=None)
 
-    def _note_bootstrap(self) -> None:
-        if self._bootstrapping:
-            return
-        self._bootstrapping = True
-        self.log.info(
-            "bootstrap.started",
-            servers=[one.address for one in self._bootstrap],
-            because="no known broker can be reached" if self._nodes else "no broker is known",
-        )
+    def _ask_bootstrap_server(self) -> None:
+        if self._bootstrap.on(BootstrapEvent.ASKED):
+            self.log.info(
+                "bootstrap.started",
+                servers=[one.address for one in self._bootstrap],
+                because="no known broker can be reached" if self._nodes else "no broker is known",
+            )
 
     # connections
 
@@ -654,8 +654,7 @@ class NetworkActor(CooperativeActor):
 
     def _connect(self, link: Link, now: float) -> None:
         self._attempts += 1
-        if self._began_at is None:
-            self._began_at = now
+        self._bootstrap.tried(now)
         link.on(LinkEvent.WANTED)
         link.attempted_at = now
         link.proven = False
@@ -697,9 +696,9 @@ class NetworkActor(CooperativeActor):
     def _back_off(self, link: Link, error: Exception) -> None:
         link.failure = error if not link.proven else None
         if link.failing_since is None:
-            link.failing_since = self._clock()
-        link.failed_at = self._clock()
-        link.retry_at = link.backoff.failed(self._clock(), self._random.random())
+            link.failing_since = self._now
+        link.failed_at = self._now
+        link.retry_at = link.backoff.failed(self._now, self._next_jitter())
 
     def _retire(self, link: Link, error: Exception, because: str) -> None:
         """No new requests for this link; it closes when the last answer has come."""
@@ -742,19 +741,13 @@ class NetworkActor(CooperativeActor):
 
     def _complaint_due(self) -> float:
         """When the application is to be told that nobody can be reached."""
-        if self._began_at is None or not self._anywhere or not self._is_nobody_there():
-            return math.inf
-        failures = [one.failure for one in self._bootstrap]
-        hard = all(one is not None and not _ran_out_of_time(one) for one in failures)
-        wait = BOOTSTRAP_GRACE if hard else self.settings.bootstrap_timeout
-        return max(self._began_at + wait, self._complained_at + BOOTSTRAP_REPEAT)
+        return self._bootstrap.complaint_due() if self._anywhere else math.inf
 
     def _complain(self, now: float) -> None:
         if now >= self._complaint_due():
-            self._complain_of_bootstrap(now)
-        elif self._reached and self._complained_at > -math.inf:
-            self._complained_at = -math.inf
-            self._said.append(BrokersReached())
+            error: Exception = self._bootstrap.complain(now)
+            self.log.warning("bootstrap.failed", because=error)
+            self._said.append(BootstrapFailed(error=error))
         advertised = self._advertised
         if not (advertised.in_doubt or advertised.told):
             return
@@ -784,29 +777,12 @@ class NetworkActor(CooperativeActor):
         self._lost = frozenset(lost)
         self._said.append(BrokersLost(brokers=lost))
 
-    def _complain_of_bootstrap(self, now: float) -> None:
-        self._complained_at = now
-        error = self._bootstrap_error()
-        self.log.warning("bootstrap.failed", because=error)
-        self._said.append(BootstrapFailed(error=error))
-
     def on_report_bootstrap(self, asked: ReportBootstrap) -> None:
         """Say what came of the attempts so far, if there were any and nobody was reached."""
-        wanted = self._began_at is not None and self._is_nobody_there()
-        value = self._bootstrap_error() if wanted else None
+        bootstrap = self._bootstrap
+        wanted = bootstrap.is_begun and bootstrap.is_nobody_there
+        value = bootstrap.error() if wanted else None
         self._said.append(Answered(ticket=asked.ticket, value=value))
-
-    def _is_nobody_there(self) -> bool:
-        """Whether no broker has answered; one that does not want us is somebody: that was said."""
-        refused = any(isinstance(one.failure, AuthenticationError) for one in self._bootstrap)
-        return not self._reached and not refused
-
-    def _bootstrap_error(self) -> BootstrapError:
-        attempts = {
-            one.address: reason_of(one.failure) if one.failure else "no answer yet"
-            for one in self._bootstrap
-        }
-        return BootstrapError(attempts=attempts)
 
     # the clock
 
@@ -839,8 +815,8 @@ class NetworkActor(CooperativeActor):
                 request=waiting.request,
                 error=error,
                 node=node,
-                now=self._clock(),
-                jitter=self._random.random(),
+                now=self._now,
+                jitter=self._next_jitter(),
             )
         )
 
@@ -858,7 +834,3 @@ def _next_chance(link: Link) -> float:
 
 def _ms(seconds: float) -> float:
     return round(seconds * 1000.0, 3)
-
-
-def _ran_out_of_time(error: Exception) -> bool:
-    return isinstance(error.__cause__, TimeoutError)

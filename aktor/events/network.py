@@ -60,6 +60,7 @@ class SendRequests:
     """Supervisor ▶ NetworkActor: send these, in this order per destination."""
 
     requests: tuple[Request, ...]
+    now: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,6 +105,7 @@ class Site(Host):
                 tell,
                 consumer=self.name,
                 settings=settings,
+                clock=lambda: self._scheduler.now + self.member.ahead,
             )
             self._nets.append(net)
             return net
@@ -115,7 +116,6 @@ class Site(Host):
             incarnation=incarnation,
             dispatcher=dispatcher,
             trace=trace,
-            rng=random.Random(f"{self._seed} network {incarnation}"),
         )
 
     def make_member_id(self) -> str:

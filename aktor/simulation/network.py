@@ -349,8 +349,10 @@ class SimulatedNet:
         *,
         consumer: str,
         settings: Settings,
+        clock: Callable[[], float],
     ) -> None:
         self.network = network
+        self._clock = clock
         self._member = member
         self._consumer = consumer
         self._settings = settings
@@ -441,7 +443,7 @@ class SimulatedNet:
         if self._connections.get(connection.key) is connection:
             connection.open = True
             self._note_address(connection, works=True)
-            self._tell(ConnectionOpened(key=connection.key))
+            self._tell(ConnectionOpened(key=connection.key, now=self._clock()))
 
     def _give_up(self, connection: _Connection, timeout: float) -> None:
         if not connection.open:
@@ -453,19 +455,21 @@ class SimulatedNet:
 
     def _failed(self, connection: _Connection, error: Exception) -> None:
         if not connection.open and self._forget(connection):
-            self._tell(ConnectionFailed(key=connection.key, error=error))
+            self._tell(ConnectionFailed(key=connection.key, error=error, now=self._clock()))
 
     def send(self, key: str, request_id: int, body: Any) -> None:
         """To the broker's end of the connection."""
         connection = self._connections.get(key)
         if connection is None:
             error = KafkaConnectionError(f"connection {key} is closed")
-            self._tell(RequestBroken(key=key, request_id=request_id, error=error))
+            self._tell(
+                RequestBroken(key=key, request_id=request_id, error=error, now=self._clock())
+            )
             return
         try:
             self._send(connection, body).request_id = request_id
         except IncompatibleBrokerVersion as old:
-            self._tell(RequestBroken(key=key, request_id=request_id, error=old))
+            self._tell(RequestBroken(key=key, request_id=request_id, error=old, now=self._clock()))
 
     def _send(self, connection: _Connection, body: Any) -> Due:
         connection.count += 1
@@ -573,7 +577,7 @@ class SimulatedNet:
     def _broken(self, connection: _Connection, error: Exception) -> None:
         kind = ConnectionClosed if connection.open else ConnectionFailed
         if self._forget(connection):
-            self._tell(kind(key=connection.key, error=error))
+            self._tell(kind(key=connection.key, error=error, now=self._clock()))
 
     def _forget(self, connection: _Connection, *, abandon: bool = True) -> bool:
         """Close this side; what was sent arrives before the broker hears of that. `abandon`: if
@@ -642,6 +646,7 @@ class SimulatedNet:
                 request_id=due.request_id,
                 response=response,
                 version=due.version,
+                now=self._clock(),
                 throttle=(getattr(response, "throttle_time_ms", None) or 0) / 1000.0,
             )
         )

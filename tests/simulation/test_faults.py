@@ -396,6 +396,7 @@ def test_what_is_held_back_by_a_cut_link_arrives_before_what_is_sent_later() -> 
             told.append,
             consumer="alice",
             settings=Settings(client_id="alice"),
+            clock=lambda: sim.scheduler.now,
         )
         net.connect("bootstrap", "b1", 9092, timeout=10.0)
         sim.run(for_=0.1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import math
 import random
@@ -110,13 +111,12 @@ class Bench:
             Settings(**settings),
             net=lambda tell: self.net,
             trace=self.trace,
-            clock=self.time,
-            rng=random.Random(1),
         )
 
     def tell(self, *messages: object) -> Bench:
-        """Deliver the messages, then the tick that follows them."""
-        for message in (*messages, Tick(now=self.time(), jitter=0.5)):
+        """Deliver the messages, as of now, then the tick that follows them."""
+        for told in (*messages, Tick(now=self.time(), jitter=0.5)):
+            message = replace(told, now=self.time()) if hasattr(told, "now") else told
             if isinstance(message, ConnectionOpened | ConnectionFailed | ConnectionClosed):
                 self.net.note_end(message.key)
             if isinstance(message, ConnectionOpened):
@@ -129,7 +129,7 @@ class Bench:
         return self
 
     def send(self, *requests: Request) -> Bench:
-        return self.tell(SendRequests(requests=requests))
+        return self.tell(SendRequests(requests=requests, now=0.0))
 
     def at(self, now: float) -> Bench:
         self.time.now = now
@@ -142,11 +142,11 @@ class Bench:
 
     def open(self) -> Bench:
         """The last attempt succeeds."""
-        return self.tell(ConnectionOpened(key=self.last_key))
+        return self.tell(ConnectionOpened(key=self.last_key, now=0.0))
 
     def refuse(self, error: Exception | None = None) -> Bench:
         """The last attempt fails."""
-        return self.tell(ConnectionFailed(key=self.last_key, error=error or refused()))
+        return self.tell(ConnectionFailed(key=self.last_key, error=error or refused(), now=0.0))
 
     def answer(self, index: int = -1) -> Bench:
         """The request sent at this index is answered."""
@@ -191,7 +191,7 @@ def a_request(
 
 def answered(key: str, request_id: int, throttle: float = 0.0) -> RequestAnswered:
     return RequestAnswered(
-        key=key, request_id=request_id, response="answer", version=12, throttle=throttle
+        key=key, request_id=request_id, response="answer", version=12, throttle=throttle, now=0.0
     )
 
 
@@ -734,11 +734,11 @@ def test_an_answer_ends_the_backoff_and_an_open_connection_does_not() -> None:
     bench.open()
     began = bench.time.now
 
-    bench.tell(ConnectionClosed(key=bench.last_key, error=refused())).send(a_request(2))
+    bench.tell(ConnectionClosed(key=bench.last_key, error=refused(), now=0.0)).send(a_request(2))
     assert bench.wake_at - began >= 1.6
     bench.sleep().open().answer()
     began = bench.time.now
-    bench.tell(ConnectionClosed(key=bench.last_key, error=refused())).send(a_request(2))
+    bench.tell(ConnectionClosed(key=bench.last_key, error=refused(), now=0.0)).send(a_request(2))
 
     assert bench.wake_at - began <= 1.2
 
@@ -748,7 +748,7 @@ def test_a_lost_connection_fails_what_is_in_flight_and_keeps_what_is_queued() ->
     in_flight, queued = a_request(1), a_request(1)
     bench.send(in_flight, queued)
 
-    bench.tell(ConnectionClosed(key=bench.last_key, error=refused()))
+    bench.tell(ConnectionClosed(key=bench.last_key, error=refused(), now=0.0))
     assert [one.request for one in bench.said] == [in_flight]
     bench.sleep().open()
 
@@ -759,7 +759,7 @@ def test_a_malformed_answer_is_told_as_such() -> None:
     bench = connected().send(a_request(1))
 
     error = FrameError(broker="a:9092", reason="?")
-    bench.tell(ConnectionClosed(key=bench.last_key, error=error))
+    bench.tell(ConnectionClosed(key=bench.last_key, error=error, now=0.0))
 
     assert bench.said[0].error is error
 
@@ -770,7 +770,7 @@ def test_a_request_that_the_broker_does_not_speak_fails_alone() -> None:
     bench.send(broken, other)
     key, request_id, _ = bench.net.sends[0]
 
-    bench.tell(RequestBroken(key=key, request_id=request_id, error=ValueError("too old")))
+    bench.tell(RequestBroken(key=key, request_id=request_id, error=ValueError("too old"), now=0.0))
     bench.answer(1)
 
     assert [one.request for one in bench.of(RequestFailed)] == [broken]
@@ -938,7 +938,7 @@ def test_a_listener_that_hangs_up_at_the_first_request_is_nobody_too() -> None:
     for _ in range(8):
         bench.open()
         error = KafkaConnectionError("broker boot:1: hung up; it expects a login")
-        bench.tell(ConnectionClosed(key=bench.last_key, error=error))
+        bench.tell(ConnectionClosed(key=bench.last_key, error=error, now=0.0))
         bench.send(a_request(ANY, deadline=1e6))
         while not bench.net.attempts:
             bench.sleep()
@@ -977,7 +977,7 @@ def test_who_asks_hears_nothing_of_a_broker_that_refused_us_which_was_said() -> 
 
 def test_once_a_broker_has_answered_the_application_is_not_told_of_a_failed_bootstrap() -> None:
     bench = Bench().send(a_request(ANY)).open().answer()
-    bench.tell(ConnectionClosed(key=bench.last_key, error=refused()))
+    bench.tell(ConnectionClosed(key=bench.last_key, error=refused(), now=0.0))
 
     bench.send(a_request(ANY, deadline=1e6))
     bench.sleep()
@@ -992,7 +992,7 @@ def test_once_a_broker_has_answered_the_application_is_not_told_of_a_failed_boot
 def refuse_all(bench: Bench, error: Callable[[], Exception] = refused) -> None:
     """Every attempt under way fails."""
     for key in list(bench.net.attempts):
-        bench.tell(ConnectionFailed(key=key, error=error()))
+        bench.tell(ConnectionFailed(key=key, error=error(), now=0.0))
 
 
 def stranded(*, until: float, error: Callable[[], Exception] = refused, **brokers: int) -> Bench:
@@ -1085,14 +1085,14 @@ def test_when_a_broker_can_be_reached_after_all_the_application_is_told_once() -
     bench.open().answer()
 
     assert len(bench.of(BrokersReached)) == 1
-    bench.tell(ConnectionClosed(key=bench.last_key, error=refused()))
+    bench.tell(ConnectionClosed(key=bench.last_key, error=refused(), now=0.0))
     bench.send(a_request(1, deadline=1e6)).at(100.0)
     assert len(bench.of(BrokersReached)) == 1
 
 
 def test_brokers_that_were_reached_once_are_waited_for_quietly() -> None:
     bench = connected()
-    bench.tell(ConnectionClosed(key=bench.last_key, error=refused()))
+    bench.tell(ConnectionClosed(key=bench.last_key, error=refused(), now=0.0))
 
     for second in range(60):
         bench.send(a_request(1, deadline=1e6)).at(float(second))
@@ -1103,7 +1103,10 @@ def test_brokers_that_were_reached_once_are_waited_for_quietly() -> None:
 
 def test_a_bootstrap_server_that_is_a_broker_at_its_advertised_address_was_reached() -> None:
     bench = Bench(bootstrap_servers=(("a", 9092),)).send(a_request(ANY)).open().answer()
-    bench.tell(ConnectionClosed(key=bench.last_key, error=refused()), a_cluster(a=1, b=2))
+    bench.tell(
+        ConnectionClosed(key=bench.last_key, error=refused(), now=0.0),
+        a_cluster(a=1, b=2),
+    )
 
     for second in range(20):
         bench.send(a_request(2, deadline=1e6)).at(float(second))
@@ -1164,6 +1167,42 @@ def test_stopping_closes_the_net() -> None:
     assert bench.net.closed
 
 
+@pytest.mark.parametrize("module", ["network", "links", "bootstrap", "advertised"])
+def test_what_decides_about_connections_has_no_clock_and_no_chance(module: str) -> None:
+    source = importlib.import_module(f"aktor.actors.{module}")
+    assert not {"time", "random", "socket", "threading"} & set(vars(source))
+
+
+def test_an_answer_carries_the_time_of_its_report_and_a_jitter_of_its_own() -> None:
+    bench = connected().send(a_request(1), a_request(1), a_request(1))
+    bench.time.now = 7.0
+    bench.tell(*(answered(key, number) for key, number, _ in bench.net.sends))
+
+    got = bench.of(ResponseReceived)
+    assert [one.now for one in got] == [7.0] * 3
+    jitters = sorted(one.jitter for one in got)
+    assert 0.0 <= jitters[0] < jitters[2] < 1.0
+    assert min(jitters[1] - jitters[0], jitters[2] - jitters[1]) > 0.2
+
+
+def test_a_report_that_was_held_up_does_not_turn_the_time_back() -> None:
+    bench = connected().at(9.0).send(a_request(1))
+    bench.actor.handle(answered(*bench.net.sends[-1][:2]))
+    bench.tell(ConnectionClosed(key=bench.last_key, error=refused(), now=0.0)).send(a_request(1))
+
+    assert bench.wake_at > 9.0
+
+
+def test_the_bootstrap_server_to_begin_with_is_drawn_from_the_first_jitter() -> None:
+    def first(jitter: float) -> str:
+        bench = Bench(bootstrap_servers=(("a", 1), ("b", 2)))
+        bench.actor.handle(SendRequests(requests=(a_request(),), now=0.0))
+        bench.actor.handle(Tick(now=0.0, jitter=jitter))
+        return bench.addresses[0]
+
+    assert [first(0.1), first(0.9)] == ["a:1", "b:2"]
+
+
 def test_an_unknown_message_is_counted_and_traced() -> None:
     bench = Bench().tell("what?")
 
@@ -1173,7 +1212,7 @@ def test_an_unknown_message_is_counted_and_traced() -> None:
 
 def test_requests_and_connections_are_traced_with_their_names_and_reasons() -> None:
     bench = connected().send(a_request(1)).answer()
-    bench.tell(ConnectionClosed(key=bench.last_key, error=refused()))
+    bench.tell(ConnectionClosed(key=bench.last_key, error=refused(), now=0.0))
 
     (sent, *_) = bench.traced("request.sent")
     (got, *_) = bench.traced("request.answered")
@@ -1214,7 +1253,7 @@ def test_every_request_gets_exactly_one_answer_whatever_happens(seed: int) -> No
                 lane = rng.choice([*Lane])
                 late = bench.time.now + rng.uniform(0.0, 3.0)
                 sent.append(a_request(to, deadline=late, lane=lane))
-                return SendRequests(requests=(sent[-1],))
+                return SendRequests(requests=(sent[-1],), now=0.0)
             case 3 | 4 | 5:
                 return answered(key, request_id, throttle=rng.choice([0.0, 0.0, 0.5]))
             case 6:
@@ -1224,7 +1263,7 @@ def test_every_request_gets_exactly_one_answer_whatever_happens(seed: int) -> No
                 return a_coordinator(rng.choice("ab"), rng.choice([1, 2]))
             case 8:
                 return CoordinatorLost(because="chance")
-        return RequestBroken(key=key, request_id=request_id, error=refused())
+        return RequestBroken(key=key, request_id=request_id, error=refused(), now=0.0)
 
     def a_report() -> object | None:
         """Connections end as connections can: opened or failed first, closed after opened."""
@@ -1232,11 +1271,11 @@ def test_every_request_gets_exactly_one_answer_whatever_happens(seed: int) -> No
             return None
         key = rng.choice(bench.net.attempts + bench.net.open)
         if key in bench.net.open:
-            return ConnectionClosed(key=key, error=refused())
+            return ConnectionClosed(key=key, error=refused(), now=0.0)
         if rng.random() < 0.5:
-            return ConnectionOpened(key=key)
+            return ConnectionOpened(key=key, now=0.0)
         errors: list[Exception] = [refused(), wrong_password()]
-        return ConnectionFailed(key=key, error=rng.choice(errors))
+        return ConnectionFailed(key=key, error=rng.choice(errors), now=0.0)
 
     for _ in range(200):
         event = a_report() if rng.random() < 0.3 else an_event()
