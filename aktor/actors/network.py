@@ -668,6 +668,7 @@ class NetworkActor(CooperativeActor):
             link.port,
             self.settings.connection_setup_timeout,
             canonical=link.node < 0 and self._wants_canonical_names,
+            jitter=self._next_jitter(),
         )
 
     @property

@@ -91,11 +91,19 @@ class Net(Sleeper, Protocol):
     """Mechanism without policy: does what it is told and reports what happened."""
 
     def connect(
-        self, key: str, host: str, port: int, timeout: float, *, canonical: bool = False
+        self,
+        key: str,
+        host: str,
+        port: int,
+        timeout: float,
+        *,
+        canonical: bool = False,
+        jitter: float = 0.5,
     ) -> None:
         """Open a connection within `timeout` seconds; ends in one report, Opened or Failed.
 
         `canonical`: ask the resolver for the host's full name and use that (for Kerberos).
+        `jitter`: random in [0, 1), for the moment at which its login is renewed.
         """
 
     def send(self, key: str, request_id: int, body: Any) -> None:

@@ -54,7 +54,14 @@ class ScriptedNet:
     # -- what the network actor calls
 
     def connect(
-        self, key: str, host: str, port: int, timeout: float, *, canonical: bool = False
+        self,
+        key: str,
+        host: str,
+        port: int,
+        timeout: float,
+        *,
+        canonical: bool = False,
+        jitter: float = 0.5,
     ) -> None:
         """Broker n is the host "b<n>", or as it advertises."""
         connection = _Connection(key, self._scene.cluster.node_at(host))

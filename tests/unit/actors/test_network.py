@@ -67,7 +67,14 @@ class FakeNet:
         self.arriving: set[str] = set()
 
     def connect(
-        self, key: str, host: str, port: int, timeout: float, *, canonical: bool = False
+        self,
+        key: str,
+        host: str,
+        port: int,
+        timeout: float,
+        *,
+        canonical: bool = False,
+        jitter: float = 0.5,
     ) -> None:
         self.connects.append((key, f"{host}:{port}"))
         self.canonical.append(canonical)
