@@ -94,6 +94,8 @@ class Link:
         self.failing_since: float | None = None
         #: How the last attempt ended, until one succeeds.
         self.failure: Exception | None = None
+        #: What is sent here the broker keeps on purpose: that it is late says nothing about it.
+        self.holds = False
 
     @property
     def address(self) -> str:

@@ -16,6 +16,7 @@ from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, Kaf
 from aktor.actors.advertised import PROBES, Advertised
 from aktor.actors.bootstrap import Bootstrap, BootstrapEvent
 from aktor.actors.diagnosis import reason_of
+from aktor.actors.lanes import Lanes
 from aktor.actors.links import Link, LinkEvent, LinkState, Waiting
 from aktor.actors.manager import Backoff
 from aktor.actors.runtime import CooperativeActor, Dispatcher
@@ -70,13 +71,12 @@ LOST_AFTER: Final = 30.0
 #: How much longer a late answer is waited for while its bytes keep arriving; then looked at again.
 ARRIVING_PATIENCE: Final = 1.0
 
-#: What a broker answers late on purpose: it waits for other members. That says nothing about the
-#: broker, but the connection may be half-open: it is closed, and another may be opened at once.
-KEPT: Final = frozenset({"JoinGroup"})
-
 #: Who has owed an answer for longer is not asked what anybody may answer, if there is another: it
 #: may be frozen.
 SLOW: Final = 1.0
+
+#: So long at most a JoinGroup waits for the answers to what was sent to the coordinator before it.
+IN_ORDER_FOR: Final = 1.0
 
 #: A broker that refused our credentials is asked again no sooner.
 REFUSED_PAUSE: Final = 1.0
@@ -133,13 +133,9 @@ class NetworkActor(CooperativeActor):
         self._anywhere: deque[Waiting] = deque()
         self._advertised = Advertised()
         self._lost: frozenset[int] = frozenset()
-        #: The ordinary connection to each broker, and that for Fetches to those that got one.
-        self._nodes: dict[int, Link] = {}
-        self._fetching: dict[int, Link] = {}
+        self._lanes = Lanes(self._new_link)
         self._fetches_follow: frozenset[int] = frozenset()
-        self._coordinator: Link | None = None
         self._coordinator_known = False
-        self._leaving: list[Link] = []
         self._by_key: dict[str, Link] = {}
         servers = [
             self._new_link(f"bootstrap-{i}", -1 - i, host, port)
@@ -220,54 +216,34 @@ class NetworkActor(CooperativeActor):
             return
         self._advertised.wanted(waiting.came_at)
         if to is Destination.COORDINATOR:
-            if self._coordinator is None or not self._coordinator_known:
+            if not self._coordinator_known:
                 self._fail(waiting, CoordinatorNotAvailableError("no coordinator is known"))
             else:
-                self._coordinator.unsent.append(waiting)
-        elif to in self._nodes:
-            self._lane(to, waiting.request.lane).unsent.append(waiting)
+                self._lanes.to_coordinator(waiting.request.lane).unsent.append(waiting)
+        elif to in self._lanes.nodes:
+            self._lanes.to_node(to, waiting.request.lane).unsent.append(waiting)
         else:
             text = f"broker {to} is not in the cluster's metadata (it may have left, or be new)"
             self._fail(waiting, KafkaConnectionError(text), node=to)
-
-    def _lane(self, node: int, lane: Lane) -> Link:
-        """The connection to a known broker that this lane stands for; one for Fetches is made."""
-        ordinary = self._nodes[node]
-        if lane is Lane.ORDINARY:
-            return ordinary
-        link = self._fetching.get(node)
-        if link is None:
-            link = self._new_link(f"{node}-fetch", node, ordinary.host, ordinary.port)
-            self._fetching[node] = link
-        return link
 
     # -- what others know
 
     def on_cluster_changed(self, message: ClusterChanged) -> None:
         """Follow the brokers: new ones, moved ones, those that left."""
+        lanes = self._lanes
         for broker in message.cluster.brokers.values():
-            link = self._nodes.get(broker.node_id)
-            if link is None:
-                link = self._new_link(str(broker.node_id), broker.node_id, broker.host, broker.port)
-                self._nodes[broker.node_id] = link
-                self._adopt_bootstrap_connection(link)
-            elif (link.host, link.port) != (broker.host, broker.port):
-                for one in self._of(broker.node_id):
-                    self._move(one, broker)
-        for node in self._nodes.keys() - message.cluster.brokers.keys():
+            if broker.node_id not in lanes.nodes:
+                self._adopt_bootstrap_connection(lanes.add(broker))
+            for link in lanes.of_node(broker.node_id):
+                self._follow(link, broker)
+        for node in lanes.nodes.keys() - message.cluster.brokers.keys():
             because = f"broker {node} left the cluster"
-            for one in self._of(node):
-                self._retire(one, KafkaConnectionError(because), because)
-            del self._nodes[node]
-            self._fetching.pop(node, None)
+            for link in lanes.remove(node):
+                self._retire(link, KafkaConnectionError(because), because)
         self._advertised.changed(
-            (one.address for one in self._nodes.values()),
+            (one.address for one in lanes.nodes.values()),
             others=(one.address for one in self._bootstrap),
         )
-
-    def _of(self, node: int) -> list[Link]:
-        """What leads to this broker, but for the coordinator's own."""
-        return [lane[node] for lane in (self._nodes, self._fetching) if node in lane]
 
     def _adopt_bootstrap_connection(self, link: Link) -> None:
         """The bootstrap server turned out to be this broker: no second connection is needed."""
@@ -280,32 +256,32 @@ class NetworkActor(CooperativeActor):
                 )
                 return
 
-    def _move(self, link: Link, broker: Broker) -> None:
+    def _follow(self, link: Link, broker: Broker) -> None:
+        """The broker is at this address now, perhaps another one."""
+        if (link.host, link.port) == (broker.host, broker.port):
+            return
         self._drop(link, f"broker {link.node} moved to {broker.host}:{broker.port}")
         link.host, link.port = broker.host, broker.port
         link.backoff.reset()
         link.retry_at = -math.inf
 
     def on_coordinator_found(self, message: CoordinatorFound) -> None:
-        """Group requests go to this broker, over a connection that no fetch can block."""
-        broker, link = message.broker, self._coordinator
+        """Group requests go to this broker, over connections that no Fetch can block."""
+        broker, lanes = message.broker, self._lanes
         self._coordinator_known = True
-        if link is not None and link.node == broker.node_id:
-            if (link.host, link.port) != (broker.host, broker.port):
-                self._move(link, broker)
+        if lanes.coordinator is not None and lanes.coordinator.node == broker.node_id:
+            for link in lanes.of_coordinator():
+                self._follow(link, broker)
             return
-        if link is not None:
-            because = f"the coordinator is broker {broker.node_id} now"
+        because = f"the coordinator is broker {broker.node_id} now"
+        for link in lanes.coordinator_is(broker):
             self._retire(link, CoordinatorNotAvailableError(because), because)
-        self._coordinator = self._new_link(
-            f"coordinator-{broker.node_id}", broker.node_id, broker.host, broker.port
-        )
 
     def on_coordinator_lost(self, message: CoordinatorLost) -> None:
         """Nothing more goes there. What is in flight may still be answered, so it stays open."""
         self._coordinator_known = False
-        if self._coordinator is not None:
-            for waiting in self._coordinator.take_unsent():
+        for link in self._lanes.of_coordinator():
+            for waiting in link.take_unsent():
                 self._fail(waiting, CoordinatorNotAvailableError(message.because))
 
     def on_actors_restarted(self, message: ActorsRestarted) -> None:
@@ -320,7 +296,7 @@ class NetworkActor(CooperativeActor):
             self._fail(waiting, ActorRestartedError(actor=waiting.request.sender))
         # A broker answers in order: what is asked anew would wait behind a long poll of before, for
         # up to `fetch_max_wait_ms`, and that one's answer is of use to nobody.
-        for link in self._fetching.values():
+        for link in self._lanes.fetching.values():
             if any(one.request.sender in fallen for one in link.in_flight.values()):
                 self._drop(link, "who waits for its Fetch was restarted")
 
@@ -471,7 +447,7 @@ class NetworkActor(CooperativeActor):
         for link in self._links():
             if link.unsent:
                 self._connect_or_send(link, now)
-        self._connect_for_fetches(now)
+        self._connect_ahead(now)
         self._probe(now)
         self._close_unneeded(now)
         self._complain(now)
@@ -486,9 +462,7 @@ class NetworkActor(CooperativeActor):
         )
 
     def _links(self) -> list[Link]:
-        coordinator = [self._coordinator] if self._coordinator is not None else []
-        nodes = (*self._nodes.values(), *self._fetching.values())
-        return [*coordinator, *nodes, *self._bootstrap, *self._leaving]
+        return [*self._lanes.all(), *self._bootstrap]
 
     # deadlines
 
@@ -528,7 +502,7 @@ class NetworkActor(CooperativeActor):
             self._fail(waiting, error, node=link.node)
         names = {one.body_name for one in late}
         self._drop(link, f"a {min(names)} request was not answered in time")
-        if not names <= KEPT:
+        if not link.holds:  # it may be half-open: another may be opened at once
             self._back_off(link, KafkaConnectionError(f"broker {link.address} did not answer"))
 
     def _late(
@@ -552,7 +526,7 @@ class NetworkActor(CooperativeActor):
 
     def _candidates(self) -> list[Link]:
         """Where a request to anybody may go: the brokers we know, and the way back to them."""
-        return [*self._nodes.values(), *self._bootstrap]
+        return [*self._lanes.nodes.values(), *self._bootstrap]
 
     def _find_ways(self, now: float) -> None:
         """Give each request for anybody to a link, or begin a connection it can wait for."""
@@ -584,7 +558,7 @@ class NetworkActor(CooperativeActor):
 
     def _is_another_opening(self, shunned: Collection[int], now: float) -> bool:
         """Whether it is worth waiting for the connection of a broker that is not in doubt."""
-        others = [one for one in self._nodes.values() if one.node not in shunned]
+        others = [one for one in self._lanes.nodes.values() if one.node not in shunned]
         if any(one.state is LinkState.CONNECTING for one in others):
             return any(one.is_trying(now, PATIENCE) for one in others)
         link = self._longest_untried(others, now)
@@ -598,7 +572,7 @@ class NetworkActor(CooperativeActor):
             for one in self._candidates()
         ):
             return  # one of them will have room soon
-        link = self._longest_untried(self._nodes.values(), now)
+        link = self._longest_untried(self._lanes.nodes.values(), now)
         if link is None:
             # All known brokers have failed, or swallow what is sent to them: one of several that
             # do so is being tried at any moment.
@@ -617,23 +591,29 @@ class NetworkActor(CooperativeActor):
             self.log.info(
                 "bootstrap.started",
                 servers=[one.address for one in self._bootstrap],
-                because="no known broker can be reached" if self._nodes else "no broker is known",
+                because="no known broker can be reached"
+                if self._lanes.nodes
+                else "no broker is known",
             )
 
     # connections
 
-    def _connect_for_fetches(self, now: float) -> None:
-        if not self._fetches_follow:
-            return
-        for node in sorted(self._fetches_follow & self._nodes.keys()):
-            link = self._lane(node, Lane.FETCH)
-            if link.can_connect(now):
-                self._connect(link, now)
+    def _connect_ahead(self, now: float) -> None:
+        """Open what will be needed shortly: for Fetches that were announced, and the coordinator's
+        own connection for the heartbeats that follow a JoinGroup."""
+        for node in sorted(self._fetches_follow & self._lanes.nodes.keys()):
+            self._connect_if_able(self._lanes.to_node(node, Lane.FETCH), now)
         self._fetches_follow = frozenset()
+        own = self._lanes.coordinator
+        if own is not None and any(one.unsent for one in self._lanes.holding):
+            self._connect_if_able(own, now)
 
-    def _connect_or_send(self, link: Link, now: float) -> None:
+    def _connect_if_able(self, link: Link, now: float) -> None:
         if link.can_connect(now):
             self._connect(link, now)
+
+    def _connect_or_send(self, link: Link, now: float) -> None:
+        self._connect_if_able(link, now)
         while link.unsent and self._may_send(link, now):
             waiting = link.unsent.popleft()
             waiting.sent_at = now
@@ -650,7 +630,24 @@ class NetworkActor(CooperativeActor):
             link.state is LinkState.READY
             and link.throttled_until <= now
             and len(link.in_flight) < self.settings.max_in_flight
+            and self._in_order_at(link) <= now
         )
+
+    def _in_order_at(self, link: Link) -> float:
+        """When a JoinGroup may go although what was sent to the coordinator before is unanswered.
+
+        Over one connection the coordinator would handle the OffsetCommit before the JoinGroup. If
+        the JoinGroup came first, it might begin a new generation, and the coordinator would refuse
+        the commit (ILLEGAL_GENERATION).
+        """
+        own = self._lanes.coordinator
+        if not (link.holds and link.unsent) or own is None:
+            return -math.inf
+        first = link.unsent[0]
+        before = any(
+            one.request_id < first.request_id for one in (*own.unsent, *own.in_flight.values())
+        )
+        return first.came_at + IN_ORDER_FOR if before else -math.inf
 
     def _connect(self, link: Link, now: float) -> None:
         self._attempts += 1
@@ -706,14 +703,17 @@ class NetworkActor(CooperativeActor):
         for waiting in link.take_unsent():
             self._fail(waiting, error, node=link.node)
         if link.in_flight:
-            self._leaving.append(link)
+            self._lanes.leaving.append(link)
         else:
             self._drop(link, because)
 
     def _close_unneeded(self, now: float) -> None:
-        for link in [one for one in self._leaving if not one.in_flight]:
-            self._leaving.remove(link)
+        leaving = self._lanes.leaving
+        for link in [one for one in leaving if not one.in_flight]:
+            leaving.remove(link)
             self._drop(link, "its broker is not needed any more")
+        for link in self._lanes.take_spare():
+            self._drop(link, "the request that it was for is over")
         for link in self._links():
             if link.state is not LinkState.READY or link.busy:
                 continue
@@ -723,7 +723,7 @@ class NetworkActor(CooperativeActor):
                 self._drop(link, "a broker of the cluster is connected")
 
     def _is_a_broker_connected(self) -> bool:
-        return any(one.state is LinkState.READY for one in self._nodes.values())
+        return any(one.state is LinkState.READY for one in self._lanes.nodes.values())
 
     # complaints
 
@@ -735,8 +735,8 @@ class NetworkActor(CooperativeActor):
         """Try brokers that nobody needs while none has answered: perhaps one can be reached."""
         if not self._advertised.in_doubt:
             return
-        room = PROBES - sum(one.state is LinkState.CONNECTING for one in self._nodes.values())
-        due = [one for one in self._nodes.values() if now >= self._advertised.probe_at(one)]
+        room = PROBES - sum(one.state is LinkState.CONNECTING for one in self._lanes.nodes.values())
+        due = [one for one in self._lanes.nodes.values() if now >= self._advertised.probe_at(one)]
         for link in sorted(due, key=lambda one: one.attempted_at)[: max(0, room)]:
             self._connect(link, now)
 
@@ -790,9 +790,11 @@ class NetworkActor(CooperativeActor):
     def _wake_at(self, now: float) -> float:
         idle = self.settings.connections_max_idle
         wake = min((one.wake_at(now, idle) for one in self._links()), default=math.inf)
+        in_order = (self._in_order_at(one) for one in self._lanes.holding)
+        wake = min(wake, *(moment for moment in in_order if moment > now), math.inf)
         if self._advertised.in_doubt:
             wake = min(wake, self._advertised.due(self._to_brokers(), now))
-            probes = [self._advertised.probe_at(one) for one in self._nodes.values()]
+            probes = [self._advertised.probe_at(one) for one in self._lanes.nodes.values()]
             wake = min(wake, *(moment for moment in probes if moment > now), math.inf)
         if not self._anywhere:
             return wake

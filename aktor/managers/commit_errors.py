@@ -75,7 +75,7 @@ class Coordinator:
 
     broker: Broker | None = None
     missing: str = ""
-    #: It holds our JoinGroup until the group has rebalanced.
+    #: The group rebalances.
     rebalancing: bool = False
 
     def __str__(self) -> str:

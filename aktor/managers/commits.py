@@ -128,7 +128,6 @@ class CommitManager(RequestManager):
         self._deleted: frozenset[str] = frozenset()
         #: Whether the group hands out our partitions, as opposed to `assign`.
         self._managed = False
-        self._aside = False
         self._attempt = min(self.settings.request_timeout, ATTEMPT)
         self._errors = CommitErrors(self.settings.group_id)
         self._consumed = Consumed()
@@ -191,7 +190,7 @@ class CommitManager(RequestManager):
         return Coordinator(
             broker=self._coordinator,
             missing=self._missing,
-            rebalancing=self._member.waits,
+            rebalancing=self._member.state is MemberState.REBALANCING,
         )
 
     # -- what others want
@@ -367,18 +366,9 @@ class CommitManager(RequestManager):
             return NEVER
         node = None if self._coordinator is None else self._coordinator.node_id
         unanswered = self._queue.unanswered()
-        for request in self._look_ups.to_send(now, node, self._way(node), unanswered):
+        for request in self._look_ups.to_send(now, node, unanswered):
             self.send(request)
         return NEVER if node is None else self._look_ups.due
-
-    def _way(self, node: int | None) -> int | Destination:
-        """A broker answers one connection's requests in order: go round a waiting JoinGroup.
-
-        All commits in flight go one way, lest the last before a revocation overtakes another.
-        """
-        if not any(commit.in_flight for commit in self._queue):
-            self._aside = self._member.waits
-        return node if self._aside and node is not None else Destination.COORDINATOR
 
     def _head_of_queue(self, now: float) -> list[Commit]:
         """The first in the queue, or asynchronous ones that follow each other.
@@ -448,7 +438,6 @@ class CommitManager(RequestManager):
 
     def _commit(self, commits: list[Commit], node: int, now: float) -> None:
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
-        to = self._way(node)
         for commit in commits:
             commit.attempts += 1
             commit.exchange.sent()
@@ -472,7 +461,8 @@ class CommitManager(RequestManager):
             owned={one: self._consumed.ownership(one) for one in offsets},
         )
         body = offset_commit(self.settings, member, offsets, self._topic_ids)
-        self.send(self.request(body, to=to, deadline=now + self._attempt, context=note))
+        deadline = now + self._attempt
+        self.send(self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note))
 
     # -- what became of them
 
@@ -646,10 +636,7 @@ class CommitManager(RequestManager):
         """No answer: the coordinator may be gone, unless it refused who we are."""
         note: _Sent | Asked = failed.request.context
         said: list[object] = []
-        # A connection beside the group's own may come and go: then only silence says something.
-        own = failed.request.to is Destination.COORDINATOR
-        broken = own and isinstance(failed.error, KafkaConnectionError)
-        if broken or isinstance(failed.error, KafkaTimeoutError):
+        if isinstance(failed.error, KafkaConnectionError | KafkaTimeoutError):
             what = type(failed.request.body).__name__
             said += self._suspect(note.node, f"no answer to {what}: {failed.error}")
         if isinstance(note, Asked):

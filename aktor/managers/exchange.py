@@ -60,6 +60,13 @@ class Exchange:
         """Whether the answer to this attempt is expected, and was not given up."""
         return self.in_flight and number == self.number
 
+    def ends(self, number: int) -> bool:
+        """This attempt was answered or failed; False if its answer was given up before."""
+        if not self.expects(number):
+            return False
+        self.in_flight = False
+        return True
+
     def answered(self) -> None:
         """The attempt has succeeded."""
         self.in_flight = False

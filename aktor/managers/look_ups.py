@@ -255,19 +255,18 @@ class LookUps:
         self,
         now: float,
         node: int | None,
-        to: int | Destination,
         unanswered: Collection[TopicPartition],
     ) -> list[Request]:
         """An OffsetFetch for each that is due; `node` is the coordinator, None while unknown.
 
-        `to` is the way to it, `unanswered` are the partitions of commits that are on theirs.
+        `unanswered` are the partitions of commits that are on their way.
         """
         for look_up in list(self._under_way):
             self._forget_lost(look_up)
         if node is None:
             return []
         return [
-            self._send(look_up, node, to, now)
+            self._send(look_up, node, now)
             for look_up in self._under_way
             if now >= look_up.exchange.due and not self._is_held(look_up, now, unanswered)
         ]
@@ -293,7 +292,7 @@ class LookUps:
             look_up.partitions = look_up.wanted = look_up.wanted & look_up.for_positions.keys()
         self._drop_unless_needed(look_up)
 
-    def _send(self, look_up: LookUp, node: int, to: int | Destination, now: float) -> Request:
+    def _send(self, look_up: LookUp, node: int, now: float) -> Request:
         look_up.exchange.sent()
         look_up.sent_at = now
         if look_up.as_of is None:
@@ -302,7 +301,7 @@ class LookUps:
         ids: TopicIds = {} if look_up.by_name else self.topic_ids
         return self._request(
             offset_fetch(self._settings.group_id, look_up.wanted, self.member, ids),
-            to=to,
+            to=Destination.COORDINATOR,
             deadline=now + self._attempt,
             context=Asked(look_up=look_up, partitions=look_up.wanted, node=node),
         )

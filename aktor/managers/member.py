@@ -47,8 +47,6 @@ class Member(GroupMember[State, Trigger]):
         self._target = NOTHING
         #: Member ids that we had and that have yet to leave the group.
         self._leaving: frozenset[str] = frozenset()
-        #: Whether the coordinator may hold back a JoinGroup, of the member that we were as well.
-        self._waits = False
 
     @property
     def in_group(self) -> bool:
@@ -105,10 +103,6 @@ class Member(GroupMember[State, Trigger]):
     def is_leaving_as(self, member_ids: frozenset[str]) -> None:
         """These have yet to leave the group; others may have to know."""
         self._leaving = member_ids
-
-    def may_be_held(self, waits: bool) -> None:
-        """Whether the coordinator may hold an answer to JoinGroup or SyncGroup back."""
-        self._waits = waits
 
     # -- the way round
 
@@ -306,7 +300,6 @@ class Member(GroupMember[State, Trigger]):
             assignor=self.assignor,
             joins_as="" if self.has_generation else self.member_id,
             is_revoking=self.is_revoking,
-            waits=self._waits,
             leaving=self._leaving,
         )
         if news == self._said or self._is_new():

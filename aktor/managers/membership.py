@@ -32,14 +32,14 @@ from aktor.events.answers import Answered
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost, CoordinatorRefused
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import GroupFailed, LeaveGroup, Operation, SubscriptionChanged
-from aktor.events.network import Destination, RequestFailed, ResponseReceived
+from aktor.events.network import Destination, Lane, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.managers import group_errors, group_requests
 from aktor.managers.assignment import Assignors
 from aktor.managers.classic_states import State, Trigger
 from aktor.managers.exchange import Exchange
 from aktor.managers.group_membership import GroupMembershipManager
-from aktor.managers.group_requests import Calls, Sent
+from aktor.managers.group_requests import Sent
 from aktor.managers.leave_group import ATTEMPT, Leave, Leaves
 from aktor.managers.member import Member
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
@@ -84,7 +84,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._member = Member(
             settings, self.assignors, incarnation=incarnation, tell=self._tell, log=self.log
         )
-        self._calls = Calls(settings)
+        #: JoinGroup or SyncGroup: one of them is waited for at a time.
+        self._calls = Exchange(settings)
         self._leaves = Leaves(settings)
         self._describing = Exchange(settings)
         self._synced_at = -math.inf
@@ -106,7 +107,6 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     def _take_outbox(self) -> tuple[object, ...]:
         self._member.is_leaving_as(self._leaves.member_ids)
-        self._member.may_be_held(bool(self._calls.parked))
         return super()._take_outbox()
 
     # -- the application's side
@@ -127,11 +127,11 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def on_leave_group(self, message: LeaveGroup) -> None:
         """The application has let go of everything; tell the group."""
         calls, me = self._calls, self._member.me
-        first_join = self.state is State.JOINING and calls.exchange.in_flight and not me.member_id
+        first_join = self.state is State.JOINING and calls.in_flight and not me.member_id
         self._begin_leaving(
             message.because,
             message.deadline,
-            of_join=calls.exchange.number if first_join else None,
+            of_join=calls.number if first_join else None,
             operation=message.operation,
         )
         # Perhaps one is under way already, since we polled late.
@@ -177,10 +177,9 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._member.commits_restarted()
         if "network" in message.actors:
             self._abandon_requests("the network actor was restarted")
-            self._calls.parked.clear()
 
     def _abandon_requests(self, because: str) -> None:
-        self._calls.exchange.abandon()
+        self._calls.abandon()
         self._heartbeat_state.abandon()
         if self._member.has_generation:
             self._heartbeat_state.hurry()
@@ -217,7 +216,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def _maybe_join(self) -> float:
         if not self._member.wants_to_join():
             return NEVER
-        join_at = max(self._calls.exchange.retry_at, self._not_before)
+        join_at = max(self._calls.retry_at, self._not_before)
         if self._now < join_at:
             return join_at
         self._member.begin(self._member.rejoin or "first join", self._now)
@@ -226,7 +225,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     # -- JoinGroup and SyncGroup
 
     def _join_or_sync(self, now: float, _jitter: float) -> float:
-        calls, leader = self._calls.exchange, self._member.leader
+        calls, leader = self._calls, self._member.leader
         if calls.in_flight or self._coordinator is None:
             return NEVER
         if self.state is State.JOINING:
@@ -266,11 +265,17 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._call(body, timeout=self.settings.request_timeout)
 
     def _call(self, body: Any, *, timeout: float) -> None:
-        # Who was disowned while an earlier one waits goes round that one.
-        to = Destination.COORDINATOR if self._member.has_generation else self._way()[0]
         self._disowned_at = math.inf
         note = self._member.me.sends(self._calls.sent(), at=self._now)
-        self.send(self.request(body, to=to, deadline=self._now + timeout, context=note))
+        self.send(
+            self.request(
+                body,
+                to=Destination.COORDINATOR,
+                deadline=self._now + timeout,
+                context=note,
+                lane=Lane.HOLDS,
+            )
+        )
 
     def _assignor_failed(self, error: Exception) -> None:
         group, assignor = self.settings.group_id, self._member.assignor
@@ -280,7 +285,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         """A new generation, or why not."""
         self._now = received.now
         response, sent = received.response, received.request.context
-        if not self._calls.ended(sent.number):
+        if not self._calls.ends(sent.number):
             self._on_late_join(received)
             return
         error = group_requests.join_error(response)
@@ -332,7 +337,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         """Our assignment, or why not."""
         self._now = received.now
         response, sent = received.response, received.request.context
-        if not self._calls.ended(sent.number):
+        if not self._calls.ends(sent.number):
             self._dropped(received.request, "it was given up before")
             return
         error = group_requests.sync_error(response, self._member.assignor)
@@ -347,7 +352,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         except Exception as error:
             self._assignor_failed(error)
             return
-        self._calls.exchange.answered()
+        self._calls.answered()
         self._synced_at = self._now
         self._heartbeat_state.start(self._now, quick=self.assignors.cooperative)
         self._hurry_if_over()
@@ -361,7 +366,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if Do.RAISE in meaning:
             self._refused(error)
         elif Do.PARTITIONS_LOST in meaning:
-            self._calls.exchange.failed(received.now, received.jitter)
+            self._calls.failed(received.now, received.jitter)
             self._fenced(error, meaning)
         elif Do.REJOIN in meaning:
             self._member.begin("the group rebalances again", self._now)
@@ -371,7 +376,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._try_again(because, received.now, received.jitter)
 
     def _try_again(self, because: str, now: float, jitter: float) -> None:
-        self._calls.exchange.failed(now, jitter)
+        self._calls.failed(now, jitter)
         member = self._member
         self.log.info(
             "rebalance.delayed",
@@ -389,19 +394,15 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             return NEVER
         if now < self._heartbeat_state.due:
             return self._heartbeat_state.due
-        to, aside = self._way()
         deadline = now + self._heartbeat_state.patience()
-        note = self._member.me.sends(self._heartbeat_state.sent(), at=now, aside=aside)
+        note = self._member.me.sends(self._heartbeat_state.sent(), at=now)
         body = group_requests.heartbeat(self.settings, self._member.me)
-        self.send(self.request(body, to=to, deadline=deadline, context=note))
+        self.send(self._question(body, deadline, note))
         return NEVER
 
-    def _way(self) -> tuple[int | Destination, bool]:
-        """A broker answers one connection's requests in order: go round a waiting JoinGroup."""
-        assert self._coordinator is not None, "group requests are held back without a coordinator"
-        if self._calls.parked:
-            return self._coordinator.node_id, True
-        return Destination.COORDINATOR, False
+    def _question(self, body: Any, deadline: float, note: object) -> Request:
+        """Something that the coordinator answers at once."""
+        return self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note)
 
     def on_heartbeat_answer(self, received: ResponseReceived) -> None:
         """Still a member, or not, or the group rebalances."""
@@ -447,7 +448,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._fenced(error, meaning)
 
     def _is_answer_on_its_way(self, meaning: Do) -> bool:
-        if self.state is not State.JOINING or not self._calls.exchange.in_flight:
+        if self.state is not State.JOINING or not self._calls.in_flight:
             return False
         if Do.REJOIN in meaning:
             self._disowned_at = min(self._disowned_at, self._now)
@@ -466,11 +467,10 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if now < self._describing.due:
             return self._describing.due
         self._describing.sent()
-        to, aside = self._way()
         deadline = now + min(self.settings.request_timeout, ATTEMPT)
-        note = self._member.me.sends(0, at=now, aside=aside)
+        note = self._member.me.sends(0, at=now)
         body = group_requests.describe_group(self.settings)
-        self.send(self.request(body, to=to, deadline=deadline, context=note))
+        self.send(self._question(body, deadline, note))
         return NEVER
 
     def on_described(self, received: ResponseReceived) -> None:
@@ -558,7 +558,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         leave.exchange.sent()
         body = group_requests.leave_group(self.settings, leave.member_id, leave.because)
         deadline = min(leave.deadline, self._now + min(self.settings.request_timeout, ATTEMPT))
-        self.send(self.request(body, to=self._way()[0], deadline=deadline, context=leave))
+        self.send(self._question(body, deadline, leave))
 
     def on_leave_answer(self, received: ResponseReceived) -> None:
         """Gone, or unknown there, which is the same; or not the coordinator."""
@@ -625,7 +625,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     def _stop_requests(self) -> None:
         """Answers to what was asked so far are dropped."""
-        self._calls.exchange.abandon()
+        self._calls.abandon()
         self._heartbeat_state.stop()
 
     # -- requests without an answer
@@ -645,7 +645,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     def _group_request_failed(self, failed: RequestFailed) -> None:
         sent = failed.request.context
-        current = self._calls.ended(sent.number)
+        current = self._calls.ends(sent.number)
         for leave in self._leaves.of_join(sent.number):
             self._end(leave)
         if not current:
@@ -667,8 +667,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self.log.warning("heartbeat.failed", because=failed.error, state=self.state)
         if isinstance(failed.error, UnsupportedVersionError):
             self._refused(UnsupportedVersionError)
-        elif not sent.aside or isinstance(failed.error, KafkaTimeoutError):
-            # The connection beside may come and go; only silence says something of the broker.
+        else:
             self._suspect_unless_refused(failed)
 
     def _description_failed(self, failed: RequestFailed) -> None:

@@ -190,7 +190,7 @@ def test_a_join_group_that_vanished_is_repeated_before_the_group_has_waited_for_
             )
 
         sim.run(until=joins, at_most=10.0)
-        alice.sites[0].swallow("coordinator-")
+        alice.sites[0].swallow("join-")
         sim.run(until=sim.now_and_then(sim.everybody_is_in), at_most=300.0)
 
         orders.write(20)

@@ -50,7 +50,7 @@ from aktor.settings import Settings
 from aktor.trace import recording
 
 ANY, COORDINATOR = Destination.ANY, Destination.COORDINATOR
-FETCH = Lane.FETCH
+FETCH, HOLDS = Lane.FETCH, Lane.HOLDS
 
 
 class FakeNet:
@@ -151,6 +151,26 @@ class Bench:
         """The last attempt succeeds."""
         return self.tell(ConnectionOpened(key=self.last_key, now=0.0))
 
+    def open_all(self) -> Bench:
+        """All attempts succeed."""
+        for key in list(self.net.attempts):
+            self.tell(ConnectionOpened(key=key, now=0.0))
+        return self
+
+    def keys_of(self, kind: type) -> list[str]:
+        """The connections over which requests of this kind were sent."""
+        return [key for key, _, body in self.net.sends if isinstance(body, kind)]
+
+    def key_of(self, kind: type) -> str:
+        """The connection over which the one request of this kind was sent."""
+        (key,) = self.keys_of(kind)
+        return key
+
+    def answer_to(self, key: str) -> Bench:
+        """The last request that was sent over this connection is answered."""
+        numbers = [number for one, number, _ in self.net.sends if one == key]
+        return self.tell(answered(key, numbers[-1]))
+
     def refuse(self, error: Exception | None = None) -> Bench:
         """The last attempt fails."""
         return self.tell(ConnectionFailed(key=self.last_key, error=error or refused(), now=0.0))
@@ -194,6 +214,10 @@ def a_request(
         context=next(_numbers),
         lane=lane,
     )
+
+
+def a_join(deadline: float = 30.0) -> Request:
+    return replace(a_request(COORDINATOR, lane=HOLDS, deadline=deadline), body=JoinGroupRequest())
 
 
 def answered(key: str, request_id: int, throttle: float = 0.0) -> RequestAnswered:
@@ -346,13 +370,126 @@ def test_a_fetch_that_is_not_answered_in_time_costs_no_other_request_its_connect
 
 def test_a_join_group_that_is_not_answered_says_nothing_of_its_broker() -> None:
     """The broker may wait for other members, or the connection is half-open."""
-    join = replace(a_request(COORDINATOR), body=JoinGroupRequest())
-    bench = connected().tell(a_coordinator()).send(join).open()
-    bench.at(30.0).send(replace(join, deadline=60.0))
+    bench = connected().tell(a_coordinator()).send(a_join())
+    bench.open_all()
+    bench.at(30.0).send(a_join(deadline=60.0))
 
     assert len(bench.of(RequestFailed)) == 1
     assert bench.open().at(59.9).net.sends[-1][0] == bench.last_key
     assert bench.of(BrokersLost) == []
+
+
+# -- lanes: what a broker keeps is in front of nothing
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_heartbeat_does_not_wait_for_join_group(known: bool) -> None:
+    """Whether or not the metadata has named the coordinator yet."""
+    bench = (connected() if known else Bench()).tell(a_coordinator("b", 2)).send(a_join())
+    bench.open_all().send(a_request(COORDINATOR, deadline=3.0))
+
+    (join, beat) = (bench.key_of(JoinGroupRequest), bench.net.sends[-1][0])
+    assert (join.partition("#")[0], beat.partition("#")[0]) == ("join-2", "coordinator-2")
+    bench.answer()
+    assert bench.of(RequestFailed) == []
+    assert len(bench.of(ResponseReceived)) == 1
+
+
+def test_the_connection_for_heartbeats_is_opened_beside_that_for_join_group() -> None:
+    bench = Bench().tell(a_coordinator()).send(a_join())
+
+    assert {one.partition("#")[0] for one in bench.net.attempts} == {"join-1", "coordinator-1"}
+
+
+def test_without_a_classic_group_there_is_no_connection_for_join_group() -> None:
+    bench = Bench().tell(a_coordinator()).send(a_request(COORDINATOR)).open()
+
+    assert [one.partition("#")[0] for one in bench.net.open] == ["coordinator-1"]
+
+
+def test_a_join_group_does_not_wait_for_one_that_nobody_waits_for_any_more() -> None:
+    """A member that was disowned asks to join anew; the group keeps its former JoinGroup."""
+    bench = connected().tell(a_coordinator()).send(a_join()).open_all()
+    bench.send(a_join()).open_all()
+
+    first, second = bench.keys_of(JoinGroupRequest)
+    assert first != second
+    bench.answer()
+    assert second in bench.net.open, "the next one takes it"
+    bench.answer_to(first)
+    assert len([one for one in (first, second) if one in bench.net.open]) == 1
+    bench.send(a_join())
+    assert bench.keys_of(JoinGroupRequest)[-1] in (first, second)
+
+
+def test_join_group_and_sync_group_take_one_connection_after_the_other() -> None:
+    bench = connected().tell(a_coordinator()).send(a_join()).open_all().answer()
+    bench.send(a_join())
+
+    first, second = bench.keys_of(JoinGroupRequest)
+    assert first == second
+
+
+def test_join_group_does_not_overtake_a_commit() -> None:
+    """It might begin a generation, and the commit be refused (ILLEGAL_GENERATION)."""
+    bench = connected().tell(a_coordinator()).send(a_request(COORDINATOR)).open().answer()
+    bench.send(a_request(COORDINATOR), a_join()).open_all()
+    assert bench.keys_of(JoinGroupRequest) == []
+
+    bench.answer()
+    assert len(bench.keys_of(JoinGroupRequest)) == 1
+
+
+def test_join_group_waits_a_second_at_most_for_what_was_asked_before() -> None:
+    bench = connected().tell(a_coordinator()).send(a_request(COORDINATOR)).open()
+    bench.send(a_join()).open_all()
+    assert (bench.keys_of(JoinGroupRequest), bench.wake_at) == ([], 1.0)
+
+    bench.at(1.0)
+    assert len(bench.keys_of(JoinGroupRequest)) == 1
+
+
+def test_what_is_asked_after_join_group_does_not_keep_it_back() -> None:
+    bench = connected().tell(a_coordinator()).send(a_join(), a_request(COORDINATOR)).open_all()
+
+    assert len(bench.keys_of(JoinGroupRequest)) == 1
+
+
+def test_a_coordinator_that_moves_takes_all_its_connections_with_it() -> None:
+    bench = connected().tell(a_coordinator()).send(a_join()).open_all()
+    bench.tell(a_coordinator("elsewhere")).send(a_join(), a_request(COORDINATOR))
+
+    assert bench.addresses[-2:] == ["elsewhere:9092", "elsewhere:9092"]
+    assert [type(one.request.body) for one in bench.of(RequestFailed)] == [JoinGroupRequest]
+
+
+def test_a_new_coordinator_gets_new_connections_and_a_join_group_may_still_be_answered() -> None:
+    bench = connected().tell(a_coordinator()).send(a_join()).open_all()
+    old = bench.key_of(JoinGroupRequest)
+    bench.tell(a_coordinator("b", 2)).send(a_join())
+
+    bench.answer_to(old)
+    assert old in bench.net.closes
+    assert [one.node for one in bench.of(ResponseReceived)] == [1]
+    assert {one.partition("#")[0] for one in bench.net.attempts} == {"join-2", "coordinator-2"}
+
+
+def test_a_lost_coordinator_fails_a_join_group_that_was_not_sent() -> None:
+    bench = connected().tell(a_coordinator()).send(a_join())
+    bench.tell(CoordinatorLost(because="it says that it is not"))
+
+    (failed,) = bench.of(RequestFailed)
+    assert isinstance(failed.error, CoordinatorNotAvailableError)
+
+
+def test_an_unused_connection_for_join_group_is_closed_as_any() -> None:
+    bench = connected(connections_max_idle=60.0).tell(a_coordinator()).send(a_join()).open_all()
+    bench.answer()
+    key = bench.key_of(JoinGroupRequest)
+    bench.at(59.9)
+    assert key in bench.net.open
+    bench.at(60.0)
+    assert key not in bench.net.open
 
 
 def test_both_connections_to_a_broker_go_with_it_to_its_new_address() -> None:

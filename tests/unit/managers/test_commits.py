@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -1170,30 +1169,26 @@ def test_a_commit_said_to_a_restarted_actor_is_sent_if_the_partition_is_still_ou
     assert tick(manager, 0.0).requests
 
 
-WAITING = replace(member(5, MemberState.REBALANCING), waits=True)
+REBALANCING = member(5, MemberState.REBALANCING)
 
 
-def test_what_is_asked_while_join_group_waits_goes_round_it() -> None:
-    """A broker answers one connection's requests in order."""
-    manager = committing(T0)
-    manager.handle(WAITING)
+@pytest.mark.parametrize("fetch_max_wait", [0.5, 25.0])
+def test_what_is_asked_while_the_group_rebalances_has_no_join_group_or_fetch_before_it(
+    fetch_max_wait: float,
+) -> None:
+    """The coordinator answers one connection's requests in order; JoinGroup has another one."""
+    manager = committing(T0, fetch_max_wait=fetch_max_wait)
+    manager.handle(REBALANCING)
     manager.handle(commit({T0: 10}))
     manager.handle(fetch(T1, ticket=2))
 
-    assert [(one.to, one.lane) for one in tick(manager, 0.0).requests] == [(1, Lane.ORDINARY)] * 2
-
-
-def test_what_goes_round_join_group_does_so_however_long_fetches_wait() -> None:
-    manager = committing(T0, fetch_max_wait=25.0)
-    manager.handle(WAITING)
-    manager.handle(commit({T0: 10}))
-
-    assert tick(manager, 0.0).request.to == 1
+    ways = [(one.to, one.lane) for one in tick(manager, 0.0).requests]
+    assert ways == [(Destination.COORDINATOR, Lane.ORDINARY)] * 2
 
 
 def test_commits_in_flight_go_one_way_lest_one_overtakes_the_other() -> None:
     manager = committing(T0)
-    manager.handle(WAITING)
+    manager.handle(REBALANCING)
     manager.handle(commit_async({T0: 10}))
     first = tick(manager, 0.0).request
     manager.handle(member(6, MemberState.REBALANCING, is_revoking=True))
@@ -1202,21 +1197,11 @@ def test_commits_in_flight_go_one_way_lest_one_overtakes_the_other() -> None:
     answer(manager, first, committed(first))
     answer(manager, second, committed(second))
     manager.handle(commit({T0: 13}, ticket=2))
+    third = tick(manager, 0.0).request
 
-    assert (first.to, second.to) == (1, 1)
-    assert tick(manager, 0.0).request.to is Destination.COORDINATOR
-
-
-def test_a_broken_connection_beside_the_groups_own_says_nothing_of_the_coordinator() -> None:
-    manager = committing(T0)
-    manager.handle(WAITING)
-    manager.handle(commit({T0: 10}))
-    request = tick(manager, 0.0).request
-
-    said = fail(manager, request, KafkaConnectionError("reset by peer"))
-
-    assert not said
-    assert tick(manager, 10.0).request.to == 1
+    assert {(one.to, one.lane) for one in (first, second, third)} == {
+        (Destination.COORDINATOR, Lane.ORDINARY)
+    }
 
 
 def test_nothing_older_is_committed_after_the_revocation_went_past_it() -> None:
