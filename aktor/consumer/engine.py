@@ -28,8 +28,9 @@ from kafka.errors import (
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.actors.runtime import Bell
-from aktor.consumer.delivery import Delivery, Partition, ReaderMaker
-from aktor.consumer.port import NOT_A_MEMBER, ApplicationPort
+from aktor.consumer.delivery import Delivery, ReaderMaker
+from aktor.consumer.partition import Partition
+from aktor.consumer.port import ApplicationPort
 from aktor.consumer.rebalancing import Rebalancing, Step
 from aktor.errors import (
     ActorRestartedError,
@@ -66,6 +67,7 @@ from aktor.events.positions import (
     ResetStrategy,
     SeekPartitions,
 )
+from aktor.managers.commit_errors import says_expelled
 from aktor.protocol.refusals import topics_refused
 from aktor.settings import Settings
 from aktor.trace import Trace
@@ -102,11 +104,16 @@ WAKE_SHARE: Final = 4
 class Completion:
     """The callback of a commit that is over, to be called once."""
 
-    __slots__ = ("begun", "call")
+    __slots__ = ("_call", "begun")
 
     def __init__(self, call: Callable[[], Any]) -> None:
-        self.call = call
+        self._call = call
         self.begun = False
+
+    def run(self) -> None:
+        """Call it; it counts as called, whatever interrupts us."""
+        self.begun = True
+        self._call()
 
 
 class Engine:
@@ -141,6 +148,7 @@ class Engine:
         #: Callbacks of finished asynchronous commits, for the application thread to run.
         self.completions: deque[Completion] = deque()
         self.log = trace.bind(actor="application")
+        self._trace = trace
         self._events: deque[object] = deque()
         self.closing = False
         #: A nested `close` waits for the outermost call to end.
@@ -190,10 +198,18 @@ class Engine:
     def begin_call(self) -> None:
         """An outermost call begins, and what the last one did is sound."""
         self.touched = self._completing = False
-        self.user_code.name = ""
+        self.user_code.enter("")
         self.ended_in = self._owed = self._restoring = None
         self.delivery.accept()
         self._asked = []
+
+    def touch(self) -> None:
+        """The call under way begins to change something."""
+        self.touched = True
+
+    def begin_close(self) -> None:
+        """The call under way closes the consumer: nobody ends its waits any more."""
+        self.closing = True
 
     def own(self, error: BaseException, *, owed: bool = False) -> BaseException:
         """This error is raised next, and leaves nothing half done.
@@ -225,7 +241,7 @@ class Engine:
         anew and said again, in new epochs, so that what was said and fetched before is dropped.
         May itself be interrupted, and is then done again.
         """
-        self.user_code.name = ""
+        self.user_code.enter("")
         self.closing = False
         self._restoring = None
         self._unraised = self._owed or self._unraised
@@ -458,7 +474,7 @@ class Engine:
             if state.offset is not None or state.error is None:
                 continue
             if repr(state.error) in self._told and not _only_a_seek_helps(state.error):
-                state.error = None
+                state.forget_error()
                 self._unresolved.add(state.topic_partition)
 
     def _ask_positions_anew(self, now: float) -> None:
@@ -768,13 +784,14 @@ class Engine:
             if first.begun:
                 self.completions.popleft()
                 continue
-            before, self.user_code.name = self.user_code.name, "a commit callback"
+            before = self.user_code.name
             try:
-                self._completing = first.begun = True
-                first.call()
+                self.user_code.enter("a commit callback")
+                self._completing = True
+                first.run()
             finally:
                 self._completing = False
-                self.user_code.name = before
+                self.user_code.enter(before)
 
     def apply_positions(self) -> None:
         """Take over positions that were found."""
@@ -847,13 +864,14 @@ class Engine:
         """Replace the subscription; partitions come and go in later polls."""
         self.touched = True
         self._subscribed_as = None
-        self.rebalancing.listener = listener
+        self.rebalancing.tell(listener)
         self.subscription, self.pattern, self.regex = topics, pattern, regex
         if pattern is not None:
             self.subscription = self._matching(pattern)
         self._track()
         self._urgent = True
-        self.port.watch_cluster = pattern is not None or self.settings.group_id is None
+        follows = pattern is not None or self.settings.group_id is None
+        self.port.watch_cluster(wanted=follows)
         if self.settings.group_id is not None:
             self._say_assignment()
             self._say_subscription()
@@ -941,7 +959,7 @@ class Engine:
             self._leave_group(deadline, because, operation)  # it may have said that it comes back
         self.subscription, self.pattern, self.regex, self._leaving = frozenset(), None, "", None
         self.assigned_by_user = self.expelled = False
-        self.port.watch_cluster = False
+        self.port.watch_cluster(wanted=False)
         self.delivery.assign(())
         return error
 
@@ -1004,14 +1022,14 @@ class Engine:
                 )
             except ActorRestartedError:
                 # Nobody knows whether the group was told: the new one leaves for the old one.
-                self.port.last_member_id = member_id
+                self.port.rejoin_as(member_id)
                 continue
             except Exception as error:
                 if error is not self.ended_in:
                     raise  # a signal handler's
                 self.log.warning("member.leave_failed", error=error)
             break
-        self.port.was_member = NOT_A_MEMBER
+        self.port.leave()
         self.say(SubscriptionChanged(topics=frozenset()))
 
     def unsubscribe(self, deadline: float) -> None:
@@ -1144,6 +1162,28 @@ class Engine:
             what=f"the commit of {len(offsets)} partitions",
         )
         self.run_completions()
+
+    def commit_last(self, deadline: float, *, at: str) -> None:
+        """Commit what was consumed before it is given up; a failure is traced."""
+        consumed = self.consumed()
+        if not consumed:
+            return
+        try:
+            self.ask(
+                "commits",
+                lambda ticket: CommitOffsets(
+                    ticket=ticket, offsets=consumed, deadline=deadline, retry=True
+                ),
+                deadline=deadline,
+                what="the last commit",
+                interruptible=self.closing,
+            )
+        except Exception as error:
+            if error is not self.ended_in:
+                raise  # a signal handler's
+            # Nothing is lost: the group goes on from the last commit and repeats some records.
+            self.expelled = says_expelled(error)
+            self._trace.warning("commit.failed", because=error, at=at, offsets=consumed)
 
     def commit_async(
         self,

@@ -36,13 +36,12 @@ from aktor.consumer.port import ApplicationPort
 from aktor.consumer.status import ConsumerStatus, PartitionStatus
 from aktor.consumer.system import HOST, ActorSystem, Host
 from aktor.errors import ConfigurationError, ConsumerClosedError
-from aktor.events.commits import CommitOffsets, FetchCommittedOffsets
+from aktor.events.commits import FetchCommittedOffsets
 from aktor.events.fetching import Chunk
 from aktor.events.lifecycle import ActorStatus, ReportStatus
 from aktor.events.membership import Operation
 from aktor.events.metadata import LookUpTopics, TopicInfo, TopicPattern, TrackTopics
 from aktor.events.positions import LookUpOffsets, Position, ResetStrategy
-from aktor.managers.commit_errors import says_expelled
 from aktor.records import RecordReader
 from aktor.trace import open_trace
 
@@ -217,7 +216,7 @@ class KafkaConsumer:
         self._iterating.stow()
         now, timeout = self._clock(), self._settings.request_timeout
         if self._settings.enable_auto_commit:
-            self._commit_last(now + min(timeout, LAST_COMMIT_WAIT), at="unsubscribe")
+            self._engine.commit_last(now + min(timeout, LAST_COMMIT_WAIT), at="unsubscribe")
         self._engine.unsubscribe(now + timeout)
 
     @looking
@@ -653,7 +652,7 @@ class KafkaConsumer:
                 end=end,
                 lag=None if position is None or end is None else max(0, end - position),
                 paused=state.paused,
-                buffered_bytes=sum(chunk.size for chunk in state.chunks.copy()),
+                buffered_bytes=state.buffered_bytes,
                 trouble=self._trouble_of(one),
             )
         actors = self._actors()
@@ -760,7 +759,6 @@ class KafkaConsumer:
         try:
             self._begin_call(closing=True)
             self._close(asked)
-            self._guard.begun = False
             self._guard.leave(sys._getframe())
         except BaseException as error:
             self._close_asked = None
@@ -769,7 +767,7 @@ class KafkaConsumer:
 
     def _close(self, asked: _Close) -> None:
         deadline, error = self._clock() + asked.timeout, None
-        self._engine.closing = True
+        self._engine.begin_close()
         try:
             if not self._guard.closed:  # else it was interrupted when nothing but its end was left
                 error = self._leave(deadline, asked)
@@ -785,7 +783,7 @@ class KafkaConsumer:
             return engine.lose()
         commits_until = engine.commits_until(deadline)
         if asked.autocommit and self._settings.enable_auto_commit:
-            self._commit_last(commits_until, at="close")
+            self._engine.commit_last(commits_until, at="close")
         error = engine.leave(
             deadline,
             because="the consumer was closed",
@@ -797,7 +795,7 @@ class KafkaConsumer:
 
     def _end(self, deadline: float) -> None:
         """Everything that `close` does in any case; each step may be done twice."""
-        self._guard.closed = True
+        self._guard.close()
         self._system.dispatcher.stop(max(0.5, deadline - self._clock()))
         self._port.close()
         self._engine.run_completions()
@@ -818,9 +816,9 @@ class KafkaConsumer:
             self._iterating.settle()
             self._iterating.forget()
             self._engine.repair()
-            self._guard.broken = False
+            self._guard.mend()
         self._engine.begin_call()
-        self._guard.begun = True
+        self._guard.begin()
         if self._iterating.batch.handed:
             self._iterating.settle()
         if self._close_asked is not None and not closing:
@@ -830,10 +828,9 @@ class KafkaConsumer:
         """An outermost call ends by this error: an interrupt, unless it is one of our own."""
         begun = begun or self._guard.begun
         if begun and self._engine.touched and error is not self._engine.ended_in:
-            self._guard.broken = True
+            self._guard.break_off()
         else:
             self._engine.forget_errors()
-        self._guard.begun = False
         self._guard.leave(frame)
         if self._close_asked is not None:
             try:
@@ -860,15 +857,15 @@ class KafkaConsumer:
         callback, name = engine.user_code.name, method.__name__.strip("_")
         if not callback or name in ("poll", "subscribe", "unsubscribe", "assign"):
             raise self._refusal(name, callback)
-        engine.user_code.name = ""
         try:
+            engine.user_code.enter("")
             return method(self, *args, **kwargs)
         except BaseException as error:
             if engine.touched and error is not engine.ended_in:
-                self._guard.broken = True
+                self._guard.break_off()
             raise
         finally:
-            engine.user_code.name = callback
+            engine.user_code.enter(callback)
 
     def _refusal(self, method: str, callback: str) -> IllegalStateError:
         if callback:
@@ -879,27 +876,6 @@ class KafkaConsumer:
             " assignment(), ...) may be called there: call one of them, or set a flag to be looked"
             " at between calls"
         )
-
-    def _commit_last(self, deadline: float, *, at: str) -> None:
-        consumed = self._engine.consumed()
-        if not consumed:
-            return
-        try:
-            self._engine.ask(
-                "commits",
-                lambda ticket: CommitOffsets(
-                    ticket=ticket, offsets=consumed, deadline=deadline, retry=True
-                ),
-                deadline=deadline,
-                what="the last commit",
-                interruptible=self._engine.closing,
-            )
-        except Exception as error:
-            if error is not self._engine.ended_in:
-                raise  # a signal handler's
-            # Nothing is lost: the group goes on from the last commit and repeats some records.
-            self._engine.expelled = says_expelled(error)
-            self._trace.warning("commit.failed", because=error, at=at, offsets=consumed)
 
     def _deadline(self, timeout_ms: float | None) -> float:
         timeout = arguments.seconds(timeout_ms, self._settings.default_api_timeout)

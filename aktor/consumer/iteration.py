@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from aktor.consumer.delivery import Partition
 from aktor.consumer.engine import Engine
+from aktor.consumer.partition import Partition
 
 __all__ = ["Batch", "Iteration"]
 
@@ -35,6 +35,15 @@ class Batch:
         self.epoch = 0 if state is None else state.epoch
         self.records = records
         self.handed = self.told = 0
+
+    def take_back(self, handed: int) -> None:
+        """Of what was handed out only so many records have arrived."""
+        self.handed = handed
+
+    def tell(self) -> list[Any]:
+        """What was handed out since this was last called."""
+        told, self.told = self.told, self.handed
+        return self.records[told : self.handed]
 
 
 class Iteration:
@@ -72,7 +81,7 @@ class Iteration:
 
     def take_back(self, batch: Batch, handed: int) -> None:
         """What was handed out since the batch and its count were these has not arrived."""
-        self.batch.handed = handed if self.batch is batch else 0
+        self.batch.take_back(handed if self.batch is batch else 0)
 
     def settle(self) -> None:
         """Move the position past what was handed out."""
@@ -85,11 +94,10 @@ class Iteration:
 
     def tell(self) -> None:
         """Trace what was handed out since this was last called."""
-        batch = self.batch
-        told, batch.told = batch.told, batch.handed
-        delivery = self._engine.delivery
-        if batch.state is not None and delivery.log.hears_debug and told < batch.handed:
-            delivery.tell(batch.state.topic_partition, batch.records[told : batch.handed])
+        state, delivery = self.batch.state, self._engine.delivery
+        records = self.batch.tell()
+        if state is not None and delivery.log.hears_debug and records:
+            delivery.tell(state.topic_partition, records)
 
     def offset_of(self, state: Partition) -> int | None:
         """The consumed position, settled or not. From any thread."""
@@ -102,7 +110,7 @@ class Iteration:
 
     def stow(self) -> None:
         """Put back what was not handed out; a later poll begins with it."""
-        self._engine.touched = True
+        self._engine.touch()
         if self.batch.state is None and not self._waiting:
             return
         self.settle()
@@ -126,7 +134,7 @@ class Iteration:
 
     def wait(self, deadline: float, limit: int) -> Any:
         """Go on with the next partition, or poll until there is a record; None at the deadline."""
-        self._engine.touched = True
+        self._engine.touch()
         while True:
             batch = self.batch
             if batch.handed < len(batch.records) or not self._begin_next_batch():

@@ -1,8 +1,8 @@
 """The application's port: where the background's messages wait for the application thread.
 
 The dispatcher's thread puts in, the application thread takes out. Nothing here needs a lock: each
-deque has one writer and one reader, each snapshot is replaced as a whole, and each ticket is
-popped once.
+deque has one writer and one reader, each snapshot is replaced as a whole and by one thread only,
+and each ticket is popped once.
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ __all__ = ["NOT_A_MEMBER", "ApplicationPort", "Settle"]
 #: Called once with (value, None) or (None, error) when a question ends.
 Settle = Callable[[Any, BaseException | None], None]
 
+#: What the background says of the errors of connections.
+_ConnectionError = BrokerRefused | BootstrapFailed | BrokersUnreachable
+
 NOT_A_MEMBER: Final = MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED)
 
 
@@ -62,23 +65,28 @@ class ApplicationPort:
         self.chunks: deque[Chunk] = deque()
         self.cluster = Cluster()
         self.member = NOT_A_MEMBER
-        #: Who it was when it was last in the group: as that it commits in transactions, also once
-        #: it is expelled, for a group refuses whom it has expelled, and not who is nobody.
-        self.was_member = NOT_A_MEMBER
-        #: Under which a restarted membership joins again, instead of leaving a dead member behind.
-        self.last_member_id = ""
+        #: Who it was when it was last in the group, as the background said; see `was_member`.
+        self._in_group_as = NOT_A_MEMBER
+        #: The same when the application last left the group: nobody since then.
+        self._left_as = NOT_A_MEMBER
+        #: What the background said last that tells under which id it is a member, and the id that
+        #: the application chose in place of that; see `last_member_id`.
+        self._known_as = NOT_A_MEMBER
+        self._chosen: tuple[MemberChanged, str] | None = None
         #: Who it was before, and has yet to take its leave as.
         self.leaving: frozenset[str] = frozenset()
         #: The protocol in which we were a member of the group; "" if we never were.
         self.spoken = ""
         self.session_until = -math.inf
         self.failure: BaseException | None = None
-        self.connection_error: Exception | None = None
+        #: What was said last of a connection's error; and which of these the application has taken.
+        self._connection_error: _ConnectionError | None = None
+        self._taken_error: _ConnectionError | None = None
         #: Why nobody can be reached, while that lasts.
-        self.unreachable: Exception | None = None
+        self._unreachable: BootstrapFailed | BrokersUnreachable | None = None
         #: Brokers that are needed and have not been reached for long, by node, with the reason.
         self.lost: Mapping[int, str] = {}
-        self.watch_cluster = False
+        self._watches_cluster = False
         self._tickets = itertools.count(1)
         self._open: dict[int, tuple[str, Settle]] = {}
         self._table: dict[type, Callable[[Any], None]] = {
@@ -138,8 +146,8 @@ class ApplicationPort:
 
     def _on_cluster(self, changed: ClusterChanged) -> None:
         self.cluster = changed.cluster
-        self.connection_error = None
-        if self.watch_cluster:
+        self._connection_error = None
+        if self._watches_cluster:
             self._on_event(changed)
 
     def _on_member(self, member: MemberChanged) -> None:
@@ -147,27 +155,27 @@ class ApplicationPort:
         self.leaving = member.leaving
         if member.generation >= 0:
             self.spoken = member.protocol
-            self.was_member = member
+            self._in_group_as = member
         known = member.member_id or member.joins_as
         if known or member.state is MemberState.UNJOINED:
-            self.last_member_id = known
+            self._known_as = member
 
     def _on_session(self, extended: SessionExtended) -> None:
         self.session_until = extended.until
         self.bell.ring()
 
     def _on_connection_error(self, said: BrokerRefused) -> None:
-        self.connection_error = said.error
+        self._connection_error = said
         self.bell.ring()
 
     def _on_unreachable(self, said: BootstrapFailed | BrokersUnreachable) -> None:
-        self.unreachable = self.connection_error = said.error
+        self._unreachable = self._connection_error = said
         self.bell.ring()
 
     def _on_brokers_reached(self, _said: BrokersReached) -> None:
-        if self.connection_error is self.unreachable:
-            self.connection_error = None
-        self.unreachable = None
+        if self._connection_error is self._unreachable:
+            self._connection_error = None
+        self._unreachable = None
 
     def _on_brokers_lost(self, said: BrokersLost) -> None:
         self.lost = said.brokers
@@ -180,7 +188,7 @@ class ApplicationPort:
                 self._settle(ticket, None, error)
         if "network" in restarted.actors:
             self.lost = {}
-            self.unreachable = None  # the new one finds out for itself
+            self._unreachable = None  # the new one finds out for itself
         if "membership" in restarted.actors:
             self.member = NOT_A_MEMBER
         self._on_event(restarted)
@@ -258,8 +266,47 @@ class ApplicationPort:
 
     def take_connection_error(self) -> Exception | None:
         """The latest connection error, once."""
-        error, self.connection_error = self.connection_error, None
-        return error
+        said = self._connection_error
+        if said is None or said is self._taken_error:
+            return None
+        self._taken_error = said
+        return said.error
+
+    @property
+    def unreachable(self) -> Exception | None:
+        """Why nobody can be reached, while that lasts."""
+        said = self._unreachable
+        return None if said is None else said.error
+
+    @property
+    def was_member(self) -> MemberChanged:
+        """Who it was when it was last in the group: as that it commits in transactions.
+
+        Also once it was expelled: a group refuses the commits of a member that it has expelled, and
+        takes those of a consumer that is no member.
+        """
+        member = self._in_group_as
+        return NOT_A_MEMBER if member is self._left_as else member
+
+    @property
+    def last_member_id(self) -> str:
+        """Under which a restarted membership joins again, or leaves: else a dead member is left."""
+        said = self._known_as
+        if self._chosen is not None and self._chosen[0] is said:
+            return self._chosen[1]
+        return said.member_id or said.joins_as
+
+    def rejoin_as(self, member_id: str) -> None:
+        """A restarted membership has to know this id, until it says another one by itself."""
+        self._chosen = self._known_as, member_id
+
+    def leave(self) -> None:
+        """The application has left the group: until it joins again it is nobody there."""
+        self._left_as = self._in_group_as
+
+    def watch_cluster(self, *, wanted: bool) -> None:
+        """Whether changes of the cluster are events: the subscription may follow them."""
+        self._watches_cluster = wanted
 
     def close(self) -> None:
         """End every open question: the consumer is closed."""

@@ -41,6 +41,10 @@ class UserCode:
     def __init__(self) -> None:
         self.name = ""
 
+    def enter(self, name: str) -> None:
+        """The thread goes on in this callback, or in none ("")."""
+        self.name = name
+
 
 class _Outcome:
     """What came of calling the listener for a step: it is called once, whatever interrupts us."""
@@ -51,6 +55,14 @@ class _Outcome:
         self.step = step
         self.begun = False
         self.error: BaseException | None = None
+
+    def begin(self) -> None:
+        """From here on what is raised is the listener's."""
+        self.begun = True
+
+    def end(self, error: BaseException) -> None:
+        """The listener raised this."""
+        self.error = error
 
 
 class Rebalancing:
@@ -63,7 +75,8 @@ class Rebalancing:
         trace: Trace,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._listener: Any = None
+        #: The user's listener, None without one.
+        self.listener: Any = None
         self.user_code = UserCode()
         self._outcome = _Outcome(None)
         self.log = trace.bind(actor="application")
@@ -71,19 +84,14 @@ class Rebalancing:
         self._publish = publish
         self._clock = clock
 
-    @property
-    def listener(self) -> Any:
-        """The user's listener, None without one."""
-        return self._listener
-
-    @listener.setter
-    def listener(self, listener: Any) -> None:
+    def tell(self, listener: Any) -> None:
+        """From now on this is the user's listener (None: there is none)."""
         if listener is not None:
             # Its methods may be asynchronous. asyncio takes a tenth as long as kafka-python to
             # import, so only a consumer with a listener pays for it; and it pays now, because a
             # callback may run in a signal handler or while Python exits, where an import may fail.
             import asyncio  # noqa: F401
-        self._listener = listener
+        self.listener = listener
 
     def run(self, step: Step, event: object = None) -> BaseException | None:
         """Take one step and answer it. Returns what the listener raised, for `poll` to raise.
@@ -157,24 +165,26 @@ class Rebalancing:
     def _begin(self, outcome: _Outcome, name: str, partitions: set[TopicPartition]) -> None:
         callback = getattr(self.listener, name)
         began = self._clock()
-        before, self.user_code.name = self.user_code.name, "a rebalance listener"
+        before = self.user_code.name
         try:
-            outcome.begun = True  # from here on what is raised is the listener's
+            self.user_code.enter("a rebalance listener")
+            outcome.begin()
             result = callback(partitions)
             if inspect.isawaitable(result):
                 _finish(result)
         except WakeupError as error:
-            outcome.error = error
+            outcome.end(error)
         except Exception as error:
             if not outcome.begun:
                 raise
-            outcome.error = UserCallbackError(name)
-            outcome.error.__cause__ = error
+            failed = UserCallbackError(name)
+            failed.__cause__ = error
+            outcome.end(failed)
             self.log.warning("callback.failed", callback=name, partitions=partitions, error=error)
         except BaseException as error:  # Ctrl-C: raised by `poll` once the step is answered
             if not outcome.begun:
                 raise
-            outcome.error = error
+            outcome.end(error)
         else:
             self.log.info(
                 "callback.finished",
@@ -183,7 +193,7 @@ class Rebalancing:
                 ms=round((self._clock() - began) * 1000, 1),
             )
         finally:
-            self.user_code.name = before
+            self.user_code.enter(before)
 
 
 def _finish(result: Any) -> None:
@@ -193,7 +203,7 @@ def _finish(result: Any) -> None:
     stands still, as it does for all of `poll`. It is hidden meanwhile, since asyncio lets no other
     one run beside it; so the callback may call the consumer, as one without `async` may.
     """
-    import asyncio  # is there already: see Rebalancing.listener
+    import asyncio  # is there already: see Rebalancing.tell
 
     outer = asyncio._get_running_loop()
     if outer is None:

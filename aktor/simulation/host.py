@@ -13,8 +13,8 @@ from kafka.structs import TopicPartition
 
 from aktor.actors.network import NetworkActor
 from aktor.actors.runtime import Bell, CooperativeActor, Dispatcher
-from aktor.consumer.delivery import Partition
 from aktor.consumer.facade import KafkaConsumer
+from aktor.consumer.partition import Partition
 from aktor.consumer.port import ApplicationPort
 from aktor.consumer.system import Host
 from aktor.events.lifecycle import ActorsRestarted

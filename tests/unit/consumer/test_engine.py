@@ -1074,7 +1074,7 @@ def test_raising_an_error_again_and_again_costs_no_memory() -> None:
 
 def test_what_a_listener_raises_is_raised_by_the_poll_that_ran_it() -> None:
     site = a_member()
-    site.engine.rebalancing.listener = _RaisingListener()
+    site.engine.rebalancing.tell(_RaisingListener())
     site.hear(RunRevokedCallback(rebalance=2, partitions=frozenset({A}), loss=Loss.REVOKED))
 
     with pytest.raises(UserCallbackError):
@@ -1937,7 +1937,7 @@ def test_what_was_to_be_revoked_is_lost_if_the_session_has_run_out_unheard() -> 
 
 def test_what_the_listener_raises_for_lost_partitions_is_raised_after_all_was_said() -> None:
     site = a_member()
-    site.engine.rebalancing.listener = _RaisingListener()
+    site.engine.rebalancing.tell(_RaisingListener())
 
     site.hear(a_restart("membership"))
     with pytest.raises(UserCallbackError):

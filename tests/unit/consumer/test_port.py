@@ -329,7 +329,7 @@ def test_the_cluster_is_a_snapshot_and_an_event_only_for_one_who_watches() -> No
     port.tell(ClusterChanged(cluster=Cluster(version=1)))
     assert (port.cluster.version, list(port.events)) == (1, [])
 
-    port.watch_cluster = True
+    port.watch_cluster(wanted=True)
     port.tell(changed := ClusterChanged(cluster=Cluster(version=2)))
     assert (port.cluster.version, list(port.events)) == (2, [changed])
 
@@ -385,6 +385,44 @@ def test_who_is_out_of_the_group_has_no_id_to_come_back_with() -> None:
     port.tell(NOT_A_MEMBER)
 
     assert port.last_member_id == ""
+
+
+def test_the_id_that_the_application_chose_counts_until_the_membership_says_another() -> None:
+    port = a_port()
+    port.tell(MemberChanged(member_id="m-1", generation=3, state=MemberState.STABLE))
+    port.tell(NOT_A_MEMBER)
+
+    port.rejoin_as("m-1")
+    chosen = port.last_member_id
+    port.tell(MemberChanged(member_id="", generation=-1, state=MemberState.REBALANCING))
+    still = port.last_member_id
+    port.tell(MemberChanged(member_id="m-2", generation=4, state=MemberState.STABLE))
+
+    assert (chosen, still, port.last_member_id) == ("m-1", "m-1", "m-2")
+
+
+def test_who_has_left_the_group_was_no_member_until_it_is_one_again() -> None:
+    port = a_port()
+    stable = MemberChanged(member_id="m-1", generation=3, state=MemberState.STABLE)
+    port.tell(stable)
+    before = port.was_member
+
+    port.leave()
+    left = port.was_member
+    port.tell(again := MemberChanged(member_id="m-1", generation=4, state=MemberState.STABLE))
+
+    assert (before, left, port.was_member) == (stable, NOT_A_MEMBER, again)
+
+
+def test_a_connection_error_that_is_said_again_is_told_again() -> None:
+    port, error = a_port(), BrokersUnreachableError(attempts={"b1:9092": "refused"})
+
+    told = []
+    for _ in range(2):
+        port.tell(BrokersUnreachable(error=error))
+        told += [port.take_connection_error(), port.take_connection_error()]
+
+    assert told == [error, None, error, None]
 
 
 def test_the_session_begins_unconfirmed_and_an_extension_wakes_who_waits_for_it() -> None:

@@ -79,7 +79,7 @@ def a_rebalancing(delivery: Delivery, listener: Any = None) -> tuple[Rebalancing
     """And the list of what it says."""
     said: list[object] = []
     rebalancing = Rebalancing(delivery, said.append, silent())
-    rebalancing.listener = listener
+    rebalancing.tell(listener)
     return rebalancing, said
 
 
@@ -248,7 +248,7 @@ def test_assigning_tells_the_background_before_the_callback_and_answers_after_it
     said: list[object] = []
     listener = Listener(delivery)
     rebalancing = Rebalancing(delivery, said.append, silent())
-    rebalancing.listener = listener
+    rebalancing.tell(listener)
     listener.note = lambda name, partitions: said.append((name, partitions))  # type: ignore[method-assign]
 
     assert rebalancing.run(assign(A, B)) is None
