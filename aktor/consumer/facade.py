@@ -27,7 +27,7 @@ from kafka.structs import (
 )
 
 from aktor.consumer import arguments, configuration, deserializers
-from aktor.consumer.engine import Completion, Engine
+from aktor.consumer.engine import Engine
 from aktor.consumer.guard import Guard, exclusive, looking
 from aktor.consumer.iteration import Iteration
 from aktor.consumer.metrics import ConsumerMetrics
@@ -35,6 +35,7 @@ from aktor.consumer.pattern import SubscriptionPattern
 from aktor.consumer.port import ApplicationPort
 from aktor.consumer.status import ConsumerStatus, PartitionStatus
 from aktor.consumer.system import HOST, ActorSystem, Host
+from aktor.consumer.waiting import Blocking
 from aktor.errors import ConfigurationError, ConsumerClosedError
 from aktor.events.commits import FetchCommittedOffsets
 from aktor.events.fetching import Chunk
@@ -103,7 +104,6 @@ class KafkaConsumer:
         dispatcher = self._system.dispatcher
         self._engine = Engine(
             settings,
-            bell=bell,
             port=self._port,
             publish=dispatcher.publish,
             clock=dispatcher.clock,
@@ -112,6 +112,8 @@ class KafkaConsumer:
             on_auto_commit=self.config["default_offset_commit_callback"],
         )
         self._clock = dispatcher.clock
+        self._say = dispatcher.publish
+        self._driver = Blocking(bell, dispatcher.clock)
         self._metrics = ConsumerMetrics(self.config) if self.config["metrics_enabled"] else None
         self._iterating = Iteration(self._engine)
         if topics:
@@ -188,7 +190,7 @@ class KafkaConsumer:
             raise TypeError(
                 "listener must be a ConsumerRebalanceListener or AsyncConsumerRebalanceListener"
             )
-        if self._engine.assigned_by_user:
+        if self._engine.subscription.assigned_by_user:
             raise IllegalStateError("subscribe after assign: call unsubscribe first")
         matching, regex = self._pattern(pattern)
         self._iterating.stow()
@@ -216,8 +218,11 @@ class KafkaConsumer:
         self._iterating.stow()
         now, timeout = self._clock(), self._settings.request_timeout
         if self._settings.enable_auto_commit:
-            self._engine.commit_last(now + min(timeout, LAST_COMMIT_WAIT), at="unsubscribe")
-        self._engine.unsubscribe(now + timeout)
+            last = self._engine.commits.commit_last(
+                now + min(timeout, LAST_COMMIT_WAIT), at="unsubscribe"
+            )
+            self._driver.run(last)
+        self._driver.run(self._engine.unsubscribe(now + timeout))
 
     @looking
     def subscription(self) -> set[str] | None:
@@ -225,9 +230,9 @@ class KafkaConsumer:
 
         Of a SubscriptionPattern only the topics are known of which partitions are assigned.
         """
-        if self._engine.regex:
+        if self._engine.subscription.regex:
             return {one.topic for one in self._engine.delivery.partitions} or None
-        return set(self._engine.subscription) or None
+        return set(self._engine.subscription.topics) or None
 
     def assign(self, partitions: Iterable[TopicPartition] | None) -> None:
         """Read exactly these partitions, without group management. Empty is `unsubscribe`.
@@ -243,7 +248,7 @@ class KafkaConsumer:
 
     @exclusive
     def _assign(self, wanted: list[TopicPartition]) -> None:
-        if self._engine.is_subscribed:
+        if self._engine.subscription.is_subscribed:
             raise IllegalStateError("assign after subscribe: call unsubscribe first")
         self._iterating.stow()
         self._commit_quietly()
@@ -289,7 +294,9 @@ class KafkaConsumer:
         self, timeout: float, limit: int, update_offsets: bool
     ) -> dict[TopicPartition, list[Any]]:
         self._iterating.stow()
-        return self._engine.poll(self._clock() + timeout, limit, advance=update_offsets)
+        return self._driver.run(
+            self._engine.poll(self._clock() + timeout, limit, advance=update_offsets)
+        )
 
     def __iter__(self) -> KafkaConsumer:
         return self
@@ -304,7 +311,7 @@ class KafkaConsumer:
         if guard.closed:
             raise StopIteration("KafkaConsumer closed")
         if not guard.enter(sys._getframe()):
-            raise self._refusal("iteration", self._engine.user_code.name)
+            raise self._refusal("iteration", self._engine.rebalancing.user_code.name)
         # As in `guard.exclusive`, but a call begins in earnest only if there is more to do than to
         # look at a record that is here.
         batch = self._iterating.batch
@@ -327,17 +334,19 @@ class KafkaConsumer:
     def _wait_for_record(self) -> Any:
         self._guard.check_process()
         self._begin_call()
-        record = self._iterating.wait(
-            self._clock() + self.config["consumer_timeout_ms"] / 1000,
-            self.config["max_poll_records"],
+        record = self._driver.run(
+            self._iterating.wait(
+                self._clock() + self.config["consumer_timeout_ms"] / 1000,
+                self.config["max_poll_records"],
+            )
         )
         if record is None:
-            raise self._engine.own(StopIteration())
+            raise self._engine.call.own(StopIteration())
         return record
 
     def wakeup(self) -> None:
         """End a blocked call with `WakeupError`, or the next one. From any thread."""
-        self._engine.wakeup()
+        self._engine.call.wakeup()
 
     # -- positions
 
@@ -351,12 +360,13 @@ class KafkaConsumer:
             KafkaTimeoutError: no timeout was given and `default_api_timeout_ms` has passed.
         """
         self._check_assigned(partition, IllegalStateError("Partition is not assigned"))
-        found = self._engine.position(partition, self._deadline(timeout_ms))
+        found = self._driver.run(self._engine.position(partition, self._deadline(timeout_ms)))
         if found is None and timeout_ms is None:
+            why = self._driver.run(self._engine.why_no_position(partition))
             raise KafkaTimeoutError(
                 f"no position for {partition.topic}-{partition.partition} was found within"
                 f" {self._settings.default_api_timeout:g} s"
-                f" ({self._engine.why_no_position(partition)})."
+                f" ({why})."
                 " Check that the topic exists and that these brokers can be reached."
             )
         return found
@@ -445,7 +455,7 @@ class KafkaConsumer:
         """
         chosen = self._offsets_to_commit(offsets)
         timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
-        self._engine.commit(chosen, self._clock() + timeout)
+        self._driver.run(self._engine.commits.commit(chosen, self._clock() + timeout))
 
     @exclusive
     def commit_async(
@@ -463,18 +473,18 @@ class KafkaConsumer:
         chosen = self._offsets_to_commit(offsets)
         future = Future()
         # Not the consumer itself: one that nobody has any more would live on until the answer.
-        completions = self._engine.completions
+        callbacks = self._engine.commits.callbacks
 
         def settle(_value: Any, error: BaseException | None) -> None:
             if callback is not None:
-                completions.append(Completion(lambda: callback(chosen, error)))
+                callbacks.add(lambda: callback(chosen, error))
             if error is None:
                 future.success(None)
             else:
                 future.failure(error)
 
-        self._engine.run_completions()
-        self._engine.commit_async(chosen, settle)
+        self._engine.commits.callbacks.run()
+        self._engine.commits.commit_async(chosen, settle)
         return future
 
     def _offsets_to_commit(self, offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -490,7 +500,7 @@ class KafkaConsumer:
             return
         consumed = self._engine.consumed()
         if consumed:
-            self._engine.commit_async(consumed, lambda _value, _error: None)
+            self._engine.commits.commit_async(consumed, lambda _value, _error: None)
 
     @exclusive
     def committed(
@@ -504,7 +514,7 @@ class KafkaConsumer:
             raise IllegalStateError("Requires group_id")
         arguments.check_partition(partition)
         deadline = self._deadline(timeout_ms)
-        found = self._engine.ask(
+        found = self._ask(
             "commits",
             lambda ticket: FetchCommittedOffsets(
                 ticket=ticket, partitions=frozenset({partition}), deadline=deadline
@@ -556,7 +566,7 @@ class KafkaConsumer:
     @exclusive
     def _look_up_topics(self, topics: frozenset[str] | None) -> Mapping[str, TopicInfo]:
         deadline = self._deadline(None)
-        found: Mapping[str, TopicInfo] = self._engine.ask(
+        found: Mapping[str, TopicInfo] = self._ask(
             "metadata",
             lambda ticket: LookUpTopics(ticket=ticket, topics=topics, deadline=deadline),
             deadline=deadline,
@@ -609,9 +619,9 @@ class KafkaConsumer:
         deadline = self._clock() + timeout
         topics = frozenset(one.topic for one in timestamps)
         names = ", ".join(sorted(f"{one.topic}-{one.partition}" for one in timestamps)[:10])
-        self._engine.say(TrackTopics(owner="queries", topics=topics))
+        self._say(TrackTopics(owner="queries", topics=topics))
         try:
-            found: dict[TopicPartition, OffsetAndTimestamp | None] = self._engine.ask(
+            found: dict[TopicPartition, OffsetAndTimestamp | None] = self._ask(
                 "positions",
                 lambda ticket: LookUpOffsets(
                     ticket=ticket, timestamps=dict(timestamps), deadline=deadline
@@ -620,7 +630,7 @@ class KafkaConsumer:
                 what=f"looking up offsets of {names}",
             )
         finally:
-            self._engine.say(TrackTopics(owner="queries", topics=frozenset()))
+            self._say(TrackTopics(owner="queries", topics=frozenset()))
         return found
 
     # -- watching
@@ -665,7 +675,7 @@ class KafkaConsumer:
             member_id=member.member_id,
             generation=member.generation,
             member_state=member.state.value.strip("<>"),
-            subscription=self._engine.subscription,
+            subscription=self._engine.subscription.topics,
             partitions=partitions,
             actors=actors,
         )
@@ -698,7 +708,7 @@ class KafkaConsumer:
         # A bell of its own: any thread may ask, and must not take the ring another one waits for.
         bell = self._host.make_bell()
         ticket, reply = self._port.ask("supervisor", bell)
-        self._engine.say(ReportStatus(ticket=ticket))
+        self._say(ReportStatus(ticket=ticket))
         try:
             bell.wait(STATUS_WAIT)
             if not reply.done or self._port.failure is not None:
@@ -754,7 +764,7 @@ class KafkaConsumer:
         asked = _Close(autocommit, timeout, group_membership_operation)
         if not self._guard.enter(sys._getframe()):
             self._close_asked = asked
-            self._engine.end_waits()
+            self._engine.call.end_waits()
             return
         try:
             self._begin_call(closing=True)
@@ -767,30 +777,31 @@ class KafkaConsumer:
 
     def _close(self, asked: _Close) -> None:
         deadline, error = self._clock() + asked.timeout, None
-        self._engine.begin_close()
+        self._engine.call.begin_close()
         try:
             if not self._guard.closed:  # else it was interrupted when nothing but its end was left
                 error = self._leave(deadline, asked)
         finally:
             self._end(deadline)
         if error is not None:
-            raise self._engine.own(error)
+            raise self._engine.call.own(error)
 
     def _leave(self, deadline: float, asked: _Close) -> BaseException | None:
         self._iterating.stow()
         engine = self._engine
         if self._port.failure is not None:
-            return engine.lose()
-        commits_until = engine.commits_until(deadline)
+            return engine.leaving.lose()
+        commits_until = engine.leaving.commits_until(deadline)
         if asked.autocommit and self._settings.enable_auto_commit:
-            self._engine.commit_last(commits_until, at="close")
-        error = engine.leave(
+            self._driver.run(engine.commits.commit_last(commits_until, at="close"))
+        leave = engine.leaving.leave(
             deadline,
             because="the consumer was closed",
             operation=Operation.named(asked.operation),
             commits_until=commits_until,
         )
-        engine.run_completions()
+        error = self._driver.run(leave)
+        engine.commits.callbacks.run()
         return error
 
     def _end(self, deadline: float) -> None:
@@ -798,7 +809,7 @@ class KafkaConsumer:
         self._guard.close()
         self._system.dispatcher.stop(max(0.5, deadline - self._clock()))
         self._port.close()
-        self._engine.run_completions()
+        self._engine.commits.callbacks.run()
         while self._to_close:
             deserializers.close(self._to_close.pop())
         self._ended = True
@@ -815,22 +826,23 @@ class KafkaConsumer:
         if self._guard.broken:
             self._iterating.settle()
             self._iterating.forget()
-            self._engine.repair()
+            self._engine.recovery.repair()
             self._guard.mend()
         self._engine.begin_call()
         self._guard.begin()
         if self._iterating.batch.handed:
             self._iterating.settle()
         if self._close_asked is not None and not closing:
-            raise self._engine.own(ConsumerClosedError())  # it is closed as this call ends
+            raise self._engine.call.own(ConsumerClosedError())  # it is closed as this call ends
 
     def _end_call_by(self, error: BaseException, frame: FrameType, *, begun: bool = False) -> None:
         """An outermost call ends by this error: an interrupt, unless it is one of our own."""
         begun = begun or self._guard.begun
-        if begun and self._engine.touched and error is not self._engine.ended_in:
+        call = self._engine.call
+        if begun and call.touched and error is not call.ended_in:
             self._guard.break_off()
         else:
-            self._engine.forget_errors()
+            call.forget_errors()
         self._guard.leave(frame)
         if self._close_asked is not None:
             try:
@@ -853,19 +865,19 @@ class KafkaConsumer:
 
     def _call_nested(self, method: Any, args: Any, kwargs: Any) -> Any:
         """A call in the middle of another one of this thread: only callbacks of the user's may."""
-        engine = self._engine
-        callback, name = engine.user_code.name, method.__name__.strip("_")
+        call, user_code = self._engine.call, self._engine.rebalancing.user_code
+        callback, name = user_code.name, method.__name__.strip("_")
         if not callback or name in ("poll", "subscribe", "unsubscribe", "assign"):
             raise self._refusal(name, callback)
         try:
-            engine.user_code.enter("")
+            user_code.enter("")
             return method(self, *args, **kwargs)
         except BaseException as error:
-            if engine.touched and error is not engine.ended_in:
+            if call.touched and error is not call.ended_in:
                 self._guard.break_off()
             raise
         finally:
-            engine.user_code.enter(callback)
+            user_code.enter(callback)
 
     def _refusal(self, method: str, callback: str) -> IllegalStateError:
         if callback:
@@ -877,6 +889,10 @@ class KafkaConsumer:
             " at between calls"
         )
 
+    def _ask(self, actor: str, question: Any, *, deadline: float, what: str) -> Any:
+        asking = self._engine.questions.ask(actor, question, deadline=deadline, what=what)
+        return self._driver.run(asking)
+
     def _deadline(self, timeout_ms: float | None) -> float:
         timeout = arguments.seconds(timeout_ms, self._settings.default_api_timeout)
         return self._clock() + timeout
@@ -885,7 +901,7 @@ class KafkaConsumer:
         raise TypeError("a KafkaConsumer cannot be copied or pickled: make one where it is used")
 
     def __repr__(self) -> str:
-        topics = ", ".join(sorted(self._engine.subscription))
+        topics = ", ".join(sorted(self._engine.subscription.topics))
         return (
             f"<KafkaConsumer {self._settings.client_id} group={self._settings.group_id} [{topics}]>"
         )

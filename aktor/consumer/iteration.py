@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from aktor.consumer.engine import Engine
 from aktor.consumer.partition import Partition
+from aktor.consumer.waiting import Waiting
 
 __all__ = ["Batch", "Iteration"]
 
@@ -49,10 +50,11 @@ class Batch:
 class Iteration:
     """Owns the records of a poll that an iteration has not handed out yet."""
 
-    __slots__ = ("_clock", "_engine", "_events", "_look_at", "_waiting", "batch")
+    __slots__ = ("_call", "_clock", "_engine", "_events", "_look_at", "_waiting", "batch")
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._call = engine.call
         self._clock = engine.clock
         self._events = engine.port.events
         #: The one being handed out, and those after it (the next one is last).
@@ -71,7 +73,7 @@ class Iteration:
             index >= len(batch.records)
             or batch.state.epoch != batch.epoch  # type: ignore[union-attr]  # it has records
             or self._events
-            or self._engine.woken
+            or self._call.woken
             or self._clock() > self._look_at
         ):
             return None
@@ -110,7 +112,7 @@ class Iteration:
 
     def stow(self) -> None:
         """Put back what was not handed out; a later poll begins with it."""
-        self._engine.touch()
+        self._call.touch()
         if self.batch.state is None and not self._waiting:
             return
         self.settle()
@@ -132,19 +134,19 @@ class Iteration:
         self._waiting = []
         self.batch = Batch(None, [])
 
-    def wait(self, deadline: float, limit: int) -> Any:
+    def wait(self, deadline: float, limit: int) -> Waiting[Any]:
         """Go on with the next partition, or poll until there is a record; None at the deadline."""
-        self._engine.touch()
+        self._call.touch()
         while True:
             batch = self.batch
             if batch.handed < len(batch.records) or not self._begin_next_batch():
                 self.stow()
-                taken = self._engine.poll(deadline, limit, advance=False)
+                taken = yield from self._engine.poll(deadline, limit, advance=False)
                 if not taken:
-                    self._engine.raise_if_unreached()
+                    yield from self._engine.questions.raise_if_unreached()
                     return None
                 self._look_at = self._engine.clock() + LOOK_EVERY
-                if self._engine.in_group:
+                if self._engine.subscription.in_group:
                     self._look_at = min(self._look_at, self._engine.port.session_until)
                 partitions = self._engine.delivery.partitions
                 self._waiting = [Batch(partitions[one], taken[one]) for one in reversed(taken)]

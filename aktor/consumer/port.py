@@ -40,7 +40,10 @@ from aktor.events.network import (
 from aktor.events.positions import PositionsFailed, PositionsResolved
 from aktor.trace import Trace, silent
 
-__all__ = ["NOT_A_MEMBER", "ApplicationPort", "Settle"]
+__all__ = ["NOT_A_MEMBER", "ApplicationPort", "Publish", "Settle"]
+
+#: Tells the background something; by `wake=False` it is read at the background's next turn.
+Publish = Callable[..., None]
 
 #: Called once with (value, None) or (None, error) when a question ends.
 Settle = Callable[[Any, BaseException | None], None]

@@ -248,12 +248,13 @@ class Site(Host):
     def group(self) -> str | None:
         """The group that the consumer wants to be in, if any."""
         engine = self.consumer._engine
-        return engine.settings.group_id if engine.in_group and not engine.closing else None
+        wants = engine.subscription.in_group and not engine.call.closing
+        return engine.subscription.group_id if wants else None
 
     @property
     def subscription(self) -> frozenset[str]:
         """The topics to which its consumer subscribes, as far as it knows their names."""
-        return self.consumer._engine.subscription
+        return self.consumer._engine.subscription.topics
 
     def is_in(self, group: str) -> bool:
         """Whether its consumer reads for this group."""
@@ -298,8 +299,9 @@ class Site(Host):
         if group is None:
             return None
         engine = self.consumer._engine
+        subscription = engine.subscription
         assigned = {one.topic for one in engine.delivery.partitions}
-        return group, None if engine.regex else engine.subscription | assigned
+        return group, None if subscription.regex else subscription.topics | assigned
 
     def note(self, event: str, **values: Any) -> None:
         """Add something to the history."""
@@ -311,7 +313,7 @@ class Site(Host):
         if self.frozen or fetch is None or self.dispatcher.ended:
             return
         engine = self.consumer._engine
-        if not self._mail.empty or self.port.events or engine.has_events:
+        if not self._mail.empty or self.port.events or engine.background.events.has_unfinished:
             return  # it may have to act on a restart, and be in its listener about that
         assert isinstance(fetch, FetchManager)
         delivery = engine.delivery
