@@ -232,7 +232,7 @@ class Assignment:
     @property
     def _is_assigned_by_name(self) -> bool:
         """Whether partitions are those of a topic's name; KIP-848 groups assign them by its id."""
-        return not (self._subscription.in_group and self._port.spoken == "consumer")
+        return not (self._subscription.in_group and self._port.membership.spoken == "consumer")
 
     def note_topics(self) -> None:
         """Remember the ids of the topics that are read, as they were when they were first known."""

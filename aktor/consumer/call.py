@@ -137,6 +137,6 @@ class Call:
         if self.woken and not self.closing:
             self.woken = False
             raise self.own(WakeupError())
-        error = self._port.take_connection_error()
+        error = self._port.connections.take_error()
         if error is not None:
             raise self.own_told(error)

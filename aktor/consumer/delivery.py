@@ -26,6 +26,24 @@ __all__ = ["Delivery"]
 ReaderMaker = Callable[[Chunk], RecordReader]
 
 
+class Taken:
+    """Owns the counts of what was decoded, for metrics."""
+
+    __slots__ = ("bytes", "records")
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.bytes = 0
+
+    def add_records(self, count: int) -> None:
+        """So many records were decoded."""
+        self.records += count
+
+    def add_chunk(self, chunk: Chunk) -> None:
+        """This chunk was decoded to its end."""
+        self.bytes += len(chunk.data)
+
+
 class Delivery:
     """Owns the assignment as applied, the consumed positions, the paused set and the buffer."""
 
@@ -39,8 +57,8 @@ class Delivery:
         #: again; and how many of them were reported as freed.
         self._received: tuple[Chunk | None, int] = (None, 0)
         self._told_freed = 0
-        self.records_taken = 0
-        self.bytes_taken = 0
+        #: What was decoded in all.
+        self.taken = Taken()
         #: Partitions to be sought anew: what came of them had a gap.
         self.offset_gaps: set[TopicPartition] = set()
         self.log = trace.bind(actor="application")
@@ -147,9 +165,7 @@ class Delivery:
         """Those (default: of all) for which nothing should be fetched: paused, or to be revoked."""
         states = self.partitions
         among = states if topic_partitions is None else topic_partitions
-        return frozenset(
-            one for one in among if states[one].paused or states[one].pending_revocation
-        )
+        return frozenset(one for one in among if not states[one].fetchable)
 
     def as_assigned(self) -> Mapping[TopicPartition, Assigned]:
         """The assignment as the background is told it."""
@@ -427,7 +443,7 @@ class Delivery:
             state.take_up_to(reader.next_offset, reader.leader_epoch)
             if reader.exhausted:
                 self._finish_chunk(state)
-        self.records_taken += len(records)
+        self.taken.add_records(len(records))
         return records
 
     def _open_reader(self, state: Partition) -> RecordReader | None:
@@ -452,7 +468,7 @@ class Delivery:
     def _finish_chunk(self, state: Partition) -> None:
         chunk = state.end_chunk()
         self.buffered_bytes -= chunk.size
-        self.bytes_taken += len(chunk.data)
+        self.taken.add_chunk(chunk)
         self._look_for_refusal(state)
 
     def _drop_buffered(self, state: Partition) -> None:

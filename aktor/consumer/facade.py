@@ -85,12 +85,6 @@ class KafkaConsumer:
     def __init__(self, *topics: str, **configs: Any) -> None:
         self.config, settings = configuration.parse(configs)
         self._settings = settings
-        self._deserialize_key = deserializers.wrap(
-            self.config["key_deserializer"], "key_deserializer"
-        )
-        self._deserialize_value = deserializers.wrap(
-            self.config["value_deserializer"], "value_deserializer"
-        )
         self._guard = Guard()
         #: What a nested `close` has asked for: the outermost call does it as it ends.
         self._close_asked: _Close | None = None
@@ -112,7 +106,6 @@ class KafkaConsumer:
             on_auto_commit=self.config["default_offset_commit_callback"],
         )
         self._clock = dispatcher.clock
-        self._say = dispatcher.publish
         self._driver = Blocking(bell, dispatcher.clock)
         self._metrics = ConsumerMetrics(self.config) if self.config["metrics_enabled"] else None
         self._iterating = Iteration(self._engine)
@@ -124,11 +117,10 @@ class KafkaConsumer:
         self._host.start(dispatcher, f"aktor-{settings.client_id}")
 
     def _reader_maker(self) -> Any:
-        settings, read_committed = (
-            self._settings,
-            self._settings.isolation_level == "read_committed",
-        )
-        key, value = self._deserialize_key, self._deserialize_value
+        settings, config = self._settings, self.config
+        read_committed = settings.isolation_level == "read_committed"
+        key = deserializers.wrap(config["key_deserializer"], "key_deserializer")
+        value = deserializers.wrap(config["value_deserializer"], "value_deserializer")
 
         def make(chunk: Chunk) -> RecordReader:
             return RecordReader(
@@ -535,13 +527,13 @@ class KafkaConsumer:
         group_id = self._settings.group_id
         if group_id is None:
             return ConsumerGroupMetadata(group_id=None)
-        member = self._port.was_member
+        member = self._port.membership.was_member
         return ConsumerGroupMetadata(
             group_id,
             member.generation,
             member.member_id,
             self._settings.group_instance_id,
-            self._port.member.state.value,
+            self._port.membership.member.state.value,
         )
 
     # -- the cluster
@@ -619,7 +611,7 @@ class KafkaConsumer:
         deadline = self._clock() + timeout
         topics = frozenset(one.topic for one in timestamps)
         names = ", ".join(sorted(f"{one.topic}-{one.partition}" for one in timestamps)[:10])
-        self._say(TrackTopics(owner="queries", topics=topics))
+        self._system.dispatcher.publish(TrackTopics(owner="queries", topics=topics))
         try:
             found: dict[TopicPartition, OffsetAndTimestamp | None] = self._ask(
                 "positions",
@@ -630,7 +622,7 @@ class KafkaConsumer:
                 what=f"looking up offsets of {names}",
             )
         finally:
-            self._say(TrackTopics(owner="queries", topics=frozenset()))
+            self._system.dispatcher.publish(TrackTopics(owner="queries", topics=frozenset()))
         return found
 
     # -- watching
@@ -666,7 +658,7 @@ class KafkaConsumer:
                 trouble=self._trouble_of(one),
             )
         actors = self._actors()
-        member = self._port.member
+        member = self._port.membership.member
         return ConsumerStatus(
             client_id=self._settings.client_id,
             state=self._state(actors),
@@ -682,13 +674,13 @@ class KafkaConsumer:
 
     def _trouble_of(self, topic_partition: TopicPartition) -> str:
         leader = self._port.cluster.leader(*topic_partition)
-        why = self._port.lost.get(leader.leader) if leader is not None else None
+        why = self._port.connections.lost.get(leader.leader) if leader is not None else None
         return f"its leader cannot be reached ({why})" if why else ""
 
     def _group_protocol(self) -> str:
         """What is spoken in the group; "auto" as long as that is not decided."""
         setting = self._settings.group_protocol
-        return (self._port.spoken or setting) if setting == "auto" else setting
+        return (self._port.membership.spoken or setting) if setting == "auto" else setting
 
     def _state(self, actors: tuple[ActorStatus, ...]) -> str:
         if self._guard.closed:
@@ -697,7 +689,7 @@ class KafkaConsumer:
             return f"failed: {self._port.failure}"
         if not actors:
             return "unresponsive"
-        trouble = self._port.unreachable
+        trouble = self._port.connections.unreachable
         return "running" if trouble is None else f"running, but {trouble.args[0]}"
 
     def _actors(self) -> tuple[ActorStatus, ...]:
@@ -708,7 +700,7 @@ class KafkaConsumer:
         # A bell of its own: any thread may ask, and must not take the ring another one waits for.
         bell = self._host.make_bell()
         ticket, reply = self._port.ask("supervisor", bell)
-        self._say(ReportStatus(ticket=ticket))
+        self._system.dispatcher.publish(ReportStatus(ticket=ticket))
         try:
             bell.wait(STATUS_WAIT)
             if not reply.done or self._port.failure is not None:

@@ -147,7 +147,7 @@ class Iteration:
                     return None
                 self._look_at = self._engine.clock() + LOOK_EVERY
                 if self._engine.subscription.in_group:
-                    self._look_at = min(self._look_at, self._engine.port.session_until)
+                    self._look_at = min(self._look_at, self._engine.port.membership.session_until)
                 partitions = self._engine.delivery.partitions
                 self._waiting = [Batch(partitions[one], taken[one]) for one in reversed(taken)]
                 self._begin_next_batch()

@@ -68,8 +68,8 @@ class Leaving:
 
     def is_member(self) -> bool:
         """Whether the group counts on us, and our session cannot have run out unheard."""
-        overdue = self._clock() - self._port.session_until
-        if self._port.member.generation < 0:
+        overdue = self._clock() - self._port.membership.session_until
+        if self._port.membership.member.generation < 0:
             because = "it is in no generation of the group"
         elif self._expelled:
             because = "the group did not know it at its last commit"
@@ -140,7 +140,7 @@ class Leaving:
             yield until
 
     def _leave_group(self, deadline: float, because: str, operation: Operation) -> Waiting[None]:
-        member_id = self._port.last_member_id
+        member_id = self._port.membership.last_member_id
         self._subscription.forget_told()
         while True:
             try:
@@ -156,12 +156,12 @@ class Leaving:
                 )
             except ActorRestartedError:
                 # Nobody knows whether the group was told: the new one leaves for the old one.
-                self._port.rejoin_as(member_id)
+                self._port.membership.rejoin_as(member_id)
                 continue
             except Exception as error:
                 if error is not self._call.ended_in:
                     raise  # a signal handler's
                 self._log.warning("member.leave_failed", error=error)
             break
-        self._port.leave()
+        self._port.membership.leave()
         self._publish(SubscriptionChanged(topics=frozenset()))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from kafka.structs import TopicPartition
@@ -21,6 +22,17 @@ if TYPE_CHECKING:
 __all__ = ["Partition"]
 
 
+class Stage(Enum):
+    """Whether records may be given out, as far as the group is concerned (as in Java's
+    SubscriptionState: pendingOnAssignedCallback, pendingRevocation)."""
+
+    #: `on_partitions_assigned` has not returned yet; what arrives is kept.
+    PENDING_CALLBACK = "pending callback"
+    OWNED = "owned"
+    #: The group takes it away; what arrives is dropped.
+    PENDING_REVOCATION = "pending revocation"
+
+
 class Partition:
     """One assigned partition.
 
@@ -32,10 +44,8 @@ class Partition:
 
     __slots__ = (
         "chunks",
-        "delivering",
         "epoch",
         "error",
-        "going",
         "held",
         "high_watermark",
         "last_stable_offset",
@@ -44,6 +54,7 @@ class Partition:
         "paused",
         "reader",
         "reset",
+        "stage",
         "taken",
         "taken_epoch",
         "topic_partition",
@@ -59,10 +70,7 @@ class Partition:
         self.leader_epoch = -1
         self.taken_epoch = -1
         self.paused = False
-        #: False while `on_partitions_assigned` has not returned yet; what arrives is kept.
-        self.delivering = delivering
-        #: True from the moment it is being revoked; what arrives is dropped.
-        self.going = False
+        self.stage = Stage.OWNED if delivering else Stage.PENDING_CALLBACK
         #: Why nothing more of it can be given out: no position, a refusal, a record that cannot be
         #: read. Kept until it was raised and may have passed, or until a seek.
         self.error: Exception | None = None
@@ -79,7 +87,8 @@ class Partition:
 
     def deliver(self) -> None:
         """`on_partitions_assigned` has returned: what is buffered may be given out."""
-        self.delivering = True
+        if self.stage is Stage.PENDING_CALLBACK:
+            self.stage = Stage.OWNED
 
     def pause(self) -> None:
         """The user wants nothing of it for now."""
@@ -91,7 +100,7 @@ class Partition:
 
     def revoke(self) -> None:
         """It is about to be revoked: nothing more of it is given out."""
-        self.going = True
+        self.stage = Stage.PENDING_REVOCATION
 
     def seek(self, epoch: int, position: Position | None, reset: Reset | None = None) -> None:
         """Go to this position in a new epoch; None: it is looked up, as `reset` says."""
@@ -200,7 +209,17 @@ class Partition:
     @property
     def open(self) -> bool:
         """Whether records may be given out, if there are any."""
-        return self.delivering and not self.paused and not self.going
+        return self.stage is Stage.OWNED and not self.paused
+
+    @property
+    def fetchable(self) -> bool:
+        """Whether it should be fetched."""
+        return not self.paused and not self.pending_revocation
+
+    @property
+    def pending_revocation(self) -> bool:
+        """Whether it is about to be revoked: nothing is fetched for it, what arrives is dropped."""
+        return self.stage is Stage.PENDING_REVOCATION
 
     @property
     def ready(self) -> bool:

@@ -96,4 +96,5 @@ class PollHeartbeat:
             return True
         if now - self._told_at < POLL_REPEAT:
             return False
-        return self._subscription.in_group and self._port.member.state is not MemberState.STABLE
+        state = self._port.membership.member.state
+        return self._subscription.in_group and state is not MemberState.STABLE

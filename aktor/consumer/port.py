@@ -8,12 +8,13 @@ and each ticket is popped once.
 from __future__ import annotations
 
 import itertools
-import math
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any
 
 from aktor.actors.runtime import Bell, Reply
+from aktor.consumer.connection_view import ConnectionView
+from aktor.consumer.membership_view import MembershipView
 from aktor.errors import ActorRestartedError, ConsumerClosedError
 from aktor.events.answers import Answered, Failed
 from aktor.events.commits import AutoCommitFinished
@@ -24,7 +25,6 @@ from aktor.events.membership import (
     AssignPartitions,
     GroupFailed,
     MemberChanged,
-    MemberState,
     RevokePartitions,
     RunRevokedCallback,
     SessionExtended,
@@ -40,18 +40,13 @@ from aktor.events.network import (
 from aktor.events.positions import PositionsFailed, PositionsResolved
 from aktor.trace import Trace, silent
 
-__all__ = ["NOT_A_MEMBER", "ApplicationPort", "Publish", "Settle"]
+__all__ = ["ApplicationPort", "Publish", "Settle"]
 
 #: Tells the background something; by `wake=False` it is read at the background's next turn.
 Publish = Callable[..., None]
 
 #: Called once with (value, None) or (None, error) when a question ends.
 Settle = Callable[[Any, BaseException | None], None]
-
-#: What the background says of the errors of connections.
-_ConnectionError = BrokerRefused | BootstrapFailed | BrokersUnreachable
-
-NOT_A_MEMBER: Final = MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED)
 
 
 class ApplicationPort:
@@ -67,28 +62,9 @@ class ApplicationPort:
         #: The fetch buffer.
         self.chunks: deque[Chunk] = deque()
         self.cluster = Cluster()
-        self.member = NOT_A_MEMBER
-        #: Who it was when it was last in the group, as the background said; see `was_member`.
-        self._in_group_as = NOT_A_MEMBER
-        #: The same when the application last left the group: nobody since then.
-        self._left_as = NOT_A_MEMBER
-        #: What the background said last that tells under which id it is a member, and the id that
-        #: the application chose in place of that; see `last_member_id`.
-        self._known_as = NOT_A_MEMBER
-        self._chosen: tuple[MemberChanged, str] | None = None
-        #: Who it was before, and has yet to take its leave as.
-        self.leaving: frozenset[str] = frozenset()
-        #: The protocol in which we were a member of the group; "" if we never were.
-        self.spoken = ""
-        self.session_until = -math.inf
+        self.membership = MembershipView()
+        self.connections = ConnectionView()
         self.failure: BaseException | None = None
-        #: What was said last of a connection's error; and which of these the application has taken.
-        self._connection_error: _ConnectionError | None = None
-        self._taken_error: _ConnectionError | None = None
-        #: Why nobody can be reached, while that lasts.
-        self._unreachable: BootstrapFailed | BrokersUnreachable | None = None
-        #: Brokers that are needed and have not been reached for long, by node, with the reason.
-        self.lost: Mapping[int, str] = {}
         self._watches_cluster = False
         self._tickets = itertools.count(1)
         self._open: dict[int, tuple[str, Settle]] = {}
@@ -99,13 +75,13 @@ class ApplicationPort:
             PositionsResolved: self._on_positions,
             PositionsFailed: self._on_positions,
             ClusterChanged: self._on_cluster,
-            MemberChanged: self._on_member,
+            MemberChanged: self.membership.on_member,
             SessionExtended: self._on_session,
-            BrokerRefused: self._on_connection_error,
+            BrokerRefused: self._on_refused,
             BootstrapFailed: self._on_unreachable,
             BrokersUnreachable: self._on_unreachable,
             BrokersReached: self._on_brokers_reached,
-            BrokersLost: self._on_brokers_lost,
+            BrokersLost: self.connections.on_lost,
             ActorsRestarted: self._on_restarted,
             ConsumerFailed: self._on_consumer_failed,
             RevokePartitions: self._on_event,
@@ -149,39 +125,24 @@ class ApplicationPort:
 
     def _on_cluster(self, changed: ClusterChanged) -> None:
         self.cluster = changed.cluster
-        self._connection_error = None
+        self.connections.on_answer()
         if self._watches_cluster:
             self._on_event(changed)
 
-    def _on_member(self, member: MemberChanged) -> None:
-        self.member = member
-        self.leaving = member.leaving
-        if member.generation >= 0:
-            self.spoken = member.protocol
-            self._in_group_as = member
-        known = member.member_id or member.joins_as
-        if known or member.state is MemberState.UNJOINED:
-            self._known_as = member
-
     def _on_session(self, extended: SessionExtended) -> None:
-        self.session_until = extended.until
+        self.membership.on_session(extended)
         self.bell.ring()
 
-    def _on_connection_error(self, said: BrokerRefused) -> None:
-        self._connection_error = said
+    def _on_refused(self, said: BrokerRefused) -> None:
+        self.connections.on_refused(said)
         self.bell.ring()
 
     def _on_unreachable(self, said: BootstrapFailed | BrokersUnreachable) -> None:
-        self._unreachable = self._connection_error = said
+        self.connections.on_unreachable(said)
         self.bell.ring()
 
     def _on_brokers_reached(self, _said: BrokersReached) -> None:
-        if self._connection_error is self._unreachable:
-            self._connection_error = None
-        self._unreachable = None
-
-    def _on_brokers_lost(self, said: BrokersLost) -> None:
-        self.lost = said.brokers
+        self.connections.on_reached()
 
     def _on_restarted(self, restarted: ActorsRestarted) -> None:
         for ticket, (actor, _) in list(self._open.items()):
@@ -190,10 +151,9 @@ class ApplicationPort:
                 error.__cause__ = restarted.because
                 self._settle(ticket, None, error)
         if "network" in restarted.actors:
-            self.lost = {}
-            self._unreachable = None  # the new one finds out for itself
+            self.connections.on_restarted()
         if "membership" in restarted.actors:
-            self.member = NOT_A_MEMBER
+            self.membership.on_restarted()
         self._on_event(restarted)
 
     def _on_consumer_failed(self, failed: ConsumerFailed) -> None:
@@ -266,46 +226,6 @@ class ApplicationPort:
     def waits_for(self, actor: str) -> bool:
         """Whether a question to this actor has no answer yet."""
         return any(name == actor for name, _ in list(self._open.values()))
-
-    def take_connection_error(self) -> Exception | None:
-        """The latest connection error, once."""
-        said = self._connection_error
-        if said is None or said is self._taken_error:
-            return None
-        self._taken_error = said
-        return said.error
-
-    @property
-    def unreachable(self) -> Exception | None:
-        """Why nobody can be reached, while that lasts."""
-        said = self._unreachable
-        return None if said is None else said.error
-
-    @property
-    def was_member(self) -> MemberChanged:
-        """Who it was when it was last in the group: as that it commits in transactions.
-
-        Also once it was expelled: a group refuses the commits of a member that it has expelled, and
-        takes those of a consumer that is no member.
-        """
-        member = self._in_group_as
-        return NOT_A_MEMBER if member is self._left_as else member
-
-    @property
-    def last_member_id(self) -> str:
-        """Under which a restarted membership joins again, or leaves: else a dead member is left."""
-        said = self._known_as
-        if self._chosen is not None and self._chosen[0] is said:
-            return self._chosen[1]
-        return said.member_id or said.joins_as
-
-    def rejoin_as(self, member_id: str) -> None:
-        """A restarted membership has to know this id, until it says another one by itself."""
-        self._chosen = self._known_as, member_id
-
-    def leave(self) -> None:
-        """The application has left the group: until it joins again it is nobody there."""
-        self._left_as = self._in_group_as
 
     def watch_cluster(self, *, wanted: bool) -> None:
         """Whether changes of the cluster are events: the subscription may follow them."""

@@ -115,13 +115,13 @@ class Recovery:
 
         It sends LeaveGroup for the members of before that have yet to leave.
         """
-        leaving = self._port.leaving
+        membership = self._port.membership
         if self._subscription.in_group:
             self._events.forget_steps()
             owned = frozenset(self._delivery.partitions)
             error = self._rebalancing.give_up(owned, Loss.LOST, restarted)
-            self._subscription.say(self._port.last_member_id, self._port.leaving)
+            self._subscription.say(membership.last_member_id, membership.leaving)
             return error
-        if leaving:  # it has unsubscribed since
-            self._publish(SubscriptionChanged(topics=frozenset(), leaving=leaving))
+        if membership.leaving:  # it has unsubscribed since
+            self._publish(SubscriptionChanged(topics=frozenset(), leaving=membership.leaving))
         return None

@@ -36,7 +36,7 @@ class Session:
 
     def is_confirmed(self, now: float) -> bool:
         """Whether records may be given out; if not, the group is asked."""
-        until = self._port.session_until
+        until = self._port.membership.session_until
         if not self._subscription.in_group or now <= until:
             self.ask_again_at = math.inf
             return True

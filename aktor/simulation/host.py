@@ -231,7 +231,8 @@ class Site(Host):
         if manager is None or self.dispatcher.ended:
             return frozenset()
         assert isinstance(manager, GroupMembershipManager | AutoMembershipManager)
-        return manager.looks_after | self.port.leaving | {self.port.last_member_id}
+        membership = self.port.membership
+        return manager.looks_after | membership.leaving | {membership.last_member_id}
 
     @property
     def closed(self) -> bool:
@@ -333,10 +334,7 @@ class Site(Host):
     def _misread(self, fetch: FetchManager) -> list[str]:
         """Partitions that its background takes for what they are not: owned, in another epoch, not
         to be fetched."""
-        wanted = {
-            one: (state.epoch, state.paused or state.pending_revocation)
-            for one, state in self.owned.items()
-        }
+        wanted = {one: (state.epoch, not state.fetchable) for one, state in self.owned.items()}
         differ = {one for one, _ in wanted.items() ^ fetch.picture.items()}
         return sorted(f"{one.topic}-{one.partition}" for one in differ)
 
@@ -350,7 +348,7 @@ class Site(Host):
     def believes_in_session(self, until: float) -> None:
         """The application may give records out until then: note it if its coordinator may have
         given them to another member before. Not if that has forgotten it since it answered."""
-        group, member_id = self.consumer.config["group_id"], self.port.member.member_id
+        group, member_id = self.consumer.config["group_id"], self.port.membership.member.member_id
         ends = self._simulation.brokers.session_until(group, member_id)
         seconds = until - self.member.ahead - ends
         if ROUNDING < seconds < math.inf:

@@ -169,8 +169,8 @@ def test_a_chunk_is_freed_when_its_last_record_is_taken_and_not_before() -> None
 
     delivery.take(1)
     assert (delivery.freed_bytes, delivery.buffered_bytes) == (chunk.size, 0)
-    assert delivery.bytes_taken == chunk.size - OVERHEAD
-    assert delivery.records_taken == 3
+    assert delivery.taken.bytes == chunk.size - OVERHEAD
+    assert delivery.taken.records == 3
 
 
 def test_what_is_buffered_for_a_partition_about_to_be_revoked_is_dropped() -> None:
