@@ -210,7 +210,7 @@ class Assignment:
         by their coordinator.
         """
         ids = self._topic_ids
-        if ids.is_up_to_date:
+        if ids.followed is self._port.cluster:
             return
         cluster, anew = ids.created_anew()
         resets = {}
@@ -227,7 +227,7 @@ class Assignment:
         # Last, so that an interrupt before this has everything done again.
         ids.learn(anew)
         self.note_topics()
-        ids.followed(cluster)
+        ids.follow(cluster)
 
     @property
     def _is_assigned_by_name(self) -> bool:

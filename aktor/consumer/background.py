@@ -58,15 +58,16 @@ class Background:
         An event leaves the queue when it was acted on: who was interrupted finds it again.
         """
         # Looked at here, and not in what is called: each poll comes by, and there is nothing.
-        if self._call.owes:
+        if self._call.unraised is not None:
             self._call.raise_owed()
         if self._callbacks.waiting:
             self._callbacks.run()
         self._assignment.follow_topics()
-        while self.events:
-            event = self.events.next()
+        events = self.events
+        while events.said or events.taken_over:
+            event = events.next()
             self._act_on(event)
-            self.events.done_with(event)
+            events.done_with(event)
 
     def _act_on(self, event: Any) -> None:
         match event:

@@ -21,12 +21,12 @@ class Call:
     __slots__ = (
         "_owed",
         "_port",
-        "_unraised",
         "asked",
         "close_asked",
         "closing",
         "ended_in",
         "touched",
+        "unraised",
         "woken",
     )
 
@@ -45,9 +45,9 @@ class Call:
         #: The tickets of its questions.
         self.asked: list[int] = []
         #: An error that is raised later if an interrupt takes its place; and one that is due now,
-        #: because that has happened.
+        #: because an interrupt has taken its place.
         self._owed: BaseException | None = None
-        self._unraised: BaseException | None = None
+        self.unraised: BaseException | None = None
 
     # -- how it begins and ends
 
@@ -68,7 +68,7 @@ class Call:
     def repair(self) -> None:
         """The last call was interrupted: its questions are given up, the error it owes is due."""
         self.closing = False
-        self._unraised = self._owed or self._unraised
+        self.unraised = self._owed or self.unraised
         for ticket in self.asked:
             self._port.give_up(ticket)
 
@@ -96,17 +96,12 @@ class Call:
         """What the call ended in is raised: its traceback would keep a dropped consumer alive."""
         self.ended_in = self._owed = None
 
-    @property
-    def owes(self) -> bool:
-        """Whether an interrupt has kept an error from being raised."""
-        return self._unraised is not None
-
     def raise_owed(self) -> None:
         """Raise the error that an interrupt kept from being raised."""
-        owed = self._unraised
+        owed = self.unraised
         assert owed is not None, "there is none"
         self.own(owed, owed=True)
-        self._unraised = None
+        self.unraised = None
         raise owed
 
     # -- what ends its waits
@@ -133,7 +128,8 @@ class Call:
 
     def raise_interruptions(self) -> None:
         """Raise what ends a wait: a failure, `wakeup`, an error of the connections."""
-        self.check_alive()
+        if self._port.failure is not None:
+            self.check_alive()
         if self.woken and not self.closing:
             self.woken = False
             raise self.own(WakeupError())

@@ -344,10 +344,7 @@ class Delivery:
                 because="the partition has moved on",
             )
             return
-        if chunk.high_watermark >= 0:
-            state.learn_watermarks(chunk.high_watermark, chunk.last_stable_offset)
-        if chunk.size or chunk.error is not None:
-            state.add(chunk)
+        if state.receive(chunk):
             self.buffered_bytes += chunk.size
             self._look_for_refusal(state)
             self._line_up(state)

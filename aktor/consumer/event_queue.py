@@ -21,61 +21,58 @@ class EventQueue:
     this thread's own deque may be searched and cut; the background writes the port's.
     """
 
-    __slots__ = ("_events", "_port")
+    __slots__ = ("said", "taken_over")
 
     def __init__(self, port: ApplicationPort) -> None:
-        self._port = port
-        self._events: deque[object] = deque()
+        #: The port's: what the background has said, and nobody has looked at.
+        self.said = port.events
+        #: What was taken over from there, and is not acted on yet.
+        self.taken_over: deque[object] = deque()
 
     def __bool__(self) -> bool:
-        return bool(self._port.events or self._events)
+        return bool(self.said or self.taken_over)
 
     def gather(self) -> deque[object]:
         """Take over what was said since; all that is not acted on."""
-        said = self._port.events
+        said = self.said
         while said:
             # Its last one may have been interrupted between these two lines.
-            if not self._events or self._events[-1] is not said[0]:
-                self._events.append(said[0])
+            if not self.taken_over or self.taken_over[-1] is not said[0]:
+                self.taken_over.append(said[0])
             said.popleft()
-        return self._events
+        return self.taken_over
 
     def next(self) -> Any:
         """The event to act on now. There must be one."""
         self.gather()
-        return self._events[0]
+        return self.taken_over[0]
 
     def done_with(self, event: object) -> None:
         """It is acted on, unless it was forgotten meanwhile."""
-        if self._events and self._events[0] is event:
-            self._events.popleft()
+        if self.taken_over and self.taken_over[0] is event:
+            self.taken_over.popleft()
 
     def take_out(self, event: object) -> None:
         """It is acted on, wherever it stands."""
-        self._events = deque(one for one in self._events if one is not event)
+        self.taken_over = deque(one for one in self.taken_over if one is not event)
 
     def forget_steps(self) -> None:
         """Steps of a rebalance that is being abandoned are not answered any more."""
-        self._events = deque(one for one in self.gather() if not isinstance(one, Step))
+        self.taken_over = deque(one for one in self.gather() if not isinstance(one, Step))
 
     def forget_group(self) -> None:
         """What is left of a membership must not meet the next: nor what it was refused."""
         self.forget_steps()
         refused = GroupFailed | TopicsRefused
-        self._events = deque(one for one in self._events if not isinstance(one, refused))
-
-    @property
-    def has_unfinished(self) -> bool:
-        """Whether an event was taken over and is not acted on yet."""
-        return bool(self._events)
+        self.taken_over = deque(one for one in self.taken_over if not isinstance(one, refused))
 
     def holds(self, event: object) -> bool:
         """Whether it is not acted on yet."""
-        return event in self._events
+        return event in self.taken_over
 
     def has_step_besides(self, event: object) -> bool:
         """Whether another step of a rebalance has come, as far as was taken over."""
-        return any(isinstance(one, Step) for one in self._events if one is not event)
+        return any(isinstance(one, Step) for one in self.taken_over if one is not event)
 
     def says_lost(self) -> bool:
         """Whether the membership has said meanwhile that partitions are lost."""

@@ -136,14 +136,18 @@ class Partition:
 
     # -- what is buffered
 
-    def learn_watermarks(self, high_watermark: int, last_stable_offset: int) -> None:
-        """A Fetch has told the ends of the log."""
-        self.high_watermark = high_watermark
-        self.last_stable_offset = last_stable_offset
+    def receive(self, chunk: Chunk) -> bool:
+        """A Fetch has told the ends of its log, and maybe brought records, or a refusal.
 
-    def add(self, chunk: Chunk) -> None:
-        """Buffer what was fetched."""
+        True if there is something to buffer.
+        """
+        if chunk.high_watermark >= 0:
+            self.high_watermark = chunk.high_watermark
+            self.last_stable_offset = chunk.last_stable_offset
+        if not chunk.size and chunk.error is None:
+            return False
         self.chunks.append(chunk)
+        return True
 
     def read_by(self, reader: RecordReader) -> RecordReader:
         """Read the next chunk by this."""

@@ -13,17 +13,13 @@ __all__ = ["TopicIds"]
 class TopicIds:
     """Owns the ids, as far as they are known, and the cluster in which that was looked up."""
 
-    __slots__ = ("_followed", "_ids", "_port")
+    __slots__ = ("_ids", "_port", "followed")
 
     def __init__(self, port: ApplicationPort) -> None:
         self._port = port
         self._ids: dict[str, object] = {}
-        self._followed: Cluster | None = None
-
-    @property
-    def is_up_to_date(self) -> bool:
-        """Whether the latest cluster was looked at."""
-        return self._port.cluster is self._followed
+        #: The cluster whose changes were acted on.
+        self.followed: Cluster | None = None
 
     def created_anew(self) -> tuple[Cluster, Mapping[str, object]]:
         """The latest cluster, and the topics that have another id in it, with that."""
@@ -48,6 +44,6 @@ class TopicIds:
         }
         self._ids = {topic: known for topic, known in ids.items() if known is not None}
 
-    def followed(self, cluster: Cluster) -> None:
+    def follow(self, cluster: Cluster) -> None:
         """What this cluster changes was acted on."""
-        self._followed = cluster
+        self.followed = cluster

@@ -51,5 +51,6 @@ class Blocking:
                     result: T = over.value
                     return result
                 self._bell.wait(until - self._clock())
-        finally:
+        except BaseException:
             waiting.close()
+            raise

@@ -314,7 +314,7 @@ class Site(Host):
         if self.frozen or fetch is None or self.dispatcher.ended:
             return
         engine = self.consumer._engine
-        if not self._mail.empty or self.port.events or engine.background.events.has_unfinished:
+        if not self._mail.empty or self.port.events or engine.background.events.taken_over:
             return  # it may have to act on a restart, and be in its listener about that
         assert isinstance(fetch, FetchManager)
         delivery = engine.delivery
