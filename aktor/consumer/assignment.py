@@ -210,7 +210,7 @@ class Assignment:
         by their coordinator.
         """
         ids = self._topic_ids
-        if ids.followed is self._port.cluster:
+        if self.follows_topics:
             return
         cluster, anew = ids.created_anew()
         resets = {}
@@ -228,6 +228,11 @@ class Assignment:
         ids.learn(anew)
         self.note_topics()
         ids.follow(cluster)
+
+    @property
+    def follows_topics(self) -> bool:
+        """Whether the latest cluster was looked at."""
+        return self._topic_ids.followed is self._port.cluster
 
     @property
     def _is_assigned_by_name(self) -> bool:

@@ -14,6 +14,7 @@ from aktor.consumer.poll_heartbeat import PollHeartbeat
 from aktor.consumer.rebalancing import Rebalancing
 from aktor.consumer.recovery import Recovery
 from aktor.consumer.subscription import Subscription
+from aktor.consumer.waiting import Waiting
 from aktor.events.commits import AutoCommitFinished
 from aktor.events.coordinator import CoordinatorRefused
 from aktor.events.lifecycle import ActorsRestarted
@@ -52,27 +53,36 @@ class Background:
         self._leaving = leaving
         self._log = trace.bind(actor="application")
 
-    def run_events(self) -> None:
+    @property
+    def has_work(self) -> bool:
+        """Whether there is anything to do. Each poll looks here, and mostly there is nothing."""
+        return bool(
+            self.events.said
+            or self.events.taken_over
+            or self._callbacks.waiting
+            or self._call.unraised is not None
+            or not self._assignment.follows_topics
+        )
+
+    def run_events(self) -> Waiting[None]:
         """Act on what the background said, on this thread; raises what must be raised.
 
         An event leaves the queue when it was acted on: who was interrupted finds it again.
         """
-        # Looked at here, and not in what is called: each poll comes by, and there is nothing.
         if self._call.unraised is not None:
             self._call.raise_owed()
-        if self._callbacks.waiting:
-            self._callbacks.run()
+        self._callbacks.run()
         self._assignment.follow_topics()
         events = self.events
         while events.said or events.taken_over:
             event = events.next()
-            self._act_on(event)
+            yield from self._act_on(event)
             events.done_with(event)
 
-    def _act_on(self, event: Any) -> None:
+    def _act_on(self, event: Any) -> Waiting[None]:
         match event:
             case ActorsRestarted():
-                self._recovery.restore(event)
+                yield from self._recovery.restore(event)
             case AutoCommitFinished():
                 self._callbacks.add_auto_commit(event)
                 self.events.done_with(event)
@@ -88,7 +98,7 @@ class Background:
             case AssignPartitions() if self._is_over(event):
                 self._log.info("step.skipped", rebalance=event.rebalance, because="lost since")
             case _:
-                self._run_step(event)
+                yield from self._run_step(event)
 
     def _follow_cluster(self) -> None:
         """Topics have come or gone, or have more partitions: the subscription follows."""
@@ -105,13 +115,13 @@ class Background:
         begun = self._rebalancing.has_begun(assigned)
         return not begun and self.events.has_step_besides(assigned)
 
-    def _run_step(self, event: Any) -> None:
+    def _run_step(self, event: Any) -> Waiting[None]:
         step = event
         if isinstance(step, AssignPartitions):
             self._leaving.take_on()
         elif isinstance(step, RunRevokedCallback) and self._is_lost_by_now():
             step = replace(step, loss=Loss.LOST)
-        error = self._rebalancing.run(step, event)
+        error = yield from self._rebalancing.run(step, event)
         self._assignment.note_topics()
         self._heartbeat.hurry()
         if error is not None:

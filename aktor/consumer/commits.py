@@ -89,10 +89,13 @@ class Commits:
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         settle: Callable[[Any, BaseException | None], None],
-    ) -> None:
-        """Commit without waiting; `settle` is called when it ended, on the background thread."""
+    ) -> Waiting[None]:
+        """Commit without waiting; `settle` is called when it ended, on the background thread.
+
+        It is a generator because a listener may have to run first, about a restarted actor.
+        """
         self._call.check_alive()
-        self._recovery.restore_if_restarted()
+        yield from self._recovery.restore_if_restarted()
         self._call.touch()
         ticket = self._port.open("commits", settle, self._call.asked)
         self._publish(

@@ -162,7 +162,8 @@ class Engine:
         began = self.clock()
         while not call.close_asked:
             call.raise_interruptions()
-            self.background.run_events()
+            if self.background.has_work:
+                yield from self.background.run_events()
             now = self.clock()
             errors.look_up_anew(now)
             heartbeat.tell(now)
@@ -291,7 +292,7 @@ class Engine:
         TopicAuthorizationFailedError if its topic may not be described.
         """
         self.call.touch()
-        self.recovery.restore_if_restarted()
+        yield from self.recovery.restore_if_restarted()
         while True:
             self.assignment.apply_positions()
             offset = self._known_offset(topic_partition)

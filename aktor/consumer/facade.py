@@ -476,7 +476,7 @@ class KafkaConsumer:
                 future.failure(error)
 
         self._engine.commits.callbacks.run()
-        self._engine.commits.commit_async(chosen, settle)
+        self._driver.run(self._engine.commits.commit_async(chosen, settle))
         return future
 
     def _offsets_to_commit(self, offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -492,7 +492,8 @@ class KafkaConsumer:
             return
         consumed = self._engine.consumed()
         if consumed:
-            self._engine.commits.commit_async(consumed, lambda _value, _error: None)
+            last = self._engine.commits.commit_async(consumed, lambda _value, _error: None)
+            self._driver.run(last)
 
     @exclusive
     def committed(
@@ -782,7 +783,7 @@ class KafkaConsumer:
         self._iterating.stow()
         engine = self._engine
         if self._port.failure is not None:
-            return engine.leaving.lose()
+            return self._driver.run(engine.leaving.lose())
         commits_until = engine.leaving.commits_until(deadline)
         if asked.autocommit and self._settings.enable_auto_commit:
             self._driver.run(engine.commits.commit_last(commits_until, at="close"))

@@ -108,7 +108,7 @@ class Leaving:
             self._under_way = self._under_way or object()
             if owned and self._rebalancing.listener is not None:  # which may take its time
                 self._publish(PausePartitions(partitions=owned))
-            error = self._rebalancing.give_up(owned, loss, self._under_way)
+            error = yield from self._rebalancing.give_up(owned, loss, self._under_way)
             deadline += self._clock() - began
             yield from self._leave_group(deadline, because, operation)
             # What the group said while the listener ran or until it heard (KAFKA-20428).
@@ -122,13 +122,13 @@ class Leaving:
         self._delivery.assign(())
         return error
 
-    def lose(self) -> BaseException | None:
+    def lose(self) -> Waiting[BaseException | None]:
         """The background was given up: all partitions are lost; returns a listener's error."""
         error = None
         if self._subscription.in_group:
             self._events.forget_steps()
             owned = frozenset(self._delivery.partitions)
-            error = self._rebalancing.give_up(owned, Loss.LOST, self)
+            error = yield from self._rebalancing.give_up(owned, Loss.LOST, self)
         self._delivery.assign(())
         return error
 

@@ -64,7 +64,7 @@ class Questions:
         """
         call = self._call
         call.check_alive()
-        self._recovery.restore_if_restarted()
+        yield from self._recovery.restore_if_restarted()
         began = self._clock()
         until = max(began, deadline) + ANSWER_GRACE
         call.touch()

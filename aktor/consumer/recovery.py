@@ -16,6 +16,7 @@ from aktor.consumer.port import ApplicationPort, Publish
 from aktor.consumer.position_errors import PositionErrors
 from aktor.consumer.rebalancing import Rebalancing
 from aktor.consumer.subscription import Subscription
+from aktor.consumer.waiting import Waiting
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import Loss, SubscriptionChanged
 from aktor.trace import Trace
@@ -82,19 +83,19 @@ class Recovery:
 
     # -- after a restart of actors
 
-    def restore_if_restarted(self) -> None:
+    def restore_if_restarted(self) -> Waiting[None]:
         """Tell restarted actors what they must know, before anything else is asked of them."""
         for restarted in self._events.restarts():
             # A lost callback may ask for something, too, and come here.
             if self._events.holds(restarted) and restarted is not self._restoring:
-                self.restore(restarted)
+                yield from self.restore(restarted)
 
-    def restore(self, restarted: ActorsRestarted) -> None:
+    def restore(self, restarted: ActorsRestarted) -> Waiting[None]:
         """Tell these actors what they must know; raises what a listener raised about it."""
         self._restoring = restarted
         error = None
         if "membership" in restarted.actors:
-            error = self._restore_membership(restarted)
+            error = yield from self._restore_membership(restarted)
         # What was fetched ahead is unknown to the new fetch manager: go on from the positions.
         self._assignment.renew_all()
         if "fetch" in restarted.actors:
@@ -110,7 +111,7 @@ class Recovery:
         if error is not None:
             raise error
 
-    def _restore_membership(self, restarted: ActorsRestarted) -> BaseException | None:
+    def _restore_membership(self, restarted: ActorsRestarted) -> Waiting[BaseException | None]:
         """All partitions are lost, and the new membership joins; returns a listener's error.
 
         It sends LeaveGroup for the members of before that have yet to leave.
@@ -119,7 +120,7 @@ class Recovery:
         if self._subscription.in_group:
             self._events.forget_steps()
             owned = frozenset(self._delivery.partitions)
-            error = self._rebalancing.give_up(owned, Loss.LOST, restarted)
+            error = yield from self._rebalancing.give_up(owned, Loss.LOST, restarted)
             self._subscription.say(membership.last_member_id, membership.leaving)
             return error
         if membership.leaving:  # it has unsubscribed since

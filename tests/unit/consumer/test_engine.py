@@ -858,7 +858,7 @@ def test_a_failed_consumer_raises_before_anything_else_and_for_ever() -> None:
         with pytest.raises(ActorCrashedError):
             site.poll()
     with pytest.raises(ActorCrashedError):
-        site.engine.commits.commit_async({}, lambda value, error: None)
+        site.run(site.engine.commits.commit_async({}, lambda value, error: None))
 
 
 def test_a_connection_error_is_raised_once_and_before_records() -> None:
@@ -1223,8 +1223,10 @@ def test_an_asynchronous_commit_is_said_at_once_and_settled_when_answered() -> N
     site = a_site()
     endings: list[Any] = []
 
-    site.engine.commits.commit_async(
-        {A: OffsetAndMetadata(1, "", -1)}, lambda *end: endings.append(end)
+    site.run(
+        site.engine.commits.commit_async(
+            {A: OffsetAndMetadata(1, "", -1)}, lambda *end: endings.append(end)
+        )
     )
 
     (said,) = site.of(CommitOffsets)
@@ -1749,7 +1751,7 @@ def test_who_leaves_while_the_membership_is_restarted_leaves_under_the_id_it_had
 
 def test_leaving_waits_for_commits_under_way_and_keeps_time_for_leaving() -> None:
     site = a_member()
-    site.engine.commits.commit_async({}, lambda value, error: None)
+    site.run(site.engine.commits.commit_async({}, lambda value, error: None))
 
     site.leave(site.clock.now + 10.0, because="the consumer was closed")
 
@@ -1762,7 +1764,7 @@ def test_leaving_waits_for_commits_under_way_and_keeps_time_for_leaving() -> Non
 def test_the_time_that_is_kept_for_leaving_is_kept_once() -> None:
     """`close` waits for its last commit first, and has used the time of commits up by then."""
     site = a_member()
-    site.engine.commits.commit_async({}, lambda value, error: None)
+    site.run(site.engine.commits.commit_async({}, lambda value, error: None))
     deadline = site.clock.now + 2.5
 
     site.leave(deadline, because="the consumer was closed", commits_until=site.clock.now)
@@ -1990,7 +1992,7 @@ def test_a_restart_that_a_callback_has_dealt_with_is_over() -> None:
     site.engine.rebalancing.listener = _LookingUp(site, "lost")
     site.hear(a_restart("membership"), a_restart("fetch"))
 
-    site.engine.recovery.restore_if_restarted()
+    site.run(site.engine.recovery.restore_if_restarted())
 
     assert site.engine.delivery.partitions == {}
     assert len(site.of(TrackTopics)) == 3
@@ -2014,7 +2016,7 @@ class _LookingUp(_NotingListener):
     def look_up(self, callback: str, restart: ActorsRestarted) -> None:
         if callback == self.callback:
             self.site.hear(restart)
-            self.site.engine.recovery.restore_if_restarted()
+            self.site.run(self.site.engine.recovery.restore_if_restarted())
 
 
 def test_position_says_everything_again_before_it_waits() -> None:

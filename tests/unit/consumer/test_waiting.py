@@ -7,14 +7,16 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pytest
+from kafka import ConsumerRebalanceListener
 
 from aktor.actors.runtime import Bell, VirtualTime
 from aktor.consumer.waiting import Blocking, Waiting
-from aktor.errors import WakeupError
+from aktor.errors import UserCallbackError, WakeupError
 from aktor.events.answers import Answered
 from aktor.events.fetching import RecordsFetched
+from aktor.events.membership import MemberChanged, MemberState, SessionExtended
 from tests.unit.consumer.test_delivery import A, a_chunk, offsets
-from tests.unit.consumer.test_engine import ScriptedBell, Site
+from tests.unit.consumer.test_engine import ORDERS, ScriptedBell, Site, an_assignment
 
 T = TypeVar("T")
 
@@ -119,13 +121,21 @@ class LoopBell(Bell):
 
 async def run(waiting: Waiting[T], bell: LoopBell) -> T:
     """The driver."""
+    error: Exception | None = None
     while True:
         try:
-            until = next(waiting)
+            asked = next(waiting) if error is None else waiting.throw(error)
         except StopIteration as over:
             result: T = over.value
             return result
-        await bell.wait_until(until)
+        error = None
+        if isinstance(asked, float | int):
+            await bell.wait_until(asked)
+            continue
+        try:
+            await asked
+        except Exception as raised:
+            error = raised
 
 
 def in_a_loop(call: Callable[[Site, float], Waiting[T]], meanwhile: Callable[[Site], object]) -> T:
@@ -161,6 +171,50 @@ def test_a_poll_in_an_event_loop_is_woken_up() -> None:
             lambda site, deadline: site.engine.poll(deadline, 500),
             lambda site: site.engine.call.wakeup(),
         )
+
+
+class LoopListener(ConsumerRebalanceListener):
+    """Its methods are coroutines of the application's event loop."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.loops: list[asyncio.AbstractEventLoop] = []
+        self._error = error
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        await asyncio.sleep(0)
+        self.loops.append(asyncio.get_running_loop())
+        if self._error is not None:
+            raise self._error
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        """Nothing."""
+
+
+async def poll_as_a_member(listener: LoopListener) -> None:
+    clock, bell = LoopTime(), LoopBell()
+    site = Site(clock=clock, bell=bell, group_id="g")
+    site.engine.subscribe(ORDERS, listener)
+    site.hear(
+        MemberChanged(member_id="m-1", generation=1, state=MemberState.STABLE),
+        SessionExtended(until=clock.now + 60.0),
+        an_assignment(A),
+    )
+    await run(site.engine.poll(clock.now, 500), bell)
+    assert listener.loops == [asyncio.get_running_loop()]
+    assert site.engine.delivery.partitions[A].open
+
+
+def test_a_listeners_coroutine_runs_in_the_event_loop_of_the_application() -> None:
+    asyncio.run(poll_as_a_member(LoopListener()))
+
+
+def test_what_a_listeners_coroutine_raises_is_raised_by_the_poll() -> None:
+    error = ZeroDivisionError("a bug of the user's")
+
+    with pytest.raises(UserCallbackError) as raised:
+        asyncio.run(poll_as_a_member(LoopListener(error)))
+
+    assert raised.value.__cause__ is error
 
 
 def test_a_commit_in_an_event_loop_waits_for_the_answer() -> None:
