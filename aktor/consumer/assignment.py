@@ -12,9 +12,9 @@ from kafka.errors import OffsetOutOfRangeError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer.delivery import Delivery
+from aktor.consumer.link import Link
 from aktor.consumer.partition import Partition
 from aktor.consumer.poll_heartbeat import PollHeartbeat
-from aktor.consumer.port import ApplicationPort, Publish
 from aktor.consumer.subscription import Subscription
 from aktor.consumer.topic_ids import TopicIds
 from aktor.events.fetching import PausePartitions
@@ -27,7 +27,6 @@ from aktor.events.positions import (
     ResetStrategy,
     SeekPartitions,
 )
-from aktor.trace import Trace
 
 __all__ = ["Assignment"]
 
@@ -37,22 +36,20 @@ class Assignment:
 
     def __init__(
         self,
+        link: Link,
         delivery: Delivery,
         subscription: Subscription,
         heartbeat: PollHeartbeat,
         *,
-        port: ApplicationPort,
-        publish: Publish,
-        trace: Trace,
         max_buffered_bytes: int,
     ) -> None:
         self._delivery = delivery
         self._subscription = subscription
         self._heartbeat = heartbeat
-        self._topic_ids = TopicIds(port)
-        self._port = port
-        self._publish = publish
-        self._log = trace.bind(actor="application")
+        self._topic_ids = TopicIds(link.port)
+        self._port = link.port
+        self._publish = link.publish
+        self._log = link.log
         self._max_buffered_bytes = max_buffered_bytes
 
     # -- which partitions

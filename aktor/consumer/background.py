@@ -10,6 +10,7 @@ from aktor.consumer.call import Call
 from aktor.consumer.commit_callbacks import CommitCallbacks
 from aktor.consumer.event_queue import EventQueue
 from aktor.consumer.leaving import Leaving
+from aktor.consumer.link import Link
 from aktor.consumer.poll_heartbeat import PollHeartbeat
 from aktor.consumer.rebalancing import Rebalancing
 from aktor.consumer.recovery import Recovery
@@ -20,7 +21,6 @@ from aktor.events.coordinator import CoordinatorRefused
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import AssignPartitions, GroupFailed, Loss, RunRevokedCallback
 from aktor.events.metadata import ClusterChanged, TopicsRefused
-from aktor.trace import Trace
 
 __all__ = ["Background"]
 
@@ -30,6 +30,7 @@ class Background:
 
     def __init__(
         self,
+        link: Link,
         call: Call,
         subscription: Subscription,
         rebalancing: Rebalancing,
@@ -40,7 +41,6 @@ class Background:
         callbacks: CommitCallbacks,
         recovery: Recovery,
         leaving: Leaving,
-        trace: Trace,
     ) -> None:
         self._call = call
         self._subscription = subscription
@@ -51,7 +51,7 @@ class Background:
         self._callbacks = callbacks
         self._recovery = recovery
         self._leaving = leaving
-        self._log = trace.bind(actor="application")
+        self._log = link.log
 
     @property
     def has_work(self) -> bool:

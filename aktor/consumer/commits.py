@@ -12,13 +12,12 @@ from aktor.consumer.assignment import Assignment
 from aktor.consumer.call import Call
 from aktor.consumer.commit_callbacks import CommitCallbacks
 from aktor.consumer.leaving import Leaving
-from aktor.consumer.port import ApplicationPort, Publish
+from aktor.consumer.link import Link
 from aktor.consumer.questions import Questions
 from aktor.consumer.recovery import Recovery
 from aktor.consumer.waiting import Waiting
 from aktor.events.commits import CommitOffsets
 from aktor.managers.commit_errors import says_expelled
-from aktor.trace import Trace
 
 __all__ = ["Commits"]
 
@@ -28,16 +27,13 @@ class Commits:
 
     def __init__(
         self,
+        link: Link,
         call: Call,
         assignment: Assignment,
         questions: Questions,
         recovery: Recovery,
         leaving: Leaving,
-        *,
         callbacks: CommitCallbacks,
-        port: ApplicationPort,
-        publish: Publish,
-        trace: Trace,
     ) -> None:
         self._call = call
         self._assignment = assignment
@@ -45,9 +41,9 @@ class Commits:
         self._recovery = recovery
         self._leaving = leaving
         self.callbacks = callbacks
-        self._port = port
-        self._publish = publish
-        self._trace = trace
+        self._port = link.port
+        self._publish = link.publish
+        self._trace = link.trace
 
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: float

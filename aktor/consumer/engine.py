@@ -22,6 +22,7 @@ from aktor.consumer.commits import Commits
 from aktor.consumer.delivery import Delivery, ReaderMaker
 from aktor.consumer.event_queue import EventQueue
 from aktor.consumer.leaving import Leaving
+from aktor.consumer.link import Link
 from aktor.consumer.poll_heartbeat import PollHeartbeat
 from aktor.consumer.port import ApplicationPort, Publish
 from aktor.consumer.position_errors import PositionErrors
@@ -58,39 +59,29 @@ class Engine:
         trace: Trace,
         on_auto_commit: Callable[[Any, Any], Any] | None = None,
     ) -> None:
+        link = Link(port, publish, clock, trace, trace.bind(actor="application"))
         self.port = port
         self.clock = clock
         self.call = Call(port)
         self.delivery = Delivery(make_reader, trace, settings.isolation_level)
         self.rebalancing = Rebalancing(self.delivery, publish, trace, clock)
-        self.subscription = Subscription(settings.group_id, port=port, publish=publish, trace=trace)
-        self.session = Session(self.subscription, port=port, publish=publish, trace=trace)
-        self.heartbeat = PollHeartbeat(
-            settings,
-            port=port,
-            delivery=self.delivery,
-            subscription=self.subscription,
-            publish=publish,
-        )
+        self.subscription = Subscription(link, settings.group_id)
+        self.session = Session(link, self.subscription)
+        self.heartbeat = PollHeartbeat(link, settings, self.delivery, self.subscription)
         self.assignment = Assignment(
+            link,
             self.delivery,
             self.subscription,
             self.heartbeat,
-            port=port,
-            publish=publish,
-            trace=trace,
             max_buffered_bytes=settings.max_buffered_bytes,
         )
         self.errors = PositionErrors(
-            self.call,
-            self.delivery,
-            self.assignment,
-            clock=clock,
-            retry_backoff=settings.retry_backoff,
+            link, self.call, self.delivery, self.assignment, retry_backoff=settings.retry_backoff
         )
         events = EventQueue(port)
         callbacks = CommitCallbacks(self.rebalancing.user_code, on_auto_commit)
         self.recovery = Recovery(
+            link,
             self.call,
             self.subscription,
             self.delivery,
@@ -99,38 +90,23 @@ class Engine:
             errors=self.errors,
             heartbeat=self.heartbeat,
             events=events,
-            port=port,
-            publish=publish,
-            trace=trace,
         )
-        self.questions = Questions(
-            self.call, self.recovery, port=port, publish=publish, clock=clock
-        )
+        self.questions = Questions(link, self.call, self.recovery)
         self.leaving = Leaving(
+            link,
             self.call,
             self.subscription,
             self.delivery,
             self.rebalancing,
             self.questions,
             events=events,
-            port=port,
-            publish=publish,
-            clock=clock,
-            trace=trace,
             is_static=settings.group_instance_id is not None,
         )
         self.commits = Commits(
-            self.call,
-            self.assignment,
-            self.questions,
-            self.recovery,
-            self.leaving,
-            callbacks=callbacks,
-            port=port,
-            publish=publish,
-            trace=trace,
+            link, self.call, self.assignment, self.questions, self.recovery, self.leaving, callbacks
         )
         self.background = Background(
+            link,
             self.call,
             self.subscription,
             self.rebalancing,
@@ -140,7 +116,6 @@ class Engine:
             callbacks=callbacks,
             recovery=self.recovery,
             leaving=self.leaving,
-            trace=trace,
         )
 
     def begin_call(self) -> None:

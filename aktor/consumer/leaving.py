@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from aktor.consumer.call import Call
 from aktor.consumer.delivery import Delivery
 from aktor.consumer.event_queue import EventQueue
-from aktor.consumer.port import ApplicationPort, Publish
+from aktor.consumer.link import Link
 from aktor.consumer.questions import Questions
 from aktor.consumer.rebalancing import Rebalancing
 from aktor.consumer.subscription import Subscription
@@ -16,7 +15,6 @@ from aktor.consumer.waiting import Waiting
 from aktor.errors import ActorRestartedError
 from aktor.events.fetching import PausePartitions
 from aktor.events.membership import LeaveGroup, Loss, Operation, SubscriptionChanged
-from aktor.trace import Trace
 
 __all__ = ["Leaving"]
 
@@ -29,6 +27,7 @@ class Leaving:
 
     def __init__(
         self,
+        link: Link,
         call: Call,
         subscription: Subscription,
         delivery: Delivery,
@@ -36,10 +35,6 @@ class Leaving:
         questions: Questions,
         *,
         events: EventQueue,
-        port: ApplicationPort,
-        publish: Publish,
-        clock: Callable[[], float],
-        trace: Trace,
         is_static: bool,
     ) -> None:
         self._call = call
@@ -48,10 +43,10 @@ class Leaving:
         self._rebalancing = rebalancing
         self._questions = questions
         self._events = events
-        self._port = port
-        self._publish = publish
-        self._clock = clock
-        self._log = trace.bind(actor="application")
+        self._port = link.port
+        self._publish = link.publish
+        self._clock = link.clock
+        self._log = link.log
         self._is_static = is_static
         #: The last commit before leaving was refused: the group does not know us any more.
         self._expelled = False

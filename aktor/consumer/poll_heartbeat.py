@@ -11,7 +11,7 @@ import math
 from typing import Final
 
 from aktor.consumer.delivery import Delivery
-from aktor.consumer.port import ApplicationPort, Publish
+from aktor.consumer.link import Link
 from aktor.consumer.subscription import Subscription
 from aktor.events.membership import MemberState
 from aktor.events.polling import Poll
@@ -31,18 +31,16 @@ class PollHeartbeat:
 
     def __init__(
         self,
+        link: Link,
         settings: Settings,
-        *,
-        port: ApplicationPort,
         delivery: Delivery,
         subscription: Subscription,
-        publish: Publish,
     ) -> None:
         self._settings = settings
-        self._port = port
+        self._port = link.port
         self._delivery = delivery
         self._subscription = subscription
-        self._publish = publish
+        self._publish = link.publish
         self._urgent = False
         self._told_at = -math.inf
         self._commit_at = -math.inf

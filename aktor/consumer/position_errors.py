@@ -7,7 +7,6 @@ each time; one that may pass (a refused topic) is raised once for each attempt.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Final
 
 from kafka.errors import (
@@ -21,6 +20,7 @@ from kafka.structs import TopicPartition
 from aktor.consumer.assignment import Assignment
 from aktor.consumer.call import Call
 from aktor.consumer.delivery import Delivery
+from aktor.consumer.link import Link
 from aktor.consumer.partition import Partition
 from aktor.errors import BatchTooLargeError, RecordDeserializationError
 
@@ -45,17 +45,17 @@ class PositionErrors:
 
     def __init__(
         self,
+        link: Link,
         call: Call,
         delivery: Delivery,
         assignment: Assignment,
         *,
-        clock: Callable[[], float],
         retry_backoff: float,
     ) -> None:
         self._call = call
         self._delivery = delivery
         self._assignment = assignment
-        self._clock = clock
+        self._clock = link.clock
         self._retry_backoff = retry_backoff
         #: Whose position could not be found in this attempt, and the errors that were raised of it.
         self._unresolved: set[TopicPartition] = set()

@@ -8,7 +8,7 @@ from typing import Any, Final
 from kafka.errors import KafkaTimeoutError
 
 from aktor.consumer.call import Call
-from aktor.consumer.port import ApplicationPort, Publish
+from aktor.consumer.link import Link
 from aktor.consumer.recovery import Recovery
 from aktor.consumer.waiting import Waiting
 from aktor.errors import ActorRestartedError
@@ -31,18 +31,15 @@ class Questions:
 
     def __init__(
         self,
+        link: Link,
         call: Call,
         recovery: Recovery,
-        *,
-        port: ApplicationPort,
-        publish: Publish,
-        clock: Callable[[], float],
     ) -> None:
         self._call = call
         self._recovery = recovery
-        self._port = port
-        self._publish = publish
-        self._clock = clock
+        self._port = link.port
+        self._publish = link.publish
+        self._clock = link.clock
 
     def ask(
         self,

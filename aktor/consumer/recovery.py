@@ -11,15 +11,14 @@ from aktor.consumer.assignment import Assignment
 from aktor.consumer.call import Call
 from aktor.consumer.delivery import Delivery
 from aktor.consumer.event_queue import EventQueue
+from aktor.consumer.link import Link
 from aktor.consumer.poll_heartbeat import PollHeartbeat
-from aktor.consumer.port import ApplicationPort, Publish
 from aktor.consumer.position_errors import PositionErrors
 from aktor.consumer.rebalancing import Rebalancing
 from aktor.consumer.subscription import Subscription
 from aktor.consumer.waiting import Waiting
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import Loss, SubscriptionChanged
-from aktor.trace import Trace
 
 __all__ = ["Recovery"]
 
@@ -29,6 +28,7 @@ class Recovery:
 
     def __init__(
         self,
+        link: Link,
         call: Call,
         subscription: Subscription,
         delivery: Delivery,
@@ -38,9 +38,6 @@ class Recovery:
         errors: PositionErrors,
         heartbeat: PollHeartbeat,
         events: EventQueue,
-        port: ApplicationPort,
-        publish: Publish,
-        trace: Trace,
     ) -> None:
         self._call = call
         self._subscription = subscription
@@ -50,9 +47,9 @@ class Recovery:
         self._errors = errors
         self._heartbeat = heartbeat
         self._events = events
-        self._port = port
-        self._publish = publish
-        self._log = trace.bind(actor="application")
+        self._port = link.port
+        self._publish = link.publish
+        self._log = link.log
         self._restoring: object = None
 
     def begin_call(self) -> None:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from aktor.consumer.port import ApplicationPort, Publish
+from aktor.consumer.link import Link
 from aktor.consumer.subscription import Subscription
 from aktor.events.membership import ConfirmSession
-from aktor.trace import Trace
 
 __all__ = ["CONFIRM_REPEAT", "Session"]
 
@@ -25,14 +24,12 @@ class Session:
 
     __slots__ = ("_log", "_port", "_publish", "_subscription", "ask_again_at")
 
-    def __init__(
-        self, subscription: Subscription, *, port: ApplicationPort, publish: Publish, trace: Trace
-    ) -> None:
+    def __init__(self, link: Link, subscription: Subscription) -> None:
         self.ask_again_at = math.inf
         self._subscription = subscription
-        self._port = port
-        self._publish = publish
-        self._log = trace.bind(actor="application")
+        self._port = link.port
+        self._publish = link.publish
+        self._log = link.log
 
     def is_confirmed(self, now: float) -> bool:
         """Whether records may be given out; if not, the group is asked."""

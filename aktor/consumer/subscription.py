@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from aktor.consumer.port import ApplicationPort, Publish
+from aktor.consumer.link import Link
 from aktor.events.membership import SubscriptionChanged
 from aktor.events.metadata import TopicPattern
-from aktor.trace import Trace
 
 __all__ = ["Subscription"]
 
@@ -25,9 +24,7 @@ class Subscription:
         "topics",
     )
 
-    def __init__(
-        self, group_id: str | None, *, port: ApplicationPort, publish: Publish, trace: Trace
-    ) -> None:
+    def __init__(self, link: Link, group_id: str | None) -> None:
         #: The topics, or those that match the pattern.
         self.topics: frozenset[str] = frozenset()
         #: In place of topics: a pattern that we evaluate, or one that the brokers do.
@@ -35,9 +32,9 @@ class Subscription:
         self.regex = ""
         self.assigned_by_user = False
         self.group_id = group_id
-        self._port = port
-        self._publish = publish
-        self._log = trace.bind(actor="application")
+        self._port = link.port
+        self._publish = link.publish
+        self._log = link.log
         #: What the membership was told last (topics, regex); None while it is being told.
         self._told: tuple[frozenset[str], str] | None = (frozenset(), "")
 
