@@ -169,7 +169,7 @@ class Assignment:
         if resets:
             self._publish(ResetPositions(partitions=resets, because=because))
 
-    def refetch_astray(self) -> None:
+    def refetch_offset_gaps(self) -> None:
         """Fetch anew from the position where what came had a gap."""
         for one in list(self._delivery.offset_gaps):
             self.seek(one, self._delivery.partitions[one].position)

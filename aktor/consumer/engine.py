@@ -192,7 +192,7 @@ class Engine:
             records = delivery.take(limit, advance=advance)
         finally:
             if delivery.offset_gaps:
-                self.assignment.refetch_astray()
+                self.assignment.refetch_offset_gaps()
         if not records and delivery.has_errors:
             errors.raise_in_place_of_records(now, deadline)
         if records or not delivery.has_errors:
