@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from aktor.actors.runtime import CooperativeActor, Dispatcher
 from aktor.events.lifecycle import Tick, Ticked
@@ -39,8 +38,7 @@ Duty: TypeAlias = Callable[[float, float], float]
 ROUNDS: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class PollResult:
+class PollResult(NamedTuple):
     """What a manager wants sent and said now, and the time it wants to be polled again."""
 
     requests: tuple[Request, ...] = ()
@@ -103,7 +101,6 @@ class RequestManager(CooperativeActor):
         self._table: dict[type, Callable[[Any], Iterable[object] | None]] = {
             kind: getattr(self, method) for kind, method in self.HANDLERS.items()
         }
-        self._table[Tick] = self._on_tick
         self._table[ResponseReceived] = self._on_response
         self._table[RequestFailed] = self._on_failure
         self._responses: dict[type, Callable[[ResponseReceived], Iterable[object] | None]] = {
@@ -112,6 +109,10 @@ class RequestManager(CooperativeActor):
         self._duties = self.duties()
         self._outbox: list[object] = []
         self._unsent: list[Request] = []
+        #: The last answer to a tick: most ticks are answered alike.
+        self._ticked = Ticked(
+            actor=self.name, incarnation=incarnation, requests=(), wake_at=-math.inf
+        )
 
     @classmethod
     def understands(cls) -> frozenset[type]:
@@ -163,14 +164,18 @@ class RequestManager(CooperativeActor):
     def poll(self, now: float, jitter: float) -> PollResult:
         """Do what is due at `now`. `jitter` is random in [0, 1)."""
         wake_at = self._do_duties(now, jitter)
-        requests, self._unsent = tuple(self._unsent), []
-        return PollResult(requests=requests, wake_at=wake_at, said=self._take_outbox())
+        requests: tuple[Request, ...] = ()
+        if self._unsent:
+            requests, self._unsent = tuple(self._unsent), []
+        return PollResult(requests, wake_at, self._take_outbox())
 
     def _do_duties(self, now: float, jitter: float) -> float:
         for _ in range(ROUNDS):
             wake_at = NEVER
             for duty in self._duties:
-                wake_at = min(wake_at, duty(now, jitter))
+                due = duty(now, jitter)
+                if due < wake_at:
+                    wake_at = due
             if wake_at > now:
                 return wake_at
         raise RuntimeError(f"{self.name} has something due at {wake_at}, and never does it")
@@ -183,13 +188,16 @@ class RequestManager(CooperativeActor):
 
     def handle(self, message: object) -> list[object]:
         """Handle one message; returns what the manager wants said."""
+        if type(message) is Tick:
+            return self._on_tick(message)
         handler = self._table.get(type(message))
         if handler is None:
             self.log.warning("message.dropped", message=type(message).__name__, because="unknown")
             self.dead_letters += 1
             return []
         said = list(handler(message) or ())
-        said += self._take_outbox()
+        if self._outbox:
+            said += self._take_outbox()
         return said
 
     def on_receive(self, message: object) -> None:
@@ -197,17 +205,13 @@ class RequestManager(CooperativeActor):
         for said in self.handle(message):
             self.say(said)
 
-    def _on_tick(self, tick: Tick) -> tuple[object, ...]:
-        result = self.poll(tick.now, tick.jitter)
-        return (
-            *result.said,
-            Ticked(
-                actor=self.name,
-                incarnation=self.incarnation,
-                requests=result.requests,
-                wake_at=result.wake_at,
-            ),
-        )
+    def _on_tick(self, tick: Tick) -> list[object]:
+        requests, wake_at, said = self.poll(tick.now, tick.jitter)
+        if requests or self._ticked.requests or wake_at != self._ticked.wake_at:
+            self._ticked = Ticked(
+                actor=self.name, incarnation=self.incarnation, requests=requests, wake_at=wake_at
+            )
+        return [*said, self._ticked]
 
     def _is_stale(self, request: Request) -> bool:
         if request.incarnation == self.incarnation:

@@ -26,8 +26,9 @@ class Claim:
         self.of_target = 0
         #: A heartbeat that says what is owned is not answered yet.
         self.is_unanswered = False
-        #: The ids of the topics that the application has partitions of, by name.
-        self.ids: dict[str, Any] = {}
+        #: The ids of the topics that the application has partitions of, by name. Others are told
+        #: of it: it is replaced, never changed.
+        self.ids: Mapping[str, Any] = {}
 
     @property
     def topics(self) -> frozenset[Any]:
@@ -41,7 +42,7 @@ class Claim:
     def assign(self, assignment: Assignment, ids: Mapping[str, Any]) -> None:
         """The application is told to take this on; `ids` are those of its topics, by name."""
         self.assigning = assignment
-        self.ids |= ids
+        self.ids = {**self.ids, **ids}
 
     def acknowledge(self, assignment: Assignment, of_target: int) -> None:
         """The application has this, and nothing else."""

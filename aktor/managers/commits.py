@@ -149,6 +149,8 @@ class CommitManager(RequestManager):
 
     def _begin_waiting(self, now: float, _jitter: float) -> float:
         """What came since the last poll waits from now on."""
+        if not (self._queue or self._look_ups):
+            return NEVER
         for waiting in self._waiting():
             if waiting.since is None:
                 waiting.since = now
@@ -161,6 +163,8 @@ class CommitManager(RequestManager):
 
     def _end_overdue(self, now: float, _jitter: float) -> float:
         """Say why what has a deadline has not ended by then."""
+        if not (self._queue or self._look_ups):
+            return NEVER
         if overdue := self._overdue(now):
             for said in overdue:
                 self._tell(said)
@@ -350,7 +354,7 @@ class CommitManager(RequestManager):
 
     def _send_commits(self, now: float, _jitter: float) -> float:
         """OffsetCommit of what is due. Commits that may not go any more end here."""
-        if self._coordinator is None:
+        if not self._queue or self._coordinator is None:
             return NEVER
         for commit in list(self._queue.revocations):
             ready = commit.may_be_sent(now) and not self._queue.must_wait(commit)

@@ -348,19 +348,20 @@ class ConsumerMember(GroupMember[State, Trigger]):
         elif self.in_group or self.state is State.FENCED:
             state = MemberState.REBALANCING
         member = self.has_generation
-        news = MemberChanged(
-            member_id=self.member_id if member else "",
-            generation=self.epoch if member else -1,
-            state=state,
-            protocol="consumer",
-            assignor=self._settings.group_remote_assignor if member else None,
-            topic_ids=dict(self._claim.ids),
-            is_revoking=self.is_revoking,
-        )
+        # Most questions find no news: compare before a message is made.
+        news: dict[str, Any] = {
+            "member_id": self.member_id if member else "",
+            "generation": self.epoch if member else -1,
+            "state": state,
+            "protocol": "consumer",
+            "assignor": self._settings.group_remote_assignor if member else None,
+            "topic_ids": self._claim.ids,
+            "is_revoking": self.is_revoking,
+        }
         if news == self._said:
             return ()
         self._said = news
-        return (news,)
+        return (MemberChanged(**news),)
 
     def say_again(self) -> None:
         """Somebody who was told was restarted."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from kafka.structs import TopicPartition
 
@@ -56,7 +56,8 @@ class GroupMember(ABC, Generic[S, T]):
         self._settings = settings
         self._tell = tell
         self._transitions = transitions
-        self._said: MemberChanged | None = None
+        #: What was said last of who we are, by the fields of `MemberChanged`.
+        self._said: dict[str, Any] | None = None
         self.state: S = next(iter(transitions))
         # what the application wants
         self.topics: frozenset[str] = frozenset()

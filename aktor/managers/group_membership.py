@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
 from aktor.actors.manager import AGAIN, NEVER, PollResult, RequestManager
@@ -20,11 +20,12 @@ from aktor.events.coordinator import (
     CoordinatorRefused,
     SuspectCoordinator,
 )
-from aktor.events.lifecycle import ActorsRestarted
+from aktor.events.lifecycle import ActorsRestarted, Tick
 from aktor.events.membership import (
     CallbackFinished,
     ConfirmSession,
     LeaveGroup,
+    MemberChanged,
     PartitionsReleased,
     SessionExtended,
     SubscriptionChanged,
@@ -95,16 +96,23 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     # -- what is said
 
-    def _take_outbox(self) -> tuple[object, ...]:
-        """What is to be said; who we are now comes first."""
-        return (*self._member.news(), *super()._take_outbox())
+    def handle(self, message: object) -> list[object]:
+        """Handle one message; returns what is to be said, who we are now first."""
+        said = super().handle(message)
+        return said if type(message) is Tick else [*self._news(), *said]
+
+    def _news(self) -> Iterable[MemberChanged]:
+        """Who we are, if that changed since it was said last."""
+        return self._member.news()
 
     # -- what depends on the time
 
     def poll(self, now: float, jitter: float) -> PollResult:
-        """Note the time, and do what is due."""
+        """Note the time, and do what is due; who we are then is said first."""
         self._now = now
-        return super().poll(now, jitter)
+        result = super().poll(now, jitter)
+        news = self._news()
+        return result._replace(said=(*news, *result.said)) if news else result
 
     def _leave_if_late(self, now: float, _jitter: float) -> float:
         """A group must not count on an application that does not poll any more (KIP-62)."""

@@ -72,6 +72,9 @@ class Leaves:
         self._settings = settings
         self._open: list[Leave] = []
 
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
     def __contains__(self, leave: Leave) -> bool:
         return leave in self._open
 

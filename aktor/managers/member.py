@@ -293,19 +293,20 @@ class Member(GroupMember[State, Trigger]):
             state = MemberState.UNJOINED
         elif self.state is State.STABLE:
             state = MemberState.STABLE
-        news = MemberChanged(
-            member_id=self.member_id if self.has_generation else "",
-            generation=self.me.generation,
-            state=state,
-            assignor=self.assignor,
-            joins_as="" if self.has_generation else self.member_id,
-            is_revoking=self.is_revoking,
-            leaving=self._leaving,
-        )
+        # Most questions find no news: compare before a message is made.
+        news: dict[str, Any] = {
+            "member_id": self.member_id if self.has_generation else "",
+            "generation": self.me.generation,
+            "state": state,
+            "assignor": self.assignor,
+            "joins_as": "" if self.has_generation else self.member_id,
+            "is_revoking": self.is_revoking,
+            "leaving": self._leaving,
+        }
         if news == self._said or self._is_new():
             return ()
         self._said = news
-        return (news,)
+        return (MemberChanged(**news),)
 
     def say_again(self) -> None:
         """Somebody who was told was restarted."""

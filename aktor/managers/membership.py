@@ -8,7 +8,7 @@ it knows the time.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
 from kafka.errors import (
@@ -31,7 +31,13 @@ from aktor.actors.runtime import Dispatcher
 from aktor.events.answers import Answered
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost, CoordinatorRefused
 from aktor.events.lifecycle import ActorsRestarted
-from aktor.events.membership import GroupFailed, LeaveGroup, Operation, SubscriptionChanged
+from aktor.events.membership import (
+    GroupFailed,
+    LeaveGroup,
+    MemberChanged,
+    Operation,
+    SubscriptionChanged,
+)
 from aktor.events.network import Destination, Lane, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.managers import group_errors, group_requests
@@ -105,9 +111,9 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         """Our id, and those of the members that have yet to leave."""
         return frozenset({self._member.member_id, *self._leaves.member_ids}) - {""}
 
-    def _take_outbox(self) -> tuple[object, ...]:
+    def _news(self) -> Iterable[MemberChanged]:
         self._member.is_leaving_as(self._leaves.member_ids)
-        return super()._take_outbox()
+        return super()._news()
 
     # -- the application's side
 
@@ -525,11 +531,14 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     def _begin_leaves(self, now: float, _jitter: float) -> float:
         """Those that were asked for without a deadline, by a message, have one from now on."""
-        self._leaves.begin(now)
+        if self._leaves:
+            self._leaves.begin(now)
         return NEVER
 
     def _end_leaves(self, now: float, _jitter: float) -> float:
         """Give up what the coordinator has not answered by its deadline."""
+        if not self._leaves:
+            return NEVER
         overdue = self._leaves.overdue(now)
         for leave in overdue:
             self.log.warning(
@@ -541,7 +550,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         return AGAIN if overdue else self._leaves.deadline
 
     def _send_leaves(self, now: float, _jitter: float) -> float:
-        if self._coordinator is None:
+        if not self._leaves or self._coordinator is None:
             return NEVER
         for leave in self._leaves.to_send(now):
             self._leave_group(leave)

@@ -278,6 +278,8 @@ class MetadataManager(RequestManager):
         return "the snapshot is old" if self.cluster.brokers else "the consumer starts"
 
     def _ask_questions(self, now: float, _jitter: float) -> float:
+        if not self._questions:
+            return NEVER
         for question in self._questions.values():
             if now >= question.exchange.due:
                 self._ask(question, now)

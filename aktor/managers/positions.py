@@ -456,6 +456,8 @@ class PositionManager(RequestManager):
 
     def _look_offsets_up(self, now: float, jitter: float) -> float:
         """ListOffsets to the leaders of what is asked for and neither found nor in flight."""
+        if not self._look_ups:
+            return NEVER
         for look_up in self._look_ups.values():
             if look_up.since is None:
                 look_up.since = now
@@ -657,6 +659,8 @@ class PositionManager(RequestManager):
 
     def _end_overdue(self, now: float, _jitter: float) -> float:
         """Say why a look-up found nothing by its deadline."""
+        if not self._look_ups:
+            return NEVER
         overdue = [one for one in self._look_ups.values() if now >= one.asked.deadline]
         for look_up in overdue:
             missing = sorted(look_up.asked.timestamps.keys() - look_up.found.keys())
