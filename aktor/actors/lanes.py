@@ -37,9 +37,12 @@ class Lanes:
         self.fetching: dict[int, Link] = {}
         #: The coordinator's own. It stays when the coordinator is lost, and may be right still.
         self.coordinator: Link | None = None
+        self.is_coordinator_known = False
         #: The coordinator's for requests that it keeps. A second one is needed only when one that
         #: nobody waits for any more is still kept.
         self.holding: list[Link] = []
+        #: Brokers to which Fetches follow shortly.
+        self.expected: frozenset[int] = frozenset()
         #: Those that get no new requests, and close when the last answer has come.
         self.leaving: list[Link] = []
 

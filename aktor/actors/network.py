@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, Final
 
 from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, KafkaTimeoutError
 
-from aktor.actors.advertised import PROBES, Advertised
 from aktor.actors.bootstrap import Bootstrap, BootstrapEvent
+from aktor.actors.complaints import Complaints
 from aktor.actors.diagnosis import reason_of
 from aktor.actors.lanes import Lanes
 from aktor.actors.links import Link, LinkEvent, LinkState, Waiting
 from aktor.actors.manager import Backoff
+from aktor.actors.metering import meter, milliseconds
 from aktor.actors.runtime import CooperativeActor, Dispatcher
+from aktor.actors.ways import next_chance, way_for_anybody
 from aktor.actors.wire import (
     ConnectionClosed,
     ConnectionFailed,
@@ -34,11 +36,8 @@ from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
 from aktor.events.lifecycle import ActorsRestarted, Tick, Ticked
 from aktor.events.metadata import Broker, ClusterChanged
 from aktor.events.network import (
-    BootstrapFailed,
     BrokerRefused,
-    BrokersLost,
     BrokersReached,
-    BrokersUnreachable,
     Destination,
     ExpectFetches,
     Lane,
@@ -52,28 +51,8 @@ from aktor.trace import Trace, silent
 
 __all__ = ["NetworkActor"]
 
-#: Answers whose time is metered, and what kafka-python calls the count and the time.
-METERED: Final[Mapping[str, tuple[str, str]]] = {
-    "Fetch": ("fetch-total", "fetch-latency"),
-    "OffsetCommit": ("commit-total", "commit-latency"),
-    "Heartbeat": ("heartbeat-total", "heartbeat-response-time"),
-    "JoinGroup": ("join-total", "join-time"),
-    "SyncGroup": ("sync-total", "sync-time"),
-}
-
-#: An attempt that takes longer does not keep others from being made beside it: one bootstrap
-#: server that swallows everything must not cost the whole connection timeout.
-PATIENCE: Final = 1.0
-
-#: A broker that is needed and could not be reached for so long is named in `status()`.
-LOST_AFTER: Final = 30.0
-
 #: How much longer a late answer is waited for while its bytes keep arriving; then looked at again.
 ARRIVING_PATIENCE: Final = 1.0
-
-#: Who has owed an answer for longer is not asked what anybody may answer, if there is another: it
-#: may be frozen.
-SLOW: Final = 1.0
 
 #: So long at most a JoinGroup waits for the answers to what was sent to the coordinator before it.
 IN_ORDER_FOR: Final = 1.0
@@ -131,17 +110,14 @@ class NetworkActor(CooperativeActor):
         self._request_ids = 0
         self._attempts = 0
         self._anywhere: deque[Waiting] = deque()
-        self._advertised = Advertised()
-        self._lost: frozenset[int] = frozenset()
         self._lanes = Lanes(self._new_link)
-        self._fetches_follow: frozenset[int] = frozenset()
-        self._coordinator_known = False
         self._by_key: dict[str, Link] = {}
         servers = [
             self._new_link(f"bootstrap-{i}", -1 - i, host, port)
             for i, (host, port) in enumerate(settings.bootstrap_servers)
         ]
         self._bootstrap = Bootstrap(servers, patience=settings.bootstrap_timeout)
+        self._complaints = Complaints(self._bootstrap, self.log)
         self._net = net(self._report)
 
     def _new_link(self, name: str, node: int, host: str, port: int) -> Link:
@@ -207,16 +183,16 @@ class NetworkActor(CooperativeActor):
 
     def on_expect_fetches(self, message: ExpectFetches) -> None:
         """Connect while the positions are looked up; the tick that follows does."""
-        self._fetches_follow |= message.nodes
+        self._lanes.expected |= message.nodes
 
     def _enqueue(self, waiting: Waiting) -> None:
         to = waiting.request.to
         if to is Destination.ANY:
             self._anywhere.append(waiting)
             return
-        self._advertised.wanted(waiting.came_at)
+        self._complaints.advertised.wanted(waiting.came_at)
         if to is Destination.COORDINATOR:
-            if not self._coordinator_known:
+            if not self._lanes.is_coordinator_known:
                 self._fail(waiting, CoordinatorNotAvailableError("no coordinator is known"))
             else:
                 self._lanes.to_coordinator(waiting.request.lane).unsent.append(waiting)
@@ -240,7 +216,7 @@ class NetworkActor(CooperativeActor):
             because = f"broker {node} left the cluster"
             for link in lanes.remove(node):
                 self._retire(link, KafkaConnectionError(because), because)
-        self._advertised.changed(
+        self._complaints.advertised.changed(
             (one.address for one in lanes.nodes.values()),
             others=(one.address for one in self._bootstrap),
         )
@@ -268,7 +244,7 @@ class NetworkActor(CooperativeActor):
     def on_coordinator_found(self, message: CoordinatorFound) -> None:
         """Group requests go to this broker, over connections that no Fetch can block."""
         broker, lanes = message.broker, self._lanes
-        self._coordinator_known = True
+        self._lanes.is_coordinator_known = True
         if lanes.coordinator is not None and lanes.coordinator.node == broker.node_id:
             for link in lanes.of_coordinator():
                 self._follow(link, broker)
@@ -279,7 +255,7 @@ class NetworkActor(CooperativeActor):
 
     def on_coordinator_lost(self, message: CoordinatorLost) -> None:
         """Nothing more goes there. What is in flight may still be answered, so it stays open."""
-        self._coordinator_known = False
+        self._lanes.is_coordinator_known = False
         for link in self._lanes.of_coordinator():
             for waiting in link.take_unsent():
                 self._fail(waiting, CoordinatorNotAvailableError(message.because))
@@ -316,7 +292,7 @@ class NetworkActor(CooperativeActor):
             broker=link.address,
             node=link.node,
             key=link.key,
-            ms=_ms(now - link.attempted_at),
+            ms=milliseconds(now - link.attempted_at),
         )
 
     def on_connection_failed(self, report: ConnectionFailed) -> None:
@@ -381,16 +357,16 @@ class NetworkActor(CooperativeActor):
         link.used_at = link.heard_at = now
         link.throttled_until = now + report.throttle if report.throttle else link.throttled_until
         if waiting.body_name == "Metadata":
-            self._advertised.by = link.address
-        self._meter(waiting, now)
+            self._complaints.advertised.by = link.address
+        meter(self.counters, waiting.body_name, now - waiting.sent_at)
         self.log.debug(
             "request.answered",
             api=waiting.body_name,
             version=report.version,
             node=link.node,
             request=waiting.request_id,
-            ms=_ms(now - waiting.sent_at),
-            throttle_ms=_ms(report.throttle),
+            ms=milliseconds(now - waiting.sent_at),
+            throttle_ms=milliseconds(report.throttle),
         )
         self._said.append(
             ResponseReceived(
@@ -402,26 +378,12 @@ class NetworkActor(CooperativeActor):
             )
         )
 
-    def _meter(self, waiting: Waiting, now: float) -> None:
-        """Count for `consumer.metrics()`; times are milliseconds, as kafka-python's."""
-        counters = self.counters
-        counters["response-total"] = counters.get("response-total", 0) + 1
-        metered = METERED.get(waiting.body_name)
-        if metered is None:
-            return
-        total, name = metered
-        count = counters[total] = counters.get(total, 0) + 1
-        ms = _ms(now - waiting.sent_at)
-        average = counters.get(f"{name}-avg", 0.0)
-        counters[f"{name}-avg"] = average + (ms - average) / count
-        counters[f"{name}-max"] = max(ms, counters.get(f"{name}-max", 0.0))
-
     def _prove(self, link: Link) -> None:
         # Not the opened but the answered connection ends the backoff: a listener that wants a
         # login opens connections and closes them at the first request, for ever.
         if not link.proven:
             link.proven = True
-            self._advertised.answered(link.address, as_broker=link.node >= 0)
+            self._complaints.advertised.answered(link.address, as_broker=link.node >= 0)
             link.failure = link.failing_since = None
             link.backoff.reset()
             if self._bootstrap.answered():
@@ -448,10 +410,10 @@ class NetworkActor(CooperativeActor):
             if link.unsent:
                 self._connect_or_send(link, now)
         self._connect_ahead(now)
-        self._probe(now)
+        for link in self._complaints.to_probe(self._lanes.nodes.values(), now):
+            self._connect(link, now)
         self._close_unneeded(now)
-        self._complain(now)
-        self._tell_lost(now)
+        self._said += self._complaints.due(self._links(), now, anybody=bool(self._anywhere))
         self._said.append(
             Ticked(
                 actor=self.name,
@@ -513,7 +475,7 @@ class NetworkActor(CooperativeActor):
         else:
             failures = [
                 f"{one.address}: {reason_of(one.failure)}"
-                for one in self._candidates()
+                for one in (*self._lanes.nodes.values(), *self._bootstrap)
                 if one.failure
             ]
         error: Exception = KafkaTimeoutError(
@@ -524,76 +486,26 @@ class NetworkActor(CooperativeActor):
 
     # the least loaded node
 
-    def _candidates(self) -> list[Link]:
-        """Where a request to anybody may go: the brokers we know, and the way back to them."""
-        return [*self._lanes.nodes.values(), *self._bootstrap]
-
     def _find_ways(self, now: float) -> None:
         """Give each request for anybody to a link, or begin a connection it can wait for."""
-        limit = self.settings.max_in_flight
-        shunned = self._shunned() if self._anywhere else frozenset()
         while self._anywhere:
-            ready = [one for one in self._candidates() if one.room(limit, now) > 0]
-            if not ready:
-                self._open_a_way(now)
-                return
-            best = min(
-                ready,
-                key=lambda one: (one.node in shunned, one.owes_since(now - SLOW), one.load),
-            )
-            doubtful = best.node in shunned or best.owes_since(now - SLOW)
-            if doubtful and self._is_another_opening(shunned, now):
-                return
-            best.unsent.append(self._anywhere.popleft())
-
-    def _shunned(self) -> frozenset[int]:
-        """Brokers that failed us on any connection and have not answered since: they may be frozen,
-        and what their other connections look like tells no better."""
-        heard: dict[int, float] = {}
-        failed: dict[int, float] = {}
-        for link in self._links():
-            heard[link.node] = max(heard.get(link.node, -math.inf), link.heard_at)
-            failed[link.node] = max(failed.get(link.node, -math.inf), link.failed_at)
-        return frozenset(node for node, moment in failed.items() if moment > heard[node])
-
-    def _is_another_opening(self, shunned: Collection[int], now: float) -> bool:
-        """Whether it is worth waiting for the connection of a broker that is not in doubt."""
-        others = [one for one in self._lanes.nodes.values() if one.node not in shunned]
-        if any(one.state is LinkState.CONNECTING for one in others):
-            return any(one.is_trying(now, PATIENCE) for one in others)
-        link = self._longest_untried(others, now)
-        if link is not None:
-            self._connect(link, now)
-        return link is not None
-
-    def _open_a_way(self, now: float) -> None:
-        if any(
-            one.state is LinkState.READY or one.is_trying(now, PATIENCE)
-            for one in self._candidates()
-        ):
-            return  # one of them will have room soon
-        link = self._longest_untried(self._lanes.nodes.values(), now)
-        if link is None:
-            # All known brokers have failed, or swallow what is sent to them: one of several that
-            # do so is being tried at any moment.
-            link = self._longest_untried(self._bootstrap, now)
+            limit = self.settings.max_in_flight
+            link = way_for_anybody(self._lanes, self._bootstrap, now, limit)
+            if link is not None and link.state is LinkState.READY:
+                link.unsent.append(self._anywhere.popleft())
+                continue
             if link is not None:
-                self._ask_bootstrap_server()
-        if link is not None:
-            self._connect(link, now)
+                self._trace_bootstrap(link)
+                self._connect(link, now)
+            return
 
-    def _longest_untried(self, links: Iterable[Link], now: float) -> Link | None:
-        able = [one for one in links if one.can_connect(now)]
-        return min(able, key=lambda one: one.attempted_at, default=None)
-
-    def _ask_bootstrap_server(self) -> None:
-        if self._bootstrap.on(BootstrapEvent.ASKED):
+    def _trace_bootstrap(self, link: Link) -> None:
+        if link in self._bootstrap and self._bootstrap.on(BootstrapEvent.ASKED):
+            known = bool(self._lanes.nodes)
             self.log.info(
                 "bootstrap.started",
                 servers=[one.address for one in self._bootstrap],
-                because="no known broker can be reached"
-                if self._lanes.nodes
-                else "no broker is known",
+                because="no known broker can be reached" if known else "no broker is known",
             )
 
     # connections
@@ -601,9 +513,9 @@ class NetworkActor(CooperativeActor):
     def _connect_ahead(self, now: float) -> None:
         """Open what will be needed shortly: for Fetches that were announced, and the coordinator's
         own connection for the heartbeats that follow a JoinGroup."""
-        for node in sorted(self._fetches_follow & self._lanes.nodes.keys()):
+        for node in sorted(self._lanes.expected & self._lanes.nodes.keys()):
             self._connect_if_able(self._lanes.to_node(node, Lane.FETCH), now)
-        self._fetches_follow = frozenset()
+        self._lanes.expected = frozenset()
         own = self._lanes.coordinator
         if own is not None and any(one.unsent for one in self._lanes.holding):
             self._connect_if_able(own, now)
@@ -658,7 +570,7 @@ class NetworkActor(CooperativeActor):
         link.key = f"{link.name}#{self.incarnation}.{self._attempts}"
         self._by_key[link.key] = link
         if link.node >= 0:
-            self._advertised.tried(now)
+            self._complaints.advertised.tried(now)
         self._net.connect(
             link.key,
             link.host,
@@ -727,57 +639,6 @@ class NetworkActor(CooperativeActor):
 
     # complaints
 
-    def _to_brokers(self) -> list[Link]:
-        """Everything that leads to an address which a broker advertises."""
-        return [one for one in self._links() if one.node >= 0]
-
-    def _probe(self, now: float) -> None:
-        """Try brokers that nobody needs while none has answered: perhaps one can be reached."""
-        if not self._advertised.in_doubt:
-            return
-        room = PROBES - sum(one.state is LinkState.CONNECTING for one in self._lanes.nodes.values())
-        due = [one for one in self._lanes.nodes.values() if now >= self._advertised.probe_at(one)]
-        for link in sorted(due, key=lambda one: one.attempted_at)[: max(0, room)]:
-            self._connect(link, now)
-
-    def _complaint_due(self) -> float:
-        """When the application is to be told that nobody can be reached."""
-        return self._bootstrap.complaint_due() if self._anywhere else math.inf
-
-    def _complain(self, now: float) -> None:
-        if now >= self._complaint_due():
-            error: Exception = self._bootstrap.complain(now)
-            self.log.warning("bootstrap.failed", because=error)
-            self._said.append(BootstrapFailed(error=error))
-        advertised = self._advertised
-        if not (advertised.in_doubt or advertised.told):
-            return
-        links = self._to_brokers()
-        if now >= advertised.due(links, now):
-            error = advertised.complain(links, now)
-            self.log.warning("brokers.unreachable", because=error)
-            self._said.append(BrokersUnreachable(error=error))
-        elif advertised.found(links):
-            self.log.info("brokers.reached", broker=[one.address for one in links if one.is_open])
-            self._said.append(BrokersReached())
-
-    def _tell_lost(self, now: float) -> None:
-        """Tell of brokers that are needed and have not been reached for long, and when they are."""
-        lost: dict[int, str] = {}
-        for link in self._links():
-            since = link.failing_since
-            if since is None or link.node < 0 or now < since + LOST_AFTER:
-                continue
-            if link.attempted_at >= now - LOST_AFTER or link.unsent:  # else nobody needs it
-                why = reason_of(link.failure) if link.failure else "it hangs up"
-                lost[link.node] = f"{link.address}: {why}"
-        if lost.keys() == self._lost:
-            return
-        for node in lost.keys() - self._lost:
-            self.log.warning("broker.lost", node=node, broker=lost[node], for_s=LOST_AFTER)
-        self._lost = frozenset(lost)
-        self._said.append(BrokersLost(brokers=lost))
-
     def on_report_bootstrap(self, asked: ReportBootstrap) -> None:
         """Say what came of the attempts so far, if there were any and nobody was reached."""
         bootstrap = self._bootstrap
@@ -788,20 +649,15 @@ class NetworkActor(CooperativeActor):
     # the clock
 
     def _wake_at(self, now: float) -> float:
+        links, nodes, anywhere = self._links(), self._lanes.nodes.values(), self._anywhere
         idle = self.settings.connections_max_idle
-        wake = min((one.wake_at(now, idle) for one in self._links()), default=math.inf)
-        in_order = (self._in_order_at(one) for one in self._lanes.holding)
-        wake = min(wake, *(moment for moment in in_order if moment > now), math.inf)
-        if self._advertised.in_doubt:
-            wake = min(wake, self._advertised.due(self._to_brokers(), now))
-            probes = [self._advertised.probe_at(one) for one in self._lanes.nodes.values()]
-            wake = min(wake, *(moment for moment in probes if moment > now), math.inf)
-        if not self._anywhere:
-            return wake
-        wake = min(wake, self._complaint_due())
-        wake = min(wake, min(one.request.deadline for one in self._anywhere))
-        chances = (_next_chance(one) for one in self._candidates())
-        return min(wake, *(moment for moment in chances if moment > now), math.inf)
+        times = [one.wake_at(now, idle) for one in links]
+        times.append(self._complaints.wake_at(links, nodes, now, anybody=bool(anywhere)))
+        times += (one.request.deadline for one in anywhere)
+        later = [self._in_order_at(one) for one in self._lanes.holding]
+        if anywhere:
+            later += (next_chance(one) for one in (*nodes, *self._bootstrap))
+        return min((*times, *(moment for moment in later if moment > now)), default=math.inf)
 
     # -- answers out
 
@@ -822,18 +678,3 @@ class NetworkActor(CooperativeActor):
                 jitter=self._next_jitter(),
             )
         )
-
-
-def _next_chance(link: Link) -> float:
-    """When a request for anybody may get further with this link, if no message comes before."""
-    match link.state:
-        case LinkState.IDLE:
-            return link.retry_at
-        case LinkState.CONNECTING:
-            return link.attempted_at + PATIENCE
-        case LinkState.READY:
-            return link.throttled_until
-
-
-def _ms(seconds: float) -> float:
-    return round(seconds * 1000.0, 3)
