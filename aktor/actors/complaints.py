@@ -33,20 +33,20 @@ class Complaints:
         self._log = log
         self._lost: frozenset[int] = frozenset()
 
-    def due(self, links: Iterable[Link], now: float, *, anybody: bool) -> Iterator[object]:
+    def due(self, links: Collection[Link], now: float, *, anybody: bool) -> Iterator[object]:
         """What is to be said now. `anybody`: a request waits for any broker whatever."""
-        links = list(links)
         if anybody and now >= self._bootstrap.complaint_due():
             error: Exception = self._bootstrap.complain(now)
             self._log.warning("bootstrap.failed", because=error)
             yield BootstrapFailed(error=error)
-        yield from self._unreachable(_to_brokers(links), now)
+        yield from self._unreachable(links, now)
         yield from self._lost_now(links, now)
 
-    def _unreachable(self, links: list[Link], now: float) -> Iterator[object]:
+    def _unreachable(self, all_links: Iterable[Link], now: float) -> Iterator[object]:
         advertised = self.advertised
         if not (advertised.in_doubt or advertised.told):
             return
+        links = _to_brokers(all_links)
         if now >= advertised.due(links, now):
             error = advertised.complain(links, now)
             self._log.warning("brokers.unreachable", because=error)

@@ -6,6 +6,7 @@ are the queues, the deadlines, the backoff, and the way to a first broker (boots
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -107,8 +108,8 @@ class NetworkActor(CooperativeActor):
         self._jitter = 0.0
         self._table = {kind: getattr(self, method) for kind, method in self.HANDLERS.items()}
         self._said: list[object] = []
-        self._request_ids = 0
-        self._attempts = 0
+        #: Of requests, in the order in which they came, and of attempts to connect.
+        self._numbers = itertools.count(1)
         self._anywhere: deque[Waiting] = deque()
         self._lanes = Lanes(self._new_link)
         self._by_key: dict[str, Link] = {}
@@ -178,8 +179,7 @@ class NetworkActor(CooperativeActor):
         """Queue each where it belongs; the tick that follows sends."""
         now = self._heed(message.now)
         for request in message.requests:
-            self._request_ids += 1
-            self._enqueue(Waiting(request, self._request_ids, now))
+            self._enqueue(Waiting(request, next(self._numbers), now))
 
     def on_expect_fetches(self, message: ExpectFetches) -> None:
         """Connect while the positions are looked up; the tick that follows does."""
@@ -562,12 +562,11 @@ class NetworkActor(CooperativeActor):
         return first.came_at + IN_ORDER_FOR if before else -math.inf
 
     def _connect(self, link: Link, now: float) -> None:
-        self._attempts += 1
         self._bootstrap.tried(now)
         link.on(LinkEvent.WANTED)
         link.attempted_at = now
         link.proven = False
-        link.key = f"{link.name}#{self.incarnation}.{self._attempts}"
+        link.key = f"{link.name}#{self.incarnation}.{next(self._numbers)}"
         self._by_key[link.key] = link
         if link.node >= 0:
             self._complaints.advertised.tried(now)
