@@ -11,7 +11,7 @@ import pytest
 from kafka.errors import CoordinatorNotAvailableError, KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from aktor.consumer.engine import ANSWER_GRACE
+from aktor.consumer.questions import ANSWER_GRACE
 from aktor.consumer.facade import KafkaConsumer
 from tests.scenarios.reading import T0, read
 from tests.scenarios.world import World
