@@ -82,7 +82,7 @@ class ScriptedNet:
             if reason.startswith("not connected"):
                 error.__cause__ = TimeoutError()
             self._tell(ConnectionFailed(key=connection.key, error=error, now=self._scene.now))
-        elif self._scene.cluster.up[connection.node]:
+        elif self._scene.cluster.up.get(connection.node):
             self._tell(ConnectionOpened(key=connection.key, now=self._scene.now))
         else:
             del self._connections[connection.key]
