@@ -71,8 +71,8 @@ ATTEMPT: Final = 10.0
 QUEUE_MAX: Final = 10_000
 
 
-#: A commit that nobody said to retry is sent so often at most if the member's epoch was stale: that
-#: is ordinary traffic in a KIP-848 group and not the application's concern.
+#: An asynchronous commit is not retried. But STALE_MEMBER_EPOCH is ordinary in a KIP-848 group, and
+#: not the application's concern: then it is sent again, so often at most.
 STALE_ATTEMPTS: Final = 10
 
 
@@ -120,11 +120,11 @@ class CommitManager(RequestManager):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._coordinator: Broker | None = None
-        #: Why there is none: what was heard of it last.
+        #: Why no coordinator is known: what was heard of it last.
         self._missing = ""
         self._member = MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED)
         self._known_ids: TopicIds = {}
-        #: Topics of which the brokers say that there are none.
+        #: Topics that the brokers say do not exist.
         self._deleted: frozenset[str] = frozenset()
         #: Whether the group hands out our partitions, as opposed to `assign`.
         self._managed = False
@@ -234,7 +234,8 @@ class CommitManager(RequestManager):
                 offsets=asked.offsets,
                 deadline=asked.deadline,
                 retry=True,
-                # What we have not heard of, being restarted, may be another's when we do.
+                # A restarted actor may not have heard of the assignment yet. When it does, the
+                # partition may belong to another member.
                 owned={one: self._consumed.owned.get(one, UNHEARD) for one in asked.offsets},
                 by_group=True,
                 topic_ids=self._known_ids,
@@ -266,7 +267,7 @@ class CommitManager(RequestManager):
         refresh = self._clock.refreshes(poll.now)
         if self._consumed.to_commit(everything=refresh):
             self._clock.began(poll.now)
-            # What is stored is read when it is sent: a partition may have been given away by then.
+            # The positions are read when the commit is sent: a partition may be revoked by then.
             self._queue.add(
                 Commit(kind=Kind.AUTO, exchange=Exchange(self.settings), refresh=refresh)
             )
@@ -309,7 +310,8 @@ class CommitManager(RequestManager):
 
     @property
     def _topic_ids(self) -> TopicIds:
-        # Positions are of the topic that we were given, not of one that was created anew since.
+        # The positions belong to the topic that was assigned to us, not to a topic of the same name
+        # that was created later.
         return {**self._known_ids, **self._member.topic_ids}
 
     def on_coordinator_found(self, found: CoordinatorFound) -> None:
@@ -570,16 +572,17 @@ class CommitManager(RequestManager):
         meaning = meaning_of(error)
         moved_on = Do.NEXT_GENERATION in meaning
         if moved_on and not commit.is_of_ours:
-            return False  # another member may have read on, and committed, by the next generation
+            return False  # in the next generation another member may have read on and committed
         if moved_on and Do.RETRY in meaning:
             patient = commit.retry or commit.attempts < STALE_ATTEMPTS
             return patient and self._member.generation >= 0
         if not commit.retry:
             return False
         if moved_on:
-            # We are a member of a newer generation by now, or will be: on the way to us the answer
-            # may overtake the news. Whether we own the partitions is looked at before it is sent.
-            # Who gives partitions up joins after that: it would wait for what waits for it.
+            # We are a member of a newer generation, or will be soon: this answer may arrive before
+            # MemberChanged does. (Before the commit is sent again, `_objection` checks that we
+            # still own the partitions.) But while partitions are being revoked we do not join, and
+            # the revocation waits for this commit: waiting for a new generation would never end.
             member = self._member
             is_newer = member.generation != sent.generation
             rejoins = member.state is MemberState.REBALANCING and not member.is_revoking

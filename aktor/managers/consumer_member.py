@@ -205,7 +205,8 @@ class ConsumerMember(GroupMember[State, Trigger]):
             for number in target[topic]
         )
         there = wanted == self.owned and reachable == self._claim.acknowledged
-        # The first callback is run with nothing, too, but not if there is only a name to wait for.
+        # As in the Java client `on_partitions_assigned` is called after joining even if nothing is
+        # assigned; but not while the names of assigned topics are still awaited.
         first = self._is_new and not self._names.are_awaited
         if there and not (first or self._pending):
             return self._nothing_to_do()
@@ -225,7 +226,8 @@ class ConsumerMember(GroupMember[State, Trigger]):
             return True
         if self._claim.of_target == self._target.number:
             return False
-        # Once for each target: what it takes back of a topic without a name is free then.
+        # Acknowledge once for each target: the coordinator may then give to others what the new
+        # target takes from us, also of topics whose names we do not know.
         self._claim.of_target = self._target.number
         self.move(Trigger.ACKNOWLEDGE, "nothing more of the target can be had yet")
         return True

@@ -39,7 +39,8 @@ from aktor.trace import Trace
 
 __all__ = ["ConsumerMembershipManager"]
 
-#: A member does not hear how long its session is. Kafka's default is nine heartbeat intervals, and
+#: The coordinator does not tell a member how long its session is. By Kafka's defaults it is nine
+#: heartbeat intervals (group.consumer.session.timeout.ms 45 s, heartbeat.interval.ms 5 s), and
 #: unless an operator lowers the minimum it is never less than 45 s.
 BEATS_PER_SESSION: Final = 9
 SESSION_MAX: Final = 45.0
@@ -84,15 +85,18 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         self._leave: Leave | None = None
         self._late = False
         self._forbidden = False
-        #: The refusal of a static member whose name is taken: perhaps by itself.
+        #: UNRELEASED_INSTANCE_ID: the group has a member of our `group_instance_id`, perhaps this
+        #: consumer itself. Set until the id is free.
         self._taken: Exception | None = None
-        #: The group may have a member of this id: we, or who was here before us, asked to join.
+        #: The group may have a member with our id: this actor, or the one that was restarted, has
+        #: sent a first heartbeat.
         self._may_be_known = has_predecessor
-        #: We are not that member: it is who was here before us, or we were refused, or fenced.
+        #: That member is left over: from the actor that was restarted, or we were refused or
+        #: fenced. It has to leave before the consumer is closed.
         self._is_left_over = has_predecessor
-        #: Whether the coordinator has ever answered a heartbeat as one that knows them.
+        #: Whether the coordinator has ever answered: it speaks this protocol.
         self.is_spoken = False
-        #: Whether another protocol is tried if they do not.
+        #: With `group_protocol="auto"`: the classic protocol is tried if it does not.
         self.may_give_way = False
 
     @property
@@ -117,7 +121,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if self._member.has_generation:
             self._heartbeat_state.hurry()
         if self.state is State.FATAL and (message.topics or message.regex):
-            self._tell_failure()  # it is of no use to wait for partitions
+            self._tell_failure()  # else the application would wait for partitions for ever
 
     def on_poll(self, message: Poll) -> None:
         """The poll timer starts again."""
@@ -134,7 +138,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         member.leave()
         if tells:
             self._begin_leaving(message.because, message.deadline, message.operation)
-        if self._leave is not None:  # perhaps since we polled late
+        if self._leave is not None:  # perhaps one of a poll that came too late
             self._leave.deadline = message.deadline
             self._leave.tickets.append(message.ticket)
         else:
@@ -314,11 +318,14 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         target = assignment_of(response)
         heartbeats.answered(self._now)
         if joining or target is not None:
-            # What others have to give up first, or give us next, comes with one of the next.
+            # The next heartbeats are sent soon: when other members have given partitions up, the
+            # coordinator says so in the answer to one of them.
             heartbeats.start(self._now, quick=True)
         self._extend_session(sent.at)
         self._member.answered(response.member_epoch, target, self._now)
-        # Whoever stood still since it asked has heard nothing of now.
+        # If the process was suspended after it sent the heartbeat, this answer may be older than
+        # the session: ask again before records are given out (KIP-62). The same if the
+        # subscription has changed since.
         if self._is_in_doubt() or not self._sent_fields.is_subscribed(self._member.report()):
             heartbeats.hurry()
 
@@ -345,7 +352,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
                 self._tell(GroupFailed(error=self._refusal(error, said)))
             self._forbidden = True
         elif Do.RAISE in meaning:
-            # Who could not free its name says that it is somebody else's.
+            # If we could not free our `group_instance_id`, another member has it: say that.
             self._fail(self._taken or self._refusal(error, said))
         elif Do.PARTITIONS_LOST in meaning:
             self._fenced(error, because)
@@ -461,7 +468,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     # -- being thrown out
 
     def _fenced(self, error: type[Exception], because: str) -> None:
-        self._is_left_over = error is FencedMemberEpochError  # the others say: no such member
+        self._is_left_over = error is FencedMemberEpochError  # else the group has no such member
         self._stop_heartbeats()
         self._member.depart(Trigger.FENCE, f"fenced: {because}")
 
@@ -476,7 +483,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         self._tell_failure()
 
     def _tell_failure(self) -> None:
-        # Not before the application has given up what it owned.
+        # The application must have given up its partitions before it hears of the error.
         if self._failure is not None and not self._member.is_revoking:
             self._tell(GroupFailed(error=self._failure))
 

@@ -120,7 +120,8 @@ class FetchAnswer:
         )
 
     def _file_unchanged(self, present: set[TopicPartition]) -> None:
-        """An incremental answer leaves out what has no news; a new epoch knows the old ones not."""
+        """An incremental answer (KIP-227) leaves partitions out of which nothing has changed. A
+        cursor of a newer partition epoch has not heard their watermarks: tell them again."""
         for tp, wanted in self.asked.wanted.items():
             cursor = self.cursors.get(tp)
             if cursor is None or cursor.told is not None or tp in present:

@@ -180,7 +180,8 @@ class GroupMember(ABC, Generic[S, T]):
         if before is Stage.COMMITTING:
             self.log.warning("commit.abandoned", because="it did not end in time")
         if isinstance(said, RunRevokedCallback):
-            # Whatever happens meanwhile, the application drops them when its callback returns.
+            # From here on they are not ours: the application drops them when its callback returns,
+            # whatever happens to the membership meanwhile.
             self.owned -= step.partitions
         self._tell(said)
         return AGAIN
@@ -196,7 +197,8 @@ class GroupMember(ABC, Generic[S, T]):
         if self.owned:
             self._start_revoking(self.owned, Loss.LOST, because)
         elif step is not None and step.stage is Stage.CALLING:
-            # Its callback may have yet to begin: it must not commit as the member that joins anew.
+            # Its revoked callback may not have begun yet. The member must not join again before it
+            # has returned: a commit in the callback would be made by the new member.
             self._revocation = step
         return self.is_revoking
 

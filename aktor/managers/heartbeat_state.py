@@ -11,13 +11,15 @@ from aktor.settings import Settings
 
 __all__ = ["HeartbeatState"]
 
-#: The share of the session that a heartbeat may take, after so many in a row that failed: early
-#: enough to find another coordinator if this one is half-open, and brisk with the one found next,
-#: for it may be the same; then patient again, lest a slow connection never comes to be.
+#: The part of the session that a heartbeat may take, after 0, 1, 2, ... failures in a row. The
+#: first may take half of it: if the connection is half-open there is time left to find another
+#: coordinator. The next may take little: the coordinator that is found may be the same broker. Then
+#: more again: otherwise a slow connection would never be opened.
 SHARES: Final = (1 / 2, 1 / 6, 1 / 3, 1 / 2)
 
-#: Heartbeats after a cooperative assignment, in seconds: the next round begins as soon as another
-#: member has handed over, and only an answered heartbeat tells. Eight requests in four seconds.
+#: Times between heartbeats after a cooperative assignment, in seconds. The group rebalances again
+#: as soon as another member has given its partitions up, and a member hears of it only by the
+#: answer to a heartbeat. Eight requests in four seconds.
 QUICK_BEATS: Final = (0.015, 0.03, 0.06, 0.12, 0.24, 0.48, 0.96, 1.92)
 
 

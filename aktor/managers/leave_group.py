@@ -12,9 +12,9 @@ from aktor.settings import Settings
 
 __all__ = ["ATTEMPT", "Leave", "Leaves", "new_leave"]
 
-#: How long one attempt may take, in seconds, as that of a commit: a coordinator that is silent for
-#: longer is gone or half-open, no heartbeat notices any more, and there must be time
-#: left to find the next one and tell it.
+#: How long one attempt may take, in seconds, as that of a commit. A coordinator that is silent for
+#: longer is gone, or its connection is half-open; heartbeats, which would notice that, are not sent
+#: any more. There must be time left to find the next coordinator and to send LeaveGroup to it.
 ATTEMPT: Final = 10.0
 
 REMAIN: Final = Operation.REMAIN_IN_GROUP

@@ -160,7 +160,8 @@ class LookUps:
             partitions = frozenset(wanted)
             look_up = self._joinable(partitions)
             if look_up is None or look_up.as_of is not None:
-                # One that was sent may be older than our ownership: others have committed since.
+                # A look-up that was sent before the partition was assigned to us may be answered
+                # with an offset that its former owner has since moved on.
                 look_up = self._add(partitions)
             look_up.for_positions.update(wanted)
         return []
@@ -336,8 +337,8 @@ class LookUps:
         """No answer will come to an OffsetFetch."""
         said: list[object] = []
         if isinstance(error, AuthenticationError):
-            # The network actor tells the application. Calls end; starting offsets are looked up
-            # further on, for there may be other credentials later.
+            # The network actor tells the application that its credentials were refused. Calls of
+            # the user end. Starting offsets are still looked up: credentials may change.
             said = self._fail_askers(asked.look_up, error)
             outcome = Outcome(again=dict.fromkeys(asked.partitions, error))
         elif Do.RETRY in _meaning(error):
@@ -384,7 +385,7 @@ class LookUps:
             self._ask_by_name(look_up)
         said += [*self._tell_positions(look_up, outcome), *self._tell_askers(look_up, outcome)]
         if outcome.refused:
-            # The rest goes on for the position manager alone; nobody else can join it.
+            # What is left is asked for the position manager only: no later question may share it.
             look_up.partitions = look_up.wanted
             look_up.found.clear()
         self._drop_unless_needed(look_up)

@@ -126,7 +126,7 @@ class Member(GroupMember[State, Trigger]):
 
     def rebalances(self) -> None:
         """The coordinator said that the group rebalances."""
-        # Before SyncGroup was answered we are part of that rebalance already.
+        # Before SyncGroup is answered this member takes part in that rebalance already.
         synced = self.state in (State.ASSIGNING, State.STABLE, State.REVOKING)
         if synced and self.rejoin is None:
             self.rejoin = "the coordinator said that the group rebalances"

@@ -54,11 +54,13 @@ from aktor.trace import Trace
 
 __all__ = ["ClassicMembershipManager"]
 
-#: After an error that the user has to mend, the group is tried again no sooner than this.
+#: After an error that only the user can mend (an ACL, a wrong setting), the member joins again no
+#: sooner than this, in seconds.
 FATAL_RETRY: Final = 1.0
 
-#: How long a group may disown us while we wait for it to answer JoinGroup: longer than an answer
-#: that is on its way takes. The connection of that JoinGroup is half-open then.
+#: While JoinGroup waits for its answer, heartbeats may be refused (UNKNOWN_MEMBER_ID,
+#: ILLEGAL_GENERATION) because the answer with the new generation is on its way. After so many
+#: seconds of refusals it is not: the connection of that JoinGroup is half-open.
 DISOWNED_FOR: Final = 3.0
 
 
@@ -121,7 +123,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         """Other topics; the next Poll makes us join, or join again."""
         self._member.subscribe(message.topics, message.member_id)
         for one in message.leaving - {message.member_id}:
-            # Its deadline is set by the next poll, which knows the time.
+            # The next poll sets the deadline: handlers do not know the time.
             self._leaves.add(one, "the membership actor was restarted", NEVER)
 
     def on_poll(self, message: Poll) -> None:
@@ -140,7 +142,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             of_join=calls.number if first_join else None,
             operation=message.operation,
         )
-        # Perhaps one is under way already, since we polled late.
+        # A LeaveGroup may be under way already: the application polled too late.
         leave = self._leaves.last(message.deadline)
         self._stop_requests()
         self._failure = None
@@ -251,12 +253,14 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         body = group_requests.join_group(
             settings, member.me, offers=member.offers(), because=member.rebalance.because
         )
-        # The coordinator may take the rebalance timeout to answer, and the Java client waits for
-        # so long, and 5 s (AbstractCoordinator.sendJoinGroupRequest). But if the connection is
-        # half-open the coordinator has never seen the JoinGroup: it waits for it, and our
-        # heartbeats, which take another connection, keep us in the group (the Java client sends
-        # none and is expelled). So we ask again, as the same member, to which the coordinator
-        # answers once. (Who has no id yet is told one at once, KIP-394.)
+        # The coordinator answers JoinGroup when all members have sent theirs, which may take the
+        # rebalance timeout. The Java client waits that long, and 5 s more
+        # (AbstractCoordinator.sendJoinGroupRequest). We wait for `request_timeout_ms` and send
+        # JoinGroup again with the same member id; the coordinator answers once. The reason: if the
+        # connection is half-open, the coordinator never got our JoinGroup and waits for it, while
+        # our heartbeats, on another connection, keep this member in the group. (The Java client
+        # sends no heartbeats meanwhile and is expelled.) A member without an id gets one at once
+        # (KIP-394).
         self._call(body, timeout=settings.request_timeout)
 
     def _sync_group(self) -> None:
@@ -298,7 +302,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if error is NoError:
             self._joined(response, sent)
         elif means(Answer.JOIN_GROUP, error) is Do.REJOIN:
-            # The poll that follows sends it.
+            # The next poll sends JoinGroup with this id.
             self._named_at = sent.at
             self._member.is_named(response.member_id)
         else:
@@ -311,10 +315,11 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self.log = member.log
         if not sent.member_id:
             self._named_at = sent.at
-        # The coordinator renews the session when a rebalance ends, but it may also answer without
-        # one (to a member that asks again, since an answer was lost) and then does not; nor does
-        # SyncGroup in a stable group, at Kafka 4 (GroupMetadataManager). So only a heartbeat
-        # extends the session; a new member's begins with the JoinGroup that gave it its id.
+        # Do not take this answer for a renewal of the session. The coordinator renews the session
+        # when a rebalance ends, but it may answer JoinGroup without a rebalance (to a member that
+        # asks again because an answer was lost), and SyncGroup in a stable group, without renewing
+        # it (Kafka 4, GroupMetadataManager). Only a heartbeat extends the session; that of a new
+        # member begins with the JoinGroup which gave it its id.
         self._extend_session(self._named_at)
         self._heartbeat_state.start(self._now)
         self._hurry_if_over()
@@ -324,7 +329,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._assignor_failed(error)
 
     def _on_late_join(self, received: ResponseReceived) -> None:
-        """A JoinGroup nobody waits for may have made us a member that nobody looks after."""
+        """The answer to a JoinGroup that was given up: it may have made a member of which nobody
+        takes care. That member has to leave the group."""
         response, sent = received.response, received.request.context
         self._dropped(received.request, "it was given up before")
         meaning = means(Answer.JOIN_GROUP, error_of(response.error_code))
@@ -437,7 +443,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._hurry_if_over()
 
     def _hurry_if_over(self) -> None:
-        """Whoever stood still since it asked has heard nothing of now."""
+        """Ask again if the process was suspended after it sent the heartbeat: the answer may be
+        older than the session, and then it does not say that we are a member still (KIP-62)."""
         if self._heartbeat_state.is_over(self._now):
             self._heartbeat_state.hurry()
 
@@ -447,7 +454,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if Do.FIND_COORDINATOR in meaning:
             self._suspect(received.node, because)
         elif self._is_answer_on_its_way(meaning):
-            pass  # that of JoinGroup, which says more
+            pass  # the answer to JoinGroup is on its way, and says more
         elif Do.RAISE in meaning:
             self._refused(error)
         elif Do.PARTITIONS_LOST in meaning:
@@ -615,7 +622,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._failure = error
         kept = ""
         if isinstance(error, FencedInstanceIdError):
-            # A new id would fence the other instance, and so on for ever.
+            # Another instance has our `group_instance_id` (FENCED_INSTANCE_ID). If we joined with
+            # a new member id we would fence that instance, it would fence us, and so on.
             kept = self._member.member_id
         elif not isinstance(error, GroupAuthorizationFailedError):
             self._begin_leaving(type(error).__name__, self._now + self.settings.request_timeout)
@@ -623,7 +631,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._tell_failure()
 
     def _tell_failure(self) -> None:
-        # Not before the application has given up what it owned.
+        # The application must have given up its partitions before it hears of the error.
         if self._failure is not None and self.state is State.UNJOINED:
             self._tell(GroupFailed(error=self._failure))
             self._failure = None
@@ -663,7 +671,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._refused(UnsupportedVersionError)
         else:
             silent = isinstance(failed.error, KafkaTimeoutError)
-            if not (silent and self._heard_at > sent.at):  # else it is but this connection
+            if not (silent and self._heard_at > sent.at):  # else only this connection is broken
                 self._suspect_unless_refused(failed)
             self._try_again(str(failed.error), failed.now, failed.jitter)
 
