@@ -112,10 +112,10 @@ class _Stopwatch:
 
 def _count_wakes_and_waits(consumer: aktor.KafkaConsumer) -> tuple[_Stopwatch, _Stopwatch]:
     sleeper: Any = consumer._system.dispatcher.sleeper
-    engine: Any = consumer._engine
+    driver: Any = consumer._driver
     sleeper.wake = wakes = _Stopwatch(sleeper.wake)
-    engine._bell = _Bell(engine._bell)
-    return wakes, engine._bell.wait
+    driver._bell = _Bell(driver._bell)
+    return wakes, driver._bell.wait
 
 
 class _Bell:

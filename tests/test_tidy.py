@@ -260,6 +260,46 @@ def assigned(tree: ast.AST) -> Iterator[tuple[str, str, ast.expr | None]]:
                 yield ast.unparse(target.value), target.attr, getattr(node, "value", None)
 
 
+#: Attributes of other objects that are set in the application's half all the same, and why.
+SET_BY_OTHERS = {
+    # From letting go of a consumer to the return of its method there must be no call, for Python
+    # may run a signal handler in it.
+    ("facade.py", "guard.begun"),
+    ("guard.py", "guard.begun"),
+    # Done for each record: a call would cost as much as the rest.
+    ("iteration.py", "batch.handed"),
+    # The dispatcher is made before what it is wired to.
+    ("system.py", "dispatcher.sleeper"),
+    ("system.py", "self.dispatcher.on_stopped"),
+}
+
+
+def test_the_applications_half_sets_no_attribute_of_another_object() -> None:
+    """Who changes an object calls a method of it, which says what has happened. Else nobody can
+    tell from a class what becomes of its objects, nor which thread writes them."""
+    found = {(path.name, target) for path in modules("consumer") for target in foreign(path)}
+    assert found <= SET_BY_OTHERS
+
+
+def foreign(path: Path) -> Iterator[str]:
+    """Attributes that are set of what is neither `self` nor was just made by the function."""
+    for function in ast.walk(ast.parse(path.read_text())):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            own = {"self", "cls", *just_made(function)}
+            for node in ast.walk(function):
+                if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+                    yield from {ast.unparse(node)} if ast.unparse(node.value) not in own else ()
+
+
+def just_made(function: ast.AST) -> Iterator[str]:
+    """Local names for what a class, or `copy`, has made in this function."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            maker = ast.unparse(node.value.func)
+            if re.fullmatch(r"[A-Z]\w*|copy\.copy|.*\.__new__", maker):
+                yield from (one.id for one in node.targets if isinstance(one, ast.Name))
+
+
 @cache
 def attributes() -> tuple[set[str], set[str]]:
     """Names of methods in aktor, and names that some class declares as an attribute: in its body,
@@ -305,7 +345,7 @@ def test_managers_and_events_have_no_clock_socket_thread_or_randomness(package: 
 
 def test_only_the_adapters_import_kafka_net() -> None:
     """`producer.py` is that of kafka-python's producer in simulations."""
-    adapters = {"kafka_net.py", "handshake.py", "frames.py", "producer.py"}
+    adapters = {"kafka_net.py", "dial.py", "handshake.py", "frames.py", "producer.py"}
     for path in modules():
         if any(name.startswith("kafka.net") for name in imports(path)):
             assert path.name in adapters, f"{path} imports kafka.net"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
-from kafka.future import Future
 from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.broker_version_data import BrokerVersionData
 
@@ -29,7 +28,7 @@ _HEADER: Final = struct.Struct(">ihhih")
 class Due:
     """An answer that the broker owes us."""
 
-    __slots__ = ("api_key", "correlation_id", "name", "request_id", "response", "version", "waiter")
+    __slots__ = ("api_key", "correlation_id", "name", "request_id", "response", "version")
 
     def __init__(
         self,
@@ -38,13 +37,12 @@ class Due:
         version: int,
         correlation_id: int,
         request_id: int | None = None,
-        waiter: Future | None = None,
     ) -> None:
         self.api_key = api_key
         self.version = version
         self.correlation_id = correlation_id
+        #: The network actor's; None if the handshake asked.
         self.request_id = request_id
-        self.waiter = waiter
         self.response: Any = ResponseClassRegistry._response_class_registry.get(api_key)
         self.name = f"{self.response.name if self.response is not None else api_key} v{version}"
 

@@ -1,15 +1,16 @@
 """What is said on a connection before it is open: which versions both sides speak, and who we are.
 
-It knows no socket: a `Talk` carries the words, that of `kafka_net` or that of the simulation. Its
-methods are coroutines; what they await comes from the `Talk`.
+It knows no socket, and does nothing: its methods are generators that yield what they want (`Ask`,
+`AskRaw`, `SayRaw`, `Work`) and are sent what came of it. A `conversation.Conversation` drives them.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.metadata
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, TypeVar
 
 from kafka.errors import IncompatibleBrokerVersion
 from kafka.net.sasl import get_sasl_mechanism
@@ -21,7 +22,7 @@ from aktor.actors.diagnosis import Diagnosis
 from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.settings import Settings
 
-__all__ = ["Handshake", "Talk", "mechanism_of"]
+__all__ = ["Ask", "AskRaw", "Handshake", "SayRaw", "Steps", "Work", "mechanism_of"]
 
 _API_VERSIONS: Final = 18
 _UNSUPPORTED_MECHANISM: Final = 33
@@ -40,34 +41,49 @@ _SASL_DEFAULTS: Final[Mapping[str, Any]] = {
 _T = TypeVar("_T")
 
 
-class Talk(Protocol):
-    """What carries a handshake: a connection that is not open yet."""
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Send this request, a kafka-python one; go on with its response."""
 
-    def ask(self, body: Any) -> Awaitable[Any]:
-        """The answer to a request, a kafka-python one."""
+    body: Any
 
-    def ask_raw(self, token: bytes) -> Awaitable[bytes]:
-        """The answer to a token outside of requests (before KIP-152)."""
 
-    def say_raw(self, token: bytes) -> None:
-        """Send a token that has no answer."""
+@dataclass(frozen=True, slots=True)
+class AskRaw:
+    """Send this token outside of requests (before KIP-152); go on with the one that answers it."""
 
-    def in_thread(self, work: Callable[[], _T]) -> Awaitable[_T]:
-        """What comes of work that may block."""
+    token: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SayRaw:
+    """Send this token, which has no answer; go on at once."""
+
+    token: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Call this where it may block; go on with what it returns or raises."""
+
+    work: Callable[[], Any]
+
+
+#: A part of the handshake, and what it is good for in the end.
+Steps: TypeAlias = Generator[Ask | AskRaw | SayRaw | Work, Any, _T]
 
 
 class Handshake:
     """Owns what is said at the beginning of one connection, and to renew its login."""
 
-    def __init__(self, settings: Settings, diagnosis: Diagnosis, talk: Talk) -> None:
+    def __init__(self, settings: Settings, diagnosis: Diagnosis) -> None:
         self._settings = settings
         self._config = settings.connection
         self._diagnosis = diagnosis
-        self._talk = talk
 
     # -- versions
 
-    async def learn_versions(self) -> BrokerVersionData:
+    def learn_versions(self) -> Steps[BrokerVersionData]:
         """ApiVersions (KIP-35, KIP-511); a configured `api_version` is an upper bound."""
         wanted = self._config.get("api_version")
         configured = BrokerVersionData(wanted) if wanted is not None else None
@@ -77,17 +93,17 @@ class Handshake:
                 version = configured.api_version(ApiVersionsRequest)
             except IncompatibleBrokerVersion:
                 return configured  # a broker before 0.10 has no such request
-        found = BrokerVersionData(api_versions=await self._ask_versions(version))
+        found = BrokerVersionData(api_versions=(yield from self._ask_versions(version)))
         return configured if configured is not None and configured < found else found
 
-    async def _ask_versions(self, version: int) -> dict[int, tuple[int, int]]:
+    def _ask_versions(self, version: int) -> Steps[dict[int, tuple[int, int]]]:
         while True:
             body = ApiVersionsRequest(
                 version=version,
                 client_software_name="aktor",
                 client_software_version=_our_version(),
             )
-            answer = await self._talk.ask(body)
+            answer = yield Ask(body)
             spoken = {
                 one.api_key: (one.min_version, one.max_version) for one in answer.api_keys or ()
             }
@@ -102,46 +118,46 @@ class Handshake:
 
     # -- login
 
-    async def log_in(self, host: str) -> float:
+    def log_in(self, host: str) -> Steps[float]:
         """SaslHandshake, then the mechanism's tokens to and fro (KIP-43, KIP-152).
 
         `host` is the broker's name, as Kerberos knows it. Returns for how many seconds the login
         is good (0: for ever).
         """
         name = mechanism_of(self._settings)
-        handshake = await self._talk.ask(SaslHandshakeRequest(mechanism=name, max_version=1))
+        handshake = yield Ask(SaslHandshakeRequest(mechanism=name, max_version=1))
         if handshake.error_code or name not in handshake.mechanisms:
             raise self._diagnosis.refused(_why_no_handshake(handshake))
         self._diagnosis.mute = handshake.version == 0
-        mechanism = await self._mechanically(
+        mechanism = yield from self._mechanically(
             lambda: get_sasl_mechanism(name)(host=host, **self._sasl_config())
         )
         lifetime = 0.0
         while not mechanism.is_done():
-            token = await self._mechanically(mechanism.auth_bytes)
+            token = yield from self._mechanically(mechanism.auth_bytes)
             if self._diagnosis.mute and mechanism.is_done():
-                self._talk.say_raw(token)  # Kerberos' last word has no answer
+                yield SayRaw(token)  # Kerberos' last word has no answer
                 break
-            answer, lifetime = await self._exchange(token)
-            await self._mechanically(functools.partial(mechanism.receive, answer))
+            answer, lifetime = yield from self._exchange(token)
+            yield from self._mechanically(functools.partial(mechanism.receive, answer))
         if not mechanism.is_authenticated():
             raise self._diagnosis.refused("the broker did not accept the credentials")
         self._diagnosis.mute = False
         return lifetime
 
-    async def _exchange(self, token: bytes) -> tuple[bytes, float]:
+    def _exchange(self, token: bytes) -> Steps[tuple[bytes, float]]:
         if self._diagnosis.mute:
-            return await self._talk.ask_raw(token), 0.0
-        answer = await self._talk.ask(SaslAuthenticateRequest(auth_bytes=token))
+            return (yield AskRaw(token)), 0.0
+        answer = yield Ask(SaslAuthenticateRequest(auth_bytes=token))
         if answer.error_code:
             reason = answer.error_message or error_of(answer.error_code).__name__
             raise self._diagnosis.refused(reason)
         return answer.auth_bytes, (answer.session_lifetime_ms or 0) / 1000.0
 
-    async def _mechanically(self, work: Callable[[], _T]) -> _T:
+    def _mechanically(self, work: Callable[[], _T]) -> Steps[_T]:
         """Let the mechanism work on a thread: it may ask for a token over HTTP, or a ticket."""
         try:
-            return await self._talk.in_thread(work)
+            return (yield Work(work))  # type: ignore[no-any-return]
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
             raise self._diagnosis.refused(text, error) from error

@@ -1,45 +1,48 @@
-"""KafkaNet: the sockets. It opens connections to brokers and carries requests and answers.
+"""KafkaNet: the sockets. It opens connections to brokers and carries their conversations.
 
-The only module that imports `kafka.net`, but for `handshake`, which has its SASL mechanisms. Taken
-from there: the loop (`NetworkSelector`, turned step by step by the dispatcher, never on a thread of
-its own), the proxies; from `kafka.protocol`: the messages and the negotiation of versions. Not
-taken: `KafkaConnection`, its transport and its parser, because they read 4 KiB at a time and copy
-each byte five times, leave a connection open after an answer they cannot read, look names up on the
-loop's thread, and log what they send (SASL passwords included) and every lost connection as an
-error. Since nothing here runs those classes, none of that is logged, and kafka-python's loggers
-need no filter: whoever uses kafka-python beside us sees its log unchanged.
+What is said on a connection is decided in `conversation`; here are the sockets and their bytes. The
+only module that imports `kafka.net`, but for `dial` (which has the proxies) and `handshake` (which
+has the SASL mechanisms). Taken from there: the loop (`NetworkSelector`, turned step by step by the
+dispatcher, never on a thread of its own); from `kafka.protocol`: the messages and the negotiation
+of versions. Not taken: `KafkaConnection`, its transport and its parser, because they read 4 KiB at
+a time and copy each byte five times, leave a connection open after an answer they cannot read, look
+names up on the loop's thread, and log what they send (SASL passwords included) and every lost
+connection as an error. Since nothing here runs those classes, none of that is logged, and
+kafka-python's loggers need no filter: whoever uses kafka-python beside us sees its log unchanged.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import functools
 import os
-import random
 import selectors
 import socket
 import ssl
 import struct
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, assert_never
 
-from kafka.errors import IncompatibleBrokerVersion, KafkaConnectionError, KafkaError
-from kafka.future import Future
-from kafka.net.inet import KafkaNetSocket
+from kafka.errors import KafkaConnectionError
 from kafka.net.selector import KernelEvent, NetworkSelector, Task, TaskState
 from kafka.protocol.broker_version_data import BrokerVersionData
 
-from aktor.actors.addresses import Address, AddressBook, Race, Resolver, head_start
+from aktor.actors.addresses import AddressBook, Resolver
 from aktor.actors.codecs import codecs_to_write
-from aktor.actors.diagnosis import Diagnosis, Phase
-from aktor.actors.due import RAW_TOKEN, Due, write_request
-from aktor.actors.frames import SCRATCH_SIZE, FrameCutter
-from aktor.actors.handshake import Handshake, mechanism_of
-from aktor.actors.tls import make_ssl_context
+from aktor.actors.conversation import (
+    Answer,
+    Broken,
+    Conversation,
+    News,
+    Opened,
+    RenewAfter,
+    Work,
+)
+from aktor.actors.diagnosis import Diagnosis
+from aktor.actors.dial import Dialer
+from aktor.actors.frames import SCRATCH_SIZE
+from aktor.actors.handshake import mechanism_of
 from aktor.actors.wire import (
     ConnectionClosed,
     ConnectionFailed,
@@ -47,7 +50,6 @@ from aktor.actors.wire import (
     RequestAnswered,
     RequestBroken,
 )
-from aktor.errors import AuthenticationError
 from aktor.settings import Settings
 
 __all__ = ["KafkaNet"]
@@ -55,19 +57,13 @@ __all__ = ["KafkaNet"]
 #: Bytes read from one socket before the others get their turn.
 READ_BUDGET: Final = 1024 * 1024
 
-#: kafka-python's `receive_message_max_bytes`.
-LONGEST_FRAME: Final = 100_000_000
-
 #: After so many seconds without news the thread may be used for writing codecs.
 SILENCE: Final = 0.005
 
 _BLOCKED: Final = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-_CONNECTING: Final = (errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK)
-_WORD: Final = struct.Struct(">i")
+
 #: SO_LINGER for no seconds.
 _RESET: Final = struct.pack("ii", 1, 0)
-
-_T = TypeVar("_T")
 
 
 class _Loop(NetworkSelector):  # type: ignore[misc]  # kafka-python is untyped
@@ -125,10 +121,17 @@ class KafkaNet:
     # -- the actor's side
 
     def connect(
-        self, key: str, host: str, port: int, timeout: float, *, canonical: bool = False
+        self,
+        key: str,
+        host: str,
+        port: int,
+        timeout: float,
+        *,
+        canonical: bool = False,
+        jitter: float = 0.5,
     ) -> None:
         """Begin to open the connection `key`; ends in ConnectionOpened or ConnectionFailed."""
-        connection = _Connection(self, key, host, port, canonical=canonical)
+        connection = _Connection(self, key, host, port, canonical=canonical, jitter=jitter)
         self._connections[key] = connection
         connection.start(timeout)
 
@@ -137,7 +140,9 @@ class KafkaNet:
         connection = self._connections.get(key)
         if connection is None:
             gone = KafkaConnectionError(f"connection {key} is closed")
-            self.tell(RequestBroken(key=key, request_id=request_id, error=gone))
+            self.tell(
+                RequestBroken(key=key, request_id=request_id, error=gone, now=time.monotonic())
+            )
             return
         connection.send(request_id, body)
 
@@ -207,45 +212,42 @@ class KafkaNet:
 
 
 class _Connection:
-    """Owns one socket, from the look-up of its name to its end, and the answers due on it."""
+    """Owns one socket, from the look-up of its name to its end. It carries the bytes of one
+    conversation, and does what that wants next."""
 
-    def __init__(self, net: KafkaNet, key: str, host: str, port: int, *, canonical: bool) -> None:
+    def __init__(
+        self, net: KafkaNet, key: str, host: str, port: int, *, canonical: bool, jitter: float
+    ) -> None:
         self._net = net
         self._loop = net.loop
-        self._config = net.settings.connection
         self._key = key
-        self._host = host
-        self._port = port
-        self._canonical = canonical
         self._diagnosis = Diagnosis(
             f"{host}:{port}",
             security_protocol=net.settings.security_protocol,
             mechanism=mechanism_of(net.settings),
-            config=self._config,
+            config=net.settings.connection,
         )
-        self._handshake = Handshake(net.settings, self._diagnosis, self)
+        self._talk = Conversation(net.settings, self._diagnosis, scratch=net.scratch, jitter=jitter)
+        self._dial = Dialer(
+            net.loop,
+            net.settings,
+            self._diagnosis,
+            name=host,
+            port=port,
+            canonical=canonical,
+            addresses=net.addresses,
+            resolve=net.resolve,
+        )
         self._closed = False
-        #: What the name was, before it was made canonical; and which of its addresses it became.
-        self._name = host
-        self._address: Address | None = None
-        self._race: Race[socket.socket] | None = None
-        self._sock: socket.socket | None = None
         self._tls = net.settings.security_protocol in ("SSL", "SASL_SSL")
-        self._sasl = net.settings.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
-        self._correlation_id = 0
-        self._versions: BrokerVersionData | None = None
-        self._cutter = FrameCutter(
-            self._config.get("receive_message_max_bytes") or LONGEST_FRAME, net.scratch
-        )
-        self._due: deque[Due] = deque()
-        self._unsent: deque[bytes | memoryview] = deque()
+        #: Something waits to be sent: for room in the socket or, with `_must_hear`, for the broker.
+        self._is_writing = False
         self._must_hear = False
-        self._held: deque[tuple[int, Any]] | None = None
         self._tasks: dict[str, Task] = {}
 
     def has_heard(self) -> bool:
         """See `KafkaNet.has_heard`."""
-        return self._cutter.has_heard()
+        return self._talk.has_heard()
 
     # -- beginning
 
@@ -256,24 +258,12 @@ class _Connection:
 
     async def _open(self, timeout: float) -> None:
         try:
-            await self._connect(timeout)
-            if self._tls:
-                self._diagnosis.phase = Phase.SECURING
-                await self._secure()
+            await self._dial.dial(timeout)
             self._start_reading()
-            self._diagnosis.phase = Phase.VERSIONING
-            self._versions = await self._handshake.learn_versions()
-            self._net.note_versions(self._versions)
-            if self._sasl:
-                self._diagnosis.phase = Phase.LOGGING_IN
-            lifetime = await self._handshake.log_in(self._host) if self._sasl else 0.0
         except Exception as error:
             self._lost(error)
             return
-        self._diagnosis.phase = Phase.UNPROVEN
-        self._note_address(works=True)
-        self._renew_after(lifetime)
-        self._net.tell(ConnectionOpened(key=self._key))
+        self._say(lambda: self._talk.begin(self._dial.host))
 
     def _give_up(self, timeout: float) -> None:
         self._lost(TimeoutError(f"no answer within {timeout:g} s {self._diagnosis.phase.value}"))
@@ -287,216 +277,76 @@ class _Connection:
         if timer is not None:
             self._loop.cancel(timer)
 
-    # -- name, address, TLS
-
-    async def _connect(self, timeout: float) -> None:
-        # A proxy looks names up when it is made, so it is made by the thread that may wait.
-        factory, found = await self._resolve()
-        self._diagnosis.phase = Phase.CONNECTING
-        addresses = self._net.addresses.ordered(self._name, self._port, found)
-        self._race = Race(
-            self._loop,
-            addresses,
-            functools.partial(self._connect_to, factory),
-            # A proxy converses with one address at a time.
-            head_start=None if self._proxy else head_start(len(addresses), timeout),
-        )
-        self._address, self._sock = await self._race.winner()
-
-    def _note_address(self, *, works: bool) -> None:
-        latest = self._race.latest if self._race is not None else None
-        address = self._address or latest
-        if address is not None:
-            self._net.addresses.note(self._name, self._port, address, works=works)
-
-    async def _resolve(self) -> tuple[Any, list[Address]]:
-        if self._proxy:
-            return await self.in_thread(self._resolve_proxy)
-        factory = KafkaNetSocket()
-        try:
-            return factory, self._look_up(socket.AI_NUMERICHOST)
-        except socket.gaierror:
-            pass  # a name, not an address
-        if not self._canonical:
-            return factory, await self.in_thread(self._look_up)
-        addresses = await self.in_thread(lambda: self._look_up(socket.AI_CANONNAME))
-        # The name that certificates and Kerberos principals are checked against from here on.
-        self._host = next((one[3] for one in addresses if one[3]), self._host)
-        return factory, addresses
-
-    @property
-    def _proxy(self) -> Any:
-        return self._config.get("proxy_url") or self._config.get("socks5_proxy")
-
-    def _look_up(self, flags: int = 0) -> list[Address]:
-        # Anew for every attempt: brokers move, and a cached address would outlive them.
-        return list(self._net.resolve(self._host, self._port, type=socket.SOCK_STREAM, flags=flags))
-
-    def _resolve_proxy(self) -> tuple[Any, list[Address]]:
-        try:
-            factory = KafkaNetSocket(self._proxy)
-        except ValueError:
-            # kafka-python's text quotes the address, which may contain a password.
-            raise OSError("proxy_url is not a socks5://, socks5h:// or http:// address") from None
-        return factory, factory.dns_lookup(self._host, self._port)
-
-    async def _connect_to(self, factory: Any, address: Address) -> socket.socket:
-        family, kind, protocol, _, where = address
-        sock: socket.socket = factory.socket(family, kind, protocol)
-        try:
-            sock.setblocking(False)
-            for option in self._socket_options():
-                sock.setsockopt(*option)
-            while True:
-                try:
-                    code = factory.connect_ex(sock, where)
-                except BlockingIOError:
-                    code = errno.EWOULDBLOCK  # a proxy between two steps of its conversation
-                if code in (0, errno.EISCONN):
-                    return sock
-                if code not in _CONNECTING:
-                    raise OSError(code, os.strerror(code))
-                await self._loop.wait_write(sock)
-        except BaseException:  # also the end of the attempt while it waits
-            sock.close()
-            raise
-
-    def _socket_options(self) -> list[tuple[int, int, int]]:
-        options = self._config.get("socket_options")
-        if options is None:
-            options = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
-        sizes = (
-            (socket.SO_RCVBUF, self._config.get("receive_buffer_bytes")),
-            (socket.SO_SNDBUF, self._config.get("send_buffer_bytes")),
-        )
-        # -1 is Kafka's word for the system's default.
-        return [*options, *((socket.SOL_SOCKET, name, n) for name, n in sizes if n and n > 0)]
-
-    async def _secure(self) -> None:
-        assert self._sock is not None, "TLS before there is a socket"
-        try:
-            context = self._config.get("ssl_context") or make_ssl_context(self._config)
-        except (OSError, ValueError, TypeError) as error:
-            text = f"the certificate settings cannot be used: {error}"
-            raise self._diagnosis.refused(text, error) from error
-        self._sock = sock = context.wrap_socket(
-            self._sock, server_hostname=self._host.rstrip("."), do_handshake_on_connect=False
-        )
-        while True:
-            try:
-                sock.do_handshake()
-                return
-            except ssl.SSLWantReadError:
-                await self._loop.wait_read(sock)
-            except ssl.SSLWantWriteError:
-                await self._loop.wait_write(sock)
-
-    # -- versions and login
-
-    async def ask_raw(self, token: bytes) -> bytes:
-        """A token outside of requests, and its answer (before KIP-152)."""
-        waiter = Future()
-        self._due.append(Due(api_key=RAW_TOKEN, version=0, correlation_id=-1, waiter=waiter))
-        self.say_raw(token)
-        return await waiter  # type: ignore[no-any-return]
-
-    def say_raw(self, token: bytes) -> None:
-        """A token outside of requests."""
-        self._write(_WORD.pack(len(token)) + token)
-
-    def _renew_after(self, lifetime: float) -> None:
-        """Log in again before the login ends (KIP-368), at a random moment lest all do at once."""
-        self._stop_timer()
-        if lifetime > 0:
-            delay = max(lifetime, 1.0) * random.uniform(0.85, 0.95)
-            self._set_timer(delay, self._begin_renewal)
-
-    def _begin_renewal(self) -> None:
-        # Without a timer of its own: what is held back meanwhile has the actor's deadlines, and
-        # a JoinGroup in flight, whose answer comes first, may take minutes.
-        self._held = deque()
-        self._tasks["open"] = self._loop.call_soon(self._renew)
-
-    async def _renew(self) -> None:
-        # Answers still due come before those of the login, since a broker keeps the order.
-        try:
-            lifetime = await self._handshake.log_in(self._host)
-        except Exception as error:
-            reason = error.reason if isinstance(error, AuthenticationError) else str(error)
-            self._lost(self._diagnosis.failed(f"the login could not be renewed: {reason}"))
-            return
-        self._renew_after(lifetime)
-        held, self._held = self._held or (), None
-        for request_id, body in held:
-            self.send(request_id, body)
-
-    async def in_thread(self, work: Callable[[], _T]) -> _T:
-        """Run on a thread of its own what may block; the loop goes on."""
-        done = Future()
-
-        def finish(result: Any, error: Exception | None) -> None:
-            if not self._closed:  # else nobody waits any more
-                done.success((result, error))
-
-        def run() -> None:
-            try:
-                result, error = work(), None
-            except Exception as caught:
-                result, error = None, caught
-            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-                self._loop.call_soon_threadsafe(lambda: finish(result, error))
-
-        threading.Thread(target=run, name="aktor-look-up", daemon=True).start()
-        result, error = await done
-        if error is not None:
-            raise error
-        return result  # type: ignore[no-any-return]
-
-    # -- sending
+    # -- the conversation
 
     def send(self, request_id: int, body: Any) -> None:
         """Send for the actor."""
-        if self._held is not None:
-            self._held.append((request_id, body))
-            return
+        self._talk.send(request_id, body)
+        self._go_on()
+
+    def _say(self, say: Callable[[], None]) -> None:
+        """Let the conversation say something, and do what it wants next."""
         try:
-            data, due = self._encode(body)
-        except IncompatibleBrokerVersion as error:
-            self._break(
-                request_id, IncompatibleBrokerVersion(f"broker {self._diagnosis.broker}: {error}")
-            )
+            say()
         except Exception as error:
-            text = f"{type(body).__name__} cannot be encoded: {type(error).__name__}: {error}"
-            self._break(request_id, KafkaError(text))
+            self._lost(error)
         else:
-            due.request_id = request_id
-            self._due.append(due)
-            self._write(data)
+            self._go_on()
 
-    def _break(self, request_id: int, error: Exception) -> None:
-        self._net.tell(RequestBroken(key=self._key, request_id=request_id, error=error))
+    def _go_on(self) -> None:
+        talk = self._talk
+        if talk.unsent and not self._is_writing:
+            self._begin_to_write()
+        while talk.news and not self._closed:
+            self._act(talk.news.popleft())
 
-    async def ask(self, body: Any) -> Any:
-        """Send for ourselves, wait for the answer."""
-        data, due = self._encode(body)
-        waiter = due.waiter = Future()
-        self._due.append(due)
-        self._write(data)
-        return await waiter
+    def _act(self, news: News) -> None:
+        match news:
+            case Answer():
+                self._net.tell(
+                    RequestAnswered(
+                        key=self._key,
+                        request_id=news.request_id,
+                        response=news.response,
+                        version=news.version,
+                        throttle=news.throttle,
+                        now=time.monotonic(),
+                    )
+                )
+            case Broken(request_id, error):
+                now = time.monotonic()
+                self._net.tell(
+                    RequestBroken(key=self._key, request_id=request_id, error=error, now=now)
+                )
+            case Opened(versions):
+                self._stop_timer()
+                self._dial.note(works=True)
+                self._net.note_versions(versions)
+                self._net.tell(ConnectionOpened(key=self._key, now=time.monotonic()))
+            case RenewAfter(seconds):
+                # The renewal has no timer of its own: what is held back meanwhile has the actor's
+                # deadlines, and a JoinGroup in flight, whose answer comes first, may take minutes.
+                self._set_timer(seconds, self._renew)
+            case Work(work):
+                self._tasks["work"] = self._loop.call_soon(lambda: self._work(work))
+            case _:
+                assert_never(news)
 
-    def _encode(self, body: Any) -> tuple[bytes, Due]:
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        return write_request(
-            body, self._versions, self._correlation_id, self._net.settings.client_id
-        )
+    def _renew(self) -> None:
+        self._stop_timer()
+        self._say(self._talk.renew)
 
-    def _write(self, data: bytes) -> None:
-        self._unsent.append(data)
-        if len(self._unsent) > 1:
-            return  # something waits already, and the writer for it
-        self._begin_to_write()
+    async def _work(self, work: Callable[[], Any]) -> None:
+        try:
+            result, failure = await self._dial.in_thread(work), None
+        except Exception as error:
+            result, failure = None, error
+        self._say(lambda: self._talk.worked(result, failure))
+
+    # -- sending
 
     def _begin_to_write(self) -> None:
+        self._is_writing = True
         try:
             if not self._flush():
                 self._tasks["write"] = self._loop.call_soon(self._write_rest)
@@ -505,11 +355,12 @@ class _Connection:
 
     def _flush(self) -> bool:
         """Send what the socket takes; True when nothing is left that waits for room in it."""
-        assert self._sock is not None, "nothing is sent before there is a socket"
-        while self._unsent:
-            data = self._unsent[0]
+        assert self._dial.sock is not None, "nothing is sent before there is a socket"
+        unsent = self._talk.unsent
+        while unsent:
+            data = unsent[0]
             try:
-                sent = self._sock.send(data)
+                sent = self._dial.sock.send(data)
             except ssl.SSLWantReadError:
                 # There is room, but TLS must hear from the broker first: the reader goes on here.
                 self._must_hear = True
@@ -517,15 +368,16 @@ class _Connection:
             except _BLOCKED:
                 return False
             if sent == len(data):
-                self._unsent.popleft()
+                unsent.popleft()
             else:
-                self._unsent[0] = memoryview(data)[sent:]
+                unsent[0] = memoryview(data)[sent:]
+        self._is_writing = False
         return True
 
     async def _write_rest(self) -> None:
         try:
             while not self._flush():
-                await self._loop.wait_write(self._sock)
+                await self._loop.wait_write(self._dial.sock)
         except OSError as error:
             self._lost_while_sending(error)
 
@@ -542,9 +394,9 @@ class _Connection:
     # -- receiving
 
     def _start_reading(self) -> None:
-        assert self._sock is not None, "nothing is read before there is a socket"
+        assert self._dial.sock is not None, "nothing is read before there is a socket"
         self._tasks["read"] = reader = Task(self._read)
-        self._loop.add_reader(self._sock, reader)
+        self._loop.add_reader(self._dial.sock, reader)
 
     async def _read(self) -> None:
         try:
@@ -554,6 +406,8 @@ class _Connection:
                 if self._must_hear:
                     self._must_hear = False
                     self._begin_to_write()
+                if self._closed:
+                    return
                 await (self._loop.again() if more else self._loop.parked())
         except Exception as error:
             self._lost(error)
@@ -562,57 +416,20 @@ class _Connection:
         """Take what is there, up to the budget; True if the budget ended it."""
         left = READ_BUDGET
         while left > 0:
-            if self._sock is None:
+            if self._dial.sock is None:
                 return False
             try:
-                received, room = self._cutter.receive(self._sock.recv_into)
+                received, room = self._talk.receive(self._dial.sock.recv_into)
             except _BLOCKED:
                 return False
             finally:
-                self._answer()
+                self._go_on()
             if received == 0:
                 raise EOFError
             left -= received
             if received < room and not self._tls:
                 return False
         return True
-
-    def _answer(self) -> None:
-        frames = self._cutter.frames
-        while frames and not self._closed:
-            frame = frames.popleft()
-            if not self._due:
-                raise self._diagnosis.malformed("an answer to no request")
-            due = self._due.popleft()
-            try:
-                response = bytes(frame) if due.api_key == RAW_TOKEN else due.decode(frame)
-            except Exception as error:  # kafka-python's decoder raises whatever comes
-                reason = f"{due.name} of {len(frame)} bytes: {type(error).__name__}: {error}"
-                raise self._diagnosis.malformed(reason, error) from error
-            self._deliver(due, response)
-
-    def _deliver(self, due: Due, response: Any) -> None:
-        if due.waiter is not None:
-            due.waiter.success(response)
-            return
-        assert due.request_id is not None, "an answer is due to the actor or to ourselves"
-        self._diagnosis.phase = Phase.PROVEN
-        self._net.tell(
-            RequestAnswered(
-                key=self._key,
-                request_id=due.request_id,
-                response=response,
-                version=due.version,
-                throttle=self._throttle(response),
-            )
-        )
-
-    def _throttle(self, response: Any) -> float:
-        milliseconds = getattr(response, "throttle_time_ms", None)
-        if not milliseconds or self._versions is None:
-            return 0.0
-        # Before 2.0 the broker itself waited, and the time is history (KIP-219).
-        return milliseconds / 1000.0 if self._versions.broker_version >= (2, 0) else 0.0
 
     # -- ending
 
@@ -628,22 +445,21 @@ class _Connection:
         if self._closed:
             return
         self._closed = True
-        self._note_address(works=False)  # the next attempt goes on from there
+        self._dial.note(works=False)  # the next attempt goes on from there
         self._net.forget(self._key)
-        if self._sock is not None:
-            self._loop.remove_reader(self._sock)
+        if self._dial.sock is not None:
+            self._loop.remove_reader(self._dial.sock)
         for task in self._tasks.values():
             self._loop.cancel(task)
         self._tasks.clear()
-        if self._race is not None:
-            self._race.end()
-        if abandon and self._due:
+        self._dial.end()
+        if abandon and self._talk.due:
             self._discard_unsent()
         self.let_go()
         if error is None:
             return
         report = ConnectionClosed if self._diagnosis.open else ConnectionFailed
-        self._net.tell(report(key=self._key, error=error))
+        self._net.tell(report(key=self._key, error=error, now=time.monotonic()))
 
     def _discard_unsent(self) -> None:
         """Let the socket end by a reset (RST), which discards its send buffer.
@@ -653,12 +469,10 @@ class _Connection:
         them when the link heals: an old OffsetCommit would arrive after a newer one, and the
         group's offset would go back. What the broker's machine has received it may still handle.
         """
-        if self._sock is not None:
+        if self._dial.sock is not None:
             with contextlib.suppress(OSError):  # it has ended already
-                self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                self._dial.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
 
     def let_go(self) -> None:
-        """Close the descriptor and nothing else (no shutdown: a forked parent may use it)."""
-        if self._sock is not None:
-            self._sock.close()
-            self._sock = None
+        """Close the descriptor and nothing else."""
+        self._dial.let_go()

@@ -85,7 +85,7 @@ class Link:
         #: When the last answer came, and when an attempt, a connection or an answer last failed.
         self.heard_at = -math.inf
         self.failed_at = -math.inf
-        self.silent_until = -math.inf
+        self.throttled_until = -math.inf
         #: An answer is late but arriving: it is waited for until then.
         self.patient_until = -math.inf
         #: The current connection has brought an answer: the listener is the right one.
@@ -94,6 +94,8 @@ class Link:
         self.failing_since: float | None = None
         #: How the last attempt ended, until one succeeds.
         self.failure: Exception | None = None
+        #: What is sent here the broker keeps on purpose: that it is late says nothing about it.
+        self.holds = False
 
     @property
     def address(self) -> str:
@@ -128,7 +130,7 @@ class Link:
         self.key, other.key = other.key, ""
         self.in_flight, other.in_flight = other.in_flight, {}
         self.proven, self.used_at, self.heard_at = other.proven, other.used_at, other.heard_at
-        self.silent_until = other.silent_until
+        self.throttled_until = other.throttled_until
 
     def can_connect(self, now: float) -> bool:
         """True if there is no connection and the backoff is over."""
@@ -144,7 +146,7 @@ class Link:
 
     def room(self, max_in_flight: int, now: float) -> int:
         """How many more requests may be sent at `now`."""
-        if self.state is not LinkState.READY or self.silent_until > now:
+        if self.state is not LinkState.READY or self.throttled_until > now:
             return 0
         return max_in_flight - self.load
 
@@ -175,6 +177,6 @@ class Link:
             wake = min(wake, waiting.request.deadline)
         if self.unsent and self.in_backoff(now):
             wake = min(wake, self.retry_at)
-        elif self.unsent and self.silent_until > now:
-            wake = min(wake, self.silent_until)
+        elif self.unsent and self.throttled_until > now:
+            wake = min(wake, self.throttled_until)
         return wake

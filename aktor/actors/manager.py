@@ -1,8 +1,9 @@
 """A request manager: an actor that holds rules of Kafka and decides what to send and when.
 
-A handler takes one message and returns what the manager wants said; `poll` returns what it wants
-sent and when it wants to be asked again. Neither has a clock, a socket, a thread or randomness, so
-a test calls them and reads the result:
+A handler takes one message and returns what the manager wants said. What depends on the time is a
+duty: a method that does what is due, and returns when it is due next. `poll` goes through them and
+returns what the manager wants sent, and when it wants to be asked again. None of these has a clock,
+a socket, a thread or randomness, so a test calls them and reads the result:
 
     manager = CommitManager(Settings(group_id="g"))
     said = manager.handle(CoordinatorFound(broker=...))
@@ -13,8 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from aktor.actors.runtime import CooperativeActor, Dispatcher
 from aktor.events.lifecycle import Tick, Ticked
@@ -22,23 +22,28 @@ from aktor.events.network import Destination, Lane, Request, RequestFailed, Resp
 from aktor.settings import Settings
 from aktor.trace import Trace, silent
 
-__all__ = ["NEVER", "NOTHING", "Backoff", "PollResult", "RequestManager"]
+__all__ = ["AGAIN", "NEVER", "Backoff", "Duty", "PollResult", "RequestManager"]
 
-#: A wake time for a manager that waits for a message only.
+#: The due time of a duty that waits for a message only.
 NEVER: Final = math.inf
 
+#: What a duty returns after it did something that may make another duty due: all are asked again.
+AGAIN: Final = -math.inf
 
-@dataclass(frozen=True, slots=True)
-class PollResult:
+#: Called with `now` and `jitter` (random in [0, 1)): does what is due, and returns when it is due
+#: next if no message comes before.
+Duty: TypeAlias = Callable[[float, float], float]
+
+#: More rounds than any work takes: a duty that is still due then would keep the thread for ever.
+ROUNDS: Final = 1000
+
+
+class PollResult(NamedTuple):
     """What a manager wants sent and said now, and the time it wants to be polled again."""
 
     requests: tuple[Request, ...] = ()
     wake_at: float = NEVER
     said: tuple[object, ...] = ()
-
-
-#: Nothing to send, and only a message can change that.
-NOTHING: Final = PollResult()
 
 
 class Backoff:
@@ -69,7 +74,7 @@ class Backoff:
 
 
 class RequestManager(CooperativeActor):
-    """Base of the managers. Subclasses set `name`, `HANDLERS` and `RESPONSES`, and `poll`.
+    """Base of the managers. Subclasses set `name`, `HANDLERS` and `RESPONSES`, and `duties`.
 
     `HANDLERS` maps a message type to the name of its handler: the list of what the manager
     understands; anything else is a dead letter. `RESPONSES` maps the class of a protocol request
@@ -96,12 +101,18 @@ class RequestManager(CooperativeActor):
         self._table: dict[type, Callable[[Any], Iterable[object] | None]] = {
             kind: getattr(self, method) for kind, method in self.HANDLERS.items()
         }
-        self._table[Tick] = self._on_tick
         self._table[ResponseReceived] = self._on_response
         self._table[RequestFailed] = self._on_failure
         self._responses: dict[type, Callable[[ResponseReceived], Iterable[object] | None]] = {
             kind: getattr(self, method) for kind, method in self.RESPONSES.items()
         }
+        self._duties = self.duties()
+        self._outbox: list[object] = []
+        self._unsent: list[Request] = []
+        #: The last answer to a tick: most ticks are answered alike.
+        self._ticked = Ticked(
+            actor=self.name, incarnation=incarnation, requests=(), wake_at=-math.inf
+        )
 
     @classmethod
     def understands(cls) -> frozenset[type]:
@@ -110,15 +121,23 @@ class RequestManager(CooperativeActor):
 
     # -- what subclasses write
 
-    def poll(self, now: float, jitter: float) -> PollResult:
-        """What to send at `now`, and when to ask again. `jitter` is random in [0, 1)."""
-        return NOTHING
+    def duties(self) -> tuple[Duty, ...]:
+        """What depends on the time, in the order in which it is done. Read once."""
+        return ()
 
     def on_request_failed(self, failed: RequestFailed) -> Iterable[object] | None:
         """No answer will come for `failed.request` (its `body` and `context` say which it was)."""
         raise NotImplementedError(f"{self.name} sends requests and must say what a failure means")
 
     # -- what they call
+
+    def send(self, request: Request) -> None:
+        """Have it sent after this poll."""
+        self._unsent.append(request)
+
+    def _tell(self, message: object) -> None:
+        """Have it said after this message or poll."""
+        self._outbox.append(message)
 
     def request(
         self,
@@ -129,7 +148,7 @@ class RequestManager(CooperativeActor):
         context: Any = None,
         lane: Lane = Lane.ORDINARY,
     ) -> Request:
-        """A request of this manager's, for a `PollResult`."""
+        """A request of this manager's, to be sent by `send`."""
         return Request(
             body=body,
             to=to,
@@ -142,31 +161,57 @@ class RequestManager(CooperativeActor):
 
     # -- what the runtime and the tests call
 
+    def poll(self, now: float, jitter: float) -> PollResult:
+        """Do what is due at `now`. `jitter` is random in [0, 1)."""
+        wake_at = self._do_duties(now, jitter)
+        requests: tuple[Request, ...] = ()
+        if self._unsent:
+            requests, self._unsent = tuple(self._unsent), []
+        return PollResult(requests, wake_at, self._take_outbox())
+
+    def _do_duties(self, now: float, jitter: float) -> float:
+        for _ in range(ROUNDS):
+            wake_at = NEVER
+            for duty in self._duties:
+                due = duty(now, jitter)
+                if due < wake_at:
+                    wake_at = due
+            if wake_at > now:
+                return wake_at
+        raise RuntimeError(f"{self.name} has something due at {wake_at}, and never does it")
+
+    def _take_outbox(self) -> tuple[object, ...]:
+        if not self._outbox:
+            return ()
+        told, self._outbox = self._outbox, []
+        return tuple(told)
+
     def handle(self, message: object) -> list[object]:
         """Handle one message; returns what the manager wants said."""
+        if type(message) is Tick:
+            return self._on_tick(message)
         handler = self._table.get(type(message))
         if handler is None:
             self.log.warning("message.dropped", message=type(message).__name__, because="unknown")
             self.dead_letters += 1
             return []
-        return list(handler(message) or ())
+        said = list(handler(message) or ())
+        if self._outbox:
+            said += self._take_outbox()
+        return said
 
     def on_receive(self, message: object) -> None:
         """Pykka's hook: handle, then say."""
         for said in self.handle(message):
             self.say(said)
 
-    def _on_tick(self, tick: Tick) -> tuple[object, ...]:
-        result = self.poll(tick.now, tick.jitter)
-        return (
-            *result.said,
-            Ticked(
-                actor=self.name,
-                incarnation=self.incarnation,
-                requests=result.requests,
-                wake_at=result.wake_at,
-            ),
-        )
+    def _on_tick(self, tick: Tick) -> list[object]:
+        requests, wake_at, said = self.poll(tick.now, tick.jitter)
+        if requests or self._ticked.requests or wake_at != self._ticked.wake_at:
+            self._ticked = Ticked(
+                actor=self.name, incarnation=self.incarnation, requests=requests, wake_at=wake_at
+            )
+        return [*said, self._ticked]
 
     def _is_stale(self, request: Request) -> bool:
         if request.incarnation == self.incarnation:

@@ -6,19 +6,23 @@ are the queues, the deadlines, the backoff, and the way to a first broker (boots
 
 from __future__ import annotations
 
+import itertools
 import math
-import random
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, Final
 
 from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, KafkaTimeoutError
 
-from aktor.actors.advertised import PROBES, Advertised
+from aktor.actors.bootstrap import Bootstrap, BootstrapEvent
+from aktor.actors.complaints import Complaints
 from aktor.actors.diagnosis import reason_of
+from aktor.actors.lanes import Lanes
 from aktor.actors.links import Link, LinkEvent, LinkState, Waiting
 from aktor.actors.manager import Backoff
+from aktor.actors.metering import meter, milliseconds
 from aktor.actors.runtime import CooperativeActor, Dispatcher
+from aktor.actors.ways import next_chance, way_for_anybody
 from aktor.actors.wire import (
     ConnectionClosed,
     ConnectionFailed,
@@ -27,17 +31,14 @@ from aktor.actors.wire import (
     RequestAnswered,
     RequestBroken,
 )
-from aktor.errors import ActorRestartedError, AuthenticationError, BootstrapError
+from aktor.errors import ActorRestartedError, AuthenticationError
 from aktor.events.answers import Answered
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
 from aktor.events.lifecycle import ActorsRestarted, Tick, Ticked
-from aktor.events.metadata import Broker, Cluster, ClusterChanged
+from aktor.events.metadata import Broker, ClusterChanged
 from aktor.events.network import (
-    BootstrapFailed,
     BrokerRefused,
-    BrokersLost,
     BrokersReached,
-    BrokersUnreachable,
     Destination,
     ExpectFetches,
     Lane,
@@ -51,49 +52,25 @@ from aktor.trace import Trace, silent
 
 __all__ = ["NetworkActor"]
 
-#: Answers whose time is metered, and what kafka-python calls the count and the time.
-METERED: Final[Mapping[str, tuple[str, str]]] = {
-    "Fetch": ("fetch-total", "fetch-latency"),
-    "OffsetCommit": ("commit-total", "commit-latency"),
-    "Heartbeat": ("heartbeat-total", "heartbeat-response-time"),
-    "JoinGroup": ("join-total", "join-time"),
-    "SyncGroup": ("sync-total", "sync-time"),
-}
-
-#: An attempt that takes longer does not keep others from being made beside it: one bootstrap
-#: server that swallows everything must not cost the whole connection timeout.
-PATIENCE: Final = 1.0
-
-#: How long hard failures may last before the application is told that nobody is there; a broker
-#: that is just starting gets this time.
-BOOTSTRAP_GRACE: Final = 2.0
-
-#: The application is told at most this often, while it lasts.
-BOOTSTRAP_REPEAT: Final = 2.0
-
-#: A broker that is needed and could not be reached for so long is named in `status()`.
-LOST_AFTER: Final = 30.0
-
 #: How much longer a late answer is waited for while its bytes keep arriving; then looked at again.
 ARRIVING_PATIENCE: Final = 1.0
 
-#: What a broker answers late on purpose: it waits for other members. That says nothing about the
-#: broker, but the connection may be half-open: it is closed, and another may be opened at once.
-KEPT: Final = frozenset({"JoinGroup"})
-
-#: Who has owed an answer for longer is not asked what anybody may answer, if there is another: it
-#: may be frozen.
-SLOW: Final = 1.0
+#: So long at most a JoinGroup waits for the answers to what was sent to the coordinator before it.
+IN_ORDER_FOR: Final = 1.0
 
 #: A broker that refused our credentials is asked again no sooner.
 REFUSED_PAUSE: Final = 1.0
+
+#: The golden ratio's fraction: its multiples, modulo 1, lie as far apart as they can.
+GOLDEN: Final = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 class NetworkActor(CooperativeActor):
     """Owns connections as decisions: queues, requests in flight, deadlines, backoff.
 
     Handlers note what happened; `Tick` decides and acts. `net` makes the sockets, given the
-    function they report to. `clock` (by default the dispatcher's) and `rng` can be given by tests.
+    function they report to. There is no clock here and no randomness: the time comes with ticks,
+    requests and the sockets' reports, and jitter with ticks.
     """
 
     name = "network"
@@ -121,48 +98,28 @@ class NetworkActor(CooperativeActor):
         incarnation: int = 1,
         dispatcher: Dispatcher | None = None,
         trace: Trace | None = None,
-        clock: Callable[[], float] | None = None,
-        rng: random.Random | None = None,
     ) -> None:
         super().__init__(dispatcher=dispatcher)
         self.settings = settings
         self.incarnation = incarnation
         self.log = (trace or silent()).bind(actor=self.name, incarnation=incarnation)
-        given = clock or (dispatcher.clock if dispatcher is not None else None)
-        assert given is not None, "the network actor needs a clock or a dispatcher"
-        self._clock = given
-        self._random = rng or random.Random()
+        #: The latest time that a message brought, and the jitter that was used last.
+        self._now = -math.inf
+        self._jitter = 0.0
         self._table = {kind: getattr(self, method) for kind, method in self.HANDLERS.items()}
         self._said: list[object] = []
-        self._request_ids = 0
-        self._attempts = 0
+        #: Of requests, in the order in which they came, and of attempts to connect.
+        self._numbers = itertools.count(1)
         self._anywhere: deque[Waiting] = deque()
-        self._cluster = Cluster()
-        self._advertised = Advertised()
-        self._lost: frozenset[int] = frozenset()
-        #: The ordinary connection to each broker, and that for Fetches to those that got one.
-        self._nodes: dict[int, Link] = {}
-        self._fetching: dict[int, Link] = {}
-        self._fetches_follow: frozenset[int] = frozenset()
-        self._coordinator: Link | None = None
-        self._coordinator_known = False
-        self._leaving: list[Link] = []
+        self._lanes = Lanes(self._new_link)
         self._by_key: dict[str, Link] = {}
-        self._bootstrap = self._make_bootstrap_links()
-        self._bootstrapping = False
-        self._reached = False
-        self._began_at: float | None = None
-        self._complained_at = -math.inf
-        self._net = net(self._report)
-
-    def _make_bootstrap_links(self) -> list[Link]:
-        links = [
+        servers = [
             self._new_link(f"bootstrap-{i}", -1 - i, host, port)
-            for i, (host, port) in enumerate(self.settings.bootstrap_servers)
+            for i, (host, port) in enumerate(settings.bootstrap_servers)
         ]
-        # Rotated by chance, lest all clients in the world begin with the same server.
-        start = self._random.randrange(len(links)) if links else 0
-        return links[start:] + links[:start]
+        self._bootstrap = Bootstrap(servers, patience=settings.bootstrap_timeout)
+        self._complaints = Complaints(self._bootstrap, self.log)
+        self._net = net(self._report)
 
     def _new_link(self, name: str, node: int, host: str, port: int) -> Link:
         settings = self.settings
@@ -203,75 +160,66 @@ class NetworkActor(CooperativeActor):
         """What the net calls: the report waits its turn in the inbox like any message."""
         self.tell(self.name, report)
 
+    # -- time and chance
+
+    def _heed(self, now: float) -> float:
+        """A message says that it is `now`; one that was held up does not turn the time back."""
+        self._now = max(self._now, now)
+        return self._now
+
+    def _next_jitter(self) -> float:
+        """In [0, 1), from the last tick's: what happens between two ticks is spread evenly, lest
+        requests that failed together are all repeated together."""
+        self._jitter = (self._jitter + GOLDEN) % 1.0
+        return self._jitter
+
     # -- requests in
 
     def on_send_requests(self, message: SendRequests) -> None:
         """Queue each where it belongs; the tick that follows sends."""
-        now = self._clock()
+        now = self._heed(message.now)
         for request in message.requests:
-            self._request_ids += 1
-            self._enqueue(Waiting(request, self._request_ids, now))
+            self._enqueue(Waiting(request, next(self._numbers), now))
 
     def on_expect_fetches(self, message: ExpectFetches) -> None:
         """Connect while the positions are looked up; the tick that follows does."""
-        self._fetches_follow |= message.nodes
+        self._lanes.expected |= message.nodes
 
     def _enqueue(self, waiting: Waiting) -> None:
         to = waiting.request.to
         if to is Destination.ANY:
             self._anywhere.append(waiting)
             return
-        self._advertised.wanted(waiting.came_at)
+        self._complaints.advertised.wanted(waiting.came_at)
         if to is Destination.COORDINATOR:
-            if self._coordinator is None or not self._coordinator_known:
+            if not self._lanes.is_coordinator_known:
                 self._fail(waiting, CoordinatorNotAvailableError("no coordinator is known"))
             else:
-                self._coordinator.unsent.append(waiting)
-        elif to in self._nodes:
-            self._lane(to, waiting.request.lane).unsent.append(waiting)
+                self._lanes.to_coordinator(waiting.request.lane).unsent.append(waiting)
+        elif to in self._lanes.nodes:
+            self._lanes.to_node(to, waiting.request.lane).unsent.append(waiting)
         else:
             text = f"broker {to} is not in the cluster's metadata (it may have left, or be new)"
             self._fail(waiting, KafkaConnectionError(text), node=to)
-
-    def _lane(self, node: int, lane: Lane) -> Link:
-        """The connection to a known broker that this lane stands for; one for Fetches is made."""
-        ordinary = self._nodes[node]
-        if lane is Lane.ORDINARY:
-            return ordinary
-        link = self._fetching.get(node)
-        if link is None:
-            link = self._new_link(f"{node}-fetch", node, ordinary.host, ordinary.port)
-            self._fetching[node] = link
-        return link
 
     # -- what others know
 
     def on_cluster_changed(self, message: ClusterChanged) -> None:
         """Follow the brokers: new ones, moved ones, those that left."""
-        self._cluster = message.cluster
+        lanes = self._lanes
         for broker in message.cluster.brokers.values():
-            link = self._nodes.get(broker.node_id)
-            if link is None:
-                link = self._new_link(str(broker.node_id), broker.node_id, broker.host, broker.port)
-                self._nodes[broker.node_id] = link
-                self._adopt_bootstrap_connection(link)
-            elif (link.host, link.port) != (broker.host, broker.port):
-                for one in self._of(broker.node_id):
-                    self._move(one, broker)
-        for node in self._nodes.keys() - message.cluster.brokers.keys():
+            if broker.node_id not in lanes.nodes:
+                self._adopt_bootstrap_connection(lanes.add(broker))
+            for link in lanes.of_node(broker.node_id):
+                self._follow(link, broker)
+        for node in lanes.nodes.keys() - message.cluster.brokers.keys():
             because = f"broker {node} left the cluster"
-            for one in self._of(node):
-                self._retire(one, KafkaConnectionError(because), because)
-            del self._nodes[node]
-            self._fetching.pop(node, None)
-        self._advertised.changed(
-            (one.address for one in self._nodes.values()),
+            for link in lanes.remove(node):
+                self._retire(link, KafkaConnectionError(because), because)
+        self._complaints.advertised.changed(
+            (one.address for one in lanes.nodes.values()),
             others=(one.address for one in self._bootstrap),
         )
-
-    def _of(self, node: int) -> list[Link]:
-        """What leads to this broker, but for the coordinator's own."""
-        return [lane[node] for lane in (self._nodes, self._fetching) if node in lane]
 
     def _adopt_bootstrap_connection(self, link: Link) -> None:
         """The bootstrap server turned out to be this broker: no second connection is needed."""
@@ -284,32 +232,32 @@ class NetworkActor(CooperativeActor):
                 )
                 return
 
-    def _move(self, link: Link, broker: Broker) -> None:
+    def _follow(self, link: Link, broker: Broker) -> None:
+        """The broker is at this address now, perhaps another one."""
+        if (link.host, link.port) == (broker.host, broker.port):
+            return
         self._drop(link, f"broker {link.node} moved to {broker.host}:{broker.port}")
         link.host, link.port = broker.host, broker.port
         link.backoff.reset()
         link.retry_at = -math.inf
 
     def on_coordinator_found(self, message: CoordinatorFound) -> None:
-        """Group requests go to this broker, over a connection that no fetch can block."""
-        broker, link = message.broker, self._coordinator
-        self._coordinator_known = True
-        if link is not None and link.node == broker.node_id:
-            if (link.host, link.port) != (broker.host, broker.port):
-                self._move(link, broker)
+        """Group requests go to this broker, over connections that no Fetch can block."""
+        broker, lanes = message.broker, self._lanes
+        self._lanes.is_coordinator_known = True
+        if lanes.coordinator is not None and lanes.coordinator.node == broker.node_id:
+            for link in lanes.of_coordinator():
+                self._follow(link, broker)
             return
-        if link is not None:
-            because = f"the coordinator is broker {broker.node_id} now"
+        because = f"the coordinator is broker {broker.node_id} now"
+        for link in lanes.coordinator_is(broker):
             self._retire(link, CoordinatorNotAvailableError(because), because)
-        self._coordinator = self._new_link(
-            f"coordinator-{broker.node_id}", broker.node_id, broker.host, broker.port
-        )
 
     def on_coordinator_lost(self, message: CoordinatorLost) -> None:
         """Nothing more goes there. What is in flight may still be answered, so it stays open."""
-        self._coordinator_known = False
-        if self._coordinator is not None:
-            for waiting in self._coordinator.take_unsent():
+        self._lanes.is_coordinator_known = False
+        for link in self._lanes.of_coordinator():
+            for waiting in link.take_unsent():
                 self._fail(waiting, CoordinatorNotAvailableError(message.because))
 
     def on_actors_restarted(self, message: ActorsRestarted) -> None:
@@ -324,7 +272,7 @@ class NetworkActor(CooperativeActor):
             self._fail(waiting, ActorRestartedError(actor=waiting.request.sender))
         # A broker answers in order: what is asked anew would wait behind a long poll of before, for
         # up to `fetch_max_wait_ms`, and that one's answer is of use to nobody.
-        for link in self._fetching.values():
+        for link in self._lanes.fetching.values():
             if any(one.request.sender in fallen for one in link.in_flight.values()):
                 self._drop(link, "who waits for its Fetch was restarted")
 
@@ -335,16 +283,16 @@ class NetworkActor(CooperativeActor):
         link = self._by_key.get(report.key)
         if link is None:
             return
-        now = self._clock()
+        now = self._heed(report.now)
         link.on(LinkEvent.OPENED)
         link.used_at = now
-        link.silent_until = -math.inf
+        link.throttled_until = -math.inf
         self.log.info(
             "connection.opened",
             broker=link.address,
             node=link.node,
             key=link.key,
-            ms=_ms(now - link.attempted_at),
+            ms=milliseconds(now - link.attempted_at),
         )
 
     def on_connection_failed(self, report: ConnectionFailed) -> None:
@@ -352,6 +300,7 @@ class NetworkActor(CooperativeActor):
         link = self._by_key.pop(report.key, None)
         if link is None:
             return
+        self._heed(report.now)
         link.on(LinkEvent.FAILED)
         self.log.warning(
             "connection.failed",
@@ -368,7 +317,7 @@ class NetworkActor(CooperativeActor):
 
     def _on_refused(self, link: Link, error: Exception) -> None:
         """Wrong credentials are wrong everywhere, and no retry mends them: say it at once."""
-        link.retry_at = self._clock() + REFUSED_PAUSE * (1.0 + 0.2 * self._random.random())
+        link.retry_at = self._now + REFUSED_PAUSE * (1.0 + 0.2 * self._next_jitter())
         while self._anywhere:
             self._fail(self._anywhere.popleft(), error, node=link.node)
         self._said.append(BrokerRefused(error=error))
@@ -378,6 +327,7 @@ class NetworkActor(CooperativeActor):
         link = self._by_key.pop(report.key, None)
         if link is None:
             return
+        self._heed(report.now)
         link.on(LinkEvent.LOST)
         self.log.info(
             "connection.closed",
@@ -402,21 +352,21 @@ class NetworkActor(CooperativeActor):
                 because="nobody waits for it any more",
             )
             return
-        now = self._clock()
+        now = self._heed(report.now)
         self._prove(link)
         link.used_at = link.heard_at = now
-        link.silent_until = now + report.throttle if report.throttle else link.silent_until
+        link.throttled_until = now + report.throttle if report.throttle else link.throttled_until
         if waiting.body_name == "Metadata":
-            self._advertised.by = link.address
-        self._meter(waiting, now)
+            self._complaints.advertised.by = link.address
+        meter(self.counters, waiting.body_name, now - waiting.sent_at)
         self.log.debug(
             "request.answered",
             api=waiting.body_name,
             version=report.version,
             node=link.node,
             request=waiting.request_id,
-            ms=_ms(now - waiting.sent_at),
-            throttle_ms=_ms(report.throttle),
+            ms=milliseconds(now - waiting.sent_at),
+            throttle_ms=milliseconds(report.throttle),
         )
         self._said.append(
             ResponseReceived(
@@ -424,38 +374,26 @@ class NetworkActor(CooperativeActor):
                 response=report.response,
                 node=link.node,
                 now=now,
-                jitter=self._random.random(),
+                jitter=self._next_jitter(),
             )
         )
-
-    def _meter(self, waiting: Waiting, now: float) -> None:
-        """Count for `consumer.metrics()`; times are milliseconds, as kafka-python's."""
-        counters = self.counters
-        counters["response-total"] = counters.get("response-total", 0) + 1
-        metered = METERED.get(waiting.body_name)
-        if metered is None:
-            return
-        total, name = metered
-        count = counters[total] = counters.get(total, 0) + 1
-        ms = _ms(now - waiting.sent_at)
-        average = counters.get(f"{name}-avg", 0.0)
-        counters[f"{name}-avg"] = average + (ms - average) / count
-        counters[f"{name}-max"] = max(ms, counters.get(f"{name}-max", 0.0))
 
     def _prove(self, link: Link) -> None:
         # Not the opened but the answered connection ends the backoff: a listener that wants a
         # login opens connections and closes them at the first request, for ever.
         if not link.proven:
-            link.proven = self._reached = True
-            self._advertised.answered(link.address, as_broker=link.node >= 0)
+            link.proven = True
+            self._complaints.advertised.answered(link.address, as_broker=link.node >= 0)
             link.failure = link.failing_since = None
             link.backoff.reset()
-            self._bootstrapping = False
+            if self._bootstrap.answered():
+                self._said.append(BrokersReached())
 
     def on_request_broken(self, report: RequestBroken) -> None:
         """This request cannot be sent on this connection, which is well."""
         link = self._by_key.get(report.key)
         waiting = link.in_flight.pop(report.request_id, None) if link is not None else None
+        self._heed(report.now)
         if link is not None and waiting is not None:
             self._fail(waiting, report.error, node=link.node)
 
@@ -463,17 +401,19 @@ class NetworkActor(CooperativeActor):
 
     def on_tick(self, tick: Tick) -> None:
         """Give up what is late, connect, send, close what is not needed; say when to wake."""
-        now = tick.now
+        if not self._bootstrap.is_begun:
+            self._bootstrap.begin_with(tick.jitter)
+        now, self._jitter = self._heed(tick.now), tick.jitter
         self._give_up_late(now)
         self._find_ways(now)
         for link in self._links():
             if link.unsent:
                 self._connect_or_send(link, now)
-        self._connect_for_fetches(now)
-        self._probe(now)
+        self._connect_ahead(now)
+        for link in self._complaints.to_probe(self._lanes.nodes.values(), now):
+            self._connect(link, now)
         self._close_unneeded(now)
-        self._complain(now)
-        self._tell_lost(now)
+        self._said += self._complaints.due(self._links(), now, anybody=bool(self._anywhere))
         self._said.append(
             Ticked(
                 actor=self.name,
@@ -484,9 +424,7 @@ class NetworkActor(CooperativeActor):
         )
 
     def _links(self) -> list[Link]:
-        coordinator = [self._coordinator] if self._coordinator is not None else []
-        nodes = (*self._nodes.values(), *self._fetching.values())
-        return [*coordinator, *nodes, *self._bootstrap, *self._leaving]
+        return [*self._lanes.all(), *self._bootstrap]
 
     # deadlines
 
@@ -526,7 +464,7 @@ class NetworkActor(CooperativeActor):
             self._fail(waiting, error, node=link.node)
         names = {one.body_name for one in late}
         self._drop(link, f"a {min(names)} request was not answered in time")
-        if not names <= KEPT:
+        if not link.holds:  # it may be half-open: another may be opened at once
             self._back_off(link, KafkaConnectionError(f"broker {link.address} did not answer"))
 
     def _late(
@@ -537,7 +475,7 @@ class NetworkActor(CooperativeActor):
         else:
             failures = [
                 f"{one.address}: {reason_of(one.failure)}"
-                for one in self._candidates()
+                for one in (*self._lanes.nodes.values(), *self._bootstrap)
                 if one.failure
             ]
         error: Exception = KafkaTimeoutError(
@@ -548,92 +486,46 @@ class NetworkActor(CooperativeActor):
 
     # the least loaded node
 
-    def _candidates(self) -> list[Link]:
-        """Where a request to anybody may go: the brokers we know, and the way back to them."""
-        return [*self._nodes.values(), *self._bootstrap]
-
     def _find_ways(self, now: float) -> None:
         """Give each request for anybody to a link, or begin a connection it can wait for."""
-        limit = self.settings.max_in_flight
-        shunned = self._shunned() if self._anywhere else frozenset()
         while self._anywhere:
-            ready = [one for one in self._candidates() if one.room(limit, now) > 0]
-            if not ready:
-                self._open_a_way(now)
-                return
-            best = min(
-                ready,
-                key=lambda one: (one.node in shunned, one.owes_since(now - SLOW), one.load),
-            )
-            doubtful = best.node in shunned or best.owes_since(now - SLOW)
-            if doubtful and self._is_another_opening(shunned, now):
-                return
-            best.unsent.append(self._anywhere.popleft())
-
-    def _shunned(self) -> frozenset[int]:
-        """Brokers that failed us on any connection and have not answered since: they may be frozen,
-        and what their other connections look like tells no better."""
-        heard: dict[int, float] = {}
-        failed: dict[int, float] = {}
-        for link in self._links():
-            heard[link.node] = max(heard.get(link.node, -math.inf), link.heard_at)
-            failed[link.node] = max(failed.get(link.node, -math.inf), link.failed_at)
-        return frozenset(node for node, moment in failed.items() if moment > heard[node])
-
-    def _is_another_opening(self, shunned: Collection[int], now: float) -> bool:
-        """Whether it is worth waiting for the connection of a broker that is not in doubt."""
-        others = [one for one in self._nodes.values() if one.node not in shunned]
-        if any(one.state is LinkState.CONNECTING for one in others):
-            return any(one.is_trying(now, PATIENCE) for one in others)
-        link = self._longest_untried(others, now)
-        if link is not None:
-            self._connect(link, now)
-        return link is not None
-
-    def _open_a_way(self, now: float) -> None:
-        if any(
-            one.state is LinkState.READY or one.is_trying(now, PATIENCE)
-            for one in self._candidates()
-        ):
-            return  # one of them will have room soon
-        link = self._longest_untried(self._nodes.values(), now)
-        if link is None:
-            # All known brokers have failed, or swallow what is sent to them: one of several that
-            # do so is being tried at any moment.
-            link = self._longest_untried(self._bootstrap, now)
+            limit = self.settings.max_in_flight
+            link = way_for_anybody(self._lanes, self._bootstrap, now, limit)
+            if link is not None and link.state is LinkState.READY:
+                link.unsent.append(self._anywhere.popleft())
+                continue
             if link is not None:
-                self._note_bootstrap()
-        if link is not None:
-            self._connect(link, now)
-
-    def _longest_untried(self, links: Iterable[Link], now: float) -> Link | None:
-        able = [one for one in links if one.can_connect(now)]
-        return min(able, key=lambda one: one.attempted_at, default=None)
-
-    def _note_bootstrap(self) -> None:
-        if self._bootstrapping:
+                self._trace_bootstrap(link)
+                self._connect(link, now)
             return
-        self._bootstrapping = True
-        self.log.info(
-            "bootstrap.started",
-            servers=[one.address for one in self._bootstrap],
-            because="no known broker can be reached" if self._nodes else "no broker is known",
-        )
+
+    def _trace_bootstrap(self, link: Link) -> None:
+        if link in self._bootstrap and self._bootstrap.on(BootstrapEvent.ASKED):
+            known = bool(self._lanes.nodes)
+            self.log.info(
+                "bootstrap.started",
+                servers=[one.address for one in self._bootstrap],
+                because="no known broker can be reached" if known else "no broker is known",
+            )
 
     # connections
 
-    def _connect_for_fetches(self, now: float) -> None:
-        if not self._fetches_follow:
-            return
-        for node in sorted(self._fetches_follow & self._nodes.keys()):
-            link = self._lane(node, Lane.FETCH)
-            if link.can_connect(now):
-                self._connect(link, now)
-        self._fetches_follow = frozenset()
+    def _connect_ahead(self, now: float) -> None:
+        """Open what will be needed shortly: for Fetches that were announced, and the coordinator's
+        own connection for the heartbeats that follow a JoinGroup."""
+        for node in sorted(self._lanes.expected & self._lanes.nodes.keys()):
+            self._connect_if_able(self._lanes.to_node(node, Lane.FETCH), now)
+        self._lanes.expected = frozenset()
+        own = self._lanes.coordinator
+        if own is not None and any(one.unsent for one in self._lanes.holding):
+            self._connect_if_able(own, now)
 
-    def _connect_or_send(self, link: Link, now: float) -> None:
+    def _connect_if_able(self, link: Link, now: float) -> None:
         if link.can_connect(now):
             self._connect(link, now)
+
+    def _connect_or_send(self, link: Link, now: float) -> None:
+        self._connect_if_able(link, now)
         while link.unsent and self._may_send(link, now):
             waiting = link.unsent.popleft()
             waiting.sent_at = now
@@ -648,27 +540,43 @@ class NetworkActor(CooperativeActor):
     def _may_send(self, link: Link, now: float) -> bool:
         return (
             link.state is LinkState.READY
-            and link.silent_until <= now
+            and link.throttled_until <= now
             and len(link.in_flight) < self.settings.max_in_flight
+            and self._in_order_at(link) <= now
         )
 
+    def _in_order_at(self, link: Link) -> float:
+        """When a JoinGroup may go although what was sent to the coordinator before is unanswered.
+
+        Over one connection the coordinator would handle the OffsetCommit before the JoinGroup. If
+        the JoinGroup came first, it might begin a new generation, and the coordinator would refuse
+        the commit (ILLEGAL_GENERATION).
+        """
+        own = self._lanes.coordinator
+        if not (link.holds and link.unsent) or own is None:
+            return -math.inf
+        first = link.unsent[0]
+        before = any(
+            one.request_id < first.request_id for one in (*own.unsent, *own.in_flight.values())
+        )
+        return first.came_at + IN_ORDER_FOR if before else -math.inf
+
     def _connect(self, link: Link, now: float) -> None:
-        self._attempts += 1
-        if self._began_at is None:
-            self._began_at = now
+        self._bootstrap.tried(now)
         link.on(LinkEvent.WANTED)
         link.attempted_at = now
         link.proven = False
-        link.key = f"{link.name}#{self.incarnation}.{self._attempts}"
+        link.key = f"{link.name}#{self.incarnation}.{next(self._numbers)}"
         self._by_key[link.key] = link
         if link.node >= 0:
-            self._advertised.tried(now)
+            self._complaints.advertised.tried(now)
         self._net.connect(
             link.key,
             link.host,
             link.port,
             self.settings.connection_setup_timeout,
             canonical=link.node < 0 and self._wants_canonical_names,
+            jitter=self._next_jitter(),
         )
 
     @property
@@ -697,23 +605,26 @@ class NetworkActor(CooperativeActor):
     def _back_off(self, link: Link, error: Exception) -> None:
         link.failure = error if not link.proven else None
         if link.failing_since is None:
-            link.failing_since = self._clock()
-        link.failed_at = self._clock()
-        link.retry_at = link.backoff.failed(self._clock(), self._random.random())
+            link.failing_since = self._now
+        link.failed_at = self._now
+        link.retry_at = link.backoff.failed(self._now, self._next_jitter())
 
     def _retire(self, link: Link, error: Exception, because: str) -> None:
         """No new requests for this link; it closes when the last answer has come."""
         for waiting in link.take_unsent():
             self._fail(waiting, error, node=link.node)
         if link.in_flight:
-            self._leaving.append(link)
+            self._lanes.leaving.append(link)
         else:
             self._drop(link, because)
 
     def _close_unneeded(self, now: float) -> None:
-        for link in [one for one in self._leaving if not one.in_flight]:
-            self._leaving.remove(link)
+        leaving = self._lanes.leaving
+        for link in [one for one in leaving if not one.in_flight]:
+            leaving.remove(link)
             self._drop(link, "its broker is not needed any more")
+        for link in self._lanes.take_spare():
+            self._drop(link, "the request that it was for is over")
         for link in self._links():
             if link.state is not LinkState.READY or link.busy:
                 continue
@@ -723,106 +634,29 @@ class NetworkActor(CooperativeActor):
                 self._drop(link, "a broker of the cluster is connected")
 
     def _is_a_broker_connected(self) -> bool:
-        return any(one.state is LinkState.READY for one in self._nodes.values())
+        return any(one.state is LinkState.READY for one in self._lanes.nodes.values())
 
     # complaints
 
-    def _to_brokers(self) -> list[Link]:
-        """Everything that leads to an address which a broker advertises."""
-        return [one for one in self._links() if one.node >= 0]
-
-    def _probe(self, now: float) -> None:
-        """Try brokers that nobody needs while none has answered: perhaps one can be reached."""
-        if not self._advertised.in_doubt:
-            return
-        room = PROBES - sum(one.state is LinkState.CONNECTING for one in self._nodes.values())
-        due = [one for one in self._nodes.values() if now >= self._advertised.probe_at(one)]
-        for link in sorted(due, key=lambda one: one.attempted_at)[: max(0, room)]:
-            self._connect(link, now)
-
-    def _complaint_due(self) -> float:
-        """When the application is to be told that nobody can be reached."""
-        if self._began_at is None or not self._anywhere or not self._is_nobody_there():
-            return math.inf
-        failures = [one.failure for one in self._bootstrap]
-        hard = all(one is not None and not _ran_out_of_time(one) for one in failures)
-        wait = BOOTSTRAP_GRACE if hard else self.settings.bootstrap_timeout
-        return max(self._began_at + wait, self._complained_at + BOOTSTRAP_REPEAT)
-
-    def _complain(self, now: float) -> None:
-        if now >= self._complaint_due():
-            self._complain_of_bootstrap(now)
-        elif self._reached and self._complained_at > -math.inf:
-            self._complained_at = -math.inf
-            self._said.append(BrokersReached())
-        advertised = self._advertised
-        if not (advertised.in_doubt or advertised.told):
-            return
-        links = self._to_brokers()
-        if now >= advertised.due(links, now):
-            error = advertised.complain(links, now)
-            self.log.warning("brokers.unreachable", because=error)
-            self._said.append(BrokersUnreachable(error=error))
-        elif advertised.found(links):
-            self.log.info("brokers.reached", broker=[one.address for one in links if one.is_open])
-            self._said.append(BrokersReached())
-
-    def _tell_lost(self, now: float) -> None:
-        """Tell of brokers that are needed and have not been reached for long, and when they are."""
-        lost: dict[int, str] = {}
-        for link in self._links():
-            since = link.failing_since
-            if since is None or link.node < 0 or now < since + LOST_AFTER:
-                continue
-            if link.attempted_at >= now - LOST_AFTER or link.unsent:  # else nobody needs it
-                why = reason_of(link.failure) if link.failure else "it hangs up"
-                lost[link.node] = f"{link.address}: {why}"
-        if lost.keys() == self._lost:
-            return
-        for node in lost.keys() - self._lost:
-            self.log.warning("broker.lost", node=node, broker=lost[node], for_s=LOST_AFTER)
-        self._lost = frozenset(lost)
-        self._said.append(BrokersLost(brokers=lost))
-
-    def _complain_of_bootstrap(self, now: float) -> None:
-        self._complained_at = now
-        error = self._bootstrap_error()
-        self.log.warning("bootstrap.failed", because=error)
-        self._said.append(BootstrapFailed(error=error))
-
     def on_report_bootstrap(self, asked: ReportBootstrap) -> None:
         """Say what came of the attempts so far, if there were any and nobody was reached."""
-        wanted = self._began_at is not None and self._is_nobody_there()
-        value = self._bootstrap_error() if wanted else None
+        bootstrap = self._bootstrap
+        wanted = bootstrap.is_begun and bootstrap.is_nobody_there
+        value = bootstrap.error() if wanted else None
         self._said.append(Answered(ticket=asked.ticket, value=value))
-
-    def _is_nobody_there(self) -> bool:
-        """Whether no broker has answered; one that does not want us is somebody: that was said."""
-        refused = any(isinstance(one.failure, AuthenticationError) for one in self._bootstrap)
-        return not self._reached and not refused
-
-    def _bootstrap_error(self) -> BootstrapError:
-        attempts = {
-            one.address: reason_of(one.failure) if one.failure else "no answer yet"
-            for one in self._bootstrap
-        }
-        return BootstrapError(attempts=attempts)
 
     # the clock
 
     def _wake_at(self, now: float) -> float:
+        links, nodes, anywhere = self._links(), self._lanes.nodes.values(), self._anywhere
         idle = self.settings.connections_max_idle
-        wake = min((one.wake_at(now, idle) for one in self._links()), default=math.inf)
-        if self._advertised.in_doubt:
-            wake = min(wake, self._advertised.due(self._to_brokers(), now))
-            probes = [self._advertised.probe_at(one) for one in self._nodes.values()]
-            wake = min(wake, *(moment for moment in probes if moment > now), math.inf)
-        if not self._anywhere:
-            return wake
-        wake = min(wake, self._complaint_due())
-        wake = min(wake, min(one.request.deadline for one in self._anywhere))
-        chances = (_next_chance(one) for one in self._candidates())
-        return min(wake, *(moment for moment in chances if moment > now), math.inf)
+        times = [one.wake_at(now, idle) for one in links]
+        times.append(self._complaints.wake_at(links, nodes, now, anybody=bool(anywhere)))
+        times += (one.request.deadline for one in anywhere)
+        later = [self._in_order_at(one) for one in self._lanes.holding]
+        if anywhere:
+            later += (next_chance(one) for one in (*nodes, *self._bootstrap))
+        return min((*times, *(moment for moment in later if moment > now)), default=math.inf)
 
     # -- answers out
 
@@ -839,26 +673,7 @@ class NetworkActor(CooperativeActor):
                 request=waiting.request,
                 error=error,
                 node=node,
-                now=self._clock(),
-                jitter=self._random.random(),
+                now=self._now,
+                jitter=self._next_jitter(),
             )
         )
-
-
-def _next_chance(link: Link) -> float:
-    """When a request for anybody may get further with this link, if no message comes before."""
-    match link.state:
-        case LinkState.IDLE:
-            return link.retry_at
-        case LinkState.CONNECTING:
-            return link.attempted_at + PATIENCE
-        case LinkState.READY:
-            return link.silent_until
-
-
-def _ms(seconds: float) -> float:
-    return round(seconds * 1000.0, 3)
-
-
-def _ran_out_of_time(error: Exception) -> bool:
-    return isinstance(error.__cause__, TimeoutError)

@@ -100,7 +100,7 @@ class Supervisor(CooperativeActor):
             name = to_ask[0]
             if name == "network" and self._requests:
                 requests, self._requests = tuple(self._requests), []
-                self.tell("network", SendRequests(requests=requests))
+                self.tell("network", SendRequests(requests=requests, now=now))
             elif not (self.runtime.has_news(name) or self._wake_at[name] <= now):
                 del to_ask[0]
                 continue

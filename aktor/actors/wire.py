@@ -6,12 +6,14 @@
 
 A connection is named by a `key` which is used once: what is said about an old one cannot be taken
 for news of its successor. Calls never raise and never report before they return.
+
+Each report says when it was made (`now`, by the dispatcher's clock), since the actor has none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from aktor.actors.runtime import Sleeper
@@ -32,6 +34,7 @@ class ConnectionOpened:
     """Net ▶ NetworkActor: connected, versions known, logged in."""
 
     key: str
+    now: float = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,7 @@ class ConnectionFailed:
 
     key: str
     error: Exception
+    now: float = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +56,7 @@ class ConnectionClosed:
 
     key: str
     error: Exception
+    now: float = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +70,7 @@ class RequestAnswered:
     request_id: int
     response: Any
     version: int
+    now: float = field(compare=False)
     throttle: float = 0.0
 
 
@@ -78,17 +84,26 @@ class RequestBroken:
     key: str
     request_id: int
     error: Exception
+    now: float = field(compare=False)
 
 
 class Net(Sleeper, Protocol):
     """Mechanism without policy: does what it is told and reports what happened."""
 
     def connect(
-        self, key: str, host: str, port: int, timeout: float, *, canonical: bool = False
+        self,
+        key: str,
+        host: str,
+        port: int,
+        timeout: float,
+        *,
+        canonical: bool = False,
+        jitter: float = 0.5,
     ) -> None:
         """Open a connection within `timeout` seconds; ends in one report, Opened or Failed.
 
         `canonical`: ask the resolver for the host's full name and use that (for Kerberos).
+        `jitter`: random in [0, 1), for the moment at which its login is renewed.
         """
 
     def send(self, key: str, request_id: int, body: Any) -> None:

@@ -6,124 +6,42 @@ what was fetched for an older epoch is dropped here, which is all the locking th
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from aktor.consumer.partition import Partition
 from aktor.consumer.runs import runs
 from aktor.events.fetching import Chunk
 from aktor.events.positions import Assigned, Position, PositionsFailed, PositionsResolved, Reset
 from aktor.records import RecordReader
 from aktor.trace import Trace
 
-if TYPE_CHECKING:
-    from kafka.consumer.fetcher import ConsumerRecord
-
-__all__ = ["Delivery", "Partition"]
+__all__ = ["Delivery"]
 
 #: Makes the reader of one chunk.
 ReaderMaker = Callable[[Chunk], RecordReader]
 
 
-class Partition:
-    """One assigned partition.
+class Taken:
+    """Owns the counts of what was decoded, for metrics."""
 
-    `offset` is the consumed position: the next record to give out, None until it is resolved.
-    `taken` is how far its records were decoded: the two differ while they are on their way to the
-    user. An interrupt may come between any two lines; what the next call goes on from is `epoch`,
-    `offset`, `paused` and `reset` (which, while there is one, wins over the offset).
-    """
+    __slots__ = ("bytes", "records")
 
-    __slots__ = (
-        "chunks",
-        "delivering",
-        "epoch",
-        "error",
-        "going",
-        "held",
-        "high_watermark",
-        "last_stable_offset",
-        "leader_epoch",
-        "offset",
-        "paused",
-        "reader",
-        "reset",
-        "taken",
-        "taken_epoch",
-        "topic_partition",
-    )
+    def __init__(self) -> None:
+        self.records = 0
+        self.bytes = 0
 
-    def __init__(self, topic_partition: TopicPartition, epoch: int) -> None:
-        self.topic_partition = topic_partition
-        self.epoch = epoch
-        self.offset: int | None = None
-        self.taken: int | None = None
-        self.leader_epoch = -1
-        self.taken_epoch = -1
-        self.paused = False
-        #: False while `on_partitions_assigned` has not returned yet; what arrives is kept.
-        self.delivering = True
-        #: True from the moment it is being revoked; what arrives is dropped.
-        self.going = False
-        #: Why nothing more of it can be given out: no position, a refusal, a record that cannot be
-        #: read. Kept until it was raised and may have passed, or until a seek.
-        self.error: Exception | None = None
-        #: The reset that was asked for and not yet answered; asked again after a restart.
-        self.reset: Reset | None = None
-        self.high_watermark: int | None = None
-        self.last_stable_offset: int | None = None
-        self.chunks: deque[Chunk] = deque()
-        self.reader: RecordReader | None = None
-        #: Records decoded for an iteration that was interrupted; given out first.
-        self.held: list[ConsumerRecord] = []
+    def add_records(self, count: int) -> None:
+        """So many records were decoded."""
+        self.records += count
 
-    def move_to(self, position: Position | None, reset: Reset | None = None) -> None:
-        """Set the position, or forget it (`reset`: in order to go there)."""
-        self.reset = reset or self.reset
-        self.leader_epoch = -1
-        self.offset = self.taken = None if position is None else position.offset
-        self.leader_epoch = self.taken_epoch = -1 if position is None else position.leader_epoch
-        self.error = None
-        self.reset = reset
-
-    @property
-    def position(self) -> Position | None:
-        """The consumed position, if there is one."""
-        if self.offset is None:
-            return None
-        return Position(offset=self.offset, leader_epoch=self.leader_epoch)
-
-    @property
-    def assigned(self) -> Assigned:
-        """The partition as the background is told of it."""
-        return Assigned(epoch=self.epoch, position=self.position)
-
-    @property
-    def open(self) -> bool:
-        """Whether records may be given out, if there are any."""
-        return self.delivering and not self.paused and not self.going
-
-    @property
-    def ready(self) -> bool:
-        """Whether there is something to give out now."""
-        fetched = bool(self.chunks) and self.error is None
-        return (fetched or bool(self.held)) and self.open and self.offset is not None
-
-    @property
-    def error_is_next(self) -> bool:
-        """Whether its error is to be raised: no record that came before it is left."""
-        if self.error is None or self.held:
-            return False
-        return self.offset is None or self.open
-
-    @property
-    def given_up_to(self) -> int | None:
-        """The position once everything that was taken has been given out."""
-        return self.held[0].offset if self.held else self.taken
+    def add_chunk(self, chunk: Chunk) -> None:
+        """This chunk was decoded to its end."""
+        self.bytes += len(chunk.data)
 
 
 class Delivery:
@@ -139,10 +57,10 @@ class Delivery:
         #: again; and how many of them were reported as freed.
         self._received: tuple[Chunk | None, int] = (None, 0)
         self._told_freed = 0
-        self.records_taken = 0
-        self.bytes_taken = 0
+        #: What was decoded in all.
+        self.taken = Taken()
         #: Partitions to be sought anew: what came of them had a gap.
-        self.astray: set[TopicPartition] = set()
+        self.offset_gaps: set[TopicPartition] = set()
         self.log = trace.bind(actor="application")
         self._make_reader = make_reader
         self._isolation_level = isolation_level
@@ -177,9 +95,8 @@ class Delivery:
         added = {}
         for one in wanted:
             if one not in owned:
-                state = owned[one] = Partition(one, self.next_epoch())
-                state.delivering = not by_group
-                added[one] = state.epoch
+                owned[one] = Partition(one, self.next_epoch(), delivering=not by_group)
+                added[one] = owned[one].epoch
         if added:  # told first: who is interrupted here does it again, and would not tell it then
             self.log.info(
                 "partitions.assigned",
@@ -212,8 +129,7 @@ class Delivery:
         """Go to this position (None: it will be looked up, as `reset` says), in a new epoch."""
         state = self.partitions[topic_partition]
         self._drop_buffered(state)
-        state.epoch = self.next_epoch()
-        state.move_to(position, None if reset is None else replace(reset, epoch=state.epoch))
+        state.seek(self.next_epoch(), position, reset)
         if position is not None:
             self._moved[topic_partition] = None
         return state
@@ -223,21 +139,24 @@ class Delivery:
         for one in topic_partitions:
             state = self.partitions.get(one)
             if state is not None:
-                state.going = True
+                state.revoke()
                 self._drop_buffered(state)
 
     def pause(self, topic_partitions: Iterable[TopicPartition], *, paused: bool) -> None:
         """Give out nothing of these, or give them out again."""
         for one in topic_partitions:
             state = self.partitions[one]
-            state.paused = paused
+            if paused:
+                state.pause()
+            else:
+                state.resume()
             self._line_up(state)
 
     def deliver(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Give out what was kept of these while `on_partitions_assigned` ran."""
         for one in topic_partitions:
             state = self.partitions[one]
-            state.delivering = True
+            state.deliver()
             self._line_up(state)
 
     def not_wanted(
@@ -246,7 +165,7 @@ class Delivery:
         """Those (default: of all) for which nothing should be fetched: paused, or to be revoked."""
         states = self.partitions
         among = states if topic_partitions is None else topic_partitions
-        return frozenset(one for one in among if states[one].paused or states[one].going)
+        return frozenset(one for one in among if not states[one].fetchable)
 
     def as_assigned(self) -> Mapping[TopicPartition, Assigned]:
         """The assignment as the background is told it."""
@@ -299,9 +218,7 @@ class Delivery:
 
     def advance(self, state: Partition, offset: int, leader_epoch: int) -> None:
         """The user has been given everything below `offset`."""
-        state.leader_epoch = -1  # an old one would not fit, if we are interrupted here
-        state.offset = offset
-        state.leader_epoch = leader_epoch
+        state.advance(offset, leader_epoch)
         self._moved[state.topic_partition] = None
 
     def move_past(self, state: Partition, offset: int, leader_epoch: int) -> None:
@@ -337,7 +254,7 @@ class Delivery:
         """What was given out last did not arrive: the positions are what they were."""
         for state, epoch, offset, leader_epoch in self._given:
             if state.epoch == epoch:
-                state.offset, state.leader_epoch = offset, leader_epoch
+                state.take_back(offset, leader_epoch)
                 self.log.debug("records.taken_back", partition=state.topic_partition, offset=offset)
         self._given = []
 
@@ -346,9 +263,7 @@ class Delivery:
         for state in self.partitions.values():
             self._line_up(state)
         self._moved = dict.fromkeys(self.partitions)
-        self.buffered_bytes = sum(
-            chunk.size for state in self.partitions.values() for chunk in state.chunks
-        )
+        self.buffered_bytes = sum(state.buffered_bytes for state in self.partitions.values())
 
     def apply(self, outcome: PositionsResolved | PositionsFailed) -> None:
         """A position was found, or cannot be."""
@@ -400,21 +315,18 @@ class Delivery:
 
     def forget_error(self, state: Partition) -> None:
         """It was raised and may pass by itself: go on with what was fetched since."""
-        state.error = None
+        state.forget_error()
         self._look_for_refusal(state)
         self._line_up(state)
 
     def _fail(self, state: Partition, error: Exception) -> None:
-        state.error = error
+        state.fail(error)
         self._failed[state.topic_partition] = False
 
     def _look_for_refusal(self, state: Partition) -> None:
         """What the broker refused is no record to be waited for: it is due when it comes next."""
-        if state.offset is None or state.error is not None or not state.chunks:
-            return
-        refusal = state.chunks[0].error
+        refusal = state.take_refusal()
         if refusal is not None:
-            state.chunks.popleft()
             self._fail(state, refusal)
 
     # -- records
@@ -424,7 +336,7 @@ class Delivery:
         state = self.partitions.get(chunk.partition)
         if not self.has_counted(chunk):
             self._received = chunk, self._received[1] + chunk.size
-        if state is None or state.epoch != chunk.epoch or state.going:
+        if state is None or state.epoch != chunk.epoch or state.pending_revocation:
             self.log.debug(
                 "chunk.dropped",
                 partition=chunk.partition,
@@ -432,11 +344,7 @@ class Delivery:
                 because="the partition has moved on",
             )
             return
-        if chunk.high_watermark >= 0:
-            state.high_watermark = chunk.high_watermark
-            state.last_stable_offset = chunk.last_stable_offset
-        if chunk.size or chunk.error is not None:
-            state.chunks.append(chunk)
+        if state.receive(chunk):
             self.buffered_bytes += chunk.size
             self._look_for_refusal(state)
             self._line_up(state)
@@ -447,7 +355,7 @@ class Delivery:
 
     def put_back(self, state: Partition, records: list[Any]) -> None:
         """These were taken and not given out: they come first."""
-        state.held = records + state.held
+        state.hold(records)
         self._line_up(state)
 
     def all_put(self) -> None:
@@ -513,11 +421,10 @@ class Delivery:
 
     def _take_from(self, state: Partition, limit: int) -> list[Any]:
         if state.held:
-            records, state.held = state.held[:limit], state.held[limit:]
-            return records
-        records = []
+            return state.take_held(limit)
+        records: list[Any] = []
         while len(records) < limit and state.chunks and state.error is None:
-            if records and self._goes_astray(state):
+            if records and self._has_offset_gap(state):
                 break  # told by the next take: the position must have moved past these first
             reader = state.reader or self._open_reader(state)
             if reader is None:
@@ -530,17 +437,15 @@ class Delivery:
                 self._fail(state, reader.error)
                 break
             records = records + more if records else more
-            state.taken = reader.next_offset
-            if reader.leader_epoch >= 0:
-                state.taken_epoch = reader.leader_epoch
+            state.take_up_to(reader.next_offset, reader.leader_epoch)
             if reader.exhausted:
                 self._finish_chunk(state)
-        self.records_taken += len(records)
+        self.taken.add_records(len(records))
         return records
 
     def _open_reader(self, state: Partition) -> RecordReader | None:
         chunk = state.chunks[0]
-        if self._goes_astray(state):
+        if self._has_offset_gap(state):
             self.log.error(
                 "chunk.dropped",
                 partition=chunk.partition,
@@ -548,27 +453,21 @@ class Delivery:
                 expected=state.taken,
                 because="it does not continue where the last one ended",
             )
-            self.astray.add(state.topic_partition)
+            self.offset_gaps.add(state.topic_partition)
             self._drop_buffered(state)
             return None
-        state.reader = self._make_reader(chunk)
-        return state.reader
+        return state.read_by(self._make_reader(chunk))
 
-    def _goes_astray(self, state: Partition) -> bool:
+    def _has_offset_gap(self, state: Partition) -> bool:
         """Whether the next chunk does not continue where the last one ended."""
         return state.reader is None and state.chunks[0].offset != state.taken
 
     def _finish_chunk(self, state: Partition) -> None:
-        chunk = state.chunks.popleft()
-        state.reader = None
+        chunk = state.end_chunk()
         self.buffered_bytes -= chunk.size
-        self.bytes_taken += len(chunk.data)
+        self.taken.add_chunk(chunk)
         self._look_for_refusal(state)
 
     def _drop_buffered(self, state: Partition) -> None:
-        size = sum(chunk.size for chunk in state.chunks)
-        self.buffered_bytes -= size
-        state.chunks.clear()
-        state.reader = None
-        state.held = []
-        state.taken = state.offset
+        self.buffered_bytes -= state.buffered_bytes
+        state.drop_buffered()

@@ -27,7 +27,7 @@ from kafka.structs import (
 )
 
 from aktor.consumer import arguments, configuration, deserializers
-from aktor.consumer.engine import Completion, Engine
+from aktor.consumer.engine import Engine
 from aktor.consumer.guard import Guard, exclusive, looking
 from aktor.consumer.iteration import Iteration
 from aktor.consumer.metrics import ConsumerMetrics
@@ -35,14 +35,14 @@ from aktor.consumer.pattern import SubscriptionPattern
 from aktor.consumer.port import ApplicationPort
 from aktor.consumer.status import ConsumerStatus, PartitionStatus
 from aktor.consumer.system import HOST, ActorSystem, Host
+from aktor.consumer.waiting import Blocking
 from aktor.errors import ConfigurationError, ConsumerClosedError
-from aktor.events.commits import CommitOffsets, FetchCommittedOffsets
+from aktor.events.commits import FetchCommittedOffsets
 from aktor.events.fetching import Chunk
 from aktor.events.lifecycle import ActorStatus, ReportStatus
 from aktor.events.membership import Operation
 from aktor.events.metadata import LookUpTopics, TopicInfo, TopicPattern, TrackTopics
 from aktor.events.positions import LookUpOffsets, Position, ResetStrategy
-from aktor.managers.commit_errors import says_expelled
 from aktor.records import RecordReader
 from aktor.trace import open_trace
 
@@ -85,12 +85,6 @@ class KafkaConsumer:
     def __init__(self, *topics: str, **configs: Any) -> None:
         self.config, settings = configuration.parse(configs)
         self._settings = settings
-        self._deserialize_key = deserializers.wrap(
-            self.config["key_deserializer"], "key_deserializer"
-        )
-        self._deserialize_value = deserializers.wrap(
-            self.config["value_deserializer"], "value_deserializer"
-        )
         self._guard = Guard()
         #: What a nested `close` has asked for: the outermost call does it as it ends.
         self._close_asked: _Close | None = None
@@ -104,7 +98,6 @@ class KafkaConsumer:
         dispatcher = self._system.dispatcher
         self._engine = Engine(
             settings,
-            bell=bell,
             port=self._port,
             publish=dispatcher.publish,
             clock=dispatcher.clock,
@@ -113,6 +106,7 @@ class KafkaConsumer:
             on_auto_commit=self.config["default_offset_commit_callback"],
         )
         self._clock = dispatcher.clock
+        self._driver = Blocking(bell, dispatcher.clock)
         self._metrics = ConsumerMetrics(self.config) if self.config["metrics_enabled"] else None
         self._iterating = Iteration(self._engine)
         if topics:
@@ -123,11 +117,10 @@ class KafkaConsumer:
         self._host.start(dispatcher, f"aktor-{settings.client_id}")
 
     def _reader_maker(self) -> Any:
-        settings, read_committed = (
-            self._settings,
-            self._settings.isolation_level == "read_committed",
-        )
-        key, value = self._deserialize_key, self._deserialize_value
+        settings, config = self._settings, self.config
+        read_committed = settings.isolation_level == "read_committed"
+        key = deserializers.wrap(config["key_deserializer"], "key_deserializer")
+        value = deserializers.wrap(config["value_deserializer"], "value_deserializer")
 
         def make(chunk: Chunk) -> RecordReader:
             return RecordReader(
@@ -189,7 +182,7 @@ class KafkaConsumer:
             raise TypeError(
                 "listener must be a ConsumerRebalanceListener or AsyncConsumerRebalanceListener"
             )
-        if self._engine.assigned_by_user:
+        if self._engine.subscription.assigned_by_user:
             raise IllegalStateError("subscribe after assign: call unsubscribe first")
         matching, regex = self._pattern(pattern)
         self._iterating.stow()
@@ -217,8 +210,11 @@ class KafkaConsumer:
         self._iterating.stow()
         now, timeout = self._clock(), self._settings.request_timeout
         if self._settings.enable_auto_commit:
-            self._commit_last(now + min(timeout, LAST_COMMIT_WAIT), at="unsubscribe")
-        self._engine.unsubscribe(now + timeout)
+            last = self._engine.commits.commit_last(
+                now + min(timeout, LAST_COMMIT_WAIT), at="unsubscribe"
+            )
+            self._driver.run(last)
+        self._driver.run(self._engine.unsubscribe(now + timeout))
 
     @looking
     def subscription(self) -> set[str] | None:
@@ -226,9 +222,9 @@ class KafkaConsumer:
 
         Of a SubscriptionPattern only the topics are known of which partitions are assigned.
         """
-        if self._engine.regex:
+        if self._engine.subscription.regex:
             return {one.topic for one in self._engine.delivery.partitions} or None
-        return set(self._engine.subscription) or None
+        return set(self._engine.subscription.topics) or None
 
     def assign(self, partitions: Iterable[TopicPartition] | None) -> None:
         """Read exactly these partitions, without group management. Empty is `unsubscribe`.
@@ -244,7 +240,7 @@ class KafkaConsumer:
 
     @exclusive
     def _assign(self, wanted: list[TopicPartition]) -> None:
-        if self._engine.is_subscribed:
+        if self._engine.subscription.is_subscribed:
             raise IllegalStateError("assign after subscribe: call unsubscribe first")
         self._iterating.stow()
         self._commit_quietly()
@@ -290,7 +286,9 @@ class KafkaConsumer:
         self, timeout: float, limit: int, update_offsets: bool
     ) -> dict[TopicPartition, list[Any]]:
         self._iterating.stow()
-        return self._engine.poll(self._clock() + timeout, limit, advance=update_offsets)
+        return self._driver.run(
+            self._engine.poll(self._clock() + timeout, limit, advance=update_offsets)
+        )
 
     def __iter__(self) -> KafkaConsumer:
         return self
@@ -305,7 +303,7 @@ class KafkaConsumer:
         if guard.closed:
             raise StopIteration("KafkaConsumer closed")
         if not guard.enter(sys._getframe()):
-            raise self._refusal("iteration", self._engine.user_code.name)
+            raise self._refusal("iteration", self._engine.rebalancing.user_code.name)
         # As in `guard.exclusive`, but a call begins in earnest only if there is more to do than to
         # look at a record that is here.
         batch = self._iterating.batch
@@ -328,17 +326,19 @@ class KafkaConsumer:
     def _wait_for_record(self) -> Any:
         self._guard.check_process()
         self._begin_call()
-        record = self._iterating.wait(
-            self._clock() + self.config["consumer_timeout_ms"] / 1000,
-            self.config["max_poll_records"],
+        record = self._driver.run(
+            self._iterating.wait(
+                self._clock() + self.config["consumer_timeout_ms"] / 1000,
+                self.config["max_poll_records"],
+            )
         )
         if record is None:
-            raise self._engine.own(StopIteration())
+            raise self._engine.call.own(StopIteration())
         return record
 
     def wakeup(self) -> None:
         """End a blocked call with `WakeupError`, or the next one. From any thread."""
-        self._engine.wakeup()
+        self._engine.call.wakeup()
 
     # -- positions
 
@@ -352,12 +352,13 @@ class KafkaConsumer:
             KafkaTimeoutError: no timeout was given and `default_api_timeout_ms` has passed.
         """
         self._check_assigned(partition, IllegalStateError("Partition is not assigned"))
-        found = self._engine.position(partition, self._deadline(timeout_ms))
+        found = self._driver.run(self._engine.position(partition, self._deadline(timeout_ms)))
         if found is None and timeout_ms is None:
+            why = self._driver.run(self._engine.why_no_position(partition))
             raise KafkaTimeoutError(
                 f"no position for {partition.topic}-{partition.partition} was found within"
                 f" {self._settings.default_api_timeout:g} s"
-                f" ({self._engine.why_no_position(partition)})."
+                f" ({why})."
                 " Check that the topic exists and that these brokers can be reached."
             )
         return found
@@ -446,7 +447,7 @@ class KafkaConsumer:
         """
         chosen = self._offsets_to_commit(offsets)
         timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
-        self._engine.commit(chosen, self._clock() + timeout)
+        self._driver.run(self._engine.commits.commit(chosen, self._clock() + timeout))
 
     @exclusive
     def commit_async(
@@ -464,18 +465,18 @@ class KafkaConsumer:
         chosen = self._offsets_to_commit(offsets)
         future = Future()
         # Not the consumer itself: one that nobody has any more would live on until the answer.
-        completions = self._engine.completions
+        callbacks = self._engine.commits.callbacks
 
         def settle(_value: Any, error: BaseException | None) -> None:
             if callback is not None:
-                completions.append(Completion(lambda: callback(chosen, error)))
+                callbacks.add(lambda: callback(chosen, error))
             if error is None:
                 future.success(None)
             else:
                 future.failure(error)
 
-        self._engine.run_completions()
-        self._engine.commit_async(chosen, settle)
+        self._engine.commits.callbacks.run()
+        self._driver.run(self._engine.commits.commit_async(chosen, settle))
         return future
 
     def _offsets_to_commit(self, offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -491,7 +492,8 @@ class KafkaConsumer:
             return
         consumed = self._engine.consumed()
         if consumed:
-            self._engine.commit_async(consumed, lambda _value, _error: None)
+            last = self._engine.commits.commit_async(consumed, lambda _value, _error: None)
+            self._driver.run(last)
 
     @exclusive
     def committed(
@@ -505,7 +507,7 @@ class KafkaConsumer:
             raise IllegalStateError("Requires group_id")
         arguments.check_partition(partition)
         deadline = self._deadline(timeout_ms)
-        found = self._engine.ask(
+        found = self._ask(
             "commits",
             lambda ticket: FetchCommittedOffsets(
                 ticket=ticket, partitions=frozenset({partition}), deadline=deadline
@@ -526,13 +528,13 @@ class KafkaConsumer:
         group_id = self._settings.group_id
         if group_id is None:
             return ConsumerGroupMetadata(group_id=None)
-        member = self._port.was_member
+        member = self._port.membership.was_member
         return ConsumerGroupMetadata(
             group_id,
             member.generation,
             member.member_id,
             self._settings.group_instance_id,
-            self._port.member.state.value,
+            self._port.membership.member.state.value,
         )
 
     # -- the cluster
@@ -557,7 +559,7 @@ class KafkaConsumer:
     @exclusive
     def _look_up_topics(self, topics: frozenset[str] | None) -> Mapping[str, TopicInfo]:
         deadline = self._deadline(None)
-        found: Mapping[str, TopicInfo] = self._engine.ask(
+        found: Mapping[str, TopicInfo] = self._ask(
             "metadata",
             lambda ticket: LookUpTopics(ticket=ticket, topics=topics, deadline=deadline),
             deadline=deadline,
@@ -610,9 +612,9 @@ class KafkaConsumer:
         deadline = self._clock() + timeout
         topics = frozenset(one.topic for one in timestamps)
         names = ", ".join(sorted(f"{one.topic}-{one.partition}" for one in timestamps)[:10])
-        self._engine.say(TrackTopics(owner="queries", topics=topics))
+        self._system.dispatcher.publish(TrackTopics(owner="queries", topics=topics))
         try:
-            found: dict[TopicPartition, OffsetAndTimestamp | None] = self._engine.ask(
+            found: dict[TopicPartition, OffsetAndTimestamp | None] = self._ask(
                 "positions",
                 lambda ticket: LookUpOffsets(
                     ticket=ticket, timestamps=dict(timestamps), deadline=deadline
@@ -621,7 +623,7 @@ class KafkaConsumer:
                 what=f"looking up offsets of {names}",
             )
         finally:
-            self._engine.say(TrackTopics(owner="queries", topics=frozenset()))
+            self._system.dispatcher.publish(TrackTopics(owner="queries", topics=frozenset()))
         return found
 
     # -- watching
@@ -653,11 +655,11 @@ class KafkaConsumer:
                 end=end,
                 lag=None if position is None or end is None else max(0, end - position),
                 paused=state.paused,
-                buffered_bytes=sum(chunk.size for chunk in state.chunks.copy()),
+                buffered_bytes=state.buffered_bytes,
                 trouble=self._trouble_of(one),
             )
         actors = self._actors()
-        member = self._port.member
+        member = self._port.membership.member
         return ConsumerStatus(
             client_id=self._settings.client_id,
             state=self._state(actors),
@@ -666,20 +668,20 @@ class KafkaConsumer:
             member_id=member.member_id,
             generation=member.generation,
             member_state=member.state.value.strip("<>"),
-            subscription=self._engine.subscription,
+            subscription=self._engine.subscription.topics,
             partitions=partitions,
             actors=actors,
         )
 
     def _trouble_of(self, topic_partition: TopicPartition) -> str:
         leader = self._port.cluster.leader(*topic_partition)
-        why = self._port.lost.get(leader.leader) if leader is not None else None
+        why = self._port.connections.lost.get(leader.leader) if leader is not None else None
         return f"its leader cannot be reached ({why})" if why else ""
 
     def _group_protocol(self) -> str:
         """What is spoken in the group; "auto" as long as that is not decided."""
         setting = self._settings.group_protocol
-        return (self._port.spoken or setting) if setting == "auto" else setting
+        return (self._port.membership.spoken or setting) if setting == "auto" else setting
 
     def _state(self, actors: tuple[ActorStatus, ...]) -> str:
         if self._guard.closed:
@@ -688,7 +690,7 @@ class KafkaConsumer:
             return f"failed: {self._port.failure}"
         if not actors:
             return "unresponsive"
-        trouble = self._port.unreachable
+        trouble = self._port.connections.unreachable
         return "running" if trouble is None else f"running, but {trouble.args[0]}"
 
     def _actors(self) -> tuple[ActorStatus, ...]:
@@ -699,7 +701,7 @@ class KafkaConsumer:
         # A bell of its own: any thread may ask, and must not take the ring another one waits for.
         bell = self._host.make_bell()
         ticket, reply = self._port.ask("supervisor", bell)
-        self._engine.say(ReportStatus(ticket=ticket))
+        self._system.dispatcher.publish(ReportStatus(ticket=ticket))
         try:
             bell.wait(STATUS_WAIT)
             if not reply.done or self._port.failure is not None:
@@ -755,12 +757,11 @@ class KafkaConsumer:
         asked = _Close(autocommit, timeout, group_membership_operation)
         if not self._guard.enter(sys._getframe()):
             self._close_asked = asked
-            self._engine.end_waits()
+            self._engine.call.end_waits()
             return
         try:
             self._begin_call(closing=True)
             self._close(asked)
-            self._guard.begun = False
             self._guard.leave(sys._getframe())
         except BaseException as error:
             self._close_asked = None
@@ -769,38 +770,39 @@ class KafkaConsumer:
 
     def _close(self, asked: _Close) -> None:
         deadline, error = self._clock() + asked.timeout, None
-        self._engine.closing = True
+        self._engine.call.begin_close()
         try:
             if not self._guard.closed:  # else it was interrupted when nothing but its end was left
                 error = self._leave(deadline, asked)
         finally:
             self._end(deadline)
         if error is not None:
-            raise self._engine.own(error)
+            raise self._engine.call.own(error)
 
     def _leave(self, deadline: float, asked: _Close) -> BaseException | None:
         self._iterating.stow()
         engine = self._engine
         if self._port.failure is not None:
-            return engine.lose()
-        commits_until = engine.commits_until(deadline)
+            return self._driver.run(engine.leaving.lose())
+        commits_until = engine.leaving.commits_until(deadline)
         if asked.autocommit and self._settings.enable_auto_commit:
-            self._commit_last(commits_until, at="close")
-        error = engine.leave(
+            self._driver.run(engine.commits.commit_last(commits_until, at="close"))
+        leave = engine.leaving.leave(
             deadline,
             because="the consumer was closed",
             operation=Operation.named(asked.operation),
             commits_until=commits_until,
         )
-        engine.run_completions()
+        error = self._driver.run(leave)
+        engine.commits.callbacks.run()
         return error
 
     def _end(self, deadline: float) -> None:
         """Everything that `close` does in any case; each step may be done twice."""
-        self._guard.closed = True
+        self._guard.close()
         self._system.dispatcher.stop(max(0.5, deadline - self._clock()))
         self._port.close()
-        self._engine.run_completions()
+        self._engine.commits.callbacks.run()
         while self._to_close:
             deserializers.close(self._to_close.pop())
         self._ended = True
@@ -817,23 +819,23 @@ class KafkaConsumer:
         if self._guard.broken:
             self._iterating.settle()
             self._iterating.forget()
-            self._engine.repair()
-            self._guard.broken = False
+            self._engine.recovery.repair()
+            self._guard.mend()
         self._engine.begin_call()
-        self._guard.begun = True
+        self._guard.begin()
         if self._iterating.batch.handed:
             self._iterating.settle()
         if self._close_asked is not None and not closing:
-            raise self._engine.own(ConsumerClosedError())  # it is closed as this call ends
+            raise self._engine.call.own(ConsumerClosedError())  # it is closed as this call ends
 
     def _end_call_by(self, error: BaseException, frame: FrameType, *, begun: bool = False) -> None:
         """An outermost call ends by this error: an interrupt, unless it is one of our own."""
         begun = begun or self._guard.begun
-        if begun and self._engine.touched and error is not self._engine.ended_in:
-            self._guard.broken = True
+        call = self._engine.call
+        if begun and call.touched and error is not call.ended_in:
+            self._guard.break_off()
         else:
-            self._engine.forget_errors()
-        self._guard.begun = False
+            call.forget_errors()
         self._guard.leave(frame)
         if self._close_asked is not None:
             try:
@@ -856,19 +858,19 @@ class KafkaConsumer:
 
     def _call_nested(self, method: Any, args: Any, kwargs: Any) -> Any:
         """A call in the middle of another one of this thread: only callbacks of the user's may."""
-        engine = self._engine
-        callback, name = engine.user_code.name, method.__name__.strip("_")
+        call, user_code = self._engine.call, self._engine.rebalancing.user_code
+        callback, name = user_code.name, method.__name__.strip("_")
         if not callback or name in ("poll", "subscribe", "unsubscribe", "assign"):
             raise self._refusal(name, callback)
-        engine.user_code.name = ""
         try:
+            user_code.enter("")
             return method(self, *args, **kwargs)
         except BaseException as error:
-            if engine.touched and error is not engine.ended_in:
-                self._guard.broken = True
+            if call.touched and error is not call.ended_in:
+                self._guard.break_off()
             raise
         finally:
-            engine.user_code.name = callback
+            user_code.enter(callback)
 
     def _refusal(self, method: str, callback: str) -> IllegalStateError:
         if callback:
@@ -880,26 +882,9 @@ class KafkaConsumer:
             " at between calls"
         )
 
-    def _commit_last(self, deadline: float, *, at: str) -> None:
-        consumed = self._engine.consumed()
-        if not consumed:
-            return
-        try:
-            self._engine.ask(
-                "commits",
-                lambda ticket: CommitOffsets(
-                    ticket=ticket, offsets=consumed, deadline=deadline, retry=True
-                ),
-                deadline=deadline,
-                what="the last commit",
-                interruptible=self._engine.closing,
-            )
-        except Exception as error:
-            if error is not self._engine.ended_in:
-                raise  # a signal handler's
-            # Nothing is lost: the group goes on from the last commit and repeats some records.
-            self._engine.expelled = says_expelled(error)
-            self._trace.warning("commit.failed", because=error, at=at, offsets=consumed)
+    def _ask(self, actor: str, question: Any, *, deadline: float, what: str) -> Any:
+        asking = self._engine.questions.ask(actor, question, deadline=deadline, what=what)
+        return self._driver.run(asking)
 
     def _deadline(self, timeout_ms: float | None) -> float:
         timeout = arguments.seconds(timeout_ms, self._settings.default_api_timeout)
@@ -909,7 +894,7 @@ class KafkaConsumer:
         raise TypeError("a KafkaConsumer cannot be copied or pickled: make one where it is used")
 
     def __repr__(self) -> str:
-        topics = ", ".join(sorted(self._engine.subscription))
+        topics = ", ".join(sorted(self._engine.subscription.topics))
         return (
             f"<KafkaConsumer {self._settings.client_id} group={self._settings.group_id} [{topics}]>"
         )

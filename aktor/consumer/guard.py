@@ -114,8 +114,25 @@ class Guard:
         )
         return ConcurrentAccessError(owner=owner, other=threading.current_thread().name)
 
+    def begin(self) -> None:
+        """The call that is inside begins: the one before is sound, or was repaired."""
+        self.begun = True
+
+    def mend(self) -> None:
+        """What the last call left half done is repaired."""
+        self.broken = False
+
+    def break_off(self) -> None:
+        """The call that is inside was interrupted: the next one begins with a repair."""
+        self.broken = True
+
+    def close(self) -> None:
+        """Nobody may enter any more."""
+        self.closed = True
+
     def leave(self, frame: FrameType) -> None:
         """Let go, if it is still this frame's."""
+        self.begun = False
         if self.holder.get(None) is frame:
             del self.holder[None]
 
@@ -154,7 +171,7 @@ def exclusive(method: F) -> F:
             del guard.holder[None]
             if self._close_asked is None:
                 return result
-            guard.broken = True  # before another interrupt may come: what it gave is taken back
+            guard.break_off()  # before another interrupt may come: what it gave is taken back
         except BaseException as error:
             self._end_call_by(error, sys._getframe(), begun=result is not _NOTHING)
             raise

@@ -13,8 +13,9 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from aktor.consumer.delivery import Partition
 from aktor.consumer.engine import Engine
+from aktor.consumer.partition import Partition
+from aktor.consumer.waiting import Waiting
 
 __all__ = ["Batch", "Iteration"]
 
@@ -36,14 +37,24 @@ class Batch:
         self.records = records
         self.handed = self.told = 0
 
+    def take_back(self, handed: int) -> None:
+        """Of what was handed out only so many records have arrived."""
+        self.handed = handed
+
+    def tell(self) -> list[Any]:
+        """What was handed out since this was last called."""
+        told, self.told = self.told, self.handed
+        return self.records[told : self.handed]
+
 
 class Iteration:
     """Owns the records of a poll that an iteration has not handed out yet."""
 
-    __slots__ = ("_clock", "_engine", "_events", "_look_at", "_waiting", "batch")
+    __slots__ = ("_call", "_clock", "_engine", "_events", "_look_at", "_waiting", "batch")
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._call = engine.call
         self._clock = engine.clock
         self._events = engine.port.events
         #: The one being handed out, and those after it (the next one is last).
@@ -62,7 +73,7 @@ class Iteration:
             index >= len(batch.records)
             or batch.state.epoch != batch.epoch  # type: ignore[union-attr]  # it has records
             or self._events
-            or self._engine.woken
+            or self._call.woken
             or self._clock() > self._look_at
         ):
             return None
@@ -72,7 +83,7 @@ class Iteration:
 
     def take_back(self, batch: Batch, handed: int) -> None:
         """What was handed out since the batch and its count were these has not arrived."""
-        self.batch.handed = handed if self.batch is batch else 0
+        self.batch.take_back(handed if self.batch is batch else 0)
 
     def settle(self) -> None:
         """Move the position past what was handed out."""
@@ -85,11 +96,10 @@ class Iteration:
 
     def tell(self) -> None:
         """Trace what was handed out since this was last called."""
-        batch = self.batch
-        told, batch.told = batch.told, batch.handed
-        delivery = self._engine.delivery
-        if batch.state is not None and delivery.log.hears_debug and told < batch.handed:
-            delivery.tell(batch.state.topic_partition, batch.records[told : batch.handed])
+        state, delivery = self.batch.state, self._engine.delivery
+        records = self.batch.tell()
+        if state is not None and delivery.log.hears_debug and records:
+            delivery.tell(state.topic_partition, records)
 
     def offset_of(self, state: Partition) -> int | None:
         """The consumed position, settled or not. From any thread."""
@@ -102,7 +112,7 @@ class Iteration:
 
     def stow(self) -> None:
         """Put back what was not handed out; a later poll begins with it."""
-        self._engine.touched = True
+        self._call.touch()
         if self.batch.state is None and not self._waiting:
             return
         self.settle()
@@ -124,20 +134,20 @@ class Iteration:
         self._waiting = []
         self.batch = Batch(None, [])
 
-    def wait(self, deadline: float, limit: int) -> Any:
+    def wait(self, deadline: float, limit: int) -> Waiting[Any]:
         """Go on with the next partition, or poll until there is a record; None at the deadline."""
-        self._engine.touched = True
+        self._call.touch()
         while True:
             batch = self.batch
             if batch.handed < len(batch.records) or not self._begin_next_batch():
                 self.stow()
-                taken = self._engine.poll(deadline, limit, advance=False)
+                taken = yield from self._engine.poll(deadline, limit, advance=False)
                 if not taken:
-                    self._engine.raise_if_unreached()
+                    yield from self._engine.questions.raise_if_unreached()
                     return None
                 self._look_at = self._engine.clock() + LOOK_EVERY
-                if self._engine.in_group:
-                    self._look_at = min(self._look_at, self._engine.port.session_until)
+                if self._engine.subscription.in_group:
+                    self._look_at = min(self._look_at, self._engine.port.membership.session_until)
                 partitions = self._engine.delivery.partitions
                 self._waiting = [Batch(partitions[one], taken[one]) for one in reversed(taken)]
                 self._begin_next_batch()

@@ -54,8 +54,8 @@ class ConsumerMetrics:
         delivery = engine.delivery
         ends = [(one.high_watermark, one.offset) for one in delivery.partitions.values()]
         lags = [end - at for end, at in ends if end is not None and at is not None]
-        self._set(FETCH, "records-consumed-total", delivery.records_taken)
-        self._set(FETCH, "bytes-consumed-total", delivery.bytes_taken)
+        self._set(FETCH, "records-consumed-total", delivery.taken.records)
+        self._set(FETCH, "bytes-consumed-total", delivery.taken.bytes)
         self._set(FETCH, "buffered-bytes", delivery.buffered_bytes)
         self._set(FETCH, "records-lag-max", max(lags, default=0))
         self._set(COORDINATOR, "assigned-partitions", len(delivery.partitions))

@@ -1,19 +1,20 @@
 """The application's port: where the background's messages wait for the application thread.
 
 The dispatcher's thread puts in, the application thread takes out. Nothing here needs a lock: each
-deque has one writer and one reader, each snapshot is replaced as a whole, and each ticket is
-popped once.
+deque has one writer and one reader, each snapshot is replaced as a whole and by one thread only,
+and each ticket is popped once.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any
 
 from aktor.actors.runtime import Bell, Reply
+from aktor.consumer.connection_view import ConnectionView
+from aktor.consumer.membership_view import MembershipView
 from aktor.errors import ActorRestartedError, ConsumerClosedError
 from aktor.events.answers import Answered, Failed
 from aktor.events.commits import AutoCommitFinished
@@ -24,7 +25,6 @@ from aktor.events.membership import (
     AssignPartitions,
     GroupFailed,
     MemberChanged,
-    MemberState,
     RevokePartitions,
     RunRevokedCallback,
     SessionExtended,
@@ -40,12 +40,13 @@ from aktor.events.network import (
 from aktor.events.positions import PositionsFailed, PositionsResolved
 from aktor.trace import Trace, silent
 
-__all__ = ["NOT_A_MEMBER", "ApplicationPort", "Settle"]
+__all__ = ["ApplicationPort", "Publish", "Settle"]
+
+#: Tells the background something; by `wake=False` it is read at the background's next turn.
+Publish = Callable[..., None]
 
 #: Called once with (value, None) or (None, error) when a question ends.
 Settle = Callable[[Any, BaseException | None], None]
-
-NOT_A_MEMBER: Final = MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED)
 
 
 class ApplicationPort:
@@ -61,24 +62,10 @@ class ApplicationPort:
         #: The fetch buffer.
         self.chunks: deque[Chunk] = deque()
         self.cluster = Cluster()
-        self.member = NOT_A_MEMBER
-        #: Who it was when it was last in the group: as that it commits in transactions, also once
-        #: it is expelled, for a group refuses whom it has expelled, and not who is nobody.
-        self.was_member = NOT_A_MEMBER
-        #: Under which a restarted membership joins again, instead of leaving a dead member behind.
-        self.last_member_id = ""
-        #: Who it was before, and has yet to take its leave as.
-        self.leaving: frozenset[str] = frozenset()
-        #: The protocol in which we were a member of the group; "" if we never were.
-        self.spoken = ""
-        self.session_until = -math.inf
+        self.membership = MembershipView()
+        self.connections = ConnectionView()
         self.failure: BaseException | None = None
-        self.connection_error: Exception | None = None
-        #: Why nobody can be reached, while that lasts.
-        self.unreachable: Exception | None = None
-        #: Brokers that are needed and have not been reached for long, by node, with the reason.
-        self.lost: Mapping[int, str] = {}
-        self.watch_cluster = False
+        self._watches_cluster = False
         self._tickets = itertools.count(1)
         self._open: dict[int, tuple[str, Settle]] = {}
         self._table: dict[type, Callable[[Any], None]] = {
@@ -88,13 +75,13 @@ class ApplicationPort:
             PositionsResolved: self._on_positions,
             PositionsFailed: self._on_positions,
             ClusterChanged: self._on_cluster,
-            MemberChanged: self._on_member,
+            MemberChanged: self.membership.on_member,
             SessionExtended: self._on_session,
-            BrokerRefused: self._on_connection_error,
+            BrokerRefused: self._on_refused,
             BootstrapFailed: self._on_unreachable,
             BrokersUnreachable: self._on_unreachable,
             BrokersReached: self._on_brokers_reached,
-            BrokersLost: self._on_brokers_lost,
+            BrokersLost: self.connections.on_lost,
             ActorsRestarted: self._on_restarted,
             ConsumerFailed: self._on_consumer_failed,
             RevokePartitions: self._on_event,
@@ -138,39 +125,24 @@ class ApplicationPort:
 
     def _on_cluster(self, changed: ClusterChanged) -> None:
         self.cluster = changed.cluster
-        self.connection_error = None
-        if self.watch_cluster:
+        self.connections.on_answer()
+        if self._watches_cluster:
             self._on_event(changed)
 
-    def _on_member(self, member: MemberChanged) -> None:
-        self.member = member
-        self.leaving = member.leaving
-        if member.generation >= 0:
-            self.spoken = member.protocol
-            self.was_member = member
-        known = member.member_id or member.joins_as
-        if known or member.state is MemberState.UNJOINED:
-            self.last_member_id = known
-
     def _on_session(self, extended: SessionExtended) -> None:
-        self.session_until = extended.until
+        self.membership.on_session(extended)
         self.bell.ring()
 
-    def _on_connection_error(self, said: BrokerRefused) -> None:
-        self.connection_error = said.error
+    def _on_refused(self, said: BrokerRefused) -> None:
+        self.connections.on_refused(said)
         self.bell.ring()
 
     def _on_unreachable(self, said: BootstrapFailed | BrokersUnreachable) -> None:
-        self.unreachable = self.connection_error = said.error
+        self.connections.on_unreachable(said)
         self.bell.ring()
 
     def _on_brokers_reached(self, _said: BrokersReached) -> None:
-        if self.connection_error is self.unreachable:
-            self.connection_error = None
-        self.unreachable = None
-
-    def _on_brokers_lost(self, said: BrokersLost) -> None:
-        self.lost = said.brokers
+        self.connections.on_reached()
 
     def _on_restarted(self, restarted: ActorsRestarted) -> None:
         for ticket, (actor, _) in list(self._open.items()):
@@ -179,10 +151,9 @@ class ApplicationPort:
                 error.__cause__ = restarted.because
                 self._settle(ticket, None, error)
         if "network" in restarted.actors:
-            self.lost = {}
-            self.unreachable = None  # the new one finds out for itself
+            self.connections.on_restarted()
         if "membership" in restarted.actors:
-            self.member = NOT_A_MEMBER
+            self.membership.on_restarted()
         self._on_event(restarted)
 
     def _on_consumer_failed(self, failed: ConsumerFailed) -> None:
@@ -256,10 +227,9 @@ class ApplicationPort:
         """Whether a question to this actor has no answer yet."""
         return any(name == actor for name, _ in list(self._open.values()))
 
-    def take_connection_error(self) -> Exception | None:
-        """The latest connection error, once."""
-        error, self.connection_error = self.connection_error, None
-        return error
+    def watch_cluster(self, *, wanted: bool) -> None:
+        """Whether changes of the cluster are events: the subscription may follow them."""
+        self._watches_cluster = wanted
 
     def close(self) -> None:
         """End every open question: the consumer is closed."""

@@ -15,6 +15,7 @@ from typing import Any
 from kafka.structs import TopicPartition
 
 from aktor.consumer.delivery import Delivery
+from aktor.consumer.waiting import Waiting
 from aktor.errors import UserCallbackError, WakeupError
 from aktor.events.fetching import PausePartitions
 from aktor.events.membership import (
@@ -41,6 +42,10 @@ class UserCode:
     def __init__(self) -> None:
         self.name = ""
 
+    def enter(self, name: str) -> None:
+        """The thread goes on in this callback, or in none ("")."""
+        self.name = name
+
 
 class _Outcome:
     """What came of calling the listener for a step: it is called once, whatever interrupts us."""
@@ -51,6 +56,14 @@ class _Outcome:
         self.step = step
         self.begun = False
         self.error: BaseException | None = None
+
+    def begin(self) -> None:
+        """From here on what is raised is the listener's."""
+        self.begun = True
+
+    def end(self, error: BaseException) -> None:
+        """The listener raised this."""
+        self.error = error
 
 
 class Rebalancing:
@@ -63,7 +76,8 @@ class Rebalancing:
         trace: Trace,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._listener: Any = None
+        #: The user's listener, None without one.
+        self.listener: Any = None
         self.user_code = UserCode()
         self._outcome = _Outcome(None)
         self.log = trace.bind(actor="application")
@@ -71,21 +85,16 @@ class Rebalancing:
         self._publish = publish
         self._clock = clock
 
-    @property
-    def listener(self) -> Any:
-        """The user's listener, None without one."""
-        return self._listener
-
-    @listener.setter
-    def listener(self, listener: Any) -> None:
+    def tell(self, listener: Any) -> None:
+        """From now on this is the user's listener (None: there is none)."""
         if listener is not None:
             # Its methods may be asynchronous. asyncio takes a tenth as long as kafka-python to
             # import, so only a consumer with a listener pays for it; and it pays now, because a
             # callback may run in a signal handler or while Python exits, where an import may fail.
             import asyncio  # noqa: F401
-        self._listener = listener
+        self.listener = listener
 
-    def run(self, step: Step, event: object = None) -> BaseException | None:
+    def run(self, step: Step, event: object = None) -> Waiting[BaseException | None]:
         """Take one step and answer it. Returns what the listener raised, for `poll` to raise.
 
         Who was interrupted runs the same `event` (the step as it was said) again: what was done is
@@ -97,9 +106,9 @@ class Rebalancing:
                 self._release(step)
                 return None
             case RunRevokedCallback():
-                error = self.give_up(step.partitions, step.loss, event)
+                error = yield from self.give_up(step.partitions, step.loss, event)
             case AssignPartitions():
-                error = self._take_on(step, event)
+                error = yield from self._take_on(step, event)
         takes_on = isinstance(step, AssignPartitions)
         self._publish(CallbackFinished(rebalance=step.rebalance, error=error, takes_on=takes_on))
         return error
@@ -113,31 +122,31 @@ class Rebalancing:
         positions = self._delivery.consumed(step.partitions) if step.loss is Loss.REVOKED else {}
         self._publish(PartitionsReleased(rebalance=step.rebalance, positions=positions))
         self._publish(PausePartitions(partitions=step.partitions))
-        going = self._delivery.offsets(step.partitions)
-        self.log.debug("partitions.held_back", partitions=going, loss=step.loss)
+        revoked = self._delivery.offsets(step.partitions)
+        self.log.debug("partitions.held_back", partitions=revoked, loss=step.loss)
 
     def give_up(
         self, partitions: frozenset[TopicPartition], loss: Loss, event: object = None
-    ) -> BaseException | None:
+    ) -> Waiting[BaseException | None]:
         """Run the callback for partitions that go away, then own them no more."""
         self._delivery.hold_back(partitions)
         owned = set(partitions) & self._delivery.partitions.keys()
         callback = "on_partitions_revoked" if loss is Loss.REVOKED else "on_partitions_lost"
-        going = self._delivery.offsets(owned)
-        self.log.debug("partitions.going", partitions=going, loss=loss)
+        revoked = self._delivery.offsets(owned)
+        self.log.debug("partitions.revoking", partitions=revoked, loss=loss)
         error = None
         if owned or self._outcome.step is event:
-            error = self._call(callback, owned, event or object())
+            error = yield from self._call(callback, owned, event or object())
         self._delivery.remove(owned)
         self._publish(AssignmentChanged(partitions=self._delivery.as_assigned(), by_group=True))
         return error
 
-    def _take_on(self, step: AssignPartitions, event: object) -> BaseException | None:
+    def _take_on(self, step: AssignPartitions, event: object) -> Waiting[BaseException | None]:
         # Positions are looked up and data is fetched while the callback runs; a seek in the
         # callback raises the epoch, so that it wins over both.
         self._delivery.assign(sorted(step.assigned), by_group=True)
         self._publish(AssignmentChanged(partitions=self._delivery.as_assigned(), by_group=True))
-        error = self._call("on_partitions_assigned", set(step.added), event)
+        error = yield from self._call("on_partitions_assigned", set(step.added), event)
         withheld = step.added if error is not None and step.must_succeed else frozenset()
         # All may be lost by now: whatever the callback asks for finds out about a restart.
         left = (step.assigned - withheld) & self._delivery.partitions.keys()
@@ -146,35 +155,41 @@ class Rebalancing:
 
     def _call(
         self, name: str, partitions: set[TopicPartition], event: object
-    ) -> BaseException | None:
+    ) -> Waiting[BaseException | None]:
         """Call the listener, once for each event; returns what it raised."""
         if self._outcome.step is not event:
             self._outcome = _Outcome(event)
         if not self._outcome.begun and self.listener is not None:
-            self._begin(self._outcome, name, partitions)
+            yield from self._begin(self._outcome, name, partitions)
         return self._outcome.error
 
-    def _begin(self, outcome: _Outcome, name: str, partitions: set[TopicPartition]) -> None:
+    def _begin(
+        self, outcome: _Outcome, name: str, partitions: set[TopicPartition]
+    ) -> Waiting[None]:
         callback = getattr(self.listener, name)
         began = self._clock()
-        before, self.user_code.name = self.user_code.name, "a rebalance listener"
+        before = self.user_code.name
         try:
-            outcome.begun = True  # from here on what is raised is the listener's
+            self.user_code.enter("a rebalance listener")
+            outcome.begin()
             result = callback(partitions)
             if inspect.isawaitable(result):
-                _finish(result)
+                yield result
+        except GeneratorExit:  # we were interrupted when it was about to be awaited
+            raise
         except WakeupError as error:
-            outcome.error = error
+            outcome.end(error)
         except Exception as error:
             if not outcome.begun:
                 raise
-            outcome.error = UserCallbackError(name)
-            outcome.error.__cause__ = error
+            failed = UserCallbackError(name)
+            failed.__cause__ = error
+            outcome.end(failed)
             self.log.warning("callback.failed", callback=name, partitions=partitions, error=error)
         except BaseException as error:  # Ctrl-C: raised by `poll` once the step is answered
             if not outcome.begun:
                 raise
-            outcome.error = error
+            outcome.end(error)
         else:
             self.log.info(
                 "callback.finished",
@@ -183,34 +198,4 @@ class Rebalancing:
                 ms=round((self._clock() - began) * 1000, 1),
             )
         finally:
-            self.user_code.name = before
-
-
-def _finish(result: Any) -> None:
-    """Run an awaitable to its end on this thread, in an event loop of its own.
-
-    A loop that runs on this thread already (Jupyter; an application that polls in a coroutine)
-    stands still, as it does for all of `poll`. It is hidden meanwhile, since asyncio lets no other
-    one run beside it; so the callback may call the consumer, as one without `async` may.
-    """
-    import asyncio  # is there already: see Rebalancing.listener
-
-    outer = asyncio._get_running_loop()
-    if outer is None:
-        asyncio.run(_await(result))
-        return
-    # From Python 3.14 on the task that runs is the thread's, not the loop's.
-    swap = getattr(asyncio.tasks, "_swap_current_task", None)
-    task = swap(outer, None) if swap is not None else None
-    asyncio._set_running_loop(None)
-    try:
-        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
-            runner.run(_await(result))
-    finally:
-        asyncio._set_running_loop(outer)
-        if swap is not None:
-            swap(outer, task)
-
-
-async def _await(result: Any) -> None:
-    await result
+            self.user_code.enter(before)

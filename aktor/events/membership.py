@@ -164,11 +164,10 @@ class MemberChanged:
     `generation` is -1 and `member_id` "" outside of a group. `topic_ids` are those of the topics
     that a KIP-848 group has given us, by name: metadata may know a later topic of that name.
     `joins_as` is the id under which a classic member asks to join, if it has one already: the
-    group may have a member of this id before we hear of it. `gives_back`: the application has yet
-    to give partitions up, and until then there is no next generation for us. `waits`: the
-    coordinator may hold back what a classic member asks of it until others have joined, and with
-    it what comes behind. `leaving` are the ids of before under which a classic member may still be
-    in the group: its LeaveGroup has not been answered.
+    group may have a member of this id before we hear of it. `is_revoking`: the application has yet
+    to give partitions up, and until then there is no next generation for us. `leaving` are the
+    ids of before under which a classic member may still be in the group: its LeaveGroup has not
+    been answered.
     """
 
     member_id: str
@@ -178,8 +177,7 @@ class MemberChanged:
     assignor: str | None = None
     topic_ids: Mapping[str, Any] = field(default_factory=dict)
     joins_as: str = ""
-    gives_back: bool = False
-    waits: bool = False
+    is_revoking: bool = False
     leaving: frozenset[str] = frozenset()
 
 

@@ -23,17 +23,22 @@ class Destination(enum.Enum):
     """The least loaded node that can be reached."""
 
     COORDINATOR = "coordinator"
-    """The group's coordinator, over a connection of its own."""
+    """The group's coordinator, over connections of its own."""
 
 
 class Lane(enum.Enum):
-    """Which of the connections to a broker: it answers the requests of each one in order."""
+    """Which of the connections to a broker: it answers the requests of each one in order, so what
+    a broker keeps for long must not be in front of anything else. See `actors.lanes`."""
 
     ORDINARY = "ordinary"
     """For what is answered at once."""
 
     FETCH = "fetch"
-    """For a Fetch that the broker may keep until there is data: what is behind it waits."""
+    """For a Fetch that the broker may keep until there is data."""
+
+    HOLDS = "holds"
+    """For a JoinGroup or SyncGroup: the coordinator keeps it until the other members have sent
+    theirs. It gets a connection that has nothing else on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +65,7 @@ class SendRequests:
     """Supervisor ▶ NetworkActor: send these, in this order per destination."""
 
     requests: tuple[Request, ...]
+    now: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

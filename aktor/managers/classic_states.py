@@ -37,7 +37,7 @@ class State(enum.Enum):
     rebalances again."""
 
     REVOKING = "revoking"
-    """Cooperative only: the application hands back what the new assignment lacks, while it goes on
+    """Cooperative only: what the new assignment lacks is revoked, while the application goes on
     with the rest. Heartbeats go on. Left for ASSIGNING when the revoked callback has returned."""
 
     ASSIGNING = "assigning"
@@ -63,15 +63,15 @@ class Trigger(enum.Enum):
     """What moves a member from one state to the next."""
 
     PREPARE = "prepare"
-    """A rebalance begins, and something has to be handed back first."""
+    """A rebalance begins, and something has to be revoked first."""
     JOIN = "join"
-    """A rebalance begins, and nothing has to be handed back (any more)."""
+    """A rebalance begins, and nothing has to be revoked (any more)."""
     JOINED = "joined"
     """JoinGroup succeeded: there is a new generation."""
     REVOKE = "revoke"
     """SyncGroup succeeded, and the assignment lacks partitions that are owned."""
     ASSIGN = "assign"
-    """SyncGroup succeeded, and nothing has to be handed back (any more)."""
+    """SyncGroup succeeded, and nothing has to be revoked (any more)."""
     APPLIED = "applied"
     """The application has applied the assignment."""
     LOSE = "lose"

@@ -75,7 +75,7 @@ class Coordinator:
 
     broker: Broker | None = None
     missing: str = ""
-    #: It holds our JoinGroup until the group has rebalanced.
+    #: The group rebalances.
     rebalancing: bool = False
 
     def __str__(self) -> str:
@@ -144,7 +144,7 @@ class CommitErrors:
             IllegalStateError, f"this consumer has no group_id and cannot {wish}; set group_id"
         )
 
-    def line_is_full(self, length: int) -> Exception:
+    def queue_is_full(self, length: int) -> Exception:
         """More commits than a coordinator that answers would leave waiting."""
         return _error(
             CoordinatorNotAvailableError,

@@ -1,7 +1,7 @@
 """The commit manager: stores how far the group has read, and looks up how far it had.
 
 Commits keep their order because one request is in flight at a time (asynchronous commits that wait
-behind each other share one); the last commit before a revocation goes past the line. Whatever waits
+behind each other share one); the last commit before a revocation passes the queue. Whatever waits
 is held back while the coordinator is unknown, and ends at its deadline at the latest.
 """
 
@@ -20,7 +20,7 @@ from kafka.errors import (
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from aktor.actors.manager import NEVER, NOTHING, Backoff, PollResult, RequestManager
+from aktor.actors.manager import AGAIN, NEVER, Duty, RequestManager
 from aktor.events.answers import Answered, Failed
 from aktor.events.commits import (
     CommitBeforeRevocation,
@@ -40,7 +40,7 @@ from aktor.events.coordinator import (
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import ConfirmSession, MemberChanged, MemberState
 from aktor.events.metadata import Broker, ClusterChanged, RefreshMetadata
-from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
+from aktor.events.network import Destination, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.events.positions import AssignmentChanged
 from aktor.managers.auto_commit import AutoCommitClock
@@ -51,9 +51,10 @@ from aktor.managers.commit_errors import (
     meaning_of,
     worst,
 )
-from aktor.managers.commit_line import Commit, CommitLine, Kind
+from aktor.managers.commit_queue import Commit, CommitQueue, Kind
 from aktor.managers.commit_requests import Offsets, TopicIds, offset_commit, offset_commit_codes
 from aktor.managers.consumed import UNHEARD, Consumed
+from aktor.managers.exchange import Exchange
 from aktor.managers.look_ups import Asked, Asker, LookUps
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 
@@ -65,13 +66,13 @@ __all__ = ["CommitManager"]
 #: depend on the asker's deadline: a request that times out costs the group its connection.
 ATTEMPT: Final = 10.0
 
-#: Commits that may wait in line: an application that never waits for one, while there is no
+#: Commits that may wait in the queue: an application that never waits for one, while there is no
 #: coordinator, must not fill the memory.
-LINE_MAX: Final = 10_000
+QUEUE_MAX: Final = 10_000
 
 
-#: A commit that nobody said to retry is sent so often at most if the member's epoch was stale: that
-#: is ordinary traffic in a KIP-848 group and not the application's concern.
+#: An asynchronous commit is not retried. But STALE_MEMBER_EPOCH is ordinary in a KIP-848 group, and
+#: not the application's concern: then it is sent again, so often at most.
 STALE_ATTEMPTS: Final = 10
 
 
@@ -119,20 +120,19 @@ class CommitManager(RequestManager):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._coordinator: Broker | None = None
-        #: Why there is none: what was heard of it last.
+        #: Why no coordinator is known: what was heard of it last.
         self._missing = ""
         self._member = MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED)
         self._known_ids: TopicIds = {}
-        #: Topics of which the brokers say that there are none.
+        #: Topics that the brokers say do not exist.
         self._deleted: frozenset[str] = frozenset()
         #: Whether the group hands out our partitions, as opposed to `assign`.
         self._managed = False
-        self._aside = False
         self._attempt = min(self.settings.request_timeout, ATTEMPT)
         self._errors = CommitErrors(self.settings.group_id)
         self._consumed = Consumed()
         self._clock = AutoCommitClock(self.settings)
-        self._line = CommitLine()
+        self._queue = CommitQueue()
         self._look_ups = LookUps(
             self.settings,
             consumed=self._consumed,
@@ -143,34 +143,37 @@ class CommitManager(RequestManager):
 
     # -- what to send, and when
 
-    def poll(self, now: float, jitter: float) -> PollResult:
-        """Commits and look-ups that are due; then ends what is past its deadline."""
-        if not (self._line or self._look_ups):
-            return NOTHING
+    def duties(self) -> tuple[Duty, ...]:
+        """It sends commits and look-ups, and ends what is past its deadline."""
+        return (self._begin_waiting, self._send_commits, self._send_look_ups, self._end_overdue)
+
+    def _begin_waiting(self, now: float, _jitter: float) -> float:
+        """What came since the last poll waits from now on."""
+        if not (self._queue or self._look_ups):
+            return NEVER
         for waiting in self._waiting():
             if waiting.since is None:
                 waiting.since = now
-        node = None if self._coordinator is None else self._coordinator.node_id
-        said: list[object] = []
-        requests = [] if node is None else self._commits_to_send(now, node, said)
-        requests += self._look_ups.to_send(now, node, self._way(node), self._line.unanswered())
-        said += self._end_overdue(now)
-        return PollResult(requests=tuple(requests), wake_at=self._wake_at(), said=tuple(said))
+        return NEVER
 
     def _waiting(self) -> Iterator[Commit | Asker]:
         """Everything with a deadline."""
-        yield from (commit for commit in self._line if not commit.ended)
+        yield from (commit for commit in self._queue if not commit.ended)
         yield from self._look_ups.askers()
 
-    def _wake_at(self) -> float:
-        times = [waiting.deadline for waiting in self._waiting()]
-        if self._coordinator is not None:
-            times += [*self._line.retry_times(), *self._look_ups.retry_times()]
-        return min(times, default=NEVER)
+    def _end_overdue(self, now: float, _jitter: float) -> float:
+        """Say why what has a deadline has not ended by then."""
+        if not (self._queue or self._look_ups):
+            return NEVER
+        if overdue := self._overdue(now):
+            for said in overdue:
+                self._tell(said)
+            return AGAIN  # others may go first now
+        return min((waiting.deadline for waiting in self._waiting()), default=NEVER)
 
-    def _end_overdue(self, now: float) -> list[object]:
+    def _overdue(self, now: float) -> list[object]:
         said: list[object] = []
-        for commit in self._line:
+        for commit in self._queue:
             if not commit.ended and commit.deadline <= now:
                 waited = Waited(
                     since=commit.since,
@@ -191,20 +194,20 @@ class CommitManager(RequestManager):
         return Coordinator(
             broker=self._coordinator,
             missing=self._missing,
-            rebalancing=self._member.waits,
+            rebalancing=self._member.state is MemberState.REBALANCING,
         )
 
     # -- what others want
 
     def on_commit_offsets(self, asked: CommitOffsets) -> list[object]:
-        """Join the line."""
+        """Join the queue."""
         if self.settings.group_id is None:
             return [Failed(ticket=asked.ticket, error=self._errors.no_group("commit"))]
         if not asked.offsets:
             return [Answered(ticket=asked.ticket)]
-        if len(self._line) >= LINE_MAX:
-            return [Failed(ticket=asked.ticket, error=self._errors.line_is_full(LINE_MAX))]
-        self._line.add(
+        if len(self._queue) >= QUEUE_MAX:
+            return [Failed(ticket=asked.ticket, error=self._errors.queue_is_full(QUEUE_MAX))]
+        self._queue.add(
             Commit(
                 kind=Kind.ASKED,
                 number=asked.ticket,
@@ -214,28 +217,29 @@ class CommitManager(RequestManager):
                 owned=self._consumed.ownerships(asked.offsets),
                 by_group=self._managed,
                 topic_ids=self._known_ids,
-                backoff=self._new_backoff(),
+                exchange=Exchange(self.settings),
             )
         )
         return []
 
     def on_commit_before_revocation(self, asked: CommitBeforeRevocation) -> list[object]:
-        """Go past the line: these partitions are given away when this has ended."""
+        """Pass the queue: these partitions are given away when this has ended."""
         if self.settings.group_id is None or not asked.offsets:
             return [RevocationCommitted(rebalance=asked.rebalance)]
         self._consumed.released(asked.offsets)
-        self._line.add(
+        self._queue.add(
             Commit(
                 kind=Kind.REVOCATION,
                 number=asked.rebalance,
                 offsets=asked.offsets,
                 deadline=asked.deadline,
                 retry=True,
-                # What we have not heard of, being restarted, may be another's when we do.
+                # A restarted actor may not have heard of the assignment yet. When it does, the
+                # partition may belong to another member.
                 owned={one: self._consumed.owned.get(one, UNHEARD) for one in asked.offsets},
                 by_group=True,
                 topic_ids=self._known_ids,
-                backoff=self._new_backoff(),
+                exchange=Exchange(self.settings),
             )
         )
         return []
@@ -254,7 +258,7 @@ class CommitManager(RequestManager):
         return [Answered(ticket=asked.ticket, value=f"the group's committed offset: {why}")]
 
     def on_poll(self, poll: Poll) -> None:
-        """Note the positions; an automatic commit joins the line if one is due."""
+        """Note the positions; an automatic commit joins the queue if one is due."""
         self._consumed.moved(poll.positions)
         if not self.settings.enable_auto_commit or self.settings.group_id is None:
             return
@@ -263,16 +267,15 @@ class CommitManager(RequestManager):
         refresh = self._clock.refreshes(poll.now)
         if self._consumed.to_commit(everything=refresh):
             self._clock.began(poll.now)
-            # What is stored is read when it is sent: a partition may have been given away by then.
-            self._line.add(Commit(kind=Kind.AUTO, backoff=self._new_backoff(), refresh=refresh))
+            # The positions are read when the commit is sent: a partition may be revoked by then.
+            self._queue.add(
+                Commit(kind=Kind.AUTO, exchange=Exchange(self.settings), refresh=refresh)
+            )
 
     def _may_auto_commit(self) -> bool:
-        if self._coordinator is None or self._line.has_auto():
+        if self._coordinator is None or self._queue.has_auto():
             return False
         return self._member.generation >= 0 or not self._managed
-
-    def _new_backoff(self) -> Backoff:
-        return Backoff(self.settings.retry_backoff, self.settings.retry_backoff_max)
 
     # -- the others' news
 
@@ -281,7 +284,7 @@ class CommitManager(RequestManager):
         if not self._consumed.owned:
             self._clock.stop()
         self._consumed.assign(changed.partitions)
-        for commit in self._line:
+        for commit in self._queue:
             if UNHEARD in commit.owned.values():
                 commit.owned = self._consumed.heard_of(commit.owned)
                 commit.by_group = commit.by_group or changed.by_group
@@ -307,7 +310,8 @@ class CommitManager(RequestManager):
 
     @property
     def _topic_ids(self) -> TopicIds:
-        # Positions are of the topic that we were given, not of one that was created anew since.
+        # The positions belong to the topic that was assigned to us, not to a topic of the same name
+        # that was created later.
         return {**self._known_ids, **self._member.topic_ids}
 
     def on_coordinator_found(self, found: CoordinatorFound) -> None:
@@ -327,7 +331,7 @@ class CommitManager(RequestManager):
         """Nothing that waits can be done."""
         self._coordinator = None
         said: list[object] = []
-        for commit in self._line:
+        for commit in self._queue:
             if commit.in_flight:
                 continue
             if commit.kind is Kind.AUTO:
@@ -350,42 +354,45 @@ class CommitManager(RequestManager):
 
     # -- commits on the way
 
-    def _commits_to_send(self, now: float, node: int, said: list[object]) -> list[Request]:
-        """The requests that are due. Commits that may not go any more end, which is `said`."""
-        requests: list[Request] = []
-        for commit in list(self._line.revocations):
-            ready = commit.due(now) and not self._line.must_wait(commit)
-            if ready and self._may_go(commit, said):
-                requests.append(self._send([commit], node, now))
-        head = self._head_of_line(now, said)
-        return [*requests, self._send(head, node, now)] if head else requests
+    def _send_commits(self, now: float, _jitter: float) -> float:
+        """OffsetCommit of what is due. Commits that may not go any more end here."""
+        if not self._queue or self._coordinator is None:
+            return NEVER
+        for commit in list(self._queue.revocations):
+            ready = commit.may_be_sent(now) and not self._queue.must_wait(commit)
+            if ready and self._may_go(commit):
+                self._commit([commit], self._coordinator.node_id, now)
+        if head := self._head_of_queue(now):
+            self._commit(head, self._coordinator.node_id, now)
+        return self._queue.due
 
-    def _way(self, node: int | None) -> int | Destination:
-        """A broker answers one connection's requests in order: go round a waiting JoinGroup.
+    def _send_look_ups(self, now: float, _jitter: float) -> float:
+        """OffsetFetch of what is due."""
+        if not self._look_ups:
+            return NEVER
+        node = None if self._coordinator is None else self._coordinator.node_id
+        unanswered = self._queue.unanswered()
+        for request in self._look_ups.to_send(now, node, unanswered):
+            self.send(request)
+        return NEVER if node is None else self._look_ups.due
 
-        All commits in flight go one way, lest the last before a revocation overtakes another.
-        """
-        if not any(commit.in_flight for commit in self._line):
-            self._aside = self._member.waits
-        return node if self._aside and node is not None else Destination.COORDINATOR
-
-    def _head_of_line(self, now: float, said: list[object]) -> list[Commit]:
-        """The first in line, or asynchronous ones that follow each other.
+    def _head_of_queue(self, now: float) -> list[Commit]:
+        """The first in the queue, or asynchronous ones that follow each other.
 
         Of asynchronous commits the last offset of a partition wins, as if each had been sent.
         """
         batch: list[Commit] = []
-        for commit in list(self._line.standing):
-            if not commit.due(now) or (batch and commit.alone):
+        for commit in list(self._queue.standing):
+            if not commit.may_be_sent(now) or (batch and commit.alone):
                 break
             if commit.kind is Kind.AUTO:
                 commit.fill(self._to_commit_automatically(commit))
                 if not commit.offsets:
-                    self._line.remove(commit)
+                    self._queue.remove(commit)
                     continue
-            if self._line.must_wait(commit):
+            if self._queue.must_wait(commit):
                 break
-            if self._may_go(commit, said):
+            if self._may_go(commit):
                 batch.append(commit)
                 if commit.alone:
                     break
@@ -396,17 +403,17 @@ class CommitManager(RequestManager):
 
         That would go back behind them; the next automatic commit goes on from there.
         """
-        later = {one for other in self._line.after(commit) for one in other.remaining}
+        later = {one for other in self._queue.after(commit) for one in other.remaining}
         moved = self._consumed.to_commit(everything=commit.refresh)
         return {one: position for one, position in moved.items() if one not in later}
 
-    def _may_go(self, commit: Commit, said: list[object]) -> bool:
+    def _may_go(self, commit: Commit) -> bool:
         """Whether it may be sent as things are now; if not it ends here."""
         if self._member.protocol == "classic":  # the others name topics by their ids
             commit.leave_out_outdated(self._known_ids)
         error = self._objection(commit)
-        if error is not None:
-            said += self._end(commit, error)
+        for said in self._end(commit, error) if error is not None else ():
+            self._tell(said)
         return error is None
 
     def _objection(self, commit: Commit) -> Exception | None:
@@ -435,12 +442,11 @@ class CommitManager(RequestManager):
             if one.topic in given.keys() & known.keys() and given[one.topic] != known[one.topic]
         }
 
-    def _send(self, commits: list[Commit], node: int, now: float) -> Request:
+    def _commit(self, commits: list[Commit], node: int, now: float) -> None:
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
-        to = self._way(node)
         for commit in commits:
             commit.attempts += 1
-            commit.in_flight = True
+            commit.exchange.sent()
             commit.sent_at = now
             offsets |= commit.remaining
         member = self._member
@@ -453,18 +459,16 @@ class CommitManager(RequestManager):
             node=node,
             attempt=commits[0].attempts,
         )
-        return self.request(
-            offset_commit(self.settings, member, offsets, self._topic_ids),
-            to=to,
-            deadline=now + self._attempt,
-            context=_Sent(
-                commits=tuple(commits),
-                node=node,
-                generation=member.generation,
-                at=now,
-                owned={one: self._consumed.ownership(one) for one in offsets},
-            ),
+        note = _Sent(
+            commits=tuple(commits),
+            node=node,
+            generation=member.generation,
+            at=now,
+            owned={one: self._consumed.ownership(one) for one in offsets},
         )
+        body = offset_commit(self.settings, member, offsets, self._topic_ids)
+        deadline = now + self._attempt
+        self.send(self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note))
 
     # -- what became of them
 
@@ -519,9 +523,9 @@ class CommitManager(RequestManager):
         return self._overtake(commit, stored) if commit.kind is Kind.REVOCATION else []
 
     def _overtake(self, revocation: Commit, stored: Offsets) -> list[object]:
-        """A revocation went past the line: nothing older may be stored after it."""
+        """A revocation passed the queue: nothing older may be stored after it."""
         said: list[object] = []
-        for waiting in self._line.passed(revocation):
+        for waiting in self._queue.passed(revocation):
             for one in stored.keys() & waiting.remaining.keys():
                 del waiting.remaining[one]
             if waiting.kind is Kind.ASKED and not waiting.remaining and not waiting.in_flight:
@@ -529,7 +533,7 @@ class CommitManager(RequestManager):
         return said
 
     def _succeeded(self, commit: Commit, sent: _Sent, now: float) -> list[object]:
-        commit.in_flight = False
+        commit.exchange.ended()
         if commit.outdated:
             return self._end(commit, None)
         self.log.info(
@@ -548,13 +552,13 @@ class CommitManager(RequestManager):
     ) -> list[object]:
         if not commit.remaining:
             return self._succeeded(commit, sent, now)
-        commit.in_flight = False
+        commit.exchange.ended()
         commit.last_error = error
         if commit.ended or not self._is_retried(commit, sent, error):
             if commit.kind is Kind.AUTO and Do.RETRY in meaning_of(error):
                 self._clock.failed(now, jitter)
             return self._end(commit, error)
-        retry_at = commit.backoff.failed(now, jitter)
+        retry_at = commit.exchange.failed(now, jitter)
         self.log.info(
             "commit.retried",
             kind=commit.kind,
@@ -568,19 +572,20 @@ class CommitManager(RequestManager):
         meaning = meaning_of(error)
         moved_on = Do.NEXT_GENERATION in meaning
         if moved_on and not commit.is_of_ours:
-            return False  # another member may have read on, and committed, by the next generation
+            return False  # in the next generation another member may have read on and committed
         if moved_on and Do.RETRY in meaning:
             patient = commit.retry or commit.attempts < STALE_ATTEMPTS
             return patient and self._member.generation >= 0
         if not commit.retry:
             return False
         if moved_on:
-            # We are a member of a newer generation by now, or will be: on the way to us the answer
-            # may overtake the news. Whether we own the partitions is looked at before it is sent.
-            # Who gives partitions up joins after that: it would wait for what waits for it.
+            # We are a member of a newer generation, or will be soon: this answer may arrive before
+            # MemberChanged does. (Before the commit is sent again, `_objection` checks that we
+            # still own the partitions.) But while partitions are being revoked we do not join, and
+            # the revocation waits for this commit: waiting for a new generation would never end.
             member = self._member
             is_newer = member.generation != sent.generation
-            rejoins = member.state is MemberState.REBALANCING and not member.gives_back
+            rejoins = member.state is MemberState.REBALANCING and not member.is_revoking
             return member.generation >= 0 and (is_newer or rejoins)
         if Do.AWAIT_TOPIC in meaning:
             deleted = {one.topic for one in commit.remaining} <= self._deleted
@@ -589,9 +594,9 @@ class CommitManager(RequestManager):
         return Do.RETRY in meaning
 
     def _end(self, commit: Commit, error: Exception | None) -> list[object]:
-        """Answer whoever wanted it, once. While it is in flight it keeps its place in the line."""
+        """Answer whoever wanted it, once. While it is in flight it keeps its place in the queue."""
         said: list[object] = []
-        if not commit.in_flight and self._line.remove(commit) and commit.unsure:
+        if not commit.in_flight and self._queue.remove(commit) and commit.unsure:
             said = self._end_passed(commit)
         if commit.ended:
             self.log.debug("answer.dropped", request="OffsetCommit", because="its deadline passed")
@@ -615,7 +620,7 @@ class CommitManager(RequestManager):
         if commit.kind is not Kind.REVOCATION:
             return []
         said: list[object] = []
-        for waiting in self._line.passed(commit):
+        for waiting in self._queue.passed(commit):
             shared = waiting.remaining.keys() & commit.remaining.keys()
             if waiting.kind is Kind.ASKED and shared:
                 said += self._end(waiting, self._errors.being_given_away(shared))
@@ -638,10 +643,7 @@ class CommitManager(RequestManager):
         """No answer: the coordinator may be gone, unless it refused who we are."""
         note: _Sent | Asked = failed.request.context
         said: list[object] = []
-        # A connection beside the group's own may come and go: then only silence says something.
-        own = failed.request.to is Destination.COORDINATOR
-        broken = own and isinstance(failed.error, KafkaConnectionError)
-        if broken or isinstance(failed.error, KafkaTimeoutError):
+        if isinstance(failed.error, KafkaConnectionError | KafkaTimeoutError):
             what = type(failed.request.body).__name__
             said += self._suspect(note.node, f"no answer to {what}: {failed.error}")
         if isinstance(note, Asked):

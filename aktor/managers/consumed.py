@@ -11,10 +11,10 @@ from aktor.managers.commit_requests import Offsets, TopicIds
 
 __all__ = ["UNHEARD", "Consumed"]
 
-#: The ownership of a partition that the group has given us before we heard of anything.
+#: The ownership of a partition of whose assignment this (restarted) actor has not heard yet.
 UNHEARD: Final = -1
 
-#: The ownership of one that turned out not to be ours when we did.
+#: The ownership of a partition that was not ours, as this actor found when it heard of it.
 GONE: Final = -2
 
 

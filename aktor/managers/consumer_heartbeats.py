@@ -19,7 +19,15 @@ from aktor.protocol.consumer_group import (
 )
 from aktor.settings import Settings
 
-__all__ = ["Assignment", "Report", "Sent", "Told", "assignment_of", "goodbye"]
+__all__ = [
+    "Assignment",
+    "Report",
+    "Sent",
+    "SentFields",
+    "assignment_of",
+    "claimed",
+    "leave_heartbeat",
+]
 
 #: Topic id -> partition ids.
 Assignment: TypeAlias = Mapping[Any, frozenset[int]]
@@ -44,12 +52,12 @@ class Report:
     taking: Assignment = field(default_factory=dict)
     target: int = 0
 
-    @property
-    def claimed(self) -> Assignment:
-        """What nobody else may be given: the coordinator gives away what is not reported."""
-        nothing: frozenset[int] = frozenset()
-        both = self.owned.keys() | self.taking.keys()
-        return {one: self.owned.get(one, nothing) | self.taking.get(one, nothing) for one in both}
+
+def claimed(owned: Assignment, taking: Assignment) -> Assignment:
+    """What nobody else may be given: the coordinator gives away what is not reported."""
+    nothing: frozenset[int] = frozenset()
+    both = owned.keys() | taking.keys()
+    return {one: owned.get(one, nothing) | taking.get(one, nothing) for one in both}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +69,7 @@ class Sent:
     frees: bool = False
 
 
-class Told:
+class SentFields:
     """Owns what the coordinator was told last: a field is left out while it is the same.
 
     `has_predecessor`: another may have told it something under our name. (So may any before a
@@ -70,33 +78,33 @@ class Told:
 
     def __init__(self, settings: Settings, *, has_predecessor: bool = False) -> None:
         self._settings = settings
-        self._told: Report | None = None
+        self._sent: Report | None = None
         self._had_regex = False
         self._may_have_regex = has_predecessor or settings.group_instance_id is not None
 
     def forget(self) -> None:
         """Nobody knows what has arrived: say everything again."""
-        self._told = None
+        self._sent = None
 
     def knows(self, report: Report) -> bool:
         """Whether the coordinator was told what is owned of this target."""
-        told = self._told
-        return told is not None and (told.owned, told.target) == (report.owned, report.target)
+        sent = self._sent
+        return sent is not None and (sent.owned, sent.target) == (report.owned, report.target)
 
     def is_subscribed(self, report: Report) -> bool:
         """Whether the coordinator was told this subscription."""
-        told = self._told
-        return told is not None and (told.topics, told.regex) == (report.topics, report.regex)
+        sent = self._sent
+        return sent is not None and (sent.topics, sent.regex) == (report.topics, report.regex)
 
     def heartbeat(self, report: Report) -> Any:
         """The heartbeat that brings the coordinator up to date."""
-        settings, told = self._settings, self._told
+        settings, sent = self._settings, self._sent
         joins = report.epoch == JOIN_GROUP_MEMBER_EPOCH
-        anew = joins or told is None
+        anew = joins or sent is None
         names = regex = partitions = None
-        if anew or told is None or told.topics != report.topics:
+        if anew or sent is None or sent.topics != report.topics:
             names = sorted(report.topics)
-        known = None if anew or told is None else told.regex
+        known = None if anew or sent is None else sent.regex
         # It is taken back by "" alone: null leaves it where it is.
         if known != report.regex and (report.regex or self._had_regex):
             regex = report.regex
@@ -108,9 +116,9 @@ class Told:
                 ConsumerGroupHeartbeatRequest.TopicPartitions(
                     topic_id=topic, partitions=sorted(numbers)
                 )
-                for topic, numbers in report.claimed.items()
+                for topic, numbers in claimed(report.owned, report.taking).items()
             ]
-        self._told = report
+        self._sent = report
         return ConsumerGroupHeartbeatRequest(
             group_id=settings.group_id,
             member_id=report.member_id,
@@ -126,7 +134,7 @@ class Told:
         )
 
 
-def goodbye(settings: Settings, member_id: str, *, stays: bool) -> Any:
+def leave_heartbeat(settings: Settings, member_id: str, *, stays: bool) -> Any:
     """The last heartbeat; `stays`: a static member that keeps its place until it is back."""
     epoch = LEAVE_GROUP_STATIC_MEMBER_EPOCH if stays else LEAVE_GROUP_MEMBER_EPOCH
     return ConsumerGroupHeartbeatRequest(

@@ -8,7 +8,7 @@ manager.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from kafka.errors import (
@@ -17,21 +17,21 @@ from kafka.errors import (
     UnsupportedVersionError,
 )
 
-from aktor.actors.manager import NEVER, PollResult
+from aktor.actors.manager import AGAIN, NEVER, Duty
 from aktor.actors.runtime import Dispatcher
 from aktor.events.answers import Answered
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost, CoordinatorRefused
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import GroupFailed, LeaveGroup, Operation, SubscriptionChanged
 from aktor.events.metadata import TopicsNamed
-from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
+from aktor.events.network import Destination, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.managers import consumer_errors as errors
-from aktor.managers.consumer_heartbeats import Sent, Told, assignment_of, goodbye
+from aktor.managers.consumer_heartbeats import Sent, SentFields, assignment_of, leave_heartbeat
 from aktor.managers.consumer_member import ConsumerMember
 from aktor.managers.consumer_states import State, Trigger
-from aktor.managers.farewell import ATTEMPT, Farewell, new_farewell
 from aktor.managers.group_membership import GroupMembershipManager
+from aktor.managers.leave_group import ATTEMPT, Leave, new_leave
 from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
@@ -39,7 +39,8 @@ from aktor.trace import Trace
 
 __all__ = ["ConsumerMembershipManager"]
 
-#: A member does not hear how long its session is. Kafka's default is nine heartbeat intervals, and
+#: The coordinator does not tell a member how long its session is. By Kafka's defaults it is nine
+#: heartbeat intervals (group.consumer.session.timeout.ms 45 s, heartbeat.interval.ms 5 s), and
 #: unless an operator lowers the minimum it is never less than 45 s.
 BEATS_PER_SESSION: Final = 9
 SESSION_MAX: Final = 45.0
@@ -52,7 +53,7 @@ FIRST_INTERVAL: Final = 5.0
 
 
 class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
-    """Owns the member (`state` is where it is), its heartbeats and its farewell.
+    """Owns the member (`state` is where it is), its heartbeats and its leave.
 
     `member_id` is made by the client and kept for the consumer's life (KIP-1082).
     """
@@ -79,20 +80,23 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             settings, member_id=member_id, incarnation=incarnation, tell=self._tell, log=self.log
         )
         has_predecessor = incarnation > 1
-        self._told = Told(settings, has_predecessor=has_predecessor)
-        self._pulse.interval, self._pulse.session = FIRST_INTERVAL, SESSION_MAX
-        self._farewell: Farewell | None = None
+        self._sent_fields = SentFields(settings, has_predecessor=has_predecessor)
+        self._heartbeat_state.interval, self._heartbeat_state.session = FIRST_INTERVAL, SESSION_MAX
+        self._leave: Leave | None = None
         self._late = False
         self._forbidden = False
-        #: The refusal of a static member whose name is taken: perhaps by itself.
+        #: UNRELEASED_INSTANCE_ID: the group has a member of our `group_instance_id`, perhaps this
+        #: consumer itself. Set until the id is free.
         self._taken: Exception | None = None
-        #: The group may have a member of this id: we, or who was here before us, asked to join.
+        #: The group may have a member with our id: this actor, or the one that was restarted, has
+        #: sent a first heartbeat.
         self._may_be_known = has_predecessor
-        #: We are not that member: it is who was here before us, or we were refused, or fenced.
+        #: That member is left over: from the actor that was restarted, or we were refused or
+        #: fenced. It has to leave before the consumer is closed.
         self._is_left_over = has_predecessor
-        #: Whether the coordinator has ever answered a heartbeat as one that knows them.
+        #: Whether the coordinator has ever answered: it speaks this protocol.
         self.is_spoken = False
-        #: Whether another protocol is tried if they do not.
+        #: With `group_protocol="auto"`: the classic protocol is tried if it does not.
         self.may_give_way = False
 
     @property
@@ -103,7 +107,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     @property
     def looks_after(self) -> frozenset[str]:
         """Our id, while we are in the group, or may be, come back to it, or have yet to leave."""
-        out = self.state in (State.UNSUBSCRIBED, State.FATAL) and self._farewell is None
+        out = self.state in (State.UNSUBSCRIBED, State.FATAL) and self._leave is None
         return (
             frozenset() if out and not self._is_left_over else frozenset({self._member.member_id})
         )
@@ -115,9 +119,9 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         self._member.subscribe(message.topics, message.regex)
         self._forbidden = False
         if self._member.has_generation:
-            self._pulse.hurry()
+            self._heartbeat_state.hurry()
         if self.state is State.FATAL and (message.topics or message.regex):
-            self._tell_failure()  # it is of no use to wait for partitions
+            self._tell_failure()  # else the application would wait for partitions for ever
 
     def on_poll(self, message: Poll) -> None:
         """The poll timer starts again."""
@@ -133,16 +137,16 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         self._stop_heartbeats()
         member.leave()
         if tells:
-            self._bid_farewell(message.because, message.deadline, message.operation)
-        if self._farewell is not None:  # perhaps since we polled late
-            self._farewell.deadline = message.deadline
-            self._farewell.tickets.append(message.ticket)
+            self._begin_leaving(message.because, message.deadline, message.operation)
+        if self._leave is not None:  # perhaps one of a poll that came too late
+            self._leave.deadline = message.deadline
+            self._leave.tickets.append(message.ticket)
         else:
             self._tell(Answered(ticket=message.ticket))
         if member.in_group:
             member.move(Trigger.DEPART, message.because)
         out = self.state in (State.FENCED, State.STALE)
-        if out or (self._farewell is None and self.state is State.PREPARE_LEAVING):
+        if out or (self._leave is None and self.state is State.PREPARE_LEAVING):
             member.move(Trigger.LEFT, "the group does not count on this member any more")
 
     def _has_to_leave(self, operation: Operation) -> bool:
@@ -152,10 +156,10 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         """
         static = self.settings.group_instance_id is not None
         if static and operation is Operation.LEAVE_GROUP and self.state not in THROWN_OUT:
-            return self._farewell is None or self._farewell.stays
+            return self._leave is None or self._leave.stays
         stays = operation is Operation.REMAIN_IN_GROUP and not static
         is_in = self._member.in_group or self._is_left_over
-        return self._farewell is None and is_in and not stays
+        return self._leave is None and is_in and not stays
 
     # -- the others' news
 
@@ -181,8 +185,8 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         """
         if self._member.in_group:
             self._tell(GroupFailed(error=message.error))
-        elif self._farewell is not None:
-            self._end_farewell()
+        elif self._leave is not None:
+            self._end_leave()
 
     def on_actors_restarted(self, message: ActorsRestarted) -> None:
         """Say again who we are and what we need."""
@@ -193,57 +197,54 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             self._abandon_requests()
 
     def _abandon_requests(self) -> None:
-        self._told.forget()
-        self._pulse.abandon()
+        self._sent_fields.forget()
+        self._heartbeat_state.abandon()
         if self._member.in_group:
-            self._pulse.hurry()
-        if self._farewell is not None:
-            self._farewell.in_flight = False
+            self._heartbeat_state.hurry()
+        if self._leave is not None:
+            self._leave.exchange.ended()
             self._retry_leaving("the coordinator moved")
 
     # -- deciding
 
-    def poll(self, now: float, jitter: float) -> PollResult:
-        """Move on as far as possible, then send what is due."""
-        self._now = now
-        if self._is_late():
-            self._leave_late()
-        self._advance_far()
-        requests = (*self._heartbeat(), *self._goodbye())
-        self._advance_far()  # an acknowledgement that is sent makes way for the next target
-        return PollResult(requests=requests, wake_at=self._wake_at(), said=self._take_outbox())
+    def duties(self) -> tuple[Duty, ...]:
+        """It moves on as far as possible, then sends what is due."""
+        return (
+            self._leave_if_late,
+            self._advance_far,
+            self._heartbeat,
+            self._give_leaving_up,
+            self._send_leave,
+        )
 
-    def _advance_far(self) -> None:
-        while self._advance():
-            pass
-
-    def _advance(self) -> bool:
+    def _advance(self) -> float:
+        """One step on the way round, as a duty: AGAIN if there was one to take."""
         member = self._member
-        if self.state is State.UNSUBSCRIBED and self._farewell is None and member.wants_to_join():
+        if self.state is State.UNSUBSCRIBED and self._leave is None and member.wants_to_join():
             self._join(Trigger.JOIN, "first join")
-            return True
+            return AGAIN
         if self._may_rejoin():
-            self._farewell = None
+            self._leave = None
             self._join(Trigger.REJOIN, "the application polls again")
-            return True
+            return AGAIN
         if self._is_in_doubt():
-            return False
-        before, gave_back = self.state, member.gives_back
-        moved = member.advance(self._now, self._cluster)
+            return NEVER
+        before, was_revoking = self.state, member.is_revoking
+        due = member.advance(self._now, self._cluster)
         if self.state is State.JOINING and before is not State.JOINING:
             self._begin_heartbeats()
-        if gave_back and not member.gives_back:
+        if was_revoking and not member.is_revoking:
             self._tell_failure()
-        return moved
+        return due
 
     def _may_rejoin(self) -> bool:
         """Whether a member that was late is through with it: nothing owned, nothing in flight.
 
-        A farewell that arrived after the new beginning would end it.
+        A leave that arrived after the new beginning would end it.
         """
-        waits = self._farewell is not None and self._farewell.in_flight
+        waits = self._leave is not None and self._leave.exchange.in_flight
         late = self.state is State.STALE or (self.state is State.PREPARE_LEAVING and self._late)
-        return late and not waits and not self._member.gives_back and self._member.wants_to_join()
+        return late and not waits and not self._member.is_revoking and self._member.wants_to_join()
 
     def _join(self, trigger: Trigger, because: str) -> None:
         self._late = False
@@ -252,41 +253,45 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     def _begin_heartbeats(self) -> None:
         self._is_left_over = False
-        self._told.forget()
-        self._pulse.abandon()
-        self._pulse.hurry()
+        self._sent_fields.forget()
+        self._heartbeat_state.abandon()
+        self._heartbeat_state.hurry()
 
     # -- heartbeats
 
-    def _heartbeat(self) -> tuple[Request, ...]:
+    def _heartbeat(self, now: float, _jitter: float) -> float:
         member = self._member
-        if not member.in_group or self._coordinator is None or self._pulse.in_flight:
-            return ()
-        if self._now < self._pulse.due and not self._has_to_tell():
-            return ()
+        if not member.in_group or self._coordinator is None or self._heartbeat_state.in_flight:
+            return NEVER
+        due = self._heartbeat_due()
+        if now < due:
+            return due
         frees = self._taken is not None
         if frees:
-            body = goodbye(self.settings, member.member_id, stays=True)
+            body = leave_heartbeat(self.settings, member.member_id, stays=True)
         else:
-            body = self._told.heartbeat(member.report())
+            body = self._sent_fields.heartbeat(member.report())
             self._may_be_known = True
-        deadline = self._now + self._pulse.patience()
-        note = Sent(number=self._pulse.sent(), at=self._now, frees=frees)
+        deadline = now + self._heartbeat_state.patience()
+        note = Sent(number=self._heartbeat_state.sent(), at=now, frees=frees)
         member.told(reports=body.topic_partitions is not None)
-        return (self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note),)
+        self.send(self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note))
+        return AGAIN  # an acknowledgement that is sent makes way for the next target
 
-    def _has_to_tell(self) -> bool:
+    def _heartbeat_due(self) -> float:
         """An acknowledgement does not wait for the interval, but for the backoff."""
-        return self.state is State.ACKNOWLEDGING and self._now >= self._pulse.retry_at
+        state = self._heartbeat_state
+        acknowledges = self.state is State.ACKNOWLEDGING
+        return min(state.due, state.retry_at) if acknowledges else state.due
 
     def on_heartbeat_answer(self, received: ResponseReceived) -> None:
         """Our epoch and perhaps another target; or why not."""
         self._now = received.now
-        if isinstance(received.request.context, Farewell):
-            self._on_goodbye_answer(received)
+        if isinstance(received.request.context, Leave):
+            self._on_leave_answer(received)
             return
         sent: Sent = received.request.context
-        if not self._pulse.expects(sent.number):
+        if not self._heartbeat_state.expects(sent.number):
             self._dropped(received.request, "it was given up before")
             return
         error = error_of(received.response.error_code)
@@ -296,8 +301,8 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         elif error is NoError:
             self._on_heard(received.response, sent)
         else:
-            self._told.forget()
-            self._pulse.failed(received.now, received.jitter)
+            self._sent_fields.forget()
+            self._heartbeat_state.failed(received.now, received.jitter)
             self._on_refused(error, self._answer_to(sent), received)
 
     def _on_heard(self, response: Any, sent: Sent) -> None:
@@ -307,19 +312,22 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
                 "protocol.chosen", protocol="consumer", because="the coordinator speaks it"
             )
         self._forbidden = False
-        pulse, joining = self._pulse, self.state is State.JOINING
-        pulse.interval = max(response.heartbeat_interval_ms, 1) / 1000
-        pulse.session = min(BEATS_PER_SESSION * pulse.interval, SESSION_MAX)
+        heartbeats, joining = self._heartbeat_state, self.state is State.JOINING
+        heartbeats.interval = max(response.heartbeat_interval_ms, 1) / 1000
+        heartbeats.session = min(BEATS_PER_SESSION * heartbeats.interval, SESSION_MAX)
         target = assignment_of(response)
-        pulse.answered(self._now)
+        heartbeats.answered(self._now)
         if joining or target is not None:
-            # What others have to give up first, or give us next, comes with one of the next.
-            pulse.start(self._now, quick=True)
+            # The next heartbeats are sent soon: when other members have given partitions up, the
+            # coordinator says so in the answer to one of them.
+            heartbeats.start(self._now, quick=True)
         self._extend_session(sent.at)
         self._member.answered(response.member_epoch, target, self._now)
-        # Whoever stood still since it asked has heard nothing of now.
-        if self._is_in_doubt() or not self._told.is_subscribed(self._member.report()):
-            pulse.hurry()
+        # If the process was suspended after it sent the heartbeat, this answer may be older than
+        # the session: ask again before records are given out (KIP-62). The same if the
+        # subscription has changed since.
+        if self._is_in_doubt() or not self._sent_fields.is_subscribed(self._member.report()):
+            heartbeats.hurry()
 
     def _answer_to(self, sent: Sent) -> Answer:
         if sent.frees:
@@ -344,7 +352,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
                 self._tell(GroupFailed(error=self._refusal(error, said)))
             self._forbidden = True
         elif Do.RAISE in meaning:
-            # Who could not free its name says that it is somebody else's.
+            # If we could not free our `group_instance_id`, another member has it: say that.
             self._fail(self._taken or self._refusal(error, said))
         elif Do.PARTITIONS_LOST in meaning:
             self._fenced(error, because)
@@ -361,68 +369,70 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         )
 
     def _free_name(self, refusal: Exception) -> None:
-        """Say a static member's goodbye first: the name may be taken by this member itself.
+        """Send the leave heartbeat of a static member (epoch -2) first.
 
-        A coordinator does not give a name to who joins while it has a member of that name, not even
-        to the same member when the answer to its joining, or its goodbye, was lost, or when we were
-        restarted. It only lets the owner free it.
+        The coordinator refuses a new member with UNRELEASED_INSTANCE_ID while its group has a
+        member of that `group_instance_id`. That may be this very consumer: the answer to its first
+        heartbeat was lost, or that to its leave heartbeat, or this actor was restarted. The
+        coordinator then accepts a leave heartbeat from the owner of the id, and from nobody else.
         """
         self.log.info("name.taken", because=refusal)
         self._taken = refusal
-        self._pulse.hurry()
+        self._heartbeat_state.hurry()
 
     # -- leaving
 
     def _leave_late(self) -> None:
         because = self._trace_late()
         self._late = True
-        self._member.may_join = False
-        self._bid_farewell(because, self._now + self.settings.request_timeout, Operation.DEFAULT)
+        self._member.await_poll()
+        self._begin_leaving(because, self._now + self.settings.request_timeout, Operation.DEFAULT)
         self._stop_heartbeats()
         self._member.depart(Trigger.DEPART, because)
 
-    def _bid_farewell(self, because: str, deadline: float, operation: Operation) -> None:
-        before = self._farewell
-        self._farewell = new_farewell(self.settings, self._member.member_id, because, deadline)
+    def _begin_leaving(self, because: str, deadline: float, operation: Operation) -> None:
+        before = self._leave
+        self._leave = new_leave(self.settings, self._member.member_id, because, deadline)
         static = self.settings.group_instance_id is not None
-        self._farewell.stays = static and operation is not Operation.LEAVE_GROUP
+        self._leave.stays = static and operation is not Operation.LEAVE_GROUP
         if before is not None:
-            self._farewell.tickets = before.tickets
+            self._leave.tickets = before.tickets
 
-    def _goodbye(self) -> tuple[Request, ...]:
-        farewell = self._farewell
-        if farewell is None:
-            return ()
-        if self._now >= farewell.deadline:
-            self.log.warning(
-                "member.stayed",
-                member=farewell.member_id,
-                because=(
-                    "the group's coordinator is not known"
-                    if self._coordinator is None
-                    else "the coordinator did not answer in time"
-                )
-                + "; the session will end it",
-            )
-            self._end_farewell()
-            return ()
-        if self._coordinator is None or farewell.in_flight or self._now < farewell.send_at:
-            return ()
-        farewell.in_flight = True
+    def _give_leaving_up(self, now: float, _jitter: float) -> float:
+        """The coordinator has not answered by the deadline."""
+        leave = self._leave
+        if leave is None:
+            return NEVER
+        if now < leave.deadline:
+            return leave.deadline
+        why = "the coordinator did not answer in time"
+        if self._coordinator is None:
+            why = "the group's coordinator is not known"
+        because = f"{why}; the session will end it"
+        self.log.warning("member.stayed", member=leave.member_id, because=because)
+        self._end_leave()
+        return AGAIN
+
+    def _send_leave(self, now: float, _jitter: float) -> float:
+        leave = self._leave
+        if leave is None or self._coordinator is None:
+            return NEVER
+        if now < leave.due:
+            return leave.due
+        leave.exchange.sent()
         if self.state is State.PREPARE_LEAVING:
-            self._member.move(Trigger.TELL, farewell.because)
+            self._member.move(Trigger.TELL, leave.because)
             if self._late:
                 self._member.move(Trigger.EXPIRE, "nobody waits for the answer")
-        body = goodbye(self.settings, farewell.member_id, stays=farewell.stays)
-        deadline = min(farewell.deadline, self._now + min(self._pulse.patience(), ATTEMPT))
-        return (
-            self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=farewell),
-        )
+        body = leave_heartbeat(self.settings, leave.member_id, stays=leave.stays)
+        deadline = min(leave.deadline, now + min(self._heartbeat_state.patience(), ATTEMPT))
+        self.send(self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=leave))
+        return AGAIN
 
-    def _on_goodbye_answer(self, received: ResponseReceived) -> None:
+    def _on_leave_answer(self, received: ResponseReceived) -> None:
         """Gone, or unknown there, which is the same; or not the coordinator."""
-        farewell: Farewell = received.request.context
-        if farewell is not self._farewell or not farewell.in_flight:
+        leave: Leave = received.request.context
+        if leave is not self._leave or not leave.exchange.in_flight:
             self._dropped(received.request, "nobody waits for it any more")
             return
         error = error_of(received.response.error_code)
@@ -430,26 +440,26 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if Do.FIND_COORDINATOR in meaning:
             self._suspect(received.node, name_of(error))
         if Do.RETRY in meaning:
-            farewell.failed(received.now, received.jitter)
+            leave.exchange.failed(received.now, received.jitter)
             self._retry_leaving(name_of(error))
             return
         self.log.info(
             "member.left",
-            member=farewell.member_id,
-            because=farewell.because,
+            member=leave.member_id,
+            because=leave.because,
             error=None if error is NoError else name_of(error),
         )
-        self._may_be_known = farewell.stays
-        self._end_farewell()
+        self._may_be_known = leave.stays
+        self._end_leave()
 
     def _retry_leaving(self, because: str) -> None:
         if self.state is State.LEAVING:
             self._member.move(Trigger.RETRY, because)
 
-    def _end_farewell(self) -> None:
-        farewell, self._farewell = self._farewell, None
-        assert farewell is not None, "there is no farewell to end"
-        for ticket in farewell.tickets:
+    def _end_leave(self) -> None:
+        leave, self._leave = self._leave, None
+        assert leave is not None, "there is no leave to end"
+        for ticket in leave.tickets:
             self._tell(Answered(ticket=ticket))
         leaving = self.state in (State.PREPARE_LEAVING, State.LEAVING)
         if leaving and not self._late:
@@ -458,7 +468,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     # -- being thrown out
 
     def _fenced(self, error: type[Exception], because: str) -> None:
-        self._is_left_over = error is FencedMemberEpochError  # the others say: no such member
+        self._is_left_over = error is FencedMemberEpochError  # else the group has no such member
         self._stop_heartbeats()
         self._member.depart(Trigger.FENCE, f"fenced: {because}")
 
@@ -473,15 +483,15 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         self._tell_failure()
 
     def _tell_failure(self) -> None:
-        # Not before the application has given up what it owned.
-        if self._failure is not None and not self._member.gives_back:
+        # The application must have given up its partitions before it hears of the error.
+        if self._failure is not None and not self._member.is_revoking:
             self._tell(GroupFailed(error=self._failure))
 
     def _stop_heartbeats(self) -> None:
         """Answers to what was asked so far are dropped."""
         self._taken = None
-        self._told.forget()
-        self._pulse.stop()
+        self._sent_fields.forget()
+        self._heartbeat_state.stop()
 
     # -- requests without an answer
 
@@ -489,51 +499,28 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         """A timeout, a broken connection, or a broker that is too old."""
         self._now = failed.now
         note = failed.request.context
-        if isinstance(note, Farewell):
-            self._goodbye_failed(note, failed)
-        elif not self._pulse.expects(note.number):
+        if isinstance(note, Leave):
+            self._leave_failed(note, failed)
+        elif not self._heartbeat_state.expects(note.number):
             self._dropped(failed.request, "it was given up before")
         else:
             self._heartbeat_failed(failed)
 
     def _heartbeat_failed(self, failed: RequestFailed) -> None:
-        self._told.forget()
-        self._pulse.failed(failed.now, failed.jitter)
+        self._sent_fields.forget()
+        self._heartbeat_state.failed(failed.now, failed.jitter)
         self.log.warning("heartbeat.failed", because=failed.error, state=self.state)
         if isinstance(failed.error, UnsupportedVersionError):
             self._fail(self._refusal(UnsupportedVersionError, ""))
         else:
             self._suspect_unless_refused(failed)
 
-    def _goodbye_failed(self, farewell: Farewell, failed: RequestFailed) -> None:
-        if farewell is not self._farewell or not farewell.in_flight:
+    def _leave_failed(self, leave: Leave, failed: RequestFailed) -> None:
+        if leave is not self._leave or not leave.exchange.in_flight:
             return
-        farewell.failed(failed.now, failed.jitter)
+        leave.exchange.failed(failed.now, failed.jitter)
         self._retry_leaving(str(failed.error))
         if isinstance(failed.error, UnsupportedVersionError):
-            self._end_farewell()
+            self._end_leave()
         else:
             self._suspect_unless_refused(failed)
-
-    # -- when
-
-    def _wake_at(self) -> float:
-        member, farewell = self._member, self._farewell
-        times = [NEVER]
-        if not self._is_in_doubt():
-            times += member.wake_at()
-        if member.in_group:
-            times.append(self._late_at)
-        if farewell is not None:
-            times.append(farewell.deadline)
-        if self._coordinator is not None:
-            times += self._send_times()
-        return min(times)
-
-    def _send_times(self) -> Iterable[float]:
-        farewell = self._farewell
-        if farewell is not None and not farewell.in_flight:
-            yield farewell.send_at
-        if self._member.in_group and not self._pulse.in_flight:
-            acknowledges = self.state is State.ACKNOWLEDGING
-            yield self._pulse.retry_at if acknowledges else self._pulse.due

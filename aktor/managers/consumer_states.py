@@ -25,7 +25,7 @@ class State(enum.Enum):
     has the member's epoch and its first target."""
 
     RECONCILING = "reconciling"
-    """The target differs from what is owned: what it lacks is handed back (stopped, committed, and
+    """The target differs from what is owned: what it lacks is revoked (stopped, committed, and
     the revoked callback run), what it adds is taken on (applied, and the assigned callback run).
     Heartbeats go on and say nothing of it. Left for ACKNOWLEDGING when both callbacks have
     returned. A target that changes while the application takes one on waits until that is done.

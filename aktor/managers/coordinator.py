@@ -15,7 +15,7 @@ from kafka.errors import (
 )
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from aktor.actors.manager import NOTHING, Backoff, PollResult, RequestManager
+from aktor.actors.manager import NEVER, Backoff, Duty, RequestManager
 from aktor.errors import AuthenticationError
 from aktor.events.coordinator import (
     CoordinatorFound,
@@ -100,15 +100,19 @@ class CoordinatorManager(RequestManager):
 
     # -- what to send, and when
 
-    def poll(self, now: float, jitter: float) -> PollResult:
+    def duties(self) -> tuple[Duty, ...]:
+        """It looks the coordinator up."""
+        return (self._find_coordinator,)
+
+    def _find_coordinator(self, now: float, jitter: float) -> float:
         """A FindCoordinator if the coordinator is unknown and the backoff is over."""
         if self.settings.group_id is None or self.state is not LookUp.UNKNOWN:
-            return NOTHING
+            return NEVER
         if self._suspected:
             self._note_suspicion(now, jitter)
         due = max(self._failures.retry_at, self._suspicions.retry_at, self._refused_until)
         if now < due:
-            return PollResult(wake_at=due)
+            return due
 
         self._move(Step.SENT)
         body = FindCoordinatorRequest(
@@ -119,7 +123,8 @@ class CoordinatorManager(RequestManager):
             max_version=6,
         )
         deadline = now + min(self.settings.request_timeout, ANSWER_WITHIN)
-        return PollResult(requests=(self.request(body, to=Destination.ANY, deadline=deadline),))
+        self.send(self.request(body, to=Destination.ANY, deadline=deadline))
+        return NEVER
 
     def _note_suspicion(self, now: float, jitter: float) -> None:
         self._suspected = False

@@ -17,7 +17,7 @@ while it fills the buffer, each node may bring a little more (see `FetchRoom.par
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, ClassVar, Final
 
@@ -25,7 +25,7 @@ from kafka.errors import KafkaTimeoutError, UnsupportedVersionError
 from kafka.protocol.consumer.fetch import FetchRequest
 from kafka.structs import TopicPartition
 
-from aktor.actors.manager import NEVER, Backoff, PollResult, RequestManager
+from aktor.actors.manager import NEVER, Backoff, Duty, RequestManager
 from aktor.events.fetching import PausePartitions
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.metadata import ClusterChanged, RefreshMetadata
@@ -267,37 +267,42 @@ class FetchManager(RequestManager):
 
     # -- what is sent
 
-    def poll(self, now: float, jitter: float) -> PollResult:
-        """A Fetch to every node that has something for us, if there is room."""
+    def duties(self) -> tuple[Duty, ...]:
+        """It fetches."""
+        return (self._fetch_all,)
+
+    def _fetch_all(self, now: float, jitter: float) -> float:
+        """A Fetch to every node that has something for us, if there is room.
+
+        Each part says by `_wake_by` when it is due next, where it finds that it is not due yet.
+        """
         if not self._changed and now < self._wake_at:
-            return PollResult(wake_at=self._wake_at)
+            return self._wake_at
         self._changed = False
         self._wake_at = NEVER
         for node_id, cursor in self._plan.refresh(now):
             node = self._node(node_id)
             if not cursor.buffered and not node.covers(cursor):
                 node.aside.want(cursor.tp)
-        said = (
-            *self._expect(),
-            *self._want_leaders(now, jitter),
-            *self._doubt_late(now, jitter),
-        )
-        requests = tuple(self._requests(now))
+        self._expect()
+        self._want_leaders(now, jitter)
+        self._doubt_late(now, jitter)
+        self._send_fetches(now)
         self._wake_by(self._plan.wake_at)
-        return PollResult(requests=requests, wake_at=self._wake_at, said=said)
+        return self._wake_at
 
     def _wake_by(self, at: float) -> None:
         self._wake_at = min(self._wake_at, at)
 
-    def _expect(self) -> Iterator[ExpectFetches]:
+    def _expect(self) -> None:
         """Say who will be asked when positions are known: a connection takes a while too."""
         expected = self._plan.expected_nodes()
         news = expected - self._expected
         self._expected = expected
         if news:
-            yield ExpectFetches(nodes=frozenset(news))
+            self._tell(ExpectFetches(nodes=frozenset(news)))
 
-    def _want_leaders(self, now: float, jitter: float) -> Iterator[RefreshMetadata]:
+    def _want_leaders(self, now: float, jitter: float) -> None:
         """Ask for leaders that are missing, as often as the backoff allows."""
         leaderless = self._plan.leaderless
         if not leaderless:
@@ -307,20 +312,20 @@ class FetchManager(RequestManager):
             self._leaderless.failed(now, jitter)
             names = ", ".join(cursor.name for cursor in islice(leaderless.values(), 5))
             more = f" and {len(leaderless) - 5} more" if len(leaderless) > 5 else ""
-            yield RefreshMetadata(because=f"no leader is known of {names}{more}")
+            self._tell(RefreshMetadata(because=f"no leader is known of {names}{more}"))
         self._wake_by(self._leaderless.retry_at)
 
-    def _doubt_late(self, now: float, jitter: float) -> Iterator[RefreshMetadata]:
+    def _doubt_late(self, now: float, jitter: float) -> None:
         """Ask whether partitions of a broker that owes us an answer have another leader now."""
         for node_id, node in self._nodes.items():
             if node.asked is None:
                 continue
             if now >= node.late_at:
                 node.late_at = now + LATE * (1.0 + 0.2 * jitter)
-                yield RefreshMetadata(because=f"node {node_id} takes long over a fetch")
+                self._tell(RefreshMetadata(because=f"node {node_id} takes long over a fetch"))
             self._wake_by(node.late_at)
 
-    def _requests(self, now: float) -> Iterator[Request]:
+    def _send_fetches(self, now: float) -> None:
         plan = self._plan
         waiting = self._idle_nodes(now)
         for index, node_id in enumerate(waiting):
@@ -331,11 +336,11 @@ class FetchManager(RequestManager):
                 held=plan.held(node_id),
             )
             if part:
-                yield self._fetch(node_id, part, now)
+                self.send(self._fetch(node_id, part, now))
         for node_id in plan.ready_nodes():
             node = self._nodes[node_id]
             if node.asked is not None or node_id in waiting:
-                yield from self._fetch_aside(node, node_id, now)
+                self._fetch_aside(node, node_id, now)
 
     def _idle_nodes(self, now: float) -> list[int]:
         """Nodes that can be asked now, the one that waits longest first."""
@@ -392,7 +397,7 @@ class FetchManager(RequestManager):
             body, to=node_id, deadline=now + patience, context=asked, lane=Lane.FETCH
         )
 
-    def _fetch_aside(self, node: _Node, node_id: int, now: float) -> Iterator[Request]:
+    def _fetch_aside(self, node: _Node, node_id: int, now: float) -> None:
         """Ask at once for what the Fetch in flight does not bring, and nothing is buffered of."""
         aside = node.aside
         if aside.pending(now):
@@ -406,7 +411,7 @@ class FetchManager(RequestManager):
                 return
             due = aside.due(self._plan.ready(node_id), node.covers, now)
             if due:
-                yield self._request_aside(node, node_id, due, part, now)
+                self.send(self._request_aside(node, node_id, due, part, now))
                 return
         self._wake_by(aside.again_at)
 

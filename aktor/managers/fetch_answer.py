@@ -18,7 +18,7 @@ from aktor.events.fetching import Chunk, RecordsFetched
 from aktor.events.metadata import Cluster, LeadersMoved, PartitionInfo, RefreshMetadata
 from aktor.managers.fetch_cursor import FetchCursor
 from aktor.managers.fetch_request import CHUNK_OVERHEAD, Asked
-from aktor.managers.fetch_session import FetchSession, Marks
+from aktor.managers.fetch_session import FetchSession, Watermarks
 from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.protocol.fetch import FetchedPartition
 from aktor.protocol.refusals import topics_refused
@@ -100,7 +100,7 @@ class FetchAnswer:
             self._trace_drop(said, because="it was not asked for")
             return
         if not said.error_code:
-            self.session.note_marks(tp, _marks(said))
+            self.session.note_watermarks(tp, _watermarks(said))
         cursor = self.cursors.get(tp)
         if cursor is None or not cursor.still_wants(wanted):
             if said.records or said.error_code:
@@ -120,14 +120,15 @@ class FetchAnswer:
         )
 
     def _file_unchanged(self, present: set[TopicPartition]) -> None:
-        """An incremental answer leaves out what has no news; a new epoch knows the old ones not."""
+        """An incremental answer (KIP-227) leaves partitions out of which nothing has changed. A
+        cursor of a newer partition epoch has not heard their watermarks: tell them again."""
         for tp, wanted in self.asked.wanted.items():
             cursor = self.cursors.get(tp)
             if cursor is None or cursor.told is not None or tp in present:
                 continue
-            marks = self.session.marks(tp)
-            if marks is not None and cursor.still_wants(wanted):
-                self._tell_marks(cursor, marks)
+            watermarks = self.session.watermarks(tp)
+            if watermarks is not None and cursor.still_wants(wanted):
+                self._tell_watermarks(cursor, watermarks)
 
     # -- what it brings
 
@@ -137,7 +138,7 @@ class FetchAnswer:
         if size:
             self._deliver(cursor, said, size, following)
         else:
-            self._tell_marks(cursor, _marks(said))
+            self._tell_watermarks(cursor, _watermarks(said))
         if said.preferred_read_replica >= 0:
             self._prefer_replica(cursor, said.preferred_read_replica)
         elif size or not said.records:
@@ -148,7 +149,7 @@ class FetchAnswer:
     def _deliver(
         self, cursor: FetchCursor, said: FetchedPartition, size: int, following: int
     ) -> None:
-        cursor.told = _marks(said)
+        cursor.told = _watermarks(said)
         chunk = Chunk(
             partition=cursor.tp,
             epoch=cursor.epoch,
@@ -169,19 +170,19 @@ class FetchAnswer:
             self._halt(cursor, _corrupt(cursor, "nothing that was sent can be continued"))
         cursor.go_to(following)
 
-    def _tell_marks(self, cursor: FetchCursor, marks: Marks) -> None:
-        """Without records: only if the application does not know these marks yet."""
-        if cursor.told == marks:
+    def _tell_watermarks(self, cursor: FetchCursor, watermarks: Watermarks) -> None:
+        """Without records: only if the application does not know these watermarks yet."""
+        if cursor.told == watermarks:
             return
-        cursor.told = marks
+        cursor.told = watermarks
         self.chunks.append(
             Chunk(
                 partition=cursor.tp,
                 epoch=cursor.epoch,
                 offset=cursor.at,
-                high_watermark=marks.high_watermark,
-                last_stable_offset=marks.last_stable_offset,
-                log_start_offset=marks.log_start_offset,
+                high_watermark=watermarks.high_watermark,
+                last_stable_offset=watermarks.last_stable_offset,
+                log_start_offset=watermarks.log_start_offset,
             )
         )
 
@@ -275,8 +276,8 @@ def _newer_leader(said: FetchedPartition, known: PartitionInfo | None) -> Partit
     return PartitionInfo(leader=leader, leader_epoch=epoch)
 
 
-def _marks(said: FetchedPartition) -> Marks:
-    return Marks(said.high_watermark, said.last_stable_offset, said.log_start_offset)
+def _watermarks(said: FetchedPartition) -> Watermarks:
+    return Watermarks(said.high_watermark, said.last_stable_offset, said.log_start_offset)
 
 
 def _corrupt(cursor: FetchCursor, reason: str) -> CorruptBatchError:

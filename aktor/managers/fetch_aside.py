@@ -23,11 +23,12 @@ __all__ = ["FetchAside"]
 FIRST_WAIT: Final = 0.05
 LONGEST_WAIT: Final = 0.5
 
-#: It is answered at once, and then the session's Fetch need not ask for the same: so long does
-#: that one wait for the answer.
+#: A sessionless Fetch is answered at once. The session's Fetch waits for the answer so long (in
+#: seconds), because it need not ask for the same records then.
 SHORTLY: Final = 0.1
 
-#: What it may bring, as a part of what the line can bring in time: requests behind it wait.
+#: The part of the bytes that the connection can bring in time which it may ask for: requests
+#: behind it on the same connection wait for its answer.
 SHARE_OF_LINE: Final = 64
 
 #: Whether the session's Fetch in flight asks for a partition where it is.
@@ -40,7 +41,8 @@ class FetchAside:
     __slots__ = ("_again_at", "_everything", "_news", "_tried", "_wait", "asked", "session")
 
     def __init__(self) -> None:
-        #: One that is none: a sessionless request says everything, and the broker keeps nothing.
+        #: Not a session of the broker's: each request names all its partitions (KIP-227, session
+        #: id 0, epoch -1), and the broker remembers nothing.
         self.session = FetchSession(enabled=False)
         self.asked: Asked | None = None
         #: What may have to be asked for; and that this is everything which is ready.

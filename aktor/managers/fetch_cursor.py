@@ -10,7 +10,7 @@ from kafka.structs import TopicPartition
 from aktor.actors.manager import Backoff
 from aktor.events.metadata import Cluster, PartitionInfo
 from aktor.events.positions import Position
-from aktor.managers.fetch_session import Marks, Wanted
+from aktor.managers.fetch_session import Wanted, Watermarks
 from aktor.trace import Trace
 
 __all__ = ["FetchCursor"]
@@ -57,8 +57,8 @@ class FetchCursor:
         #: An error was told; nothing follows until the partition is sought or reset.
         self.stopped = False
         self.refused_told = False
-        #: The marks that the application knows.
-        self.told: Marks | None = None
+        #: The watermarks that the application knows.
+        self.told: Watermarks | None = None
         self.backoff = backoff
         self.retry_at = -math.inf
         #: Bytes that the application holds; `_spans` are their (end offset, size).

@@ -16,7 +16,7 @@ from kafka.structs import TopicPartition
 
 from aktor.protocol.error_codes import Answer, Do, means
 
-__all__ = ["FetchSession", "Marks", "SessionRequest", "Wanted"]
+__all__ = ["FetchSession", "Watermarks", "SessionRequest", "Wanted"]
 
 #: What stands in a request for "no session", and what begins one.
 NO_SESSION: Final = 0
@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
     max_bytes: int
 
 
-class Marks(NamedTuple):
+class Watermarks(NamedTuple):
     """The offsets that a broker tells with each answer."""
 
     high_watermark: int
@@ -66,7 +66,7 @@ class FetchSession:
         self._id = NO_SESSION
         self._epoch = FIRST_EPOCH
         self._remembered: dict[TopicPartition, Wanted] = {}
-        self._marks: dict[TopicPartition, Marks] = {}
+        self._watermarks: dict[TopicPartition, Watermarks] = {}
 
     def next_request(self, wanted: Mapping[TopicPartition, Wanted]) -> SessionRequest:
         """How to ask for exactly `wanted`. What is not in it any more will be forgotten."""
@@ -74,11 +74,11 @@ class FetchSession:
             return SessionRequest(session_id=NO_SESSION, epoch=SESSIONLESS_EPOCH, partitions=wanted)
         before, self._remembered = self._remembered, dict(wanted)
         if self._epoch == FIRST_EPOCH:
-            self._marks.clear()
+            self._watermarks.clear()
             return SessionRequest(session_id=self._id, epoch=FIRST_EPOCH, partitions=wanted)
         forgotten = tuple(before.keys() - wanted.keys())
         for tp in forgotten:
-            self._marks.pop(tp, None)
+            self._watermarks.pop(tp, None)
         news = {tp: one for tp, one in wanted.items() if before.get(tp) != one}
         return SessionRequest(
             session_id=self._id, epoch=self._epoch, partitions=news, forgotten=forgotten
@@ -115,11 +115,11 @@ class FetchSession:
 
     # -- what an incremental answer leaves out
 
-    def note_marks(self, tp: TopicPartition, marks: Marks) -> None:
+    def note_watermarks(self, tp: TopicPartition, watermarks: Watermarks) -> None:
         """The broker told these of a partition, and will again only when they change."""
         if self._enabled:
-            self._marks[tp] = marks
+            self._watermarks[tp] = watermarks
 
-    def marks(self, tp: TopicPartition) -> Marks | None:
+    def watermarks(self, tp: TopicPartition) -> Watermarks | None:
         """What holds for a partition that the last answer left out."""
-        return self._marks.get(tp)
+        return self._watermarks.get(tp)

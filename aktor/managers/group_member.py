@@ -5,10 +5,11 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from kafka.structs import TopicPartition
 
+from aktor.actors.manager import AGAIN
 from aktor.events.commits import RevocationCommitted
 from aktor.events.membership import (
     AssignPartitions,
@@ -19,7 +20,8 @@ from aktor.events.membership import (
     RunRevokedCallback,
 )
 from aktor.managers import state_table
-from aktor.managers.hand_back import HandBack, Stage
+from aktor.managers.rebalance import Rebalance
+from aktor.managers.revocation import Revocation, Stage
 from aktor.settings import Settings
 from aktor.trace import Trace
 
@@ -29,9 +31,6 @@ Answer: TypeAlias = PartitionsReleased | RevocationCommitted | CallbackFinished
 
 S = TypeVar("S", bound=enum.Enum)
 T = TypeVar("T", bound=enum.Enum)
-
-#: More rebalances than one incarnation will see.
-REBALANCES_PER_LIFE: Final = 1_000_000
 
 NOTHING: Final[frozenset[TopicPartition]] = frozenset()
 
@@ -57,20 +56,17 @@ class GroupMember(ABC, Generic[S, T]):
         self._settings = settings
         self._tell = tell
         self._transitions = transitions
-        self._said: MemberChanged | None = None
+        #: What was said last of who we are, by the fields of `MemberChanged`.
+        self._said: dict[str, Any] | None = None
         self.state: S = next(iter(transitions))
         # what the application wants
         self.topics: frozenset[str] = frozenset()
-        self.may_join = False
+        #: Whether a poll has asked to join since the subscription changed, or we had to leave.
+        self._may_join = False
         # what we have, and the rebalance under way
         self.owned = NOTHING
-        # Answers to an earlier incarnation's steps must not be taken for answers to ours.
-        self.rebalance = (incarnation - 1) * REBALANCES_PER_LIFE
-        self.because = ""
-        self._began = 0.0
-        self._added = NOTHING
-        self._revoked = 0
-        self._hand_back: HandBack | None = None
+        self.rebalance = Rebalance(incarnation)
+        self._revocation: Revocation | None = None
         #: Whether the assigned callback succeeded, when it has been run. (Not its error, whose
         #: traceback holds the consumer.)
         self._applied: bool | None = None
@@ -95,38 +91,48 @@ class GroupMember(ABC, Generic[S, T]):
         """Who we are, if that changed since it was said last."""
 
     @property
-    def gives_back(self) -> bool:
+    def is_revoking(self) -> bool:
         """Whether the application is still at giving partitions up."""
-        return self._hand_back is not None
+        return self._revocation is not None
 
     @property
     @abstractmethod
     def _is_assigning(self) -> bool:
         """Whether the application is at taking partitions on."""
 
+    # -- what the application wants
+
+    def polled(self) -> None:
+        """The application polls: it may be given partitions."""
+        self._may_join = True
+
+    def await_poll(self) -> None:
+        """Do not join before the application polls again."""
+        self._may_join = False
+
     # -- what the application answers
 
     def heard(self, answer: Answer) -> bool:
         """Note that the application or the commits did a step; False (traced) if it is over."""
-        current = answer.rebalance == self.rebalance
+        current = answer.rebalance == self.rebalance.number
         if isinstance(answer, CallbackFinished) and answer.takes_on:
             if current and self._is_assigning:
                 self._applied = answer.error is None
                 return True
-        elif self._hand_back is not None and self._hand_back.heard(answer):
+        elif self._revocation is not None and self._revocation.heard(answer):
             return True
         self.log.info(
             "step.dropped",
             message=type(answer).__name__,
             of_rebalance=answer.rebalance,
-            rebalance=self.rebalance,
+            rebalance=self.rebalance.number,
             because="the rebalance went on without it",
         )
         return False
 
     def commits_restarted(self) -> None:
         """The last commit will not be answered: go on without it."""
-        step = self._hand_back
+        step = self._revocation
         if step is not None and step.stage is Stage.COMMITTING:
             self.log.warning("commit.abandoned", because="the commits actor was restarted")
             step.heard(RevocationCommitted(rebalance=step.rebalance))
@@ -134,65 +140,67 @@ class GroupMember(ABC, Generic[S, T]):
     # -- taking on
 
     def _start_assigning(self, *, must_succeed: bool = False) -> None:
-        """Have the application take on what is owned, of which `_added` is new."""
+        """Have the application take on what is owned, of which `rebalance.added` is new."""
         self._applied = None
         self._tell(
             AssignPartitions(
-                rebalance=self.rebalance,
+                rebalance=self.rebalance.number,
                 assigned=self.owned,
-                added=self._added,
+                added=self.rebalance.added,
                 generation=self.generation,
                 must_succeed=must_succeed,
             )
         )
 
-    # -- handing back
+    # -- revocation
 
-    def _start_handing_back(
+    def _start_revoking(
         self, partitions: frozenset[TopicPartition], loss: Loss, because: str
     ) -> None:
-        self._hand_back = HandBack(
-            self._settings, rebalance=self.rebalance, partitions=partitions, loss=loss
+        self._revocation = Revocation(
+            self._settings, rebalance=self.rebalance.number, partitions=partitions, loss=loss
         )
-        self._tell(self._hand_back.begin(because))
+        self._tell(self._revocation.begin(because))
 
-    def _hand_back_further(self, now: float) -> bool:
-        """The next of: released, committed, callback run; then what waited for it."""
-        step = self._hand_back
+    def _advance_revocation(self, now: float) -> float:
+        """The next of: released, committed, callback run; then what waited for it.
+
+        As a duty: AGAIN if there was a step to take, else when a commit that takes too long is
+        given up.
+        """
+        step = self._revocation
         assert step is not None, f"{self.state} hands partitions back"
         if step.stage is Stage.FINISHED:
-            self._hand_back = None
-            self._handed_back(step)
-            return True
+            self._revocation = None
+            self._on_revoked(step)
+            return AGAIN
         before, said = step.stage, step.say(now)
         if said is None:
-            return False
+            return step.commit_until
         if before is Stage.COMMITTING:
             self.log.warning("commit.abandoned", because="it did not end in time")
         if isinstance(said, RunRevokedCallback):
-            # Whatever happens meanwhile, the application drops them when its callback returns.
+            # From here on they are not ours: the application drops them when its callback returns,
+            # whatever happens to the membership meanwhile.
             self.owned -= step.partitions
         self._tell(said)
-        return True
+        return AGAIN
 
-    def _handed_back(self, step: HandBack) -> None:
+    def _on_revoked(self, step: Revocation) -> None:
         """The application has nothing of `step` any more."""
-        self._revoked += len(step.partitions)
+        self.rebalance.revoked += len(step.partitions)
 
     def _lose_everything(self, because: str) -> bool:
         """Nothing is ours any more; False if the application has nothing to give up."""
-        step, self._hand_back = self._hand_back, None
-        self.rebalance += 1
+        step, self._revocation = self._revocation, None
+        self.rebalance.next()
         if self.owned:
-            self._start_handing_back(self.owned, Loss.LOST, because)
+            self._start_revoking(self.owned, Loss.LOST, because)
         elif step is not None and step.stage is Stage.CALLING:
-            # Its callback may have yet to begin: it must not commit as the member that joins anew.
-            self._hand_back = step
-        return self.gives_back
-
-    def wake_at(self) -> Iterable[float]:
-        """When a step that takes too long is given up."""
-        return [] if self._hand_back is None else [self._hand_back.wake_at()]
+            # Its revoked callback may not have begun yet. The member must not join again before it
+            # has returned: a commit in the callback would be made by the new member.
+            self._revocation = step
+        return self.is_revoking
 
     # -- where we are
 
@@ -206,27 +214,15 @@ class GroupMember(ABC, Generic[S, T]):
             after=self.state,
             trigger=trigger,
             because=because,
-            rebalance=self.rebalance,
+            rebalance=self.rebalance.number,
         )
 
     def _trace_triggered(self, member_id: str) -> None:
-        self.log.info(
-            "rebalance.triggered",
-            rebalance=self.rebalance,
-            because=self.because,
-            member=member_id,
-            generation=self.generation,
-            owned=len(self.owned),
+        self.rebalance.trace_triggered(
+            self.log, member_id=member_id, generation=self.generation, owned=len(self.owned)
         )
 
     def _trace_completed(self, now: float) -> None:
-        self.log.info(
-            "rebalance.completed",
-            rebalance=self.rebalance,
-            because=self.because,
-            ms=round((now - self._began) * 1000, 3),
-            generation=self.generation,
-            owned=len(self.owned),
-            added=self._added,
-            revoked=self._revoked,
+        self.rebalance.trace_completed(
+            self.log, now, generation=self.generation, owned=len(self.owned)
         )

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
-from aktor.actors.manager import RequestManager
+from aktor.actors.manager import AGAIN, NEVER, PollResult, RequestManager
 from aktor.actors.runtime import Dispatcher
 from aktor.errors import AuthenticationError
 from aktor.events.commits import RevocationCommitted
@@ -20,11 +20,12 @@ from aktor.events.coordinator import (
     CoordinatorRefused,
     SuspectCoordinator,
 )
-from aktor.events.lifecycle import ActorsRestarted
+from aktor.events.lifecycle import ActorsRestarted, Tick
 from aktor.events.membership import (
     CallbackFinished,
     ConfirmSession,
     LeaveGroup,
+    MemberChanged,
     PartitionsReleased,
     SessionExtended,
     SubscriptionChanged,
@@ -33,7 +34,7 @@ from aktor.events.metadata import Broker, Cluster, ClusterChanged
 from aktor.events.network import Request, RequestFailed
 from aktor.events.polling import Poll
 from aktor.managers.group_member import GroupMember
-from aktor.managers.heartbeat import Pulse
+from aktor.managers.heartbeat_state import HeartbeatState
 from aktor.settings import Settings
 from aktor.trace import Trace
 
@@ -44,7 +45,7 @@ M = TypeVar("M", bound=GroupMember[Any, Any])
 
 
 class GroupMembershipManager(RequestManager, Generic[M]):
-    """Owns the outbox, the coordinator's address, the pulse and the poll timer; `M` is the member.
+    """Owns the outbox, the coordinator's address, heartbeats and poll timer. `M` is the member.
 
     What is to be said collects in the outbox, which `handle` and `poll` empty. A subclass makes the
     member, and says what its requests are and what their answers mean.
@@ -66,7 +67,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         ActorsRestarted: "on_actors_restarted",
     }
 
-    #: States in which partitions are ours, or about to be handed back as ours.
+    #: States in which partitions are ours, or about to be revoked as ours.
     HOLDING: ClassVar[Collection[object]]
 
     _member: M
@@ -81,31 +82,62 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     ) -> None:
         super().__init__(settings, incarnation=incarnation, dispatcher=dispatcher, trace=trace)
         self.log = self.log.bind(group=settings.group_id)
-        self._outbox: list[object] = []
         self._now = -math.inf
         self._cluster = Cluster()
         self._coordinator: Broker | None = None
         self._last_poll = math.inf
-        self._pulse = Pulse(settings)
+        self._heartbeat_state = HeartbeatState(settings)
         self._failure: Exception | None = None
 
     @property
     @abstractmethod
     def looks_after(self) -> frozenset[str]:
-        """The ids under which we are in the group, or have yet to take our leave of it."""
+        """The ids under which we are in the group, or have yet to leave it."""
 
     # -- what is said
 
     def handle(self, message: object) -> list[object]:
         """Handle one message; returns what is to be said, who we are now first."""
-        return [*super().handle(message), *self._take_outbox()]
+        said = super().handle(message)
+        return said if type(message) is Tick else [*self._news(), *said]
 
-    def _take_outbox(self) -> tuple[object, ...]:
-        told, self._outbox = self._outbox, []
-        return (*self._member.news(), *told)
+    def _news(self) -> Iterable[MemberChanged]:
+        """Who we are, if that changed since it was said last."""
+        return self._member.news()
 
-    def _tell(self, message: object) -> None:
-        self._outbox.append(message)
+    # -- what depends on the time
+
+    def poll(self, now: float, jitter: float) -> PollResult:
+        """Note the time, and do what is due; who we are then is said first."""
+        self._now = now
+        result = super().poll(now, jitter)
+        news = self._news()
+        return result._replace(said=(*news, *result.said)) if news else result
+
+    def _leave_if_late(self, now: float, _jitter: float) -> float:
+        """A group must not count on an application that does not poll any more (KIP-62)."""
+        if not self._member.in_group:
+            return NEVER
+        late_at = self._last_poll + self.settings.max_poll_interval
+        if now < late_at:
+            return late_at
+        self._leave_late()
+        return AGAIN
+
+    @abstractmethod
+    def _leave_late(self) -> None:
+        """The application has not polled for `max_poll_interval`: leave the group."""
+
+    def _advance_far(self, _now: float, _jitter: float) -> float:
+        """Take every step on the way round that can be taken now, and say when the next can."""
+        moved = False
+        while (due := self._advance()) == AGAIN:
+            moved = True
+        return AGAIN if moved else due
+
+    @abstractmethod
+    def _advance(self) -> float:
+        """One step on the way round, as a duty: AGAIN if there was one to take."""
 
     # -- what is heard
 
@@ -128,7 +160,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     def on_confirm_session(self, message: ConfirmSession) -> None:
         """The application may have slept through its session: ask the group now."""
         if self._member.has_generation:
-            self._pulse.hurry()
+            self._heartbeat_state.hurry()
 
     def on_cluster_changed(self, message: ClusterChanged) -> None:
         """A leader may assign differently; a topic that we wait for may be there."""
@@ -138,21 +170,13 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     def _extend_session(self, asked_at: float) -> None:
         """The group confirmed what was asked then."""
-        until = self._pulse.extend(asked_at)
+        until = self._heartbeat_state.extend(asked_at)
         if until is not None:
             self._tell(SessionExtended(until=until))
 
     def _is_in_doubt(self) -> bool:
         """Whether what is owned may be another's by now: the next heartbeat's answer tells."""
-        return self._member.state in self.HOLDING and self._pulse.is_over(self._now)
-
-    @property
-    def _late_at(self) -> float:
-        return self._last_poll + self.settings.max_poll_interval
-
-    def _is_late(self) -> bool:
-        """Whether the group counts on an application that does not poll any more."""
-        return self._member.in_group and self._now >= self._late_at
+        return self._member.state in self.HOLDING and self._heartbeat_state.is_over(self._now)
 
     def _trace_late(self) -> str:
         """Tell operators what to do about it; returns it in short, for the group."""

@@ -15,12 +15,10 @@ from kafka.protocol.consumer import (
     SyncGroupRequest,
 )
 
-from aktor.actors.manager import Backoff
 from aktor.protocol.error_codes import error_of
 from aktor.settings import Settings
 
 __all__ = [
-    "Calls",
     "Identity",
     "Sent",
     "assignments_of",
@@ -50,66 +48,28 @@ class Identity:
     member_id: str = ""
     generation: int = -1
 
-    def sends(self, number: int, *, at: float, aside: bool = False) -> Sent:
+    def sends(self, number: int, *, at: float) -> Sent:
         """The note on a request."""
         return Sent(
             number=number,
             at=at,
             member_id=self.member_id,
             generation=self.generation,
-            aside=aside,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """What was true when a request was sent; its answer is judged by it.
-
-    `aside`: it went round a waiting JoinGroup, over another connection.
-    """
+    """What was true when a request was sent; its answer is judged by it."""
 
     number: int
     at: float
     member_id: str
     generation: int
-    aside: bool = False
 
     def is_by(self, me: Identity) -> bool:
         """Whether we are still who sent it."""
         return (self.member_id, self.generation) == (me.member_id, me.generation)
-
-
-class Calls:
-    """Owns which JoinGroup or SyncGroup is waited for, and when the next may go.
-
-    One is waited for at a time; `parked` are those that the coordinator may still hold back.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        self.number = 0
-        self.in_flight = False
-        self.retry = Backoff(settings.retry_backoff, settings.retry_backoff_max)
-        self.parked: set[int] = set()
-
-    def sent(self) -> int:
-        """One goes out; returns its number."""
-        self.number += 1
-        self.in_flight = True
-        self.parked.add(self.number)
-        return self.number
-
-    def ended(self, number: int) -> bool:
-        """This one was answered or failed; False if nobody waits for it any more."""
-        self.parked.discard(number)
-        if number != self.number:
-            return False
-        self.in_flight = False
-        return True
-
-    def abandon(self) -> None:
-        """Wait no more for the one in flight."""
-        self.number += 1
-        self.in_flight = False
 
 
 def join_group(

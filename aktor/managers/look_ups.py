@@ -10,7 +10,7 @@ from typing import Any
 from kafka.errors import TopicAuthorizationFailedError, UnknownError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from aktor.actors.manager import Backoff
+from aktor.actors.manager import NEVER
 from aktor.errors import AuthenticationError
 from aktor.events.answers import Answered, Failed
 from aktor.events.commits import (
@@ -30,6 +30,7 @@ from aktor.managers.commit_requests import (
     offset_fetch_answers,
 )
 from aktor.managers.consumed import Consumed
+from aktor.managers.exchange import Exchange
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.protocol.refusals import topics_refused
 from aktor.settings import Settings
@@ -58,14 +59,13 @@ class LookUp:
     """
 
     partitions: frozenset[TopicPartition]
-    backoff: Backoff
+    exchange: Exchange
     wanted: frozenset[TopicPartition]
     found: dict[TopicPartition, OffsetAndMetadata | None] = field(default_factory=dict)
     askers: list[Asker] = field(default_factory=list)
     for_positions: dict[TopicPartition, int] = field(default_factory=dict)
     as_of: int | None = None
     by_name: bool = False
-    in_flight: bool = False
     sent_at: float = -math.inf
     held_until: float = -math.inf
     last_error: Exception | None = None
@@ -78,7 +78,12 @@ class LookUp:
     @property
     def attempts(self) -> int:
         """How often it was sent."""
-        return 0 if self.as_of is None else self.backoff.failures + self.in_flight
+        return 0 if self.as_of is None else self.exchange.failures + self.exchange.in_flight
+
+    @property
+    def due(self) -> float:
+        """When it may be sent."""
+        return max(self.exchange.due, self.held_until)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +160,8 @@ class LookUps:
             partitions = frozenset(wanted)
             look_up = self._joinable(partitions)
             if look_up is None or look_up.as_of is not None:
-                # One that was sent may be older than our ownership: others have committed since.
+                # A look-up that was sent before the partition was assigned to us may be answered
+                # with an offset that its former owner has since moved on.
                 look_up = self._add(partitions)
             look_up.for_positions.update(wanted)
         return []
@@ -185,8 +191,9 @@ class LookUps:
         return None
 
     def _add(self, partitions: frozenset[TopicPartition]) -> LookUp:
-        backoff = Backoff(self._settings.retry_backoff, self._settings.retry_backoff_max)
-        look_up = LookUp(partitions=partitions, wanted=partitions, backoff=backoff)
+        look_up = LookUp(
+            partitions=partitions, wanted=partitions, exchange=Exchange(self._settings)
+        )
         self._under_way.append(look_up)
         return look_up
 
@@ -197,7 +204,7 @@ class LookUps:
             self._drop_unless_needed(look_up)
 
     def _drop_unless_needed(self, look_up: LookUp) -> None:
-        if not look_up.in_flight and not look_up.needed and look_up in self._under_way:
+        if not look_up.exchange.in_flight and not look_up.needed and look_up in self._under_way:
             self._under_way.remove(look_up)
 
     # -- when
@@ -207,11 +214,10 @@ class LookUps:
         for look_up in self._under_way:
             yield from look_up.askers
 
-    def retry_times(self) -> Iterator[float]:
-        """When those that are not in flight may be sent."""
-        for one in self._under_way:
-            if not one.in_flight:
-                yield max(one.backoff.retry_at, one.held_until)
+    @property
+    def due(self) -> float:
+        """When the first of them may be sent."""
+        return min((one.due for one in self._under_way), default=NEVER)
 
     def end_overdue(self, now: float, coordinator: Coordinator) -> list[object]:
         """Answer the calls whose deadline has come."""
@@ -240,7 +246,7 @@ class LookUps:
             until=now,
             attempts=look_up.attempts,
             last_error=look_up.last_error,
-            sent_at=look_up.sent_at if look_up.in_flight else None,
+            sent_at=look_up.sent_at if look_up.exchange.in_flight else None,
             coordinator=coordinator,
         )
 
@@ -250,23 +256,20 @@ class LookUps:
         self,
         now: float,
         node: int | None,
-        to: int | Destination,
         unanswered: Collection[TopicPartition],
     ) -> list[Request]:
         """An OffsetFetch for each that is due; `node` is the coordinator, None while unknown.
 
-        `to` is the way to it, `unanswered` are the partitions of commits that are on theirs.
+        `unanswered` are the partitions of commits that are on their way.
         """
         for look_up in list(self._under_way):
             self._forget_lost(look_up)
         if node is None:
             return []
         return [
-            self._send(look_up, node, to, now)
+            self._send(look_up, node, now)
             for look_up in self._under_way
-            if not look_up.in_flight
-            and now >= look_up.backoff.retry_at
-            and not self._is_held(look_up, now, unanswered)
+            if now >= look_up.exchange.due and not self._is_held(look_up, now, unanswered)
         ]
 
     def _is_held(self, look_up: LookUp, now: float, unanswered: Collection[TopicPartition]) -> bool:
@@ -286,12 +289,12 @@ class LookUps:
         for one, ownership in list(look_up.for_positions.items()):
             if self._consumed.changed_hands(one, ownership):
                 del look_up.for_positions[one]
-        if not look_up.askers and not look_up.in_flight:
+        if not look_up.askers and not look_up.exchange.in_flight:
             look_up.partitions = look_up.wanted = look_up.wanted & look_up.for_positions.keys()
         self._drop_unless_needed(look_up)
 
-    def _send(self, look_up: LookUp, node: int, to: int | Destination, now: float) -> Request:
-        look_up.in_flight = True
+    def _send(self, look_up: LookUp, node: int, now: float) -> Request:
+        look_up.exchange.sent()
         look_up.sent_at = now
         if look_up.as_of is None:
             look_up.as_of = self._consumed.commits_stored
@@ -299,7 +302,7 @@ class LookUps:
         ids: TopicIds = {} if look_up.by_name else self.topic_ids
         return self._request(
             offset_fetch(self._settings.group_id, look_up.wanted, self.member, ids),
-            to=to,
+            to=Destination.COORDINATOR,
             deadline=now + self._attempt,
             context=Asked(look_up=look_up, partitions=look_up.wanted, node=node),
         )
@@ -334,8 +337,8 @@ class LookUps:
         """No answer will come to an OffsetFetch."""
         said: list[object] = []
         if isinstance(error, AuthenticationError):
-            # The network actor tells the application. Calls end; starting offsets are looked up
-            # further on, for there may be other credentials later.
+            # The network actor tells the application that its credentials were refused. Calls of
+            # the user end. Starting offsets are still looked up: credentials may change.
             said = self._fail_askers(asked.look_up, error)
             outcome = Outcome(again=dict.fromkeys(asked.partitions, error))
         elif Do.RETRY in _meaning(error):
@@ -348,7 +351,7 @@ class LookUps:
         """There is no coordinator for us: end all that are not in flight."""
         said: list[object] = []
         for look_up in list(self._under_way):
-            if not look_up.in_flight:
+            if not look_up.exchange.in_flight:
                 outcome = Outcome(refused=dict.fromkeys(look_up.wanted, error))
                 said.extend(self.settle(look_up, outcome))
         return said
@@ -357,14 +360,14 @@ class LookUps:
         self, look_up: LookUp, outcome: Outcome, now: float = 0.0, jitter: float = 0.5
     ) -> list[object]:
         """Answer whom the outcome answers; the rest is asked for again, at its time."""
-        look_up.in_flight = False
+        look_up.exchange.ended()
         look_up.found.update(outcome.found)
         look_up.wanted = frozenset(outcome.again)
         if outcome.found:
             self.log.info("offsets.fetched", partitions=len(outcome.found))
         if outcome.again:
             look_up.last_error = next(iter(outcome.again.values()))
-            retry_at = look_up.backoff.failed(now, jitter)
+            retry_at = look_up.exchange.failed(now, jitter)
             self.log.info(
                 "offsets.retried",
                 partitions=look_up.wanted,
@@ -382,7 +385,7 @@ class LookUps:
             self._ask_by_name(look_up)
         said += [*self._tell_positions(look_up, outcome), *self._tell_askers(look_up, outcome)]
         if outcome.refused:
-            # The rest goes on for the position manager alone; nobody else can join it.
+            # What is left is asked for the position manager only: no later question may share it.
             look_up.partitions = look_up.wanted
             look_up.found.clear()
         self._drop_unless_needed(look_up)
@@ -425,7 +428,7 @@ class LookUps:
         said: list[object] = []
         only_unknown = all(Do.AWAIT_TOPIC in _meaning(one) for one in outcome.again.values())
         for asker in list(look_up.askers):
-            no_time = only_unknown and look_up.backoff.retry_at >= asker.deadline
+            no_time = only_unknown and look_up.exchange.retry_at >= asker.deadline
             if outcome.again and not no_time:
                 continue
             look_up.askers.remove(asker)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from kafka.structs import TopicPartition
 
+from aktor.actors.manager import AGAIN, NEVER
 from aktor.events.membership import Loss, MemberChanged, MemberState
 from aktor.events.metadata import Cluster
 from aktor.managers.assignment import Assignors
 from aktor.managers.classic_states import IN_GROUP, TRANSITIONS, State, Trigger
 from aktor.managers.group_member import NOTHING, GroupMember
 from aktor.managers.group_requests import Identity
-from aktor.managers.hand_back import HandBack
 from aktor.managers.leader import Leader
+from aktor.managers.revocation import Revocation
 from aktor.settings import Settings
 from aktor.trace import Trace
 
@@ -40,14 +42,11 @@ class Member(GroupMember[State, Trigger]):
         self.assignor: str | None = None
         self.leader = Leader(assignors)
         # the rebalance under way
-        self._first_rebalance = self.rebalance
         self.rejoin: str | None = None
         self._joined_topics: frozenset[str] = frozenset()
         self._target = NOTHING
-        #: Who we were, and have yet to take our leave as.
-        self.leaving: frozenset[str] = frozenset()
-        #: Whether the coordinator may hold back a JoinGroup, of the member that we were as well.
-        self.waits = False
+        #: Member ids that we had and that have yet to leave the group.
+        self._leaving: frozenset[str] = frozenset()
 
     @property
     def in_group(self) -> bool:
@@ -83,37 +82,51 @@ class Member(GroupMember[State, Trigger]):
     def subscribe(self, topics: frozenset[str], member_id: str) -> None:
         """Other topics; `member_id` counts before the first rebalance only."""
         self.topics = topics
-        self.may_join = False
+        self._may_join = False
         if self._is_new():
             self.me = Identity(member_id=member_id)
 
     def wants_to_join(self) -> bool:
         """Whether there is something to join for, and a poll has asked for it."""
-        return bool(self.topics) and self.may_join
+        return bool(self.topics) and self._may_join
+
+    # -- what the manager knows of its requests
+
+    def is_named(self, member_id: str) -> None:
+        """The coordinator has given us this id, and wants a JoinGroup with it (KIP-394)."""
+        self.me = replace(self.me, member_id=member_id)
+
+    def must_rejoin(self, because: str) -> None:
+        """The rebalance has to begin again."""
+        self.rejoin = because
+
+    def is_leaving_as(self, member_ids: frozenset[str]) -> None:
+        """These have yet to leave the group; others may have to know."""
+        self._leaving = member_ids
 
     # -- the way round
 
-    def advance(self, now: float, cluster: Cluster) -> bool:
-        """One step on the way round, if there is one to take now; False if not."""
+    def advance(self, now: float, cluster: Cluster) -> float:
+        """One step on the way round, as a duty: AGAIN if there was one to take."""
         match self.state:
             case State.PREPARING | State.REVOKING | State.LOSING:
-                return self._hand_back_further(now)
+                return self._advance_revocation(now)
             case State.ASSIGNING if self._applied is not None:
                 self._complete(now)
-                return True
+                return AGAIN
             case State.SYNCING if self.rejoin is not None:
                 self.begin(self.rejoin, now)
-                return True
+                return AGAIN
             case State.STABLE:
                 because = self._reason_to_rejoin(cluster)
                 if because is not None:
                     self.begin(because, now)
-                return because is not None
-        return False
+                    return AGAIN
+        return NEVER
 
     def rebalances(self) -> None:
         """The coordinator said that the group rebalances."""
-        # Before SyncGroup was answered we are part of that rebalance already.
+        # Before SyncGroup is answered this member takes part in that rebalance already.
         synced = self.state in (State.ASSIGNING, State.STABLE, State.REVOKING)
         if synced and self.rejoin is None:
             self.rejoin = "the coordinator said that the group rebalances"
@@ -121,27 +134,26 @@ class Member(GroupMember[State, Trigger]):
     def _reason_to_rejoin(self, cluster: Cluster) -> str | None:
         if self.rejoin is not None:
             return self.rejoin
-        if self.topics != self._joined_topics and self.may_join:
+        if self.topics != self._joined_topics and self._may_join:
             return "the subscription changed"
         return self.leader.reason_to_assign_again(cluster)
 
     def begin(self, because: str, now: float) -> None:
-        """A rebalance begins: hand back what has to be, then join."""
+        """A rebalance begins: revoke what has to be revoked, then join."""
         if self.state in (State.UNJOINED, State.STABLE):
-            self._began = now
-            self._revoked = 0
-        self.rebalance += 1
-        self.because = because
+            self.rebalance.begin(now)
+        self.rebalance.next()
+        self.rebalance.because = because
         self.rejoin = None
         self._applied = None
         self._joined_topics = self.topics
         self.leader.forget_plan()
         self._trace_triggered(self.member_id)
-        going = self.owned
+        revoked = self.owned
         if self._assignors.cooperative:
-            going = frozenset(one for one in self.owned if one.topic not in self.topics)
-        if going:
-            self._start_handing_back(going, Loss.REVOKED, because)
+            revoked = frozenset(one for one in self.owned if one.topic not in self.topics)
+        if revoked:
+            self._start_revoking(revoked, Loss.REVOKED, because)
             self.move(Trigger.PREPARE, because)
         else:
             self.move(Trigger.JOIN, because)
@@ -159,7 +171,7 @@ class Member(GroupMember[State, Trigger]):
         leads = response.leader == response.member_id
         self.log.info(
             "rebalance.joined",
-            rebalance=self.rebalance,
+            rebalance=self.rebalance.number,
             generation=self.me.generation,
             member=self.member_id,
             leader=leads,
@@ -184,7 +196,7 @@ class Member(GroupMember[State, Trigger]):
             return {}
         self.log.info(
             "rebalance.assigned",
-            rebalance=self.rebalance,
+            rebalance=self.rebalance.number,
             assignor=self.assignor,
             members=len(plan.members),
             topics=len(plan.topics),
@@ -198,26 +210,26 @@ class Member(GroupMember[State, Trigger]):
         return self._assignors.read(self.assignor, assignment, self.me.generation)
 
     def synced(self, assigned: frozenset[TopicPartition]) -> None:
-        """SyncGroup succeeded: this is ours; hand back what is not."""
+        """SyncGroup succeeded: this is ours; revoke what is not."""
         self._target = frozenset(one for one in assigned if one.topic in self.topics)
         self.log.info(
             "rebalance.synced",
-            rebalance=self.rebalance,
+            rebalance=self.rebalance.number,
             generation=self.me.generation,
             assigned=assigned,
             unwanted=assigned - self._target,
         )
-        going = self.owned - self._target
-        if not going:
+        revoked = self.owned - self._target
+        if not revoked:
             self._assign()
             return
         because = "the group gives them to another member"
         self.rejoin = "partitions were handed over: second round"
-        self._start_handing_back(going, Loss.REVOKED, because)
+        self._start_revoking(revoked, Loss.REVOKED, because)
         self.move(Trigger.REVOKE, because)
 
     def _assign(self) -> None:
-        self._added = self._target - self.owned
+        self.rebalance.added = self._target - self.owned
         self.owned = self._target
         self._start_assigning()
         self.move(Trigger.ASSIGN, "the assignment may be applied")
@@ -227,11 +239,11 @@ class Member(GroupMember[State, Trigger]):
         self.move(Trigger.APPLIED, "the application has the assignment")
         self._trace_completed(now)
 
-    def _handed_back(self, step: HandBack) -> None:
-        super()._handed_back(step)
+    def _on_revoked(self, step: Revocation) -> None:
+        super()._on_revoked(step)
         match self.state:
             case State.PREPARING:
-                self.move(Trigger.JOIN, self.because)
+                self.move(Trigger.JOIN, self.rebalance.because)
             case State.REVOKING:
                 self._assign()
             case _:
@@ -242,10 +254,10 @@ class Member(GroupMember[State, Trigger]):
     def leave(self) -> None:
         """The application has let go of everything."""
         self.topics = frozenset()
-        self.may_join = False
+        self._may_join = False
         self.owned = NOTHING
-        self.rebalance += 1
-        self._hand_back = None
+        self.rebalance.next()
+        self._revocation = None
         self._forget(member_id="")
 
     def depart(self, because: str, *, member_id: str) -> None:
@@ -281,20 +293,20 @@ class Member(GroupMember[State, Trigger]):
             state = MemberState.UNJOINED
         elif self.state is State.STABLE:
             state = MemberState.STABLE
-        news = MemberChanged(
-            member_id=self.member_id if self.has_generation else "",
-            generation=self.me.generation,
-            state=state,
-            assignor=self.assignor,
-            joins_as="" if self.has_generation else self.member_id,
-            gives_back=self.gives_back,
-            waits=self.waits,
-            leaving=self.leaving,
-        )
+        # Most questions find no news: compare before a message is made.
+        news: dict[str, Any] = {
+            "member_id": self.member_id if self.has_generation else "",
+            "generation": self.me.generation,
+            "state": state,
+            "assignor": self.assignor,
+            "joins_as": "" if self.has_generation else self.member_id,
+            "is_revoking": self.is_revoking,
+            "leaving": self._leaving,
+        }
         if news == self._said or self._is_new():
             return ()
         self._said = news
-        return (news,)
+        return (MemberChanged(**news),)
 
     def say_again(self) -> None:
         """Somebody who was told was restarted."""
@@ -303,4 +315,4 @@ class Member(GroupMember[State, Trigger]):
             self._tell(said)
 
     def _is_new(self) -> bool:
-        return self.rebalance == self._first_rebalance
+        return self.rebalance.is_first

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from kafka.errors import (
@@ -27,20 +26,27 @@ from kafka.protocol.consumer import (
     SyncGroupRequest,
 )
 
-from aktor.actors.manager import NEVER, Backoff, PollResult
+from aktor.actors.manager import AGAIN, NEVER, Duty
 from aktor.actors.runtime import Dispatcher
 from aktor.events.answers import Answered
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost, CoordinatorRefused
 from aktor.events.lifecycle import ActorsRestarted
-from aktor.events.membership import GroupFailed, LeaveGroup, Operation, SubscriptionChanged
-from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
+from aktor.events.membership import (
+    GroupFailed,
+    LeaveGroup,
+    MemberChanged,
+    Operation,
+    SubscriptionChanged,
+)
+from aktor.events.network import Destination, Lane, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.managers import group_errors, group_requests
 from aktor.managers.assignment import Assignors
 from aktor.managers.classic_states import State, Trigger
-from aktor.managers.farewell import ATTEMPT, Farewell, Farewells
+from aktor.managers.exchange import Exchange
 from aktor.managers.group_membership import GroupMembershipManager
-from aktor.managers.group_requests import Calls, Sent
+from aktor.managers.group_requests import Sent
+from aktor.managers.leave_group import ATTEMPT, Leave, Leaves
 from aktor.managers.member import Member
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
@@ -48,16 +54,18 @@ from aktor.trace import Trace
 
 __all__ = ["ClassicMembershipManager"]
 
-#: After an error that the user has to mend, the group is tried again no sooner than this.
+#: After an error that only the user can mend (an ACL, a wrong setting), the member joins again no
+#: sooner than this, in seconds.
 FATAL_RETRY: Final = 1.0
 
-#: How long a group may disown us while we wait for it to answer JoinGroup: longer than an answer
-#: that is on its way takes. The connection of that JoinGroup is half-open then.
+#: While JoinGroup waits for its answer, heartbeats may be refused (UNKNOWN_MEMBER_ID,
+#: ILLEGAL_GENERATION) because the answer with the new generation is on its way. After so many
+#: seconds of refusals it is not: the connection of that JoinGroup is half-open.
 DISOWNED_FOR: Final = 3.0
 
 
 class ClassicMembershipManager(GroupMembershipManager[Member]):
-    """Owns the member (`state` is where it is), its requests and its farewells.
+    """Owns the member (`state` is where it is), its requests and its leaves.
 
     Raises `ConfigurationError` when made with assignors that have no protocol in common.
     """
@@ -84,10 +92,10 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._member = Member(
             settings, self.assignors, incarnation=incarnation, tell=self._tell, log=self.log
         )
-        self._calls = Calls(settings)
-        self._farewells = Farewells(settings)
-        self._is_describing = False
-        self._describing = Backoff(settings.retry_backoff, settings.retry_backoff_max)
+        #: JoinGroup or SyncGroup: one of them is waited for at a time.
+        self._calls = Exchange(settings)
+        self._leaves = Leaves(settings)
+        self._describing = Exchange(settings)
         self._synced_at = -math.inf
         self._named_at = -math.inf
         self._heard_at = -math.inf
@@ -103,12 +111,11 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     @property
     def looks_after(self) -> frozenset[str]:
         """Our id, and those of the members that have yet to leave."""
-        return frozenset({self._member.member_id, *self._farewells.member_ids}) - {""}
+        return frozenset({self._member.member_id, *self._leaves.member_ids}) - {""}
 
-    def _take_outbox(self) -> tuple[object, ...]:
-        self._member.leaving = self._farewells.member_ids
-        self._member.waits = bool(self._calls.parked)
-        return super()._take_outbox()
+    def _news(self) -> Iterable[MemberChanged]:
+        self._member.is_leaving_as(self._leaves.member_ids)
+        return super()._news()
 
     # -- the application's side
 
@@ -116,37 +123,37 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         """Other topics; the next Poll makes us join, or join again."""
         self._member.subscribe(message.topics, message.member_id)
         for one in message.leaving - {message.member_id}:
-            # Its deadline is set by the next poll, which knows the time.
-            self._farewells.add(one, "the membership actor was restarted", NEVER)
+            # The next poll sets the deadline: handlers do not know the time.
+            self._leaves.add(one, "the membership actor was restarted", NEVER)
 
     def on_poll(self, message: Poll) -> None:
         """The poll timer starts again."""
         self._now = message.now
         self._last_poll = message.now
-        self._member.may_join = True
+        self._member.polled()
 
     def on_leave_group(self, message: LeaveGroup) -> None:
         """The application has let go of everything; tell the group."""
         calls, me = self._calls, self._member.me
         first_join = self.state is State.JOINING and calls.in_flight and not me.member_id
-        self._bid_farewell(
+        self._begin_leaving(
             message.because,
             message.deadline,
             of_join=calls.number if first_join else None,
             operation=message.operation,
         )
-        # Perhaps one is under way already, since we polled late.
-        farewell = self._farewells.last(message.deadline)
+        # A LeaveGroup may be under way already: the application polled too late.
+        leave = self._leaves.last(message.deadline)
         self._stop_requests()
         self._failure = None
         self._member.leave()
-        if farewell is None:
+        if leave is None:
             self._tell(Answered(ticket=message.ticket))
             if self._member.in_group or self.state is State.LOSING:
                 self._member.move(Trigger.LEAVE, message.because)
                 self._member.move(Trigger.LEFT, "there is nobody to tell")
             return
-        farewell.tickets.append(message.ticket)
+        leave.tickets.append(message.ticket)
         if self.state is not State.LEAVING:
             self._member.move(Trigger.LEAVE, message.because)
 
@@ -168,8 +175,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if self._member.in_group:
             self._fail(message.error)
             return
-        for farewell in self._farewells.all():
-            self._end(farewell)  # there is nobody to tell
+        for leave in self._leaves.all():
+            self._end(leave)  # there is nobody to tell
 
     def on_actors_restarted(self, message: ActorsRestarted) -> None:
         """Say again who we are and what we need."""
@@ -178,97 +185,107 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._member.commits_restarted()
         if "network" in message.actors:
             self._abandon_requests("the network actor was restarted")
-            self._calls.parked.clear()
 
     def _abandon_requests(self, because: str) -> None:
         self._calls.abandon()
-        self._pulse.abandon()
+        self._heartbeat_state.abandon()
         if self._member.has_generation:
-            self._pulse.hurry()
-        self._farewells.abandon_requests()
-        self._is_describing = False
+            self._heartbeat_state.hurry()
+        self._leaves.abandon_requests()
+        self._describing.ended()
         if self.state is State.SYNCING:
-            self._member.rejoin = because
+            self._member.must_rejoin(because)
 
     # -- deciding
 
-    def poll(self, now: float, jitter: float) -> PollResult:
-        """Move on as far as possible, then send what is due."""
-        self._now = now
-        self._farewells.begin(now)
-        if self._is_late():
-            self._leave_late()
-        while self._advance():
-            pass
-        requests = (
-            *self._group_request(),
-            *self._heartbeat(),
-            *self._leave_requests(),
-            *self._describe_group(),
+    def duties(self) -> tuple[Duty, ...]:
+        """It moves on as far as possible, then sends what is due."""
+        return (
+            self._begin_leaves,
+            self._leave_if_late,
+            self._advance_far,
+            self._join_or_sync,
+            self._heartbeat,
+            self._end_leaves,
+            self._send_leaves,
+            self._describe_group,
         )
-        return PollResult(requests=requests, wake_at=self._wake_at(), said=self._take_outbox())
 
-    def _advance(self) -> bool:
-        """One step on the way round, if there is one to take now."""
+    def _advance(self) -> float:
+        """One step on the way round, as a duty: AGAIN if there was one to take."""
         if self.state is State.UNJOINED:
             return self._maybe_join()
         if self._is_in_doubt():
-            return False
-        moved = self._member.advance(self._now, self._cluster)
+            return NEVER
+        due = self._member.advance(self._now, self._cluster)
         self._tell_failure()
-        return moved
+        return due
 
-    def _maybe_join(self) -> bool:
-        if not self._member.wants_to_join() or self._now < self._join_at():
-            return False
+    def _maybe_join(self) -> float:
+        if not self._member.wants_to_join():
+            return NEVER
+        join_at = max(self._calls.retry_at, self._not_before)
+        if self._now < join_at:
+            return join_at
         self._member.begin(self._member.rejoin or "first join", self._now)
-        return True
-
-    def _join_at(self) -> float:
-        return max(self._calls.retry.retry_at, self._not_before)
+        return AGAIN
 
     # -- JoinGroup and SyncGroup
 
-    def _group_request(self) -> tuple[Request, ...]:
-        if self._calls.in_flight or self._coordinator is None:
-            return ()
-        if self.state is State.JOINING and self._now >= self._calls.retry.retry_at:
-            return (self._join_group(),)
+    def _join_or_sync(self, now: float, _jitter: float) -> float:
+        calls, leader = self._calls, self._member.leader
+        if calls.in_flight or self._coordinator is None:
+            return NEVER
+        if self.state is State.JOINING:
+            if now < calls.due:
+                return calls.due
+            self._join_group()
+            return NEVER
         if self.state is not State.SYNCING:
-            return ()
-        waits = self._member.leader.is_waiting(self._cluster, self._now)
-        return () if waits else self._sync_group()
+            return NEVER
+        if leader.is_waiting(self._cluster, now):
+            return leader.wait_until
+        self._sync_group()
+        return AGAIN  # an assignor that fails ends the membership
 
-    def _join_group(self) -> Request:
+    def _join_group(self) -> None:
         settings, member = self.settings, self._member
         body = group_requests.join_group(
-            settings, member.me, offers=member.offers(), because=member.because
+            settings, member.me, offers=member.offers(), because=member.rebalance.because
         )
-        # The coordinator may take the rebalance timeout to answer, and the Java client waits for
-        # so long, and 5 s (AbstractCoordinator.sendJoinGroupRequest). But if the connection is
-        # half-open the coordinator has never seen the JoinGroup: it waits for it, and our
-        # heartbeats, which take another connection, keep us in the group (the Java client sends
-        # none and is expelled). So we ask again, as the same member, to which the coordinator
-        # answers once. (Who has no id yet is told one at once, KIP-394.)
-        return self._call(body, timeout=settings.request_timeout)
+        # The coordinator answers JoinGroup when all members have sent theirs, which may take the
+        # rebalance timeout. The Java client waits that long, and 5 s more
+        # (AbstractCoordinator.sendJoinGroupRequest). We wait for `request_timeout_ms` and send
+        # JoinGroup again with the same member id; the coordinator answers once. The reason: if the
+        # connection is half-open, the coordinator never got our JoinGroup and waits for it, while
+        # our heartbeats, on another connection, keep this member in the group. (The Java client
+        # sends no heartbeats meanwhile and is expelled.) A member without an id gets one at once
+        # (KIP-394).
+        self._call(body, timeout=settings.request_timeout)
 
-    def _sync_group(self) -> tuple[Request, ...]:
+    def _sync_group(self) -> None:
         try:
             assignments = self._member.assignments(self._cluster)
         except Exception as error:
             self._assignor_failed(error)
-            return ()
+            return
         body = group_requests.sync_group(
             self.settings, self._member.me, assignor=self._member.assignor, assignments=assignments
         )
-        return (self._call(body, timeout=self.settings.request_timeout),)
+        self._call(body, timeout=self.settings.request_timeout)
 
-    def _call(self, body: Any, *, timeout: float) -> Request:
-        # Who was disowned while an earlier one waits goes round that one.
-        to = Destination.COORDINATOR if self._member.has_generation else self._way()[0]
+    def _call(self, body: Any, *, timeout: float) -> None:
         self._disowned_at = math.inf
         note = self._member.me.sends(self._calls.sent(), at=self._now)
-        return self.request(body, to=to, deadline=self._now + timeout, context=note)
+        self.send(
+            self.request(
+                body,
+                to=Destination.COORDINATOR,
+                deadline=self._now + timeout,
+                context=note,
+                lane=Lane.HOLDS,
+            )
+        )
 
     def _assignor_failed(self, error: Exception) -> None:
         group, assignor = self.settings.group_id, self._member.assignor
@@ -278,16 +295,16 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         """A new generation, or why not."""
         self._now = received.now
         response, sent = received.response, received.request.context
-        if not self._calls.ended(sent.number):
+        if not self._calls.ends(sent.number):
             self._on_late_join(received)
             return
         error = group_requests.join_error(response)
         if error is NoError:
             self._joined(response, sent)
         elif means(Answer.JOIN_GROUP, error) is Do.REJOIN:
-            # The poll that follows sends it.
+            # The next poll sends JoinGroup with this id.
             self._named_at = sent.at
-            self._member.me = replace(self._member.me, member_id=response.member_id)
+            self._member.is_named(response.member_id)
         else:
             self._group_error(Answer.JOIN_GROUP, error, received)
 
@@ -298,12 +315,13 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self.log = member.log
         if not sent.member_id:
             self._named_at = sent.at
-        # The coordinator renews the session when a rebalance ends, but it may also answer without
-        # one (to a member that asks again, since an answer was lost) and then does not; nor does
-        # SyncGroup in a stable group, at Kafka 4 (GroupMetadataManager). So only a heartbeat
-        # extends the session; a new member's begins with the JoinGroup that gave it its id.
+        # Do not take this answer for a renewal of the session. The coordinator renews the session
+        # when a rebalance ends, but it may answer JoinGroup without a rebalance (to a member that
+        # asks again because an answer was lost), and SyncGroup in a stable group, without renewing
+        # it (Kafka 4, GroupMetadataManager). Only a heartbeat extends the session; that of a new
+        # member begins with the JoinGroup which gave it its id.
         self._extend_session(self._named_at)
-        self._pulse.start(self._now)
+        self._heartbeat_state.start(self._now)
         self._hurry_if_over()
         try:
             member.lead_or_follow(response, self._cluster, self._now)
@@ -311,26 +329,27 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._assignor_failed(error)
 
     def _on_late_join(self, received: ResponseReceived) -> None:
-        """A JoinGroup nobody waits for may have made us a member that nobody looks after."""
+        """The answer to a JoinGroup that was given up: it may have made a member of which nobody
+        takes care. That member has to leave the group."""
         response, sent = received.response, received.request.context
         self._dropped(received.request, "it was given up before")
         meaning = means(Answer.JOIN_GROUP, error_of(response.error_code))
         made = meaning in (Do.DONE, Do.REJOIN)
-        waiting = self._farewells.of_join(sent.number)
-        for farewell in waiting:
+        waiting = self._leaves.of_join(sent.number)
+        for leave in waiting:
             if made:
-                farewell.name(response.member_id)
+                leave.name(response.member_id)
             else:
-                self._end(farewell)
+                self._end(leave)
         if made and not waiting and not sent.member_id:
             deadline = received.now + self.settings.request_timeout
-            self._farewells.add(response.member_id, "the join was given up", deadline)
+            self._leaves.add(response.member_id, "the join was given up", deadline)
 
     def on_sync_answer(self, received: ResponseReceived) -> None:
         """Our assignment, or why not."""
         self._now = received.now
         response, sent = received.response, received.request.context
-        if not self._calls.ended(sent.number):
+        if not self._calls.ends(sent.number):
             self._dropped(received.request, "it was given up before")
             return
         error = group_requests.sync_error(response, self._member.assignor)
@@ -345,9 +364,9 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         except Exception as error:
             self._assignor_failed(error)
             return
-        self._calls.retry.reset()
+        self._calls.answered()
         self._synced_at = self._now
-        self._pulse.start(self._now, quick=self.assignors.cooperative)
+        self._heartbeat_state.start(self._now, quick=self.assignors.cooperative)
         self._hurry_if_over()
         self._member.synced(assigned)
 
@@ -359,7 +378,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if Do.RAISE in meaning:
             self._refused(error)
         elif Do.PARTITIONS_LOST in meaning:
-            self._calls.retry.failed(received.now, received.jitter)
+            self._calls.failed(received.now, received.jitter)
             self._fenced(error, meaning)
         elif Do.REJOIN in meaning:
             self._member.begin("the group rebalances again", self._now)
@@ -369,39 +388,39 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._try_again(because, received.now, received.jitter)
 
     def _try_again(self, because: str, now: float, jitter: float) -> None:
-        self._calls.retry.failed(now, jitter)
+        self._calls.failed(now, jitter)
         member = self._member
         self.log.info(
-            "rebalance.delayed", rebalance=member.rebalance, state=member.state, because=because
+            "rebalance.delayed",
+            rebalance=member.rebalance.number,
+            state=member.state,
+            because=because,
         )
         if member.state is State.SYNCING:
             member.begin(because, self._now)
 
     # -- heartbeats
 
-    def _heartbeat(self) -> tuple[Request, ...]:
+    def _heartbeat(self, now: float, _jitter: float) -> float:
         if not self._member.is_confirmed or self._coordinator is None:
-            return ()
-        if self._now < self._pulse.due:
-            return ()
-        to, aside = self._way()
-        deadline = self._now + self._pulse.patience()
-        note = self._member.me.sends(self._pulse.sent(), at=self._now, aside=aside)
+            return NEVER
+        if now < self._heartbeat_state.due:
+            return self._heartbeat_state.due
+        deadline = now + self._heartbeat_state.patience()
+        note = self._member.me.sends(self._heartbeat_state.sent(), at=now)
         body = group_requests.heartbeat(self.settings, self._member.me)
-        return (self.request(body, to=to, deadline=deadline, context=note),)
+        self.send(self._question(body, deadline, note))
+        return NEVER
 
-    def _way(self) -> tuple[int | Destination, bool]:
-        """A broker answers one connection's requests in order: go round a waiting JoinGroup."""
-        assert self._coordinator is not None, "group requests are held back without a coordinator"
-        if self._calls.parked:
-            return self._coordinator.node_id, True
-        return Destination.COORDINATOR, False
+    def _question(self, body: Any, deadline: float, note: object) -> Request:
+        """Something that the coordinator answers at once."""
+        return self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note)
 
     def on_heartbeat_answer(self, received: ResponseReceived) -> None:
         """Still a member, or not, or the group rebalances."""
         self._now = received.now
         sent = received.request.context
-        if not self._pulse.expects(sent.number):
+        if not self._heartbeat_state.expects(sent.number):
             self._dropped(received.request, "it was given up before")
             return
         error = error_of(received.response.error_code)
@@ -409,9 +428,9 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         confirmed = Do.DONE in meaning
         if confirmed:
             self._heard_at = received.now
-            self._pulse.answered(received.now)
+            self._heartbeat_state.answered(received.now)
         else:
-            self._pulse.failed(received.now, received.jitter)
+            self._heartbeat_state.failed(received.now, received.jitter)
         if not sent.is_by(self._member.me):
             self._dropped(received.request, "the generation changed meanwhile")
         elif confirmed:
@@ -424,9 +443,10 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._hurry_if_over()
 
     def _hurry_if_over(self) -> None:
-        """Whoever stood still since it asked has heard nothing of now."""
-        if self._pulse.is_over(self._now):
-            self._pulse.hurry()
+        """Ask again if the process was suspended after it sent the heartbeat: the answer may be
+        older than the session, and then it does not say that we are a member still (KIP-62)."""
+        if self._heartbeat_state.is_over(self._now):
+            self._heartbeat_state.hurry()
 
     def _heartbeat_refused(self, error: type[Exception], received: ResponseReceived) -> None:
         meaning, because = means(Answer.HEARTBEAT, error), name_of(error)
@@ -434,7 +454,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if Do.FIND_COORDINATOR in meaning:
             self._suspect(received.node, because)
         elif self._is_answer_on_its_way(meaning):
-            pass  # that of JoinGroup, which says more
+            pass  # the answer to JoinGroup is on its way, and says more
         elif Do.RAISE in meaning:
             self._refused(error)
         elif Do.PARTITIONS_LOST in meaning:
@@ -452,22 +472,24 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def _wants_description(self) -> bool:
         member = self._member
         able = self.state is State.STABLE and self._coordinator is not None
-        return able and not self._is_describing and member.leader.must_learn(self._cluster)
+        return able and member.leader.must_learn(self._cluster)
 
-    def _describe_group(self) -> tuple[Request, ...]:
-        if not self._wants_description() or self._now < self._describing.retry_at:
-            return ()
-        self._is_describing = True
-        to, aside = self._way()
-        deadline = self._now + min(self.settings.request_timeout, ATTEMPT)
-        note = self._member.me.sends(0, at=self._now, aside=aside)
+    def _describe_group(self, now: float, _jitter: float) -> float:
+        if not self._wants_description():
+            return NEVER
+        if now < self._describing.due:
+            return self._describing.due
+        self._describing.sent()
+        deadline = now + min(self.settings.request_timeout, ATTEMPT)
+        note = self._member.me.sends(0, at=now)
         body = group_requests.describe_group(self.settings)
-        return (self.request(body, to=to, deadline=deadline, context=note),)
+        self.send(self._question(body, deadline, note))
+        return NEVER
 
     def on_described(self, received: ResponseReceived) -> None:
         """What the members are assigned, or why nobody tells."""
         self._now = received.now
-        self._is_describing = False
+        self._describing.ended()
         leader = self._member.leader
         if not received.request.context.is_by(self._member.me) or not leader.must_learn(
             self._cluster
@@ -481,7 +503,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if again or (error is NoError and assignments is None):
             self._describing.failed(received.now, received.jitter)
             return
-        self._describing.reset()
+        self._describing.answered()
         try:
             leader.learn(assignments or ())
         except Exception as broken:
@@ -497,11 +519,11 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     def _leave_late(self) -> None:
         because = self._trace_late()
-        self._member.may_join = False
-        self._bid_farewell(because, self._now + self.settings.request_timeout)
+        self._member.await_poll()
+        self._begin_leaving(because, self._now + self.settings.request_timeout)
         self._depart(because, member_id="")
 
-    def _bid_farewell(
+    def _begin_leaving(
         self,
         because: str,
         deadline: float,
@@ -511,20 +533,35 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     ) -> None:
         """Tell the group, unless this member stays: then it may be let go later."""
         who = self._member.member_id or self._stays_as
-        farewell = self._farewells.add(who, because, deadline, of_join=of_join, operation=operation)
-        self._stays_as = who if farewell is None else ""
+        leave = self._leaves.add(who, because, deadline, of_join=of_join, operation=operation)
+        self._stays_as = who if leave is None else ""
 
-    def _leave_requests(self) -> tuple[Request, ...]:
-        for farewell in self._farewells.overdue(self._now):
+    def _begin_leaves(self, now: float, _jitter: float) -> float:
+        """Those that were asked for without a deadline, by a message, have one from now on."""
+        if self._leaves:
+            self._leaves.begin(now)
+        return NEVER
+
+    def _end_leaves(self, now: float, _jitter: float) -> float:
+        """Give up what the coordinator has not answered by its deadline."""
+        if not self._leaves:
+            return NEVER
+        overdue = self._leaves.overdue(now)
+        for leave in overdue:
             self.log.warning(
                 "member.stayed",
-                member=farewell.member_id,
+                member=leave.member_id,
                 because=f"{self._why_stayed}; the session will end it",
             )
-            self._end(farewell)
-        if self._coordinator is None:
-            return ()
-        return tuple(self._leave_group(one) for one in self._farewells.due(self._now))
+            self._end(leave)
+        return AGAIN if overdue else self._leaves.deadline
+
+    def _send_leaves(self, now: float, _jitter: float) -> float:
+        if not self._leaves or self._coordinator is None:
+            return NEVER
+        for leave in self._leaves.to_send(now):
+            self._leave_group(leave)
+        return self._leaves.due
 
     @property
     def _why_stayed(self) -> str:
@@ -533,37 +570,37 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         broker = self._coordinator
         return f"broker {broker.node_id} at {broker.host}:{broker.port} did not answer LeaveGroup"
 
-    def _leave_group(self, farewell: Farewell) -> Request:
-        farewell.in_flight = True
-        body = group_requests.leave_group(self.settings, farewell.member_id, farewell.because)
-        deadline = min(farewell.deadline, self._now + min(self.settings.request_timeout, ATTEMPT))
-        return self.request(body, to=self._way()[0], deadline=deadline, context=farewell)
+    def _leave_group(self, leave: Leave) -> None:
+        leave.exchange.sent()
+        body = group_requests.leave_group(self.settings, leave.member_id, leave.because)
+        deadline = min(leave.deadline, self._now + min(self.settings.request_timeout, ATTEMPT))
+        self.send(self._question(body, deadline, leave))
 
     def on_leave_answer(self, received: ResponseReceived) -> None:
         """Gone, or unknown there, which is the same; or not the coordinator."""
         self._now = received.now
-        farewell: Farewell = received.request.context
-        if farewell not in self._farewells:
+        leave: Leave = received.request.context
+        if leave not in self._leaves:
             return
         error = error_of(received.response.error_code)
         meaning = means(Answer.LEAVE_GROUP, error)
         if Do.FIND_COORDINATOR in meaning:
             self._suspect(received.node, name_of(error))
         if Do.RETRY in meaning:
-            farewell.failed(received.now, received.jitter)
+            leave.exchange.failed(received.now, received.jitter)
             return
         self.log.info(
             "member.left",
-            member=farewell.member_id,
-            because=farewell.because,
+            member=leave.member_id,
+            because=leave.because,
             error=None if error is NoError else name_of(error),
         )
-        self._end(farewell)
+        self._end(leave)
 
-    def _end(self, farewell: Farewell) -> None:
-        for ticket in self._farewells.end(farewell):
+    def _end(self, leave: Leave) -> None:
+        for ticket in self._leaves.end(leave):
             self._tell(Answered(ticket=ticket))
-        if self.state is State.LEAVING and not self._farewells.awaited():
+        if self.state is State.LEAVING and not self._leaves.awaited():
             self._member.move(Trigger.LEFT, "the group was told, or could not be told")
 
     # -- being thrown out
@@ -580,20 +617,21 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def _fail(self, error: Exception) -> None:
         """The user has to do something: lose everything, tell, try again after the next poll."""
         self.log.error("group.failed", state=self.state, because=error)
-        self._member.may_join = False
+        self._member.await_poll()
         self._not_before = self._now + FATAL_RETRY
         self._failure = error
         kept = ""
         if isinstance(error, FencedInstanceIdError):
-            # A new id would fence the other instance, and so on for ever.
+            # Another instance has our `group_instance_id` (FENCED_INSTANCE_ID). If we joined with
+            # a new member id we would fence that instance, it would fence us, and so on.
             kept = self._member.member_id
         elif not isinstance(error, GroupAuthorizationFailedError):
-            self._bid_farewell(type(error).__name__, self._now + self.settings.request_timeout)
+            self._begin_leaving(type(error).__name__, self._now + self.settings.request_timeout)
         self._depart(f"after {type(error).__name__}", member_id=kept)
         self._tell_failure()
 
     def _tell_failure(self) -> None:
-        # Not before the application has given up what it owned.
+        # The application must have given up its partitions before it hears of the error.
         if self._failure is not None and self.state is State.UNJOINED:
             self._tell(GroupFailed(error=self._failure))
             self._failure = None
@@ -605,7 +643,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def _stop_requests(self) -> None:
         """Answers to what was asked so far are dropped."""
         self._calls.abandon()
-        self._pulse.stop()
+        self._heartbeat_state.stop()
 
     # -- requests without an answer
 
@@ -624,71 +662,44 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     def _group_request_failed(self, failed: RequestFailed) -> None:
         sent = failed.request.context
-        current = self._calls.ended(sent.number)
-        for farewell in self._farewells.of_join(sent.number):
-            self._end(farewell)
+        current = self._calls.ends(sent.number)
+        for leave in self._leaves.of_join(sent.number):
+            self._end(leave)
         if not current:
             self._dropped(failed.request, "it was given up before")
         elif isinstance(failed.error, UnsupportedVersionError):
             self._refused(UnsupportedVersionError)
         else:
             silent = isinstance(failed.error, KafkaTimeoutError)
-            if not (silent and self._heard_at > sent.at):  # else it is but this connection
+            if not (silent and self._heard_at > sent.at):  # else only this connection is broken
                 self._suspect_unless_refused(failed)
             self._try_again(str(failed.error), failed.now, failed.jitter)
 
     def _heartbeat_failed(self, failed: RequestFailed) -> None:
         sent = failed.request.context
-        if not self._pulse.expects(sent.number):
+        if not self._heartbeat_state.expects(sent.number):
             self._dropped(failed.request, "it was given up before")
             return
-        self._pulse.failed(failed.now, failed.jitter)
+        self._heartbeat_state.failed(failed.now, failed.jitter)
         self.log.warning("heartbeat.failed", because=failed.error, state=self.state)
         if isinstance(failed.error, UnsupportedVersionError):
             self._refused(UnsupportedVersionError)
-        elif not sent.aside or isinstance(failed.error, KafkaTimeoutError):
-            # The connection beside may come and go; only silence says something of the broker.
+        else:
             self._suspect_unless_refused(failed)
 
     def _description_failed(self, failed: RequestFailed) -> None:
-        self._is_describing = False
+        self._describing.ended()
         if not isinstance(failed.error, UnsupportedVersionError):
             self._describing.failed(failed.now, failed.jitter)  # heartbeats tell of a lost broker
         elif self._member.leader.must_learn(self._cluster):
             self._learn_nothing(name_of(UnsupportedVersionError))
 
     def _leave_failed(self, failed: RequestFailed) -> None:
-        farewell: Farewell = failed.request.context
-        if farewell not in self._farewells:
+        leave: Leave = failed.request.context
+        if leave not in self._leaves:
             return
-        farewell.failed(failed.now, failed.jitter)
+        leave.exchange.failed(failed.now, failed.jitter)
         if isinstance(failed.error, UnsupportedVersionError):
-            self._end(farewell)
+            self._end(leave)
         else:
             self._suspect_unless_refused(failed)
-
-    # -- when
-
-    def _wake_at(self) -> float:
-        member = self._member
-        times = [NEVER, self._farewells.wake_at()]
-        if not self._is_in_doubt():
-            times += member.wake_at()
-        if member.state is State.UNJOINED and member.wants_to_join():
-            times.append(self._join_at())
-        if member.in_group:
-            times.append(self._late_at)
-        if self._coordinator is not None:
-            times += self._send_times()
-        return min(times)
-
-    def _send_times(self) -> Iterable[float]:
-        yield self._farewells.send_at()
-        if self._wants_description():
-            yield self._describing.retry_at
-        if self._member.is_confirmed:
-            yield self._pulse.due
-        if self.state is State.JOINING and not self._calls.in_flight:
-            yield self._calls.retry.retry_at
-        if self.state is State.SYNCING and not self._calls.in_flight:
-            yield self._member.leader.wait_until

@@ -22,7 +22,7 @@ from kafka.errors import (
 from kafka.protocol.metadata import MetadataRequest
 from kafka.structs import TopicPartition
 
-from aktor.actors.manager import NEVER, Backoff, PollResult, RequestManager
+from aktor.actors.manager import NEVER, Backoff, Duty, RequestManager
 from aktor.events.answers import Answered, Failed
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.metadata import (
@@ -40,15 +40,14 @@ from aktor.events.metadata import (
     TopicsRefused,
     TrackTopics,
 )
-from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
+from aktor.events.network import Destination, RequestFailed, ResponseReceived
+from aktor.managers.exchange import Exchange
 from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.protocol.refusals import topics_refused
 
 __all__ = ["MetadataManager"]
 
-#: How long a broker may take for its first answer, in seconds; doubled with each failure up to
-#: `request_timeout`. A broker whose connection is half open then costs this and not 30 s, and one
-#: that is merely slow is heard in the end.
+#: How long a broker may take for its first answer, in seconds.
 PATIENCE: Final = 3.0
 
 #: A topic that nobody has seen yet is reported as unknown after this many answers in a row ...
@@ -71,9 +70,7 @@ VERSIONS_PER_INCARNATION: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Refresh:
-    """Context of a request for the snapshot: the tracked topics it asks for."""
-
-    topics: frozenset[str]
+    """Context of a request for the snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +95,11 @@ class _Naming:
 
 @dataclass(slots=True)
 class _Question:
-    """A question on its way: at most one request in flight for it."""
+    """A question on its way."""
 
     asked: LookUpTopics
-    backoff: Backoff
+    exchange: Exchange
     since: float | None = None
-    in_flight: bool = False
 
 
 @dataclass(slots=True)
@@ -135,13 +131,12 @@ class MetadataManager(RequestManager):
         self._patterns: dict[str, TopicPattern] = {}
         self._questions: dict[int, _Question] = {}
         self._unnamed: frozenset[Any] = frozenset()
-        self._naming = self._new_backoff()
-        self._is_naming = False
+        self._naming = Exchange(self.settings)
 
-        self._in_flight: _Refresh | None = None
-        self._in_flight_was_for_all = False
-        self._failing = self._new_backoff()
-        self._unresolved = self._new_backoff()
+        self._refreshing = Exchange(self.settings)
+        self._answer_has_all = False
+        #: How soon to ask again while a topic is unknown or a partition has no leader.
+        self._unresolved = Backoff(self.settings.retry_backoff, self.settings.retry_backoff_max)
         self._is_unresolved = False
         self._at_once: str | None = None
         self._soon: str | None = None
@@ -156,12 +151,6 @@ class MetadataManager(RequestManager):
         self._past_told: dict[str, int] = {}
         self._unknown: dict[str, _Unknown] = {}
         self._refused: dict[str, type[Exception]] = {}
-
-    def _new_backoff(self) -> Backoff:
-        return Backoff(self.settings.retry_backoff, self.settings.retry_backoff_max)
-
-    def _patience(self, failures: int) -> float:
-        return min(self.settings.request_timeout, PATIENCE * 2.0 ** min(failures, 10))
 
     # -- what others want
 
@@ -231,12 +220,12 @@ class MetadataManager(RequestManager):
 
     def on_look_up_topics(self, asked: LookUpTopics) -> None:
         """Keep the question; `poll` sends it."""
-        self._questions[asked.ticket] = _Question(asked, self._new_backoff())
+        self._questions[asked.ticket] = _Question(asked, Exchange(self.settings))
 
     def on_name_topics(self, asked: NameTopics) -> None:
         """Ask for these by their ids, until all are known."""
         self._unnamed = asked.topic_ids
-        self._naming.reset()
+        self._naming.hurry()
 
     def on_actors_restarted(self, _restarted: ActorsRestarted) -> Iterable[object]:
         """Who starts afresh needs the snapshot, if there is one yet."""
@@ -244,33 +233,13 @@ class MetadataManager(RequestManager):
 
     # -- what is sent
 
-    def poll(self, now: float, jitter: float) -> PollResult:
-        """The refresh if it is due, and every question that is due."""
-        requests: list[Request] = []
-        wake_at = NEVER
-        if self._in_flight is None:
-            due = self._refresh_due_at()
-            if now >= due:
-                requests.append(self._refresh(now))
-            else:
-                wake_at = due
-        if self._unnamed and not self._is_naming:
-            if now >= self._naming.retry_at:
-                requests.append(self._ask_names(now))
-            else:
-                wake_at = min(wake_at, self._naming.retry_at)
-        for question in self._questions.values():
-            if question.in_flight:
-                continue
-            if now >= question.backoff.retry_at:
-                requests.append(self._ask(question, now))
-            else:
-                wake_at = min(wake_at, question.backoff.retry_at)
-        return PollResult(requests=tuple(requests), wake_at=wake_at)
+    def duties(self) -> tuple[Duty, ...]:
+        """It refreshes the snapshot, names topics, and answers questions."""
+        return (self._refresh, self._ask_names, self._ask_questions)
 
-    def _refresh_due_at(self) -> float:
-        if self._failing.failures:
-            return self._failing.retry_at
+    def _refresh_due(self) -> float:
+        if self._refreshing.in_flight or self._refreshing.failures:
+            return self._refreshing.due
         if self._at_once is not None:
             return -math.inf
         due = self._answered_at + self.settings.metadata_max_age
@@ -280,47 +249,57 @@ class MetadataManager(RequestManager):
             due = min(due, self._unresolved.retry_at)
         return due
 
-    def _refresh(self, now: float) -> Request:
+    def _refresh(self, now: float, _jitter: float) -> float:
+        due = self._refresh_due()
+        if now < due:
+            return due
         # A name the broker called invalid will never be valid: it is not asked for again.
         invalid = {name for name, kind in self._refused.items() if not _may_be_mended(kind)}
-        self._in_flight = _Refresh(self._tracked_topics() - invalid)
+        topics = self._tracked_topics() - invalid
         self.log.debug(
             "metadata.requested",
-            topics=self._in_flight.topics,
+            topics=topics,
             because=self._at_once or self._soon or self._other_reason(),
         )
         self._at_once = self._soon = None
-        return self.request(
-            _metadata_request(
-                None if self._patterns else self._in_flight.topics,
-                create=self.settings.allow_auto_create_topics,
-            ),
-            to=Destination.ANY,
-            deadline=now + self._patience(self._failing.failures),
-            context=self._in_flight,
+        body = _metadata_request(
+            None if self._patterns else topics, create=self.settings.allow_auto_create_topics
         )
+        deadline = now + self._refreshing.patience(PATIENCE)
+        self._refreshing.sent()
+        self.send(self.request(body, to=Destination.ANY, deadline=deadline, context=_Refresh()))
+        return NEVER
 
     def _other_reason(self) -> str:
-        if self._failing.failures:
+        if self._refreshing.failures:
             return "the last request failed"
         if self._is_unresolved:
             return "a topic is unknown or a partition has no leader"
         return "the snapshot is old" if self.cluster.brokers else "the consumer starts"
 
-    def _ask(self, question: _Question, now: float) -> Request:
-        question.in_flight = True
+    def _ask_questions(self, now: float, _jitter: float) -> float:
+        if not self._questions:
+            return NEVER
+        for question in self._questions.values():
+            if now >= question.exchange.due:
+                self._ask(question, now)
+        return min((one.exchange.due for one in self._questions.values()), default=NEVER)
+
+    def _ask(self, question: _Question, now: float) -> None:
         question.since = now if question.since is None else question.since
         asked = question.asked
-        return self.request(
-            # Asking creates nothing: kafka-python's `partitions_for_topic` and `topics` do not.
-            _metadata_request(asked.topics, create=False),
-            to=Destination.ANY,
-            deadline=min(asked.deadline, now + self._patience(question.backoff.failures)),
-            context=_LookUp(asked.ticket),
-        )
+        # Asking creates nothing: kafka-python's `partitions_for_topic` and `topics` do not.
+        body = _metadata_request(asked.topics, create=False)
+        deadline = min(asked.deadline, now + question.exchange.patience(PATIENCE))
+        question.exchange.sent()
+        note = _LookUp(asked.ticket)
+        self.send(self.request(body, to=Destination.ANY, deadline=deadline, context=note))
 
-    def _ask_names(self, now: float) -> Request:
-        self._is_naming = True
+    def _ask_names(self, now: float, _jitter: float) -> float:
+        if not self._unnamed:
+            return NEVER
+        if now < self._naming.due:
+            return self._naming.due
         topic = MetadataRequest.MetadataRequestTopic
         body = MetadataRequest(
             topics=[topic(name=None, topic_id=one) for one in sorted(self._unnamed)],
@@ -328,8 +307,10 @@ class MetadataManager(RequestManager):
             include_topic_authorized_operations=False,
             min_version=BY_ID,
         )
-        deadline = now + self._patience(self._naming.failures)
-        return self.request(body, to=Destination.ANY, deadline=deadline, context=_Naming())
+        deadline = now + self._naming.patience(PATIENCE)
+        self._naming.sent()
+        self.send(self.request(body, to=Destination.ANY, deadline=deadline, context=_Naming()))
+        return NEVER
 
     # -- what is answered
 
@@ -337,12 +318,11 @@ class MetadataManager(RequestManager):
         """To the snapshot or to the question, whichever the request was for."""
         context = received.request.context
         error = _refusal_of(received.response)
-        self._in_flight_was_for_all = received.request.body.topics is None
+        self._answer_has_all = received.request.body.topics is None
         if isinstance(context, _LookUp):
             return self._on_looked_up(context.ticket, received, error)
         if isinstance(context, _Naming):
             return self._on_named(received)
-        self._in_flight = None
         if error is not None:
             self._refresh_failed(error, received.now, received.jitter)
             return ()
@@ -354,19 +334,17 @@ class MetadataManager(RequestManager):
         if isinstance(context, _LookUp):
             return self._retry_question(context.ticket, failed.error, failed.now, failed.jitter)
         if isinstance(context, _Naming):
-            self._is_naming = False
             self._naming.failed(failed.now, failed.jitter)
             return ()
-        self._in_flight = None
         self._refresh_failed(failed.error, failed.now, failed.jitter)
         return ()
 
     def _refresh_failed(self, error: Exception, now: float, jitter: float) -> None:
-        retry_at = self._failing.failed(now, jitter)
+        retry_at = self._refreshing.failed(now, jitter)
         self.log.warning("metadata.failed", because=error, retry_in=round(retry_at - now, 3))
 
     def _on_refreshed(self, received: ResponseReceived) -> Iterable[object]:
-        self._failing.reset()
+        self._refreshing.answered()
         self._answered_at = received.now
         topics, refusals = self._judge_topics(received.response, received.now)
         said = self._take(received.response.cluster_id, _brokers(received.response), topics)
@@ -414,7 +392,7 @@ class MetadataManager(RequestManager):
         for answer in response.topics:
             if answer.name in tracked or self._is_found(answer, response.API_VERSION):
                 yield answer
-        if self._in_flight_was_for_all:
+        if self._answer_has_all:
             needed = tracked | self.cluster.topics.keys()
             for name in sorted(needed - {one.name for one in response.topics}):
                 yield _Missing(name)
@@ -576,12 +554,12 @@ class MetadataManager(RequestManager):
     # -- names
 
     def _on_named(self, received: ResponseReceived) -> Iterable[object]:
-        self._is_naming = False
         names = {
             one.topic_id: one.name
             for one in received.response.topics
             if not one.error_code and one.name
         }
+        self._naming.ended()
         self._unnamed -= names.keys()
         if self._unnamed:
             self._naming.failed(received.now, received.jitter)
@@ -622,17 +600,16 @@ class MetadataManager(RequestManager):
     ) -> Iterable[object]:
         """Ask again after the backoff, or give up if the deadline comes first."""
         question = self._questions[ticket]
-        question.in_flight = False
         if isinstance(error, UnsupportedVersionError):
             return self._end_question(Failed(ticket=ticket, error=error))
-        if question.backoff.failed(now, jitter) < question.asked.deadline:
+        if question.exchange.failed(now, jitter) < question.asked.deadline:
             return ()
         assert question.since is not None, "an answer to a question that was never sent"
         topics = question.asked.topics
         what = "all topics" if topics is None else f"the topics {', '.join(sorted(topics))}"
         timeout = KafkaTimeoutError(
             f"no broker described {what} within {now - question.since:.1f} s"
-            f" ({question.backoff.failures} attempts); the last one failed with {error}."
+            f" ({question.exchange.failures} attempts); the last one failed with {error}."
             " Check that the brokers are up and can be reached."
         )
         return self._end_question(Failed(ticket=ticket, error=timeout))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -24,7 +24,7 @@ from kafka.errors import (
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.structs import OffsetAndTimestamp, TopicPartition
 
-from aktor.actors.manager import NEVER, NOTHING, Backoff, PollResult, RequestManager
+from aktor.actors.manager import NEVER, Backoff, Duty, RequestManager
 from aktor.events.answers import Answered, Failed
 from aktor.events.commits import (
     ExplainStartingOffset,
@@ -34,7 +34,7 @@ from aktor.events.commits import (
 )
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.metadata import Cluster, ClusterChanged, PartitionInfo, RefreshMetadata
-from aktor.events.network import Request, RequestFailed, ResponseReceived
+from aktor.events.network import RequestFailed, ResponseReceived
 from aktor.events.positions import (
     Assigned,
     AssignmentChanged,
@@ -47,14 +47,14 @@ from aktor.events.positions import (
     ResetStrategy,
     SeekPartitions,
 )
+from aktor.managers.exchange import Exchange
 from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.protocol.refusals import topics_refused
 
 __all__ = ["TRANSITIONS", "PositionManager", "State", "Trigger"]
 
-#: How long a leader may take for its first answer, in seconds; doubled with each failure up to
-#: `request_timeout`. A leader whose connection is half open then costs this and not 30 s, and one
-#: that reads from remote storage (KIP-1075) is heard in the end.
+#: How long a leader may take for its first answer, in seconds. One that reads from remote storage
+#: (KIP-1075) is heard in the end, since this is doubled with each failure.
 PATIENCE: Final = 5.0
 
 #: What `auto_offset_reset` means; any other word means that the application decides.
@@ -133,11 +133,10 @@ class _Partition:
 
     epoch: int
     state: State
-    backoff: Backoff
+    exchange: Exchange
     strategy: ResetStrategy | None = None
     from_offset: int | None = None
     because: str = ""
-    in_flight: bool = False
     #: Whom it was asked of last and when, and what came of the attempt before.
     asked: _AskedOf | None = None
     trouble: object = None
@@ -147,7 +146,7 @@ class _Partition:
         after = TRANSITIONS[self.state].get(trigger)
         assert after is not None, f"{trigger.name} while {self.state.name}"
         self.state = after
-        self.in_flight = False
+        self.exchange.ended()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +182,11 @@ class _LookUp:
     in_flight: dict[TopicPartition, _AskedOf] = field(default_factory=dict)
     found: dict[TopicPartition, OffsetAndTimestamp | None] = field(default_factory=dict)
     troubles: dict[TopicPartition, object] = field(default_factory=dict)
+
+    @property
+    def due(self) -> float:
+        """When leaders may be asked; its requests are in flight one by one, to several leaders."""
+        return self.backoff.retry_at if self.to_ask() else NEVER
 
     def to_ask(self) -> list[TopicPartition]:
         """Neither answered nor in flight."""
@@ -245,7 +249,7 @@ class PositionManager(RequestManager):
             self._partitions[tp] = _Partition(
                 epoch=assigned.epoch,
                 state=State.INITIALIZING if assigned.position is None else State.RESOLVED,
-                backoff=Backoff(self.settings.retry_backoff, self.settings.retry_backoff_max),
+                exchange=Exchange(self.settings),
             )
         return self._find([tp for tp, assigned in new.items() if assigned.position is None])
 
@@ -291,7 +295,7 @@ class PositionManager(RequestManager):
         partition = self._partitions[tp]
         partition.strategy = strategy or POLICIES.get(self.settings.auto_offset_reset)
         partition.because = why
-        partition.backoff.reset()
+        partition.exchange.hurry()
         if partition.strategy is None:
             return False
         self._awaiting[tp] = None
@@ -383,7 +387,7 @@ class PositionManager(RequestManager):
         before, self._cluster = self._cluster, changed.cluster
         for tp in self._awaiting:
             if before.leader(*tp) != self._cluster.leader(*tp):
-                self._partitions[tp].backoff.reset()
+                self._partitions[tp].exchange.hurry()
         for look_up in self._look_ups.values():
             if any(before.leader(*tp) != self._cluster.leader(*tp) for tp in look_up.to_ask()):
                 look_up.backoff.reset()
@@ -417,79 +421,66 @@ class PositionManager(RequestManager):
 
     # -- what is sent
 
-    def poll(self, now: float, jitter: float) -> PollResult:
-        """ListOffsets to every leader of whom something is wanted."""
-        if not self._awaiting and not self._look_ups:
-            return NOTHING
-        said: list[object] = list(self._end_overdue(now))
-        requests: list[Request] = []
-        for one in (*self._ask_resets(now, jitter), *self._ask_look_ups(now, jitter)):
-            if isinstance(one, Request):
-                requests.append(one)
-            else:
-                said.append(one)
-        return PollResult(requests=tuple(requests), wake_at=self._wake_at(), said=tuple(said))
+    def duties(self) -> tuple[Duty, ...]:
+        """It ends look-ups at their deadlines, resets positions, and looks offsets up."""
+        return (self._end_overdue, self._reset_positions, self._look_offsets_up)
 
-    def _wake_at(self) -> float:
-        waits = [
-            self._partitions[tp].backoff.retry_at
-            for tp in self._awaiting
-            if not self._partitions[tp].in_flight
-        ]
-        for look_up in self._look_ups.values():
-            waits.append(look_up.asked.deadline)
-            if look_up.to_ask():
-                waits.append(look_up.backoff.retry_at)
-        return min(waits, default=NEVER)
+    def _reset_positions(self, now: float, jitter: float) -> float:
+        """ListOffsets to the leaders of all partitions in AWAIT_RESET that are due."""
+        if not self._awaiting:
+            return NEVER
+        if due := [tp for tp in self._awaiting if now >= self._partitions[tp].exchange.due]:
+            self._ask_resets(due, now, jitter)
+        return min(self._partitions[tp].exchange.due for tp in self._awaiting)
 
-    def _ask_resets(self, now: float, jitter: float) -> Iterator[Request | RefreshMetadata]:
-        due = [
-            tp
-            for tp in self._awaiting
-            if not self._partitions[tp].in_flight and now >= self._partitions[tp].backoff.retry_at
-        ]
+    def _ask_resets(self, due: list[TopicPartition], now: float, jitter: float) -> None:
         by_leader, leaderless = self._by_leader(due)
         for tp in leaderless:
             self._partitions[tp].trouble = None
-            self._partitions[tp].backoff.failed(now, jitter)
+            self._partitions[tp].exchange.failed(now, jitter)
         if leaderless:
-            yield _want_leaders(leaderless)
+            self._tell(_want_leaders(leaderless))
         for node, partitions in by_leader.items():
             timestamps: dict[TopicPartition, int] = {}
             wanted: dict[TopicPartition, _Wanted] = {}
-            failures = 0
+            patience = 0.0
             for tp in partitions:
                 partition = self._partitions[tp]
                 assert partition.strategy is not None, "a reset without a strategy"
-                partition.in_flight = True
                 partition.asked = _AskedOf(node, now)
                 timestamps[tp] = partition.strategy.value
                 wanted[tp] = _Wanted(partition.epoch, partition.strategy)
-                failures = max(failures, partition.backoff.failures)
-            deadline = now + self._patience(failures)
-            yield self._list_offsets(node, timestamps, now, deadline, _ResetsAsked(wanted))
+                patience = max(patience, partition.exchange.patience(PATIENCE))
+                partition.exchange.sent()
+            self._list_offsets(node, timestamps, now, now + patience, _ResetsAsked(wanted))
 
-    def _ask_look_ups(self, now: float, jitter: float) -> Iterator[Request | RefreshMetadata]:
+    def _look_offsets_up(self, now: float, jitter: float) -> float:
+        """ListOffsets to the leaders of what is asked for and neither found nor in flight."""
+        if not self._look_ups:
+            return NEVER
         for look_up in self._look_ups.values():
             if look_up.since is None:
                 look_up.since = now
-            if now < look_up.backoff.retry_at:
-                continue
-            deadline = min(look_up.asked.deadline, now + self._patience(look_up.backoff.failures))
-            by_leader, leaderless = self._by_leader(look_up.to_ask())
-            if leaderless:
-                look_up.backoff.failed(now, jitter)
-                for tp in leaderless:
-                    look_up.troubles.pop(tp, None)
-                yield _want_leaders(leaderless)
-            for node, partitions in by_leader.items():
-                look_up.in_flight |= dict.fromkeys(partitions, _AskedOf(node, now))
-                timestamps = {tp: look_up.asked.timestamps[tp] for tp in partitions}
-                context = _TimesAsked(look_up.asked.ticket, frozenset(partitions))
-                yield self._list_offsets(node, timestamps, now, deadline, context)
+            if now >= look_up.due:
+                self._ask_leaders(look_up, now, jitter)
+        return min((one.due for one in self._look_ups.values()), default=NEVER)
 
-    def _patience(self, failures: int) -> float:
-        return min(self.settings.request_timeout, PATIENCE * 2.0 ** min(failures, 10))
+    def _ask_leaders(self, look_up: _LookUp, now: float, jitter: float) -> None:
+        patience = min(
+            self.settings.request_timeout, PATIENCE * 2.0 ** min(look_up.backoff.failures, 10)
+        )
+        deadline = min(look_up.asked.deadline, now + patience)
+        by_leader, leaderless = self._by_leader(look_up.to_ask())
+        if leaderless:
+            look_up.backoff.failed(now, jitter)
+            for tp in leaderless:
+                look_up.troubles.pop(tp, None)
+            self._tell(_want_leaders(leaderless))
+        for node, partitions in by_leader.items():
+            look_up.in_flight |= dict.fromkeys(partitions, _AskedOf(node, now))
+            timestamps = {tp: look_up.asked.timestamps[tp] for tp in partitions}
+            context = _TimesAsked(look_up.asked.ticket, frozenset(partitions))
+            self._list_offsets(node, timestamps, now, deadline, context)
 
     def _by_leader(
         self, partitions: Iterable[TopicPartition]
@@ -508,7 +499,7 @@ class PositionManager(RequestManager):
         now: float,
         deadline: float,
         context: _ResetsAsked | _TimesAsked,
-    ) -> Request:
+    ) -> None:
         committed = self.settings.isolation_level == "read_committed"
         topics: defaultdict[str, list[Any]] = defaultdict(list)
         for tp, timestamp in timestamps.items():
@@ -530,7 +521,7 @@ class PositionManager(RequestManager):
             # v0 answers in segments; before v2 a broker cannot tell committed from aborted.
             min_version=2 if committed else 1,
         )
-        return self.request(body, to=node, deadline=deadline, context=context)
+        self.send(self.request(body, to=node, deadline=deadline, context=context))
 
     def _leader(self, tp: TopicPartition) -> PartitionInfo:
         info = self._cluster.leader(*tp)
@@ -591,9 +582,8 @@ class PositionManager(RequestManager):
                 forbidden.append(tp)
             else:
                 troubles[tp] = listed.troubles.get(tp) or OffsetNotAvailableError()
-                self._partitions[tp].in_flight = False
                 self._partitions[tp].trouble = troubles[tp]
-                self._partitions[tp].backoff.failed(now, jitter)
+                self._partitions[tp].exchange.failed(now, jitter)
         error = topics_refused(TopicAuthorizationFailedError, {tp.topic for tp in forbidden})
         return (
             *self._reset(resets),
@@ -667,7 +657,10 @@ class PositionManager(RequestManager):
             self.log.warning("lookup.failed", ticket=end.ticket, because=end.error)
         return (end,)
 
-    def _end_overdue(self, now: float) -> Iterator[object]:
+    def _end_overdue(self, now: float, _jitter: float) -> float:
+        """Say why a look-up found nothing by its deadline."""
+        if not self._look_ups:
+            return NEVER
         overdue = [one for one in self._look_ups.values() if now >= one.asked.deadline]
         for look_up in overdue:
             missing = sorted(look_up.asked.timestamps.keys() - look_up.found.keys())
@@ -682,7 +675,9 @@ class PositionManager(RequestManager):
                 f"no offset was found within {waited:.1f} s for {reasons}{more}."
                 " Check that the partitions exist and that their leaders can be reached."
             )
-            yield from self._end_look_up(Failed(ticket=look_up.asked.ticket, error=error))
+            for said in self._end_look_up(Failed(ticket=look_up.asked.ticket, error=error)):
+                self._tell(said)
+        return min((one.asked.deadline for one in self._look_ups.values()), default=NEVER)
 
     def on_explain_position(self, asked: ExplainPosition) -> Iterable[object]:
         """Say what the position of an assigned partition waits for."""
@@ -694,7 +689,7 @@ class PositionManager(RequestManager):
             return (Answered(ticket=asked.ticket, value="it was not looked up in time"),)
         where = {ResetStrategy.EARLIEST: "begins", ResetStrategy.LATEST: "ends"}
         of = where.get(partition.strategy) if partition.strategy is not None else None
-        asked_of = partition.asked if partition.in_flight else None
+        asked_of = partition.asked if partition.exchange.in_flight else None
         why = self._obstacle(tp, asked_of, partition.trouble, asked.now)
         return (Answered(ticket=asked.ticket, value=f"where its log {of or 'is'}: {why}"),)
 

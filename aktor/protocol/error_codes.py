@@ -78,7 +78,7 @@ class Do(enum.Flag):
     NEW_MEMBER_ID = enum.auto()
     """The group does not know our id: the member joins without one (classic protocol)."""
     FREE_INSTANCE_ID = enum.auto()
-    """A member has our `group_instance_id`, perhaps we ourselves: its goodbye is said first."""
+    """A member has our `group_instance_id`, perhaps this very one: leave, then join again."""
     OTHER_PROTOCOL = enum.auto()
     """With `group_protocol="auto"` the classic protocol takes over."""
     NEW_FETCH_SESSION = enum.auto()

@@ -268,7 +268,7 @@ def _connection_half_open(sim: Simulation, draw: random.Random) -> End:
     member = _some_member(sim, draw)
     if member is not None:
         node = draw.choice(sorted(sim.brokers.model.nodes))
-        name = draw.choice(["coordinator-", f"{node}#", f"{node}-fetch#"])
+        name = draw.choice(["coordinator-", "join-", f"{node}#", f"{node}-fetch#"])
         for site in member.sites:
             site.swallow(name)
         member.producers.swallow(node)

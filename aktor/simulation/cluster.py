@@ -152,10 +152,10 @@ class Brokers:
         """What a member says of itself, and that it leaves."""
         said, consumer = call.request, call.client_host.removeprefix("/")
         if api == "LeaveGroup":
-            self._history.note("goodbye.heard", consumer, group=said.group_id)
+            self._history.note("leave.heard", consumer, group=said.group_id)
         elif said.member_epoch < 0:
             self._history.note(
-                "goodbye.heard",
+                "leave.heard",
                 consumer,
                 group=said.group_id,
                 epoch=said.member_epoch,

@@ -469,7 +469,7 @@ class Drill:
         self._attempt(lambda: self._consumer.commit(timeout_ms=300))
         self._poll(0.5)
         brokers.restart(node)
-        self._poll(0.3)
+        self._poll(0.7)  # until everybody knows the coordinator again: what comes next needs it
 
     def _lose_connections(self) -> None:
         """Nothing arrives for a while; everybody asks something; and then all breaks off."""

@@ -13,8 +13,8 @@ from kafka.structs import TopicPartition
 
 from aktor.actors.network import NetworkActor
 from aktor.actors.runtime import Bell, CooperativeActor, Dispatcher
-from aktor.consumer.delivery import Partition
 from aktor.consumer.facade import KafkaConsumer
+from aktor.consumer.partition import Partition
 from aktor.consumer.port import ApplicationPort
 from aktor.consumer.system import Host
 from aktor.events.lifecycle import ActorsRestarted
@@ -105,6 +105,7 @@ class Site(Host):
                 tell,
                 consumer=self.name,
                 settings=settings,
+                clock=lambda: self._scheduler.now + self.member.ahead,
             )
             self._nets.append(net)
             return net
@@ -115,7 +116,6 @@ class Site(Host):
             incarnation=incarnation,
             dispatcher=dispatcher,
             trace=trace,
-            rng=random.Random(f"{self._seed} network {incarnation}"),
         )
 
     def make_member_id(self) -> str:
@@ -231,7 +231,8 @@ class Site(Host):
         if manager is None or self.dispatcher.ended:
             return frozenset()
         assert isinstance(manager, GroupMembershipManager | AutoMembershipManager)
-        return manager.looks_after | self.port.leaving | {self.port.last_member_id}
+        membership = self.port.membership
+        return manager.looks_after | membership.leaving | {membership.last_member_id}
 
     @property
     def closed(self) -> bool:
@@ -248,12 +249,13 @@ class Site(Host):
     def group(self) -> str | None:
         """The group that the consumer wants to be in, if any."""
         engine = self.consumer._engine
-        return engine.settings.group_id if engine.in_group and not engine.closing else None
+        wants = engine.subscription.in_group and not engine.call.closing
+        return engine.subscription.group_id if wants else None
 
     @property
     def subscription(self) -> frozenset[str]:
         """The topics to which its consumer subscribes, as far as it knows their names."""
-        return self.consumer._engine.subscription
+        return self.consumer._engine.subscription.topics
 
     def is_in(self, group: str) -> bool:
         """Whether its consumer reads for this group."""
@@ -298,8 +300,9 @@ class Site(Host):
         if group is None:
             return None
         engine = self.consumer._engine
+        subscription = engine.subscription
         assigned = {one.topic for one in engine.delivery.partitions}
-        return group, None if engine.regex else engine.subscription | assigned
+        return group, None if subscription.regex else subscription.topics | assigned
 
     def note(self, event: str, **values: Any) -> None:
         """Add something to the history."""
@@ -311,7 +314,7 @@ class Site(Host):
         if self.frozen or fetch is None or self.dispatcher.ended:
             return
         engine = self.consumer._engine
-        if not self._mail.empty or self.port.events or engine.has_events:
+        if not self._mail.empty or self.port.events or engine.background.events.taken_over:
             return  # it may have to act on a restart, and be in its listener about that
         assert isinstance(fetch, FetchManager)
         delivery = engine.delivery
@@ -331,9 +334,7 @@ class Site(Host):
     def _misread(self, fetch: FetchManager) -> list[str]:
         """Partitions that its background takes for what they are not: owned, in another epoch, not
         to be fetched."""
-        wanted = {
-            one: (state.epoch, state.paused or state.going) for one, state in self.owned.items()
-        }
+        wanted = {one: (state.epoch, not state.fetchable) for one, state in self.owned.items()}
         differ = {one for one, _ in wanted.items() ^ fetch.picture.items()}
         return sorted(f"{one.topic}-{one.partition}" for one in differ)
 
@@ -347,7 +348,7 @@ class Site(Host):
     def believes_in_session(self, until: float) -> None:
         """The application may give records out until then: note it if its coordinator may have
         given them to another member before. Not if that has forgotten it since it answered."""
-        group, member_id = self.consumer.config["group_id"], self.port.member.member_id
+        group, member_id = self.consumer.config["group_id"], self.port.membership.member.member_id
         ends = self._simulation.brokers.session_until(group, member_id)
         seconds = until - self.member.ahead - ends
         if ROUNDING < seconds < math.inf:

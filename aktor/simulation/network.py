@@ -18,18 +18,25 @@ import itertools
 import random
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, assert_never
 
-from kafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
+from kafka.errors import KafkaConnectionError
 from kafka.future import Future
 from kafka.protocol.broker_version_data import BrokerVersionData
 
 from aktor.actors.addresses import Address, AddressBook, Race, head_start
-from aktor.actors.diagnosis import Diagnosis, Phase
-from aktor.actors.due import Due, write_request
-from aktor.actors.frames import SCRATCH_SIZE, FrameCutter
-from aktor.actors.handshake import Handshake, mechanism_of
-from aktor.actors.kafka_net import LONGEST_FRAME
+from aktor.actors.conversation import (
+    Answer,
+    Broken,
+    Conversation,
+    News,
+    Opened,
+    RenewAfter,
+    Work,
+)
+from aktor.actors.diagnosis import Diagnosis
+from aktor.actors.frames import SCRATCH_SIZE
+from aktor.actors.handshake import mechanism_of
 from aktor.actors.wire import (
     ConnectionClosed,
     ConnectionFailed,
@@ -43,7 +50,6 @@ from aktor.broker.connection import Connection, Wire
 from aktor.broker.faults import Action, FailPartly, FailWith, Fault
 from aktor.broker.sasl import Authentication
 from aktor.broker.wire import APIS
-from aktor.errors import FrameError
 from aktor.settings import Settings
 from aktor.simulation.cluster import Brokers
 from aktor.simulation.history import History
@@ -71,8 +77,6 @@ VERSIONS: Final = BrokerVersionData(
 
 #: A host that drops all packets.
 NOWHERE: Final = "nowhere"
-
-_T = TypeVar("_T")
 
 #: From whom to whom: a member's name and a broker's id, or the other way round.
 Link = tuple[str | int, str | int]
@@ -349,8 +353,10 @@ class SimulatedNet:
         *,
         consumer: str,
         settings: Settings,
+        clock: Callable[[], float],
     ) -> None:
         self.network = network
+        self._clock = clock
         self._member = member
         self._consumer = consumer
         self._settings = settings
@@ -363,7 +369,14 @@ class SimulatedNet:
     # -- what the network actor calls
 
     def connect(
-        self, key: str, host: str, port: int, timeout: float, *, canonical: bool = False
+        self,
+        key: str,
+        host: str,
+        port: int,
+        timeout: float,
+        *,
+        canonical: bool = False,
+        jitter: float = 0.5,
     ) -> None:
         """As `kafka.net` would; see `Network.broker` for the names of hosts."""
         network, node = self.network, self.network.broker(host)
@@ -382,6 +395,7 @@ class SimulatedNet:
             there=Way(network, (self._member, node)),
             back=Way(network, (node, self._member)),
             scratch=network.scratch,
+            jitter=jitter,
         )
         self._connections[key] = connection
         _run(self._reach(connection), lambda error: self._failed(connection, error))
@@ -416,32 +430,75 @@ class SimulatedNet:
 
     def _reached_it(self, connection: _Connection) -> None:
         """Here it is known that the broker's machine has taken the connection."""
-        if not self.network.with_handshakes:
-            self._opened(connection)
-        elif self._connections.get(connection.key) is connection:
-            explain = connection.diagnosis.explain
-            _run(
-                self._shake_hands(connection),
-                lambda error: self._broken(connection, explain(error)),
-            )
+        if self._connections.get(connection.key) is not connection:
+            return
+        if self.network.with_handshakes:
+            self._say(connection, lambda talk: talk.begin(f"b{connection.node}"))
+        else:
+            self._say(connection, lambda talk: talk.begin_with(VERSIONS))
 
-    async def _shake_hands(self, connection: _Connection) -> None:
-        """As `kafka_net` does."""
-        diagnosis = connection.diagnosis
-        handshake = Handshake(self._settings, diagnosis, _Talk(self, connection))
-        diagnosis.phase = Phase.VERSIONING
-        connection.versions = await handshake.learn_versions()
-        if self._settings.security_protocol.startswith("SASL_"):
-            diagnosis.phase = Phase.LOGGING_IN
-            await handshake.log_in(f"b{connection.node}")
-        diagnosis.phase = Phase.UNPROVEN
-        self._opened(connection)
+    # -- the conversation: see `conversation`, which is that of real sockets
+
+    def _say(self, connection: _Connection, say: Callable[[Conversation], None]) -> None:
+        """Let the conversation say or hear something, and do what it wants next."""
+        failure = None
+        try:
+            say(connection.talk)
+        except Exception as error:
+            failure = connection.diagnosis.explain(error)
+        self._go_on(connection)
+        if failure is not None:
+            self._broken(connection, failure)
+
+    def _go_on(self, connection: _Connection) -> None:
+        talk = connection.talk
+        while talk.unsent:
+            self._carry(connection, bytes(talk.unsent.popleft()))
+        while talk.news and self._connections.get(connection.key) is connection:
+            self._act(connection, talk.news.popleft())
+
+    def _carry(self, connection: _Connection, frame: bytes) -> None:
+        for delay, piece in self.network.pieces(frame):
+            connection.there.send(lambda piece=piece: self._arrived(connection, piece), delay)  # type: ignore[misc]
+
+    def _act(self, connection: _Connection, news: News) -> None:
+        match news:
+            case Answer(request_id, response, version, throttle):
+                self._tell(
+                    RequestAnswered(
+                        key=connection.key,
+                        request_id=request_id,
+                        response=response,
+                        version=version,
+                        throttle=throttle,
+                        now=self._clock(),
+                    )
+                )
+            case Broken(request_id, error):
+                self._tell(
+                    RequestBroken(
+                        key=connection.key, request_id=request_id, error=error, now=self._clock()
+                    )
+                )
+            case Opened():
+                self._opened(connection)
+            case RenewAfter(seconds):
+                self.network.scheduler.after(
+                    seconds, lambda: self._hear(lambda: self._renew(connection))
+                )
+            case Work(work):  # no mechanism that is simulated waits for anything
+                self._say(connection, lambda talk: _work(work, talk))
+            case _:
+                assert_never(news)
+
+    def _renew(self, connection: _Connection) -> None:
+        if self._connections.get(connection.key) is connection:
+            self._say(connection, lambda talk: talk.renew())
 
     def _opened(self, connection: _Connection) -> None:
-        if self._connections.get(connection.key) is connection:
-            connection.open = True
-            self._note_address(connection, works=True)
-            self._tell(ConnectionOpened(key=connection.key))
+        connection.open = True
+        self._note_address(connection, works=True)
+        self._tell(ConnectionOpened(key=connection.key, now=self._clock()))
 
     def _give_up(self, connection: _Connection, timeout: float) -> None:
         if not connection.open:
@@ -453,35 +510,18 @@ class SimulatedNet:
 
     def _failed(self, connection: _Connection, error: Exception) -> None:
         if not connection.open and self._forget(connection):
-            self._tell(ConnectionFailed(key=connection.key, error=error))
+            self._tell(ConnectionFailed(key=connection.key, error=error, now=self._clock()))
 
     def send(self, key: str, request_id: int, body: Any) -> None:
         """To the broker's end of the connection."""
         connection = self._connections.get(key)
         if connection is None:
             error = KafkaConnectionError(f"connection {key} is closed")
-            self._tell(RequestBroken(key=key, request_id=request_id, error=error))
+            self._tell(
+                RequestBroken(key=key, request_id=request_id, error=error, now=self._clock())
+            )
             return
-        try:
-            self._send(connection, body).request_id = request_id
-        except IncompatibleBrokerVersion as old:
-            self._tell(RequestBroken(key=key, request_id=request_id, error=old))
-
-    def _send(self, connection: _Connection, body: Any) -> Due:
-        connection.count += 1
-        frame, due = write_request(
-            body, connection.versions, connection.count, self._settings.client_id
-        )
-        connection.due.append(due)
-        for delay, piece in self.network.pieces(frame):
-            connection.there.send(lambda piece=piece: self._arrived(connection, piece), delay)  # type: ignore[misc]
-        return due
-
-    def ask(self, connection: _Connection, body: Any) -> Future:
-        """Send for ourselves; what is returned has the answer, once that is here."""
-        waiter = Future()
-        self._send(connection, body).waiter = waiter
-        return waiter
+        self._say(connection, lambda talk: talk.send(request_id, body))
 
     @property
     def connected(self) -> bool:
@@ -491,7 +531,7 @@ class SimulatedNet:
     def has_heard(self, key: str) -> bool:
         """Whether part of an answer is here, and some of it came since this was last asked."""
         connection = self._connections.get(key)
-        return connection is not None and connection.cutter.has_heard()
+        return connection is not None and connection.talk.has_heard()
 
     def close_connection(self, key: str, because: str) -> None:
         """No more reports about it."""
@@ -573,7 +613,7 @@ class SimulatedNet:
     def _broken(self, connection: _Connection, error: Exception) -> None:
         kind = ConnectionClosed if connection.open else ConnectionFailed
         if self._forget(connection):
-            self._tell(kind(key=connection.key, error=error))
+            self._tell(kind(key=connection.key, error=error, now=self._clock()))
 
     def _forget(self, connection: _Connection, *, abandon: bool = True) -> bool:
         """Close this side; what was sent arrives before the broker hears of that. `abandon`: if
@@ -583,7 +623,7 @@ class SimulatedNet:
         del self._connections[connection.key]
         connection.race.end()
         self._note_address(connection, works=False)
-        if abandon and connection.due:
+        if abandon and connection.talk.due:
             connection.there.discard()
             if connection.there.is_cut:
                 return True  # a lost reset is not sent again
@@ -619,32 +659,7 @@ class SimulatedNet:
         if self._connections.get(connection.key) is not connection:
             self._tell_end(connection)
             return
-        for frame in connection.cut(data):
-            self._answer(connection, frame)
-
-    def _answer(self, connection: _Connection, frame: memoryview) -> None:
-        if self._connections.get(connection.key) is not connection:
-            return
-        due = connection.due.popleft()
-        try:
-            response = due.decode(frame)
-        except Exception as error:  # kafka-python's decoder raises whatever comes
-            reason = f"{due.name} of {len(frame)} bytes: {type(error).__name__}: {error}"
-            self._broken(connection, FrameError(broker=f"b{connection.node}", reason=reason))
-            return
-        if due.waiter is not None:
-            due.waiter.success(response)
-            return
-        assert due.request_id is not None, "an answer is due to the actor or to ourselves"
-        self._tell(
-            RequestAnswered(
-                key=connection.key,
-                request_id=due.request_id,
-                response=response,
-                version=due.version,
-                throttle=(getattr(response, "throttle_time_ms", None) or 0) / 1000.0,
-            )
-        )
+        self._say(connection, lambda talk: talk.take(data))
 
     def later(self, connection: _Connection, act: Callable[[], None], delay: float = 0.0) -> None:
         """Call `act` when what is sent now, or after `delay`, has come back from the broker."""
@@ -665,28 +680,12 @@ def _run(conversation: Coroutine[Future, None, None], fails: Callable[[Exception
     go_on(None)
 
 
-class _Talk:
-    """What carries a handshake (a `handshake.Talk`)."""
-
-    def __init__(self, net: SimulatedNet, connection: _Connection) -> None:
-        self._net = net
-        self._connection = connection
-
-    async def ask(self, body: Any) -> Any:
-        """The answer to a request."""
-        return await self._net.ask(self._connection, body)
-
-    async def ask_raw(self, token: bytes) -> bytes:
-        """Brokers without KIP-152 are not simulated."""
-        raise NotImplementedError
-
-    def say_raw(self, token: bytes) -> None:
-        """Brokers without KIP-152 are not simulated."""
-        raise NotImplementedError
-
-    async def in_thread(self, work: Callable[[], _T]) -> _T:
-        """No mechanism that is simulated waits for anything."""
-        return work()
+def _work(work: Callable[[], Any], talk: Conversation) -> None:
+    try:
+        result, failure = work(), None
+    except Exception as error:
+        result, failure = None, error
+    talk.worked(result, failure)
 
 
 class _Connection:
@@ -703,16 +702,17 @@ class _Connection:
         there: Way,
         back: Way,
         scratch: bytearray,
+        jitter: float,
     ) -> None:
         self.key = key
         self.node = node
-        self.versions = VERSIONS
         self.diagnosis = Diagnosis(
             f"b{node}",
             security_protocol=settings.security_protocol,
             mechanism=mechanism_of(settings),
             config=settings.connection,
         )
+        self.talk = Conversation(settings, self.diagnosis, scratch=scratch, jitter=jitter)
         self.name = name
         self.race = race
         #: By which it has come there.
@@ -721,31 +721,11 @@ class _Connection:
         self.back = back
         self.end: Connection | None = None
         self.open = False
-        self.count = 0
-        self.due: deque[Due] = deque()
-        self.cutter = FrameCutter(LONGEST_FRAME, scratch)
 
     @property
     def is_half_open(self) -> bool:
         """The broker's end is gone, and this one has not heard of it."""
         return self.end is not None and not self.end.open
-
-    def cut(self, data: bytes) -> list[memoryview]:
-        """The frames that are whole with these bytes."""
-        rest = memoryview(data)
-
-        def receive(space: memoryview) -> int:
-            nonlocal rest
-            count = min(len(space), len(rest))
-            space[:count] = rest[:count]
-            rest = rest[count:]
-            return count
-
-        while rest:
-            self.cutter.receive(receive)
-        frames = list(self.cutter.frames)
-        self.cutter.frames.clear()
-        return frames
 
 
 class _BrokersEnd:

@@ -173,7 +173,7 @@ class _Observed(KafkaConsumer):
     def _look_what_is_left(self, taken: Mapping[Any, list[Any]]) -> None:
         """Note what a poll could have given out that gave out nothing, unless the group has yet to
         confirm that it is still a member."""
-        if not taken and self._engine.is_confirmed:
+        if not taken and not self._engine.session.holds_back:
             owned = self._engine.delivery.partitions
             if ready := [_name(one) for one, state in owned.items() if state.ready]:
                 self._note("records.passed_over", partitions=sorted(ready))

@@ -197,7 +197,13 @@ class Loop:
         if self._closing or self.draw.random() < 0.3:
             self._give_up()
         else:
-            self._later.insert(0, (0, lambda: self.subscribe(self._consumer)))
+            self._later.insert(0, (0, self._subscribe_again))
+
+    def _subscribe_again(self) -> None:
+        """And resume what is paused: it may be a `resume` that was interrupted."""
+        self.subscribe(self._consumer)
+        if paused := self._consumer.paused():
+            self._consumer.resume(*sorted(paused))
 
     @property
     def _has_consumer(self) -> bool:

@@ -451,7 +451,7 @@ class Simulation:
         """Whether the coordinators know each running consumer that wants to be in a group, and what
         it subscribes to."""
         return all(
-            self.brokers.know(group, site.port.member.member_id, site.subscription)
+            self.brokers.know(group, site.port.membership.member.member_id, site.subscription)
             for member in self.members
             if member.running
             for site in member.sites[-1:]
@@ -483,7 +483,7 @@ class Simulation:
         """Whether the coordinators know nobody but running consumers: who died keeps its partitions
         until its session is over."""
         alive = {
-            site.port.member.member_id
+            site.port.membership.member.member_id
             for member in self.members
             if member.running
             for site in member.sites

@@ -23,7 +23,7 @@ from kafka.errors import (
 
 from aktor import KafkaConsumer, TopicPartition
 from aktor.broker import EmbeddedKafka
-from aktor.consumer.engine import Engine
+from aktor.consumer.waiting import Blocking
 from aktor.errors import (
     BootstrapError,
     BrokersUnreachableError,
@@ -455,10 +455,10 @@ def test_a_second_thread_may_look_but_not_poll_and_the_first_goes_on(
 
 
 def inside_of_poll(thread: int) -> bool:
-    """Whether this thread waits in a consumer's poll, where nobody else may enter."""
+    """Whether this thread waits in a call of a consumer, where nobody else may enter."""
     frame = sys._current_frames().get(thread)
     while frame is not None:
-        if frame.f_code is Engine.poll.__code__:
+        if frame.f_code is Blocking.run.__code__:
             return True
         frame = frame.f_back
     return False

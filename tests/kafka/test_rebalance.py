@@ -79,6 +79,32 @@ def both_poll_until(one: Any, other: Any, happened: Any, within: float = SOON_S)
         other.poll(20)
 
 
+def test_nothing_waits_for_a_fetch_or_a_join_group_that_the_broker_keeps(
+    kafka: Cluster, four: str, group: str
+) -> None:
+    partitions = [TopicPartition(four, one) for one in range(4)]
+
+    def look(consumer: KafkaConsumer) -> None:
+        began = time.monotonic()
+        consumer.committed(partitions[0])
+        consumer.end_offsets(partitions)
+        assert time.monotonic() - began < PROMPT_S
+
+    with quick(kafka, four, group_id=group, fetch_max_wait_ms=20_000) as first:
+        read(first, 20)
+        first.poll(500)
+        look(first)
+        with quick(kafka, four, group_id=group) as second:
+            second.poll(500)  # its JoinGroup waits for that of the first, which does not poll
+            assert not second.assignment()
+            look(second)
+            look(first)
+            first.commit()
+            assert first.committed(partitions[0]) == 5
+        counted = first.metrics()["consumer-coordinator-metrics"]
+        assert counted["heartbeat-response-time-max"] < PROMPT_S * 1000
+
+
 def test_eager_members_give_everything_up_and_get_their_share_anew(
     kafka: Cluster, four: str, group: str
 ) -> None:

@@ -50,7 +50,7 @@ class Story:
 
     def loses(self, member: str, how: str = "revoked") -> Story:
         """It gives the partition up."""
-        self.tells(member, "partitions.going", partitions=[PLACE], loss=how)
+        self.tells(member, "partitions.revoking", partitions=[PLACE], loss=how)
         return self.tells(member, "partitions.released", partitions={PLACE: self._next[member]})
 
     def reads(self, member: str, *offsets: int, values: str = "v") -> Story:

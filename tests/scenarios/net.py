@@ -54,7 +54,14 @@ class ScriptedNet:
     # -- what the network actor calls
 
     def connect(
-        self, key: str, host: str, port: int, timeout: float, *, canonical: bool = False
+        self,
+        key: str,
+        host: str,
+        port: int,
+        timeout: float,
+        *,
+        canonical: bool = False,
+        jitter: float = 0.5,
     ) -> None:
         """Broker n is the host "b<n>", or as it advertises."""
         connection = _Connection(key, self._scene.cluster.node_at(host))
@@ -74,25 +81,29 @@ class ScriptedNet:
             error = KafkaConnectionError(f"broker {host}: {reason}")
             if reason.startswith("not connected"):
                 error.__cause__ = TimeoutError()
-            self._tell(ConnectionFailed(key=connection.key, error=error))
-        elif self._scene.cluster.up[connection.node]:
-            self._tell(ConnectionOpened(key=connection.key))
+            self._tell(ConnectionFailed(key=connection.key, error=error, now=self._scene.now))
+        elif self._scene.cluster.up.get(connection.node):
+            self._tell(ConnectionOpened(key=connection.key, now=self._scene.now))
         else:
             del self._connections[connection.key]
             error = KafkaConnectionError(f"broker b{connection.node}: connection refused")
-            self._tell(ConnectionFailed(key=connection.key, error=error))
+            self._tell(ConnectionFailed(key=connection.key, error=error, now=self._scene.now))
 
     def send(self, key: str, request_id: int, body: Any) -> None:
         """Into the queue of the broker's end of the connection."""
         connection = self._connections.get(key)
         if connection is None:
             error = KafkaConnectionError(f"connection {key} is closed")
-            self._tell(RequestBroken(key=key, request_id=request_id, error=error))
+            self._tell(
+                RequestBroken(key=key, request_id=request_id, error=error, now=self._scene.now)
+            )
             return
         kind = type(body)
         if kind.name.removesuffix("Request") in self._scene.cluster.too_old_for:
             old = IncompatibleBrokerVersion(f"broker b{connection.node} is too old for {kind.name}")
-            self._tell(RequestBroken(key=key, request_id=request_id, error=old))
+            self._tell(
+                RequestBroken(key=key, request_id=request_id, error=old, now=self._scene.now)
+            )
             return
         version = VERSIONS.api_version(body)
         frame = body.encode(version=version)
@@ -129,7 +140,7 @@ class ScriptedNet:
         for connection in [one for one in self._connections.values() if one.node == node]:
             del self._connections[connection.key]
             error = KafkaConnectionError(f"broker b{node} closed the connection")
-            self._tell(ConnectionClosed(key=connection.key, error=error))
+            self._tell(ConnectionClosed(key=connection.key, error=error, now=self._scene.now))
 
     # -- the brokers' end
 
@@ -155,7 +166,11 @@ class ScriptedNet:
         response, version = answer
         self._tell(
             RequestAnswered(
-                key=connection.key, request_id=request_id, response=response, version=version
+                key=connection.key,
+                request_id=request_id,
+                response=response,
+                version=version,
+                now=self._scene.now,
             )
         )
 

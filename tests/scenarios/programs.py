@@ -383,7 +383,7 @@ def looking_handler(program: Program) -> None:
 
 def busy_handler(program: Program) -> None:
     """One that does what it may not."""
-    if not program.in_a_call or program.consumer._engine.user_code.name:
+    if not program.in_a_call or program.consumer._engine.rebalancing.user_code.name:
         return
     acts: list[Callable[[], Any]] = [
         program.consumer.commit,

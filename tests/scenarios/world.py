@@ -283,7 +283,6 @@ class Site(Host):
             incarnation=incarnation,
             dispatcher=dispatcher,
             trace=trace,
-            rng=random.Random(self.world.seed * 1000 + incarnation),
         )
 
     def start(self, dispatcher: Dispatcher, name: str) -> None:

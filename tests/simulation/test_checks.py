@@ -140,7 +140,7 @@ def leaves(operation: str = "default") -> tuple[str, str, dict[str, Any]]:
 
 def goodbye(epoch: int | None) -> tuple[str, str, dict[str, Any]]:
     """The group hears one; of the classic protocol, without an epoch."""
-    return "x", "goodbye.heard", {} if epoch is None else {"epoch": epoch}
+    return "x", "leave.heard", {} if epoch is None else {"epoch": epoch}
 
 
 def heartbeat(event: str) -> tuple[str, str, dict[str, Any]]:
@@ -164,7 +164,7 @@ def reports(*partitions: str, full: bool = True, epoch: int = 5) -> tuple[str, s
 
 
 def going(member: str, loss: str) -> tuple[str, str, dict[str, Any]]:
-    return member, "partitions.going", {"partitions": ["a-0"], "loss": loss}
+    return member, "partitions.revoking", {"partitions": ["a-0"], "loss": loss}
 
 
 def released(member: str) -> tuple[str, str, dict[str, Any]]:
@@ -510,17 +510,17 @@ BROKEN: list[tuple[Check, Story, str]] = [
         "commits a-0:4 (auto) after 5",
     ),
     (
-        membership.a_goodbye_is_the_one_that_is_asked_for,
+        membership.a_leave_is_the_one_that_is_asked_for,
         [starts(None), leaves(), goodbye(-2)],
         "said epoch -2 when it left, and leaves",
     ),
     (
-        membership.a_goodbye_is_the_one_that_is_asked_for,
+        membership.a_leave_is_the_one_that_is_asked_for,
         [starts("one"), leaves(), goodbye(-1)],
         "said epoch -1 when it left, and keeps its place",
     ),
     (
-        membership.a_goodbye_is_the_one_that_is_asked_for,
+        membership.a_leave_is_the_one_that_is_asked_for,
         [starts("one"), leaves(), goodbye(None)],
         "said LeaveGroup when it left, and keeps its place",
     ),
@@ -1217,7 +1217,7 @@ FORGIVEN: list[tuple[Check, Story]] = [
             ([HELD_BACK, sought("x", 5)], []),
             ([("x", "partitions.held_back", {"partitions": {"a-0": None}})], []),
             ([("x", "commit.failed", {})], []),
-            ([("x", "partitions.going", {"partitions": {"a-0": 5}, "loss": "lost"})], []),
+            ([("x", "partitions.revoking", {"partitions": {"a-0": 5}, "loss": "lost"})], []),
         ]
     ],
     (commits.what_is_let_go_is_committed, [*AUTOMATIC[1:], LETS_GO]),
@@ -1464,7 +1464,7 @@ FORGIVEN: list[tuple[Check, Story]] = [
     ],
     *[
         (
-            membership.a_goodbye_is_the_one_that_is_asked_for,
+            membership.a_leave_is_the_one_that_is_asked_for,
             [starts(instance), leaves(operation), goodbye(epoch)],
         )
         for instance, operation, epoch in [

@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.protocol.metadata import MetadataRequest
 from kafka.structs import TopicPartition
 
@@ -190,7 +191,7 @@ def test_a_join_group_that_vanished_is_repeated_before_the_group_has_waited_for_
             )
 
         sim.run(until=joins, at_most=10.0)
-        alice.sites[0].swallow("coordinator-")
+        alice.sites[0].swallow("join-")
         sim.run(until=sim.now_and_then(sim.everybody_is_in), at_most=300.0)
 
         orders.write(20)
@@ -198,7 +199,37 @@ def test_a_join_group_that_vanished_is_repeated_before_the_group_has_waited_for_
         assert sim.now - began < 45.0
 
 
-def test_look_ups_go_round_the_first_join_group_of_a_member() -> None:
+@pytest.mark.parametrize("fetch_max_wait_ms", [500, 25_000])
+def test_what_is_answered_at_once_waits_for_neither_a_join_group_nor_a_fetch(
+    fetch_max_wait_ms: int,
+) -> None:
+    """Though the coordinator keeps JoinGroup, and a leader the Fetch of what a member kept."""
+    settings: dict[str, Any] = {
+        "partition_assignment_strategy": (CooperativeStickyAssignor,),
+        "fetch_max_wait_ms": fetch_max_wait_ms,
+        "auto_commit_interval_ms": 1000,
+        "metadata_max_age_ms": 2000,
+    }
+    with Simulation(seed=1) as sim:
+        orders = reading(sim, count=2, **settings)
+        sim.run(for_=30.0)
+        sim.members[0].freeze()  # who joins waits for it, until its session is over
+        sim.consumers(group="g", topics=[orders], count=1, **settings)
+        for _ in range(25):
+            orders.write(1)
+            sim.run(for_=1.0)
+        sim.run(for_=30.0)
+
+        took: dict[str, float] = {}
+        for event in sim.history.named("request.answered"):
+            took[event["api"]] = max(event["ms"], took.get(event["api"], 0.0))
+        kept = {api: took.pop(api) for api in ("JoinGroup", "SyncGroup", "Fetch")}
+        assert kept["JoinGroup"] > 10_000 or kept["Fetch"] > 20_000
+        assert took.keys() >= {"Heartbeat", "OffsetCommit", "OffsetFetch", "Metadata"}
+        assert max(took.values()) < 100.0, took
+
+
+def test_look_ups_do_not_wait_for_the_first_join_group_of_a_member() -> None:
     """It waits for a member that takes its time, and a connection's answers come in order."""
     with Simulation(seed=1) as sim:
         reading(sim)
@@ -396,6 +427,7 @@ def test_what_is_held_back_by_a_cut_link_arrives_before_what_is_sent_later() -> 
             told.append,
             consumer="alice",
             settings=Settings(client_id="alice"),
+            clock=lambda: sim.scheduler.now,
         )
         net.connect("bootstrap", "b1", 9092, timeout=10.0)
         sim.run(for_=0.1)

@@ -50,6 +50,7 @@ class Client:
             self.told.append,
             consumer="alice",
             settings=settings or Settings(client_id="alice"),
+            clock=lambda: sim.scheduler.now,
         )
         self.asked = 0
 
@@ -209,7 +210,7 @@ def opens_after(client: Client, key: str, host: str) -> float:
     """Seconds that it takes."""
     sim, began = client.sim, client.sim.now
     client.net.connect(key, host, 9092, 10.0)
-    opened = ConnectionOpened(key=key)
+    opened = ConnectionOpened(key=key, now=0.0)
     sim.run(until=lambda: opened in client.told, at_most=10.0)
     return sim.now - began
 

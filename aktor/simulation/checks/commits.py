@@ -368,7 +368,7 @@ class _LetGo:
             case "position.sought":  # once it is held back the last commit is on its way
                 for one in self.held_back & event["partitions"].keys():
                     self.given.pop(one, None)
-            case "partitions.going" if event["loss"] == "lost":
+            case "partitions.revoking" if event["loss"] == "lost":
                 for one in event["partitions"]:
                     self.given.pop(one, None)
             case "partitions.released":

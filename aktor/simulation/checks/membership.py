@@ -118,13 +118,13 @@ def no_session_is_believed_in_for_too_long(history: History) -> list[str]:
     return complaints
 
 
-def a_goodbye_is_the_one_that_is_asked_for(history: History) -> list[str]:
+def a_leave_is_the_one_that_is_asked_for(history: History) -> list[str]:
     """A dynamic member leaves (in the consumer protocol: epoch -1). A static one keeps its place,
     unless `close` is to leave: it says nothing in the classic protocol, epoch -2 in the other."""
     complaints = []
     instances: dict[str, str | None] = {}
     operations: dict[str, str] = {}
-    for event in history.named("consumer.started", "user.leaves", "goodbye.heard"):
+    for event in history.named("consumer.started", "user.leaves", "leave.heard"):
         who = event["member"]
         if event["event"] == "consumer.started":
             instances[who] = event["group_instance_id"]
@@ -154,7 +154,7 @@ def after_a_failure_everything_is_said_again(history: History) -> list[str]:
     for event in history.events:
         who, name = event["member"], event["event"]
         complete = name == "heartbeat.heard" and event["full"] and event["owned"] is not None
-        if complete or name in ("goodbye.heard", "member.left"):
+        if complete or name in ("leave.heard", "member.left"):
             owing.pop(who, None)
         elif name == "heartbeat.failed":
             owing[who] = None
@@ -262,7 +262,7 @@ CHECKS: Final = (
     who_leaves_is_gone,
     nobody_is_left_behind,
     no_session_is_believed_in_for_too_long,
-    a_goodbye_is_the_one_that_is_asked_for,
+    a_leave_is_the_one_that_is_asked_for,
     after_a_failure_everything_is_said_again,
     a_member_reports_what_it_has,
     a_target_is_reached,

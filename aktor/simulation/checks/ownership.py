@@ -125,7 +125,7 @@ def partitions_are_handed_over_in_order(history: History) -> list[str]:
                     mine = theirs.owned.get(one)
                     if other != event["member"] and mine and not (late or mine.outdated):
                         early[other, one] = when(event)
-        elif name == "partitions.going":
+        elif name == "partitions.revoking":
             for one in event["partitions"]:
                 told = early.pop((event["member"], one), None)
                 # Who slept meanwhile may not know.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import math
 import random
@@ -49,7 +50,7 @@ from aktor.settings import Settings
 from aktor.trace import recording
 
 ANY, COORDINATOR = Destination.ANY, Destination.COORDINATOR
-FETCH = Lane.FETCH
+FETCH, HOLDS = Lane.FETCH, Lane.HOLDS
 
 
 class FakeNet:
@@ -66,7 +67,14 @@ class FakeNet:
         self.arriving: set[str] = set()
 
     def connect(
-        self, key: str, host: str, port: int, timeout: float, *, canonical: bool = False
+        self,
+        key: str,
+        host: str,
+        port: int,
+        timeout: float,
+        *,
+        canonical: bool = False,
+        jitter: float = 0.5,
     ) -> None:
         self.connects.append((key, f"{host}:{port}"))
         self.canonical.append(canonical)
@@ -110,13 +118,12 @@ class Bench:
             Settings(**settings),
             net=lambda tell: self.net,
             trace=self.trace,
-            clock=self.time,
-            rng=random.Random(1),
         )
 
     def tell(self, *messages: object) -> Bench:
-        """Deliver the messages, then the tick that follows them."""
-        for message in (*messages, Tick(now=self.time(), jitter=0.5)):
+        """Deliver the messages, as of now, then the tick that follows them."""
+        for told in (*messages, Tick(now=self.time(), jitter=0.5)):
+            message = replace(told, now=self.time()) if hasattr(told, "now") else told
             if isinstance(message, ConnectionOpened | ConnectionFailed | ConnectionClosed):
                 self.net.note_end(message.key)
             if isinstance(message, ConnectionOpened):
@@ -129,7 +136,7 @@ class Bench:
         return self
 
     def send(self, *requests: Request) -> Bench:
-        return self.tell(SendRequests(requests=requests))
+        return self.tell(SendRequests(requests=requests, now=0.0))
 
     def at(self, now: float) -> Bench:
         self.time.now = now
@@ -142,11 +149,31 @@ class Bench:
 
     def open(self) -> Bench:
         """The last attempt succeeds."""
-        return self.tell(ConnectionOpened(key=self.last_key))
+        return self.tell(ConnectionOpened(key=self.last_key, now=0.0))
+
+    def open_all(self) -> Bench:
+        """All attempts succeed."""
+        for key in list(self.net.attempts):
+            self.tell(ConnectionOpened(key=key, now=0.0))
+        return self
+
+    def keys_of(self, kind: type) -> list[str]:
+        """The connections over which requests of this kind were sent."""
+        return [key for key, _, body in self.net.sends if isinstance(body, kind)]
+
+    def key_of(self, kind: type) -> str:
+        """The connection over which the one request of this kind was sent."""
+        (key,) = self.keys_of(kind)
+        return key
+
+    def answer_to(self, key: str) -> Bench:
+        """The last request that was sent over this connection is answered."""
+        numbers = [number for one, number, _ in self.net.sends if one == key]
+        return self.tell(answered(key, numbers[-1]))
 
     def refuse(self, error: Exception | None = None) -> Bench:
         """The last attempt fails."""
-        return self.tell(ConnectionFailed(key=self.last_key, error=error or refused()))
+        return self.tell(ConnectionFailed(key=self.last_key, error=error or refused(), now=0.0))
 
     def answer(self, index: int = -1) -> Bench:
         """The request sent at this index is answered."""
@@ -189,9 +216,13 @@ def a_request(
     )
 
 
+def a_join(deadline: float = 30.0) -> Request:
+    return replace(a_request(COORDINATOR, lane=HOLDS, deadline=deadline), body=JoinGroupRequest())
+
+
 def answered(key: str, request_id: int, throttle: float = 0.0) -> RequestAnswered:
     return RequestAnswered(
-        key=key, request_id=request_id, response="answer", version=12, throttle=throttle
+        key=key, request_id=request_id, response="answer", version=12, throttle=throttle, now=0.0
     )
 
 
@@ -339,13 +370,126 @@ def test_a_fetch_that_is_not_answered_in_time_costs_no_other_request_its_connect
 
 def test_a_join_group_that_is_not_answered_says_nothing_of_its_broker() -> None:
     """The broker may wait for other members, or the connection is half-open."""
-    join = replace(a_request(COORDINATOR), body=JoinGroupRequest())
-    bench = connected().tell(a_coordinator()).send(join).open()
-    bench.at(30.0).send(replace(join, deadline=60.0))
+    bench = connected().tell(a_coordinator()).send(a_join())
+    bench.open_all()
+    bench.at(30.0).send(a_join(deadline=60.0))
 
     assert len(bench.of(RequestFailed)) == 1
     assert bench.open().at(59.9).net.sends[-1][0] == bench.last_key
     assert bench.of(BrokersLost) == []
+
+
+# -- lanes: what a broker keeps is in front of nothing
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_heartbeat_does_not_wait_for_join_group(known: bool) -> None:
+    """Whether or not the metadata has named the coordinator yet."""
+    bench = (connected() if known else Bench()).tell(a_coordinator("b", 2)).send(a_join())
+    bench.open_all().send(a_request(COORDINATOR, deadline=3.0))
+
+    (join, beat) = (bench.key_of(JoinGroupRequest), bench.net.sends[-1][0])
+    assert (join.partition("#")[0], beat.partition("#")[0]) == ("join-2", "coordinator-2")
+    bench.answer()
+    assert bench.of(RequestFailed) == []
+    assert len(bench.of(ResponseReceived)) == 1
+
+
+def test_the_connection_for_heartbeats_is_opened_beside_that_for_join_group() -> None:
+    bench = Bench().tell(a_coordinator()).send(a_join())
+
+    assert {one.partition("#")[0] for one in bench.net.attempts} == {"join-1", "coordinator-1"}
+
+
+def test_without_a_classic_group_there_is_no_connection_for_join_group() -> None:
+    bench = Bench().tell(a_coordinator()).send(a_request(COORDINATOR)).open()
+
+    assert [one.partition("#")[0] for one in bench.net.open] == ["coordinator-1"]
+
+
+def test_a_join_group_does_not_wait_for_one_that_nobody_waits_for_any_more() -> None:
+    """A member that was disowned asks to join anew; the group keeps its former JoinGroup."""
+    bench = connected().tell(a_coordinator()).send(a_join()).open_all()
+    bench.send(a_join()).open_all()
+
+    first, second = bench.keys_of(JoinGroupRequest)
+    assert first != second
+    bench.answer()
+    assert second in bench.net.open, "the next one takes it"
+    bench.answer_to(first)
+    assert len([one for one in (first, second) if one in bench.net.open]) == 1
+    bench.send(a_join())
+    assert bench.keys_of(JoinGroupRequest)[-1] in (first, second)
+
+
+def test_join_group_and_sync_group_take_one_connection_after_the_other() -> None:
+    bench = connected().tell(a_coordinator()).send(a_join()).open_all().answer()
+    bench.send(a_join())
+
+    first, second = bench.keys_of(JoinGroupRequest)
+    assert first == second
+
+
+def test_join_group_does_not_overtake_a_commit() -> None:
+    """It might begin a generation, and the commit be refused (ILLEGAL_GENERATION)."""
+    bench = connected().tell(a_coordinator()).send(a_request(COORDINATOR)).open().answer()
+    bench.send(a_request(COORDINATOR), a_join()).open_all()
+    assert bench.keys_of(JoinGroupRequest) == []
+
+    bench.answer()
+    assert len(bench.keys_of(JoinGroupRequest)) == 1
+
+
+def test_join_group_waits_a_second_at_most_for_what_was_asked_before() -> None:
+    bench = connected().tell(a_coordinator()).send(a_request(COORDINATOR)).open()
+    bench.send(a_join()).open_all()
+    assert (bench.keys_of(JoinGroupRequest), bench.wake_at) == ([], 1.0)
+
+    bench.at(1.0)
+    assert len(bench.keys_of(JoinGroupRequest)) == 1
+
+
+def test_what_is_asked_after_join_group_does_not_keep_it_back() -> None:
+    bench = connected().tell(a_coordinator()).send(a_join(), a_request(COORDINATOR)).open_all()
+
+    assert len(bench.keys_of(JoinGroupRequest)) == 1
+
+
+def test_a_coordinator_that_moves_takes_all_its_connections_with_it() -> None:
+    bench = connected().tell(a_coordinator()).send(a_join()).open_all()
+    bench.tell(a_coordinator("elsewhere")).send(a_join(), a_request(COORDINATOR))
+
+    assert bench.addresses[-2:] == ["elsewhere:9092", "elsewhere:9092"]
+    assert [type(one.request.body) for one in bench.of(RequestFailed)] == [JoinGroupRequest]
+
+
+def test_a_new_coordinator_gets_new_connections_and_a_join_group_may_still_be_answered() -> None:
+    bench = connected().tell(a_coordinator()).send(a_join()).open_all()
+    old = bench.key_of(JoinGroupRequest)
+    bench.tell(a_coordinator("b", 2)).send(a_join())
+
+    bench.answer_to(old)
+    assert old in bench.net.closes
+    assert [one.node for one in bench.of(ResponseReceived)] == [1]
+    assert {one.partition("#")[0] for one in bench.net.attempts} == {"join-2", "coordinator-2"}
+
+
+def test_a_lost_coordinator_fails_a_join_group_that_was_not_sent() -> None:
+    bench = connected().tell(a_coordinator()).send(a_join())
+    bench.tell(CoordinatorLost(because="it says that it is not"))
+
+    (failed,) = bench.of(RequestFailed)
+    assert isinstance(failed.error, CoordinatorNotAvailableError)
+
+
+def test_an_unused_connection_for_join_group_is_closed_as_any() -> None:
+    bench = connected(connections_max_idle=60.0).tell(a_coordinator()).send(a_join()).open_all()
+    bench.answer()
+    key = bench.key_of(JoinGroupRequest)
+    bench.at(59.9)
+    assert key in bench.net.open
+    bench.at(60.0)
+    assert key not in bench.net.open
 
 
 def test_both_connections_to_a_broker_go_with_it_to_its_new_address() -> None:
@@ -734,11 +878,11 @@ def test_an_answer_ends_the_backoff_and_an_open_connection_does_not() -> None:
     bench.open()
     began = bench.time.now
 
-    bench.tell(ConnectionClosed(key=bench.last_key, error=refused())).send(a_request(2))
+    bench.tell(ConnectionClosed(key=bench.last_key, error=refused(), now=0.0)).send(a_request(2))
     assert bench.wake_at - began >= 1.6
     bench.sleep().open().answer()
     began = bench.time.now
-    bench.tell(ConnectionClosed(key=bench.last_key, error=refused())).send(a_request(2))
+    bench.tell(ConnectionClosed(key=bench.last_key, error=refused(), now=0.0)).send(a_request(2))
 
     assert bench.wake_at - began <= 1.2
 
@@ -748,7 +892,7 @@ def test_a_lost_connection_fails_what_is_in_flight_and_keeps_what_is_queued() ->
     in_flight, queued = a_request(1), a_request(1)
     bench.send(in_flight, queued)
 
-    bench.tell(ConnectionClosed(key=bench.last_key, error=refused()))
+    bench.tell(ConnectionClosed(key=bench.last_key, error=refused(), now=0.0))
     assert [one.request for one in bench.said] == [in_flight]
     bench.sleep().open()
 
@@ -759,7 +903,7 @@ def test_a_malformed_answer_is_told_as_such() -> None:
     bench = connected().send(a_request(1))
 
     error = FrameError(broker="a:9092", reason="?")
-    bench.tell(ConnectionClosed(key=bench.last_key, error=error))
+    bench.tell(ConnectionClosed(key=bench.last_key, error=error, now=0.0))
 
     assert bench.said[0].error is error
 
@@ -770,7 +914,7 @@ def test_a_request_that_the_broker_does_not_speak_fails_alone() -> None:
     bench.send(broken, other)
     key, request_id, _ = bench.net.sends[0]
 
-    bench.tell(RequestBroken(key=key, request_id=request_id, error=ValueError("too old")))
+    bench.tell(RequestBroken(key=key, request_id=request_id, error=ValueError("too old"), now=0.0))
     bench.answer(1)
 
     assert [one.request for one in bench.of(RequestFailed)] == [broken]
@@ -938,7 +1082,7 @@ def test_a_listener_that_hangs_up_at_the_first_request_is_nobody_too() -> None:
     for _ in range(8):
         bench.open()
         error = KafkaConnectionError("broker boot:1: hung up; it expects a login")
-        bench.tell(ConnectionClosed(key=bench.last_key, error=error))
+        bench.tell(ConnectionClosed(key=bench.last_key, error=error, now=0.0))
         bench.send(a_request(ANY, deadline=1e6))
         while not bench.net.attempts:
             bench.sleep()
@@ -977,7 +1121,7 @@ def test_who_asks_hears_nothing_of_a_broker_that_refused_us_which_was_said() -> 
 
 def test_once_a_broker_has_answered_the_application_is_not_told_of_a_failed_bootstrap() -> None:
     bench = Bench().send(a_request(ANY)).open().answer()
-    bench.tell(ConnectionClosed(key=bench.last_key, error=refused()))
+    bench.tell(ConnectionClosed(key=bench.last_key, error=refused(), now=0.0))
 
     bench.send(a_request(ANY, deadline=1e6))
     bench.sleep()
@@ -992,7 +1136,7 @@ def test_once_a_broker_has_answered_the_application_is_not_told_of_a_failed_boot
 def refuse_all(bench: Bench, error: Callable[[], Exception] = refused) -> None:
     """Every attempt under way fails."""
     for key in list(bench.net.attempts):
-        bench.tell(ConnectionFailed(key=key, error=error()))
+        bench.tell(ConnectionFailed(key=key, error=error(), now=0.0))
 
 
 def stranded(*, until: float, error: Callable[[], Exception] = refused, **brokers: int) -> Bench:
@@ -1085,14 +1229,14 @@ def test_when_a_broker_can_be_reached_after_all_the_application_is_told_once() -
     bench.open().answer()
 
     assert len(bench.of(BrokersReached)) == 1
-    bench.tell(ConnectionClosed(key=bench.last_key, error=refused()))
+    bench.tell(ConnectionClosed(key=bench.last_key, error=refused(), now=0.0))
     bench.send(a_request(1, deadline=1e6)).at(100.0)
     assert len(bench.of(BrokersReached)) == 1
 
 
 def test_brokers_that_were_reached_once_are_waited_for_quietly() -> None:
     bench = connected()
-    bench.tell(ConnectionClosed(key=bench.last_key, error=refused()))
+    bench.tell(ConnectionClosed(key=bench.last_key, error=refused(), now=0.0))
 
     for second in range(60):
         bench.send(a_request(1, deadline=1e6)).at(float(second))
@@ -1103,7 +1247,10 @@ def test_brokers_that_were_reached_once_are_waited_for_quietly() -> None:
 
 def test_a_bootstrap_server_that_is_a_broker_at_its_advertised_address_was_reached() -> None:
     bench = Bench(bootstrap_servers=(("a", 9092),)).send(a_request(ANY)).open().answer()
-    bench.tell(ConnectionClosed(key=bench.last_key, error=refused()), a_cluster(a=1, b=2))
+    bench.tell(
+        ConnectionClosed(key=bench.last_key, error=refused(), now=0.0),
+        a_cluster(a=1, b=2),
+    )
 
     for second in range(20):
         bench.send(a_request(2, deadline=1e6)).at(float(second))
@@ -1164,6 +1311,42 @@ def test_stopping_closes_the_net() -> None:
     assert bench.net.closed
 
 
+@pytest.mark.parametrize("module", ["network", "links", "bootstrap", "advertised"])
+def test_what_decides_about_connections_has_no_clock_and_no_chance(module: str) -> None:
+    source = importlib.import_module(f"aktor.actors.{module}")
+    assert not {"time", "random", "socket", "threading"} & set(vars(source))
+
+
+def test_an_answer_carries_the_time_of_its_report_and_a_jitter_of_its_own() -> None:
+    bench = connected().send(a_request(1), a_request(1), a_request(1))
+    bench.time.now = 7.0
+    bench.tell(*(answered(key, number) for key, number, _ in bench.net.sends))
+
+    got = bench.of(ResponseReceived)
+    assert [one.now for one in got] == [7.0] * 3
+    jitters = sorted(one.jitter for one in got)
+    assert 0.0 <= jitters[0] < jitters[2] < 1.0
+    assert min(jitters[1] - jitters[0], jitters[2] - jitters[1]) > 0.2
+
+
+def test_a_report_that_was_held_up_does_not_turn_the_time_back() -> None:
+    bench = connected().at(9.0).send(a_request(1))
+    bench.actor.handle(answered(*bench.net.sends[-1][:2]))
+    bench.tell(ConnectionClosed(key=bench.last_key, error=refused(), now=0.0)).send(a_request(1))
+
+    assert bench.wake_at > 9.0
+
+
+def test_the_bootstrap_server_to_begin_with_is_drawn_from_the_first_jitter() -> None:
+    def first(jitter: float) -> str:
+        bench = Bench(bootstrap_servers=(("a", 1), ("b", 2)))
+        bench.actor.handle(SendRequests(requests=(a_request(),), now=0.0))
+        bench.actor.handle(Tick(now=0.0, jitter=jitter))
+        return bench.addresses[0]
+
+    assert [first(0.1), first(0.9)] == ["a:1", "b:2"]
+
+
 def test_an_unknown_message_is_counted_and_traced() -> None:
     bench = Bench().tell("what?")
 
@@ -1173,7 +1356,7 @@ def test_an_unknown_message_is_counted_and_traced() -> None:
 
 def test_requests_and_connections_are_traced_with_their_names_and_reasons() -> None:
     bench = connected().send(a_request(1)).answer()
-    bench.tell(ConnectionClosed(key=bench.last_key, error=refused()))
+    bench.tell(ConnectionClosed(key=bench.last_key, error=refused(), now=0.0))
 
     (sent, *_) = bench.traced("request.sent")
     (got, *_) = bench.traced("request.answered")
@@ -1214,7 +1397,7 @@ def test_every_request_gets_exactly_one_answer_whatever_happens(seed: int) -> No
                 lane = rng.choice([*Lane])
                 late = bench.time.now + rng.uniform(0.0, 3.0)
                 sent.append(a_request(to, deadline=late, lane=lane))
-                return SendRequests(requests=(sent[-1],))
+                return SendRequests(requests=(sent[-1],), now=0.0)
             case 3 | 4 | 5:
                 return answered(key, request_id, throttle=rng.choice([0.0, 0.0, 0.5]))
             case 6:
@@ -1224,7 +1407,7 @@ def test_every_request_gets_exactly_one_answer_whatever_happens(seed: int) -> No
                 return a_coordinator(rng.choice("ab"), rng.choice([1, 2]))
             case 8:
                 return CoordinatorLost(because="chance")
-        return RequestBroken(key=key, request_id=request_id, error=refused())
+        return RequestBroken(key=key, request_id=request_id, error=refused(), now=0.0)
 
     def a_report() -> object | None:
         """Connections end as connections can: opened or failed first, closed after opened."""
@@ -1232,11 +1415,11 @@ def test_every_request_gets_exactly_one_answer_whatever_happens(seed: int) -> No
             return None
         key = rng.choice(bench.net.attempts + bench.net.open)
         if key in bench.net.open:
-            return ConnectionClosed(key=key, error=refused())
+            return ConnectionClosed(key=key, error=refused(), now=0.0)
         if rng.random() < 0.5:
-            return ConnectionOpened(key=key)
+            return ConnectionOpened(key=key, now=0.0)
         errors: list[Exception] = [refused(), wrong_password()]
-        return ConnectionFailed(key=key, error=rng.choice(errors))
+        return ConnectionFailed(key=key, error=rng.choice(errors), now=0.0)
 
     for _ in range(200):
         event = a_report() if rng.random() < 0.3 else an_event()

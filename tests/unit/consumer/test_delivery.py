@@ -169,8 +169,8 @@ def test_a_chunk_is_freed_when_its_last_record_is_taken_and_not_before() -> None
 
     delivery.take(1)
     assert (delivery.freed_bytes, delivery.buffered_bytes) == (chunk.size, 0)
-    assert delivery.bytes_taken == chunk.size - OVERHEAD
-    assert delivery.records_taken == 3
+    assert delivery.taken.bytes == chunk.size - OVERHEAD
+    assert delivery.taken.records == 3
 
 
 def test_what_is_buffered_for_a_partition_about_to_be_revoked_is_dropped() -> None:
@@ -736,7 +736,7 @@ def test_a_chunk_that_does_not_continue_marks_the_partition_astray_and_is_droppe
 
     assert delivery.take(10) == {}
 
-    assert delivery.astray == {A}
+    assert delivery.offset_gaps == {A}
     assert delivery.consumed()[A].offset == 0
     assert (delivery.buffered_bytes, delivery.freed_bytes) == (0, chunk.size)
     (dropped,) = [one for one in events if one["event"] == "chunk.dropped"]
@@ -752,7 +752,7 @@ def test_a_gap_behind_records_does_not_take_their_position_back() -> None:
     assert delivery.consumed()[A].offset == 3
 
     assert delivery.take(10) == {}
-    assert delivery.astray == {A}
+    assert delivery.offset_gaps == {A}
     assert delivery.consumed()[A].offset == 3
 
 
@@ -926,7 +926,7 @@ def test_every_byte_that_was_put_is_either_buffered_or_freed(steps: list[Any]) -
         assert delivery.buffered_bytes + delivery.freed_bytes == fetcher.put_bytes
         buffered = (one for state in delivery.partitions.values() for one in state.chunks)
         assert delivery.buffered_bytes == sum(chunk.size for chunk in buffered)
-        delivery.astray.clear()
+        delivery.offset_gaps.clear()
 
 
 @given(st.lists(operations, max_size=30))

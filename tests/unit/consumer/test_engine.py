@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from kafka import ConsumerRebalanceListener
@@ -25,16 +25,13 @@ from kafka.errors import (
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.actors.runtime import Bell, VirtualTime
-from aktor.consumer.engine import (
-    ANSWER_GRACE,
-    CONFIRM_REPEAT,
-    POLL_REPEAT,
-    POSITION_RETRY,
-    REPORT_WAIT,
-    Completion,
-    Engine,
-)
+from aktor.consumer.engine import Engine
+from aktor.consumer.poll_heartbeat import POLL_REPEAT
 from aktor.consumer.port import ApplicationPort
+from aktor.consumer.position_errors import POSITION_RETRY
+from aktor.consumer.questions import ANSWER_GRACE, REPORT_WAIT
+from aktor.consumer.session import CONFIRM_REPEAT
+from aktor.consumer.waiting import Blocking, Waiting
 from aktor.errors import (
     ActorCrashedError,
     ActorRestartedError,
@@ -99,6 +96,8 @@ from tests.unit.consumer.test_delivery import (
 )
 from tests.unit.records.building import a_batch, values
 
+T = TypeVar("T")
+
 ORDERS = frozenset({"orders"})
 CRASH = ZeroDivisionError("a bug")
 
@@ -142,9 +141,9 @@ class ScriptedBell(Bell):
 class Site:
     """An engine, the clock it looks at, and what it said to a background that is a script."""
 
-    def __init__(self, **settings: Any) -> None:
-        self.clock = VirtualTime(100.0)
-        self.bell = ScriptedBell(self.clock)
+    def __init__(self, *, clock: Any = None, bell: Any = None, **settings: Any) -> None:
+        self.clock = clock or VirtualTime(100.0)
+        self.bell = bell or ScriptedBell(self.clock)
         self.port = ApplicationPort(self.bell, silent())
         self.port.cluster = Cluster(version=1)  # a broker has answered
         self.said: list[Any] = []
@@ -154,7 +153,6 @@ class Site:
         trace, self.events = recording()
         self.engine = Engine(
             Settings(**{"enable_auto_commit": False, **settings}),
-            bell=self.bell,
             port=self.port,
             publish=self.publish,
             clock=self.clock,
@@ -163,6 +161,32 @@ class Site:
             on_auto_commit=lambda offsets, error: self.auto_commits.append((offsets, error)),
         )
 
+        self.driver = Blocking(self.bell, self.clock)
+
+    def run(self, operation: Waiting[T]) -> T:
+        """Drive it to its end."""
+        return self.driver.run(operation)
+
+    def ask(self, *args: Any, **kwargs: Any) -> Any:
+        """Ask, and wait for the answer."""
+        return self.run(self.engine.questions.ask(*args, **kwargs))
+
+    def commit(self, *args: Any, **kwargs: Any) -> None:
+        """Commit and wait."""
+        self.run(self.engine.commits.commit(*args, **kwargs))
+
+    def position(self, *args: Any, **kwargs: Any) -> int | None:
+        """The consumed position."""
+        return self.run(self.engine.position(*args, **kwargs))
+
+    def leave(self, *args: Any, **kwargs: Any) -> BaseException | None:
+        """Leave the group."""
+        return self.run(self.engine.leaving.leave(*args, **kwargs))
+
+    def unsubscribe(self, *args: Any, **kwargs: Any) -> None:
+        """Subscribe to nothing."""
+        self.run(self.engine.unsubscribe(*args, **kwargs))
+
     def publish(self, message: object, *, wake: bool = True) -> None:
         self.said.append(message)
         self.wakes.append(wake)
@@ -170,7 +194,7 @@ class Site:
 
     def poll(self, timeout: float = 0.0, limit: int = 500) -> dict[TopicPartition, list[int]]:
         """The offsets that a poll gave out."""
-        return offsets(self.engine.poll(self.clock.now + timeout, limit))
+        return offsets(self.run(self.engine.poll(self.clock.now + timeout, limit)))
 
     def hear(self, *messages: object) -> None:
         for message in messages:
@@ -749,7 +773,7 @@ def test_what_was_out_of_range_before_a_seek_resets_nothing() -> None:
     site.poll()
 
     assert site.of(ResetPositions) == []
-    assert site.engine.position(A, site.clock.now) == 5
+    assert site.position(A, site.clock.now) == 5
 
 
 def test_a_gap_in_the_buffer_is_fetched_anew_from_the_position() -> None:
@@ -773,7 +797,7 @@ def test_what_an_interrupt_took_from_us_is_fetched_anew_from_the_position() -> N
 
     with pytest.raises(KeyboardInterrupt):
         site.poll()
-    site.engine.repair()
+    site.engine.recovery.repair()
 
     told = site.of(AssignmentChanged)[-1]
     assert told.partitions[A].position == Position(offset=0)
@@ -789,7 +813,7 @@ def test_what_an_interrupt_took_from_us_is_fetched_anew_from_the_position() -> N
 def test_a_wakeup_comes_before_records_and_takes_none() -> None:
     site = a_site()
     site.fetched(a_chunk())
-    site.engine.wakeup()
+    site.engine.call.wakeup()
 
     with pytest.raises(WakeupError):
         site.poll()
@@ -798,7 +822,7 @@ def test_a_wakeup_comes_before_records_and_takes_none() -> None:
 
 def test_a_wakeup_ends_a_poll_that_waits() -> None:
     site = a_site()
-    site.bell.at(103.0, site.engine.wakeup)
+    site.bell.at(103.0, site.engine.call.wakeup)
 
     with pytest.raises(WakeupError):
         site.poll(10.0)
@@ -807,18 +831,18 @@ def test_a_wakeup_ends_a_poll_that_waits() -> None:
 
 def test_a_wakeup_outside_of_a_call_is_kept_for_the_next_one_and_spent_there() -> None:
     site = a_site()
-    site.engine.wakeup()
-    site.engine.wakeup()
+    site.engine.call.wakeup()
+    site.engine.call.wakeup()
 
     with pytest.raises(WakeupError):
-        site.engine.ask("commits", lambda ticket: ticket, deadline=200.0, what="a commit")
+        site.ask("commits", lambda ticket: ticket, deadline=200.0, what="a commit")
     assert site.poll() == {}
 
 
 def test_a_wakeup_does_not_end_a_close() -> None:
     site = a_site()
-    site.engine.wakeup()
-    site.engine.closing = True
+    site.engine.call.wakeup()
+    site.engine.call.begin_close()
 
     assert site.poll() == {}
 
@@ -827,14 +851,14 @@ def test_a_failed_consumer_raises_before_anything_else_and_for_ever() -> None:
     site = a_site()
     failure = ActorCrashedError(actor="fetch", reason="a bug")
     site.fetched(a_chunk())
-    site.engine.wakeup()
+    site.engine.call.wakeup()
     site.hear(ConsumerFailed(error=failure))
 
     for _ in range(2):
         with pytest.raises(ActorCrashedError):
             site.poll()
     with pytest.raises(ActorCrashedError):
-        site.engine.commit_async({}, lambda value, error: None)
+        site.run(site.engine.commits.commit_async({}, lambda value, error: None))
 
 
 def test_a_connection_error_is_raised_once_and_before_records() -> None:
@@ -1074,14 +1098,14 @@ def test_raising_an_error_again_and_again_costs_no_memory() -> None:
 
 def test_what_a_listener_raises_is_raised_by_the_poll_that_ran_it() -> None:
     site = a_member()
-    site.engine.rebalancing.listener = _RaisingListener()
+    site.engine.rebalancing.tell(_RaisingListener())
     site.hear(RunRevokedCallback(rebalance=2, partitions=frozenset({A}), loss=Loss.REVOKED))
 
     with pytest.raises(UserCallbackError):
         site.poll()
 
     assert isinstance(site.said[-1], CallbackFinished)
-    assert site.engine.user_code.name == ""
+    assert site.engine.rebalancing.user_code.name == ""
     assert site.poll() == {}
 
 
@@ -1111,7 +1135,7 @@ def test_an_answer_is_returned_and_the_question_is_closed() -> None:
     site = a_site()
     site.on_said = lambda ticket: site.hear_at(101.0, Answered(ticket=ticket, value="found"))
 
-    answer = site.engine.ask("metadata", lambda ticket: ticket, deadline=105.0, what="it")
+    answer = site.ask("metadata", lambda ticket: ticket, deadline=105.0, what="it")
 
     assert answer == "found"
     assert site.clock.now == 101.0
@@ -1124,7 +1148,7 @@ def test_an_error_is_raised_and_the_question_is_closed() -> None:
     site.on_said = lambda ticket: site.hear(Failed(ticket=ticket, error=error))
 
     with pytest.raises(GroupAuthorizationFailedError):
-        site.engine.ask("metadata", lambda ticket: ticket, deadline=105.0, what="it")
+        site.ask("metadata", lambda ticket: ticket, deadline=105.0, what="it")
     assert site.port.open_questions == 0
 
 
@@ -1134,7 +1158,7 @@ def test_the_actor_says_at_the_deadline_why_there_is_no_answer() -> None:
     site.on_said = lambda ticket: site.hear_at(105.01, Failed(ticket=ticket, error=error))
 
     with pytest.raises(KafkaTimeoutError, match="the coordinator is not known"):
-        site.engine.ask("commits", lambda ticket: ticket, deadline=105.0, what="it")
+        site.ask("commits", lambda ticket: ticket, deadline=105.0, what="it")
 
     assert site.clock.now == 105.01
     assert site.port.open_questions == 0
@@ -1144,7 +1168,7 @@ def test_a_question_without_a_time_is_answered_by_the_actor_as_well() -> None:
     site = a_site()
     site.on_said = lambda ticket: site.hear_at(100.01, Answered(ticket=ticket, value="found"))
 
-    assert site.engine.ask("commits", lambda ticket: ticket, deadline=99.0, what="it") == "found"
+    assert site.ask("commits", lambda ticket: ticket, deadline=99.0, what="it") == "found"
     assert site.clock.now == 100.01
 
 
@@ -1155,7 +1179,7 @@ def test_a_question_without_an_answer_ends_soon_after_its_deadline() -> None:
         KafkaTimeoutError,
         match="the commit of 1 partitions was not done within 5 s, and the commits actor does not",
     ):
-        site.engine.commit({A: OffsetAndMetadata(1, "", -1)}, 105.0)
+        site.commit({A: OffsetAndMetadata(1, "", -1)}, 105.0)
 
     assert site.clock.now == 105.0 + ANSWER_GRACE
     assert site.port.open_questions == 0
@@ -1166,16 +1190,16 @@ def test_a_question_ends_when_its_actor_is_restarted() -> None:
     site.hear_at(101.0, a_restart("commits"))
 
     with pytest.raises(ActorRestartedError) as raised:
-        site.engine.commit({}, 105.0)
+        site.commit({}, 105.0)
     assert raised.value.__cause__ is CRASH
 
 
 def test_a_wakeup_ends_a_question_and_nobody_waits_for_it_any_more() -> None:
     site = a_site()
-    site.bell.at(101.0, site.engine.wakeup)
+    site.bell.at(101.0, site.engine.call.wakeup)
 
     with pytest.raises(WakeupError):
-        site.engine.commit({}, 105.0)
+        site.commit({}, 105.0)
     assert site.port.open_questions == 0
 
 
@@ -1186,12 +1210,12 @@ def test_restarted_actors_hear_what_they_must_know_before_they_are_asked() -> No
         site.hear(Answered(ticket=message.ticket)) if isinstance(message, CommitOffsets) else None
     )
 
-    site.engine.commit({}, 105.0)
+    site.commit({}, 105.0)
 
     kinds = [type(one) for one in site.said]
     assert kinds.index(AssignmentChanged) < kinds.index(CommitOffsets)
     site.forget()
-    site.engine.commit({}, 105.0)
+    site.commit({}, 105.0)
     assert [type(one) for one in site.said] == [CommitOffsets]
 
 
@@ -1199,7 +1223,11 @@ def test_an_asynchronous_commit_is_said_at_once_and_settled_when_answered() -> N
     site = a_site()
     endings: list[Any] = []
 
-    site.engine.commit_async({A: OffsetAndMetadata(1, "", -1)}, lambda *end: endings.append(end))
+    site.run(
+        site.engine.commits.commit_async(
+            {A: OffsetAndMetadata(1, "", -1)}, lambda *end: endings.append(end)
+        )
+    )
 
     (said,) = site.of(CommitOffsets)
     assert (said.offsets, said.retry) == ({A: OffsetAndMetadata(1, "", -1)}, False)
@@ -1211,12 +1239,12 @@ def test_an_asynchronous_commit_is_said_at_once_and_settled_when_answered() -> N
 def test_callbacks_of_finished_commits_run_in_poll_and_after_a_commit() -> None:
     site = a_site()
     ran: list[str] = []
-    site.engine.completions.append(Completion(lambda: ran.append("in poll")))
+    site.engine.commits.callbacks.add(lambda: ran.append("in poll"))
     site.poll()
 
     site.on_said = lambda message: site.hear(Answered(ticket=message.ticket))
-    site.engine.completions.append(Completion(lambda: ran.append("after a commit")))
-    site.engine.commit({}, 105.0)
+    site.engine.commits.callbacks.add(lambda: ran.append("after a commit"))
+    site.commit({}, 105.0)
 
     assert ran == ["in poll", "after a commit"]
 
@@ -1227,7 +1255,7 @@ def test_callbacks_of_finished_commits_run_in_poll_and_after_a_commit() -> None:
 def test_a_known_position_is_told_without_waiting() -> None:
     site = a_site()
 
-    assert site.engine.position(A, site.clock.now) == 0
+    assert site.position(A, site.clock.now) == 0
     assert site.bell.waits == []
 
 
@@ -1236,7 +1264,7 @@ def test_position_waits_for_the_position() -> None:
     site.engine.assign([A])
     site.hear_at(102.0, resolved(epoch=1, offset=7))
 
-    assert site.engine.position(A, 110.0) == 7
+    assert site.position(A, 110.0) == 7
     assert site.clock.now == 102.0
 
 
@@ -1244,7 +1272,7 @@ def test_position_is_none_at_the_deadline() -> None:
     site = Site()
     site.engine.assign([A])
 
-    assert site.engine.position(A, 110.0) is None
+    assert site.position(A, 110.0) is None
     assert site.clock.now == 110.0
 
 
@@ -1252,11 +1280,11 @@ def test_a_wakeup_ends_the_wait_for_a_position_but_not_a_look_at_one_that_is_kno
     site = Site()
     site.engine.assign([A, B])
     site.found(B, offset=3)
-    site.engine.wakeup()
+    site.engine.call.wakeup()
 
-    assert site.engine.position(B, 110.0) == 3
+    assert site.position(B, 110.0) == 3
     with pytest.raises(WakeupError):
-        site.engine.position(A, 110.0)
+        site.position(A, 110.0)
 
 
 @pytest.mark.parametrize("ask", ["poll", "position"])
@@ -1317,7 +1345,7 @@ def test_each_attempt_that_fails_is_raised_and_the_one_that_succeeds_is_taken(as
     site.hear(resolved(epoch=3, offset=4))
 
     assert _ask(site, ask) in ({}, 4)
-    assert site.engine.position(A, site.clock.now) == 4
+    assert site.position(A, site.clock.now) == 4
 
 
 def test_errors_of_one_attempt_for_several_partitions_are_raised_once() -> None:
@@ -1414,7 +1442,7 @@ def test_a_partition_that_was_sought_meanwhile_is_not_asked_for_anew() -> None:
 def _ask(site: Site, how: str, timeout: float = 0.0) -> Any:
     if how == "poll":
         return site.poll(timeout)
-    return site.engine.position(A, site.clock.now + timeout)
+    return site.position(A, site.clock.now + timeout)
 
 
 # -- seek and reset
@@ -1507,8 +1535,8 @@ def test_a_reset_is_said_at_once_and_leaves_no_position() -> None:
 
     (told,) = site.of(ResetPositions)
     assert told.partitions == {B: Reset(epoch=3, strategy=ResetStrategy.LATEST)}
-    assert site.engine.position(B, site.clock.now) is None
-    assert site.engine.position(A, site.clock.now) == 0
+    assert site.position(B, site.clock.now) is None
+    assert site.position(A, site.clock.now) == 0
 
 
 # -- subscription
@@ -1565,10 +1593,10 @@ def test_unsubscribing_gives_the_partitions_back_leaves_and_owns_nothing() -> No
         site.hear(Answered(ticket=message.ticket)) if isinstance(message, LeaveGroup) else None
     )
 
-    site.engine.unsubscribe(site.clock.now + 10)
+    site.unsubscribe(site.clock.now + 10)
 
     assert site.engine.delivery.partitions == {}
-    assert site.engine.subscription == frozenset()
+    assert site.engine.subscription.topics == frozenset()
     assert len(site.of(LeaveGroup)) == 1
     assert site.of(SubscriptionChanged) == [SubscriptionChanged(topics=frozenset())]
     assert site.said[-1] == AssignmentChanged(partitions={})
@@ -1596,7 +1624,7 @@ def test_who_has_unsubscribed_is_not_told_what_the_group_or_its_topics_refused(
         else None
     )
 
-    site.engine.unsubscribe(site.clock.now + 10)
+    site.unsubscribe(site.clock.now + 10)
 
     assert site.poll() == {}
 
@@ -1607,9 +1635,9 @@ def test_a_static_member_that_has_unsubscribed_may_still_leave_for_good() -> Non
     site.on_said = lambda message: (
         site.hear(Answered(ticket=message.ticket)) if isinstance(message, LeaveGroup) else None
     )
-    site.engine.unsubscribe(site.clock.now + 10)
+    site.unsubscribe(site.clock.now + 10)
 
-    site.engine.leave(site.clock.now + 10, because="close", operation=Operation.LEAVE_GROUP)
+    site.leave(site.clock.now + 10, because="close", operation=Operation.LEAVE_GROUP)
 
     operations = [one.operation for one in site.of(LeaveGroup)]
     assert operations == [Operation.DEFAULT, Operation.LEAVE_GROUP]
@@ -1621,7 +1649,7 @@ def test_who_leaves_after_the_session_has_run_out_is_told_lost(asleep: float, to
     site.engine.rebalancing.listener = listener = _NotingListener()
     site.clock.now += asleep
 
-    site.engine.leave(site.clock.now + 1.0, because="the consumer was closed")
+    site.leave(site.clock.now + 1.0, because="the consumer was closed")
 
     assert listener.heard == [told]
 
@@ -1650,7 +1678,7 @@ def test_nothing_is_fetched_while_the_listener_hears_that_its_consumer_leaves() 
 
     site.engine.rebalancing.listener = Looking()
 
-    site.engine.unsubscribe(site.clock.now + 10)
+    site.unsubscribe(site.clock.now + 10)
 
     assert paused == [True]
 
@@ -1663,7 +1691,7 @@ def test_what_the_group_says_until_it_hears_of_the_leaving_is_not_applied() -> N
         else None
     )
 
-    site.engine.unsubscribe(site.clock.now + 10)
+    site.unsubscribe(site.clock.now + 10)
     site.poll()
 
     assert site.engine.delivery.partitions == {}
@@ -1672,7 +1700,7 @@ def test_what_the_group_says_until_it_hears_of_the_leaving_is_not_applied() -> N
 @pytest.mark.parametrize(
     ("interrupt", "raised"),
     [
-        (lambda site: site.engine.wakeup(), WakeupError),
+        (lambda site: site.engine.call.wakeup(), WakeupError),
         (
             lambda site: site.hear(BootstrapFailed(error=BootstrapError(attempts={}))),
             BootstrapError,
@@ -1692,7 +1720,7 @@ def test_what_interrupts_waits_until_the_group_has_heard_of_the_leaving(
         else None
     )
 
-    site.engine.unsubscribe(site.clock.now + 10)
+    site.unsubscribe(site.clock.now + 10)
     site.engine.subscribe(ORDERS, None)
 
     with pytest.raises(raised):
@@ -1713,7 +1741,7 @@ def test_who_leaves_while_the_membership_is_restarted_leaves_under_the_id_it_had
         site.hear(*replies.pop(0)(message)) if isinstance(message, LeaveGroup) else None
     )
 
-    site.engine.leave(site.clock.now + 10.0, because="the consumer was closed")
+    site.leave(site.clock.now + 10.0, because="the consumer was closed")
 
     first, again = site.of(LeaveGroup)
     assert again.deadline == first.deadline == 110.0
@@ -1723,9 +1751,9 @@ def test_who_leaves_while_the_membership_is_restarted_leaves_under_the_id_it_had
 
 def test_leaving_waits_for_commits_under_way_and_keeps_time_for_leaving() -> None:
     site = a_member()
-    site.engine.commit_async({}, lambda value, error: None)
+    site.run(site.engine.commits.commit_async({}, lambda value, error: None))
 
-    site.engine.leave(site.clock.now + 10.0, because="the consumer was closed")
+    site.leave(site.clock.now + 10.0, because="the consumer was closed")
 
     (leave,) = site.of(LeaveGroup)
     assert leave.deadline == 110.0
@@ -1736,10 +1764,10 @@ def test_leaving_waits_for_commits_under_way_and_keeps_time_for_leaving() -> Non
 def test_the_time_that_is_kept_for_leaving_is_kept_once() -> None:
     """`close` waits for its last commit first, and has used the time of commits up by then."""
     site = a_member()
-    site.engine.commit_async({}, lambda value, error: None)
+    site.run(site.engine.commits.commit_async({}, lambda value, error: None))
     deadline = site.clock.now + 2.5
 
-    site.engine.leave(deadline, because="the consumer was closed", commits_until=site.clock.now)
+    site.leave(deadline, because="the consumer was closed", commits_until=site.clock.now)
 
     assert site.bell.waits[-1] == pytest.approx(2.5 + ANSWER_GRACE)
 
@@ -1788,7 +1816,7 @@ def test_a_restarted_fetch_manager_is_not_told_what_was_freed_of_its_predecessor
     """It has counted none of that: it would fetch as much too much."""
     site = a_site(A, B)
     site.fetched(a_chunk(partition=B))
-    site.engine.drain_buffer()
+    site.engine.assignment.drain_buffer()
     site.fetched(a_chunk())  # has come and was not looked at
     site.hear(a_restart("fetch"))
 
@@ -1937,7 +1965,7 @@ def test_what_was_to_be_revoked_is_lost_if_the_session_has_run_out_unheard() -> 
 
 def test_what_the_listener_raises_for_lost_partitions_is_raised_after_all_was_said() -> None:
     site = a_member()
-    site.engine.rebalancing.listener = _RaisingListener()
+    site.engine.rebalancing.tell(_RaisingListener())
 
     site.hear(a_restart("membership"))
     with pytest.raises(UserCallbackError):
@@ -1964,7 +1992,7 @@ def test_a_restart_that_a_callback_has_dealt_with_is_over() -> None:
     site.engine.rebalancing.listener = _LookingUp(site, "lost")
     site.hear(a_restart("membership"), a_restart("fetch"))
 
-    site.engine.restore_if_restarted()
+    site.run(site.engine.recovery.restore_if_restarted())
 
     assert site.engine.delivery.partitions == {}
     assert len(site.of(TrackTopics)) == 3
@@ -1988,7 +2016,7 @@ class _LookingUp(_NotingListener):
     def look_up(self, callback: str, restart: ActorsRestarted) -> None:
         if callback == self.callback:
             self.site.hear(restart)
-            self.site.engine.restore_if_restarted()
+            self.site.run(self.site.engine.recovery.restore_if_restarted())
 
 
 def test_position_says_everything_again_before_it_waits() -> None:
@@ -1998,7 +2026,7 @@ def test_position_says_everything_again_before_it_waits() -> None:
     site.forget()
     site.hear_at(101.0, resolved(epoch=2, offset=6))
 
-    assert site.engine.position(A, 110.0) == 6
+    assert site.position(A, 110.0) == 6
     assert site.of(AssignmentChanged) == [AssignmentChanged(partitions={A: Assigned(epoch=2)})]
 
 

@@ -77,7 +77,7 @@ def test_the_engine_tells_the_group_and_tracks_nothing_itself() -> None:
         SubscriptionChanged(topics=frozenset(), regex="orders.*")
     ]
     assert site.of(TrackTopics) == [TrackTopics(owner="application")]
-    assert site.engine.in_group
+    assert site.engine.subscription.in_group
 
 
 def test_a_restarted_membership_is_told_the_pattern_again() -> None:
@@ -111,7 +111,7 @@ def test_the_subscription_is_what_matches_of_the_topics_known() -> None:
     matching = frozenset({"orders", "orders-eu"})
     assert site.of(SubscriptionChanged) == [SubscriptionChanged(topics=matching)]
     assert site.of(TrackTopics) == [TrackTopics(owner="application", pattern=ORDERS)]
-    assert site.engine.subscription == matching
+    assert site.engine.subscription.topics == matching
 
 
 def test_topics_that_come_and_go_change_the_subscription() -> None:
@@ -138,8 +138,8 @@ def test_it_is_told_only_when_other_topics_match() -> None:
 def test_a_pattern_that_matches_nothing_yet_is_a_subscription() -> None:
     site = a_site()
 
-    assert site.engine.is_subscribed
-    assert site.engine.subscription == frozenset()
+    assert site.engine.subscription.is_subscribed
+    assert site.engine.subscription.topics == frozenset()
 
 
 @pytest.mark.parametrize("how", ["topics", "leave"])
@@ -148,7 +148,7 @@ def test_a_pattern_that_was_given_up_finds_nothing_any_more(how: str) -> None:
     if how == "topics":
         site.engine.subscribe(frozenset({"a"}), None)
     else:
-        site.engine.leave(site.clock.now, because="unsubscribe")
+        site.leave(site.clock.now, because="unsubscribe")
     site.forget()
 
     site.hear(topics("orders", "orders-eu"))
@@ -170,7 +170,7 @@ def test_an_operation_that_does_not_exist_is_refused_with_those_that_do() -> Non
 def test_the_group_is_told_what_becomes_of_the_membership(operation: Operation) -> None:
     site = a_member()
 
-    site.engine.leave(site.clock.now, because="close", operation=operation)
+    site.leave(site.clock.now, because="close", operation=operation)
 
     (leave,) = site.of(LeaveGroup)
     assert leave.operation is operation
@@ -179,7 +179,7 @@ def test_the_group_is_told_what_becomes_of_the_membership(operation: Operation) 
 def test_unsubscribing_does_with_the_membership_what_is_usual() -> None:
     site = a_member()
 
-    site.engine.leave(site.clock.now, because="unsubscribe")
+    site.leave(site.clock.now, because="unsubscribe")
 
     assert site.of(LeaveGroup)[0].operation is Operation.DEFAULT
 

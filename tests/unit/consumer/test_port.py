@@ -9,7 +9,8 @@ import pytest
 from kafka.structs import TopicPartition
 
 from aktor.actors.runtime import Bell, Reply
-from aktor.consumer.port import NOT_A_MEMBER, ApplicationPort
+from aktor.consumer.membership_view import NOT_A_MEMBER
+from aktor.consumer.port import ApplicationPort
 from aktor.errors import (
     ActorCrashedError,
     ActorRestartedError,
@@ -251,8 +252,8 @@ def test_a_connection_error_is_told_once(said: Any) -> None:
     port.tell(said)
 
     assert rang(port)
-    assert port.take_connection_error() is said.error
-    assert port.take_connection_error() is None
+    assert port.connections.take_error() is said.error
+    assert port.connections.take_error() is None
 
 
 def test_a_connection_error_is_forgotten_when_the_cluster_answers() -> None:
@@ -261,7 +262,7 @@ def test_a_connection_error_is_forgotten_when_the_cluster_answers() -> None:
 
     port.tell(ClusterChanged(cluster=Cluster(version=1)))
 
-    assert port.take_connection_error() is None
+    assert port.connections.take_error() is None
 
 
 @pytest.mark.parametrize(
@@ -272,10 +273,10 @@ def test_why_nobody_can_be_reached_is_known_while_it_lasts(end: Any) -> None:
     error = BrokersUnreachableError(attempts={"b:9": "refused"})
 
     port.tell(BrokersUnreachable(error=error))
-    assert port.unreachable is error
+    assert port.connections.unreachable is error
     port.tell(end)
 
-    assert port.unreachable is None
+    assert port.connections.unreachable is None
 
 
 def test_an_error_that_has_passed_is_not_raised_any_more() -> None:
@@ -284,7 +285,7 @@ def test_an_error_that_has_passed_is_not_raised_any_more() -> None:
 
     port.tell(BrokersReached())
 
-    assert port.take_connection_error() is None
+    assert port.connections.take_error() is None
 
 
 # -- what waits where
@@ -329,7 +330,7 @@ def test_the_cluster_is_a_snapshot_and_an_event_only_for_one_who_watches() -> No
     port.tell(ClusterChanged(cluster=Cluster(version=1)))
     assert (port.cluster.version, list(port.events)) == (1, [])
 
-    port.watch_cluster = True
+    port.watch_cluster(wanted=True)
     port.tell(changed := ClusterChanged(cluster=Cluster(version=2)))
     assert (port.cluster.version, list(port.events)) == (2, [changed])
 
@@ -339,11 +340,11 @@ def test_a_restarted_membership_makes_us_no_member_but_its_id_is_remembered() ->
     port.tell(MemberChanged(member_id="m-1", generation=3, state=MemberState.STABLE))
 
     port.tell(a_restart("fetch"))
-    assert port.member.member_id == "m-1"
+    assert port.membership.member.member_id == "m-1"
 
     port.tell(a_restart("membership", "commits"))
-    assert port.member == NOT_A_MEMBER
-    assert port.last_member_id == "m-1"
+    assert port.membership.member == NOT_A_MEMBER
+    assert port.membership.last_member_id == "m-1"
 
 
 def test_as_whom_it_has_yet_to_leave_is_remembered_when_the_membership_is_restarted() -> None:
@@ -355,7 +356,7 @@ def test_as_whom_it_has_yet_to_leave_is_remembered_when_the_membership_is_restar
 
     port.tell(a_restart("membership", "commits"))
 
-    assert port.leaving == former
+    assert port.membership.leaving == former
 
 
 def test_a_member_that_is_joining_anew_does_not_make_us_forget_its_last_id() -> None:
@@ -364,7 +365,7 @@ def test_a_member_that_is_joining_anew_does_not_make_us_forget_its_last_id() -> 
 
     port.tell(MemberChanged(member_id="", generation=-1, state=MemberState.REBALANCING))
 
-    assert port.last_member_id == "m-1"
+    assert port.membership.last_member_id == "m-1"
 
 
 def test_the_id_under_which_a_member_asked_to_join_is_remembered_too() -> None:
@@ -375,7 +376,7 @@ def test_the_id_under_which_a_member_asked_to_join_is_remembered_too() -> None:
     )
     port.tell(a_restart("membership", "commits"))
 
-    assert port.last_member_id == "m-2"
+    assert port.membership.last_member_id == "m-2"
 
 
 def test_who_is_out_of_the_group_has_no_id_to_come_back_with() -> None:
@@ -384,16 +385,54 @@ def test_who_is_out_of_the_group_has_no_id_to_come_back_with() -> None:
 
     port.tell(NOT_A_MEMBER)
 
-    assert port.last_member_id == ""
+    assert port.membership.last_member_id == ""
+
+
+def test_the_id_that_the_application_chose_counts_until_the_membership_says_another() -> None:
+    port = a_port()
+    port.tell(MemberChanged(member_id="m-1", generation=3, state=MemberState.STABLE))
+    port.tell(NOT_A_MEMBER)
+
+    port.membership.rejoin_as("m-1")
+    chosen = port.membership.last_member_id
+    port.tell(MemberChanged(member_id="", generation=-1, state=MemberState.REBALANCING))
+    still = port.membership.last_member_id
+    port.tell(MemberChanged(member_id="m-2", generation=4, state=MemberState.STABLE))
+
+    assert (chosen, still, port.membership.last_member_id) == ("m-1", "m-1", "m-2")
+
+
+def test_who_has_left_the_group_was_no_member_until_it_is_one_again() -> None:
+    port = a_port()
+    stable = MemberChanged(member_id="m-1", generation=3, state=MemberState.STABLE)
+    port.tell(stable)
+    before = port.membership.was_member
+
+    port.membership.leave()
+    left = port.membership.was_member
+    port.tell(again := MemberChanged(member_id="m-1", generation=4, state=MemberState.STABLE))
+
+    assert (before, left, port.membership.was_member) == (stable, NOT_A_MEMBER, again)
+
+
+def test_a_connection_error_that_is_said_again_is_told_again() -> None:
+    port, error = a_port(), BrokersUnreachableError(attempts={"b1:9092": "refused"})
+
+    told = []
+    for _ in range(2):
+        port.tell(BrokersUnreachable(error=error))
+        told += [port.connections.take_error(), port.connections.take_error()]
+
+    assert told == [error, None, error, None]
 
 
 def test_the_session_begins_unconfirmed_and_an_extension_wakes_who_waits_for_it() -> None:
     port = a_port()
-    assert port.session_until == -math.inf
+    assert port.membership.session_until == -math.inf
 
     port.tell(SessionExtended(until=45.0))
 
-    assert port.session_until == 45.0
+    assert port.membership.session_until == 45.0
     assert rang(port)
 
 

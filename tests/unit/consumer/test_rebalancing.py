@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from kafka import ConsumerRebalanceListener
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from aktor.actors.runtime import Bell, VirtualTime
 from aktor.consumer.delivery import Delivery
 from aktor.consumer.rebalancing import Rebalancing
+from aktor.consumer.waiting import Blocking, Waiting
 from aktor.errors import UserCallbackError, WakeupError
 from aktor.events.fetching import PausePartitions
 from aktor.events.membership import (
@@ -25,6 +27,8 @@ from aktor.events.membership import (
 from aktor.events.positions import Assigned, AssignmentChanged, Position
 from aktor.trace import recording, silent
 from tests.unit.consumer.test_delivery import A, B, a_chunk, a_delivery, offsets, read
+
+T = TypeVar("T")
 
 
 class Listener(ConsumerRebalanceListener):
@@ -75,11 +79,16 @@ class AsyncRaising(Raising):
         raise self.error
 
 
+def drive(waiting: Waiting[T]) -> T:
+    """Run it to its end."""
+    return Blocking(Bell(), VirtualTime(0.0)).run(waiting)
+
+
 def a_rebalancing(delivery: Delivery, listener: Any = None) -> tuple[Rebalancing, list[object]]:
     """And the list of what it says."""
     said: list[object] = []
     rebalancing = Rebalancing(delivery, said.append, silent())
-    rebalancing.listener = listener
+    rebalancing.tell(listener)
     return rebalancing, said
 
 
@@ -119,7 +128,7 @@ def test_revoking_answers_with_the_consumed_positions_and_stops_delivery_and_fet
     delivery = a_delivery_that_gave_two_records()
     rebalancing, said = a_rebalancing(delivery)
 
-    assert rebalancing.run(revoke(A)) is None
+    assert drive(rebalancing.run(revoke(A))) is None
 
     positions = {A: OffsetAndMetadata(2, "", 5)}
     assert said == [
@@ -132,7 +141,7 @@ def test_revoking_answers_with_the_consumed_positions_and_stops_delivery_and_fet
 def test_nothing_is_committed_for_what_is_lost() -> None:
     rebalancing, said = a_rebalancing(a_delivery_that_gave_two_records())
 
-    rebalancing.run(revoke(A, loss=Loss.LOST))
+    drive(rebalancing.run(revoke(A, loss=Loss.LOST)))
 
     assert said[0] == PartitionsReleased(rebalance=7, positions={})
 
@@ -142,7 +151,7 @@ def test_stopping_delivery_runs_no_callback_and_keeps_the_assignment() -> None:
     listener = Listener(delivery)
     rebalancing, _ = a_rebalancing(delivery, listener)
 
-    rebalancing.run(revoke(A))
+    drive(rebalancing.run(revoke(A)))
 
     assert listener.calls == []
     assert set(delivery.partitions) == {A, B}
@@ -156,7 +165,7 @@ def test_the_revoked_callback_sees_the_partitions_still_assigned_and_then_they_g
     listener = Listener(delivery)
     rebalancing, said = a_rebalancing(delivery, listener)
 
-    assert rebalancing.run(revoked(A)) is None
+    assert drive(rebalancing.run(revoked(A))) is None
 
     assert listener.calls == [("revoked", {A}, {A, B})]
     assert said == [
@@ -172,7 +181,7 @@ def test_lost_partitions_are_told_to_the_lost_callback() -> None:
     listener = Listener(delivery)
     rebalancing, _ = a_rebalancing(delivery, listener)
 
-    rebalancing.run(revoked(A, loss=Loss.LOST))
+    drive(rebalancing.run(revoked(A, loss=Loss.LOST)))
 
     assert [name for name, *_ in listener.calls] == ["lost"]
 
@@ -191,7 +200,7 @@ def test_a_listener_without_a_lost_callback_is_told_of_lost_partitions_as_revoke
     delivery, listener = a_delivery(A), Plain()
     rebalancing, _ = a_rebalancing(delivery, listener)
 
-    assert rebalancing.run(revoked(A, loss=Loss.LOST)) is None
+    assert drive(rebalancing.run(revoked(A, loss=Loss.LOST))) is None
 
     assert listener.revoked == [{A}]
 
@@ -201,11 +210,11 @@ def test_partitions_that_are_not_owned_are_not_told_to_the_listener() -> None:
     listener = Listener(delivery)
     rebalancing, said = a_rebalancing(delivery, listener)
 
-    rebalancing.run(revoked(B))
+    drive(rebalancing.run(revoked(B)))
     assert listener.calls == []
     assert said[-1] == CallbackFinished(rebalance=7)
 
-    rebalancing.run(revoked(A, B))
+    drive(rebalancing.run(revoked(A, B)))
     assert [partitions for _, partitions, _ in listener.calls] == [{A}]
 
 
@@ -219,7 +228,7 @@ def test_nothing_is_delivered_of_what_goes_while_its_callback_runs() -> None:
 
     rebalancing, _ = a_rebalancing(delivery, Looking(delivery))
 
-    rebalancing.give_up(frozenset({A}), Loss.LOST)
+    drive(rebalancing.give_up(frozenset({A}), Loss.LOST))
 
     assert seen == [{A}]
 
@@ -234,8 +243,8 @@ def test_positions_can_be_read_in_the_revoked_callback() -> None:
 
     rebalancing, _ = a_rebalancing(delivery, Committing(delivery))
 
-    rebalancing.run(revoke(A))
-    rebalancing.run(revoked(A))
+    drive(rebalancing.run(revoke(A)))
+    drive(rebalancing.run(revoked(A)))
 
     assert seen == [{A: OffsetAndMetadata(2, "", 5)}]
 
@@ -248,10 +257,10 @@ def test_assigning_tells_the_background_before_the_callback_and_answers_after_it
     said: list[object] = []
     listener = Listener(delivery)
     rebalancing = Rebalancing(delivery, said.append, silent())
-    rebalancing.listener = listener
+    rebalancing.tell(listener)
     listener.note = lambda name, partitions: said.append((name, partitions))  # type: ignore[method-assign]
 
-    assert rebalancing.run(assign(A, B)) is None
+    assert drive(rebalancing.run(assign(A, B))) is None
 
     both = {A: Assigned(epoch=1), B: Assigned(epoch=2)}
     assert said == [
@@ -266,7 +275,7 @@ def test_the_assigned_callback_sees_all_partitions_and_is_told_the_new_ones() ->
     listener = Listener(delivery)
     rebalancing, _ = a_rebalancing(delivery, listener)
 
-    rebalancing.run(assign(B, kept=(A,)))
+    drive(rebalancing.run(assign(B, kept=(A,))))
 
     assert listener.calls == [("assigned", {B}, {A, B})]
 
@@ -276,7 +285,7 @@ def test_the_assigned_callback_runs_also_if_nothing_is_new() -> None:
     listener = Listener(delivery)
     rebalancing, _ = a_rebalancing(delivery, listener)
 
-    rebalancing.run(assign(kept=(A,)))
+    drive(rebalancing.run(assign(kept=(A,))))
 
     assert listener.calls == [("assigned", set(), {A})]
 
@@ -291,7 +300,7 @@ def test_new_partitions_give_nothing_while_the_callback_runs_and_kept_ones_stay_
 
     rebalancing, _ = a_rebalancing(delivery, Looking(delivery))
 
-    rebalancing.run(assign(B, kept=(A,)))
+    drive(rebalancing.run(assign(B, kept=(A,))))
 
     assert seen == [{A: True, B: False}]
     assert all(state.open for state in delivery.partitions.values())
@@ -307,7 +316,7 @@ def test_a_seek_in_the_assigned_callback_wins_over_what_was_fetched_meanwhile() 
 
     rebalancing, _ = a_rebalancing(delivery, Seeking(delivery))
 
-    rebalancing.run(assign(A))
+    drive(rebalancing.run(assign(A)))
     delivery.put(a_chunk(A, 3, epoch=1))
     delivery.put(a_chunk(A, 40, epoch=2))
 
@@ -319,7 +328,7 @@ def test_without_a_listener_every_step_is_answered_all_the_same() -> None:
     rebalancing, said = a_rebalancing(delivery)
 
     for step in (revoke(A), revoked(A), assign(B)):
-        assert rebalancing.run(step) is None
+        assert drive(rebalancing.run(step)) is None
 
     answers = [one for one in said if isinstance(one, PartitionsReleased | CallbackFinished)]
     assert len(answers) == 3
@@ -334,7 +343,7 @@ def test_nothing_of_what_was_added_is_given_out_if_the_callback_fails_that_must_
     delivery = a_delivery(A)
     rebalancing, said = a_rebalancing(delivery, Raising(ValueError("mine")))
 
-    error = rebalancing.run(must_succeed(assign(B, kept=(A,))))
+    error = drive(rebalancing.run(must_succeed(assign(B, kept=(A,)))))
 
     assert {one: state.open for one, state in delivery.partitions.items()} == {A: True, B: False}
     assert said[-1] == CallbackFinished(rebalance=7, error=error, takes_on=True)
@@ -343,7 +352,7 @@ def test_nothing_of_what_was_added_is_given_out_if_the_callback_fails_that_must_
 def test_what_was_fetched_of_it_meanwhile_waits() -> None:
     delivery = a_delivery(A)
     rebalancing, _ = a_rebalancing(delivery, Raising(ValueError("mine")))
-    rebalancing.run(must_succeed(assign(B, kept=(A,))))
+    drive(rebalancing.run(must_succeed(assign(B, kept=(A,)))))
     delivery.put(a_chunk(B, epoch=2))
 
     assert delivery.take(10) == {}
@@ -353,10 +362,10 @@ def test_it_is_given_out_when_the_callback_has_succeeded_another_time() -> None:
     delivery = a_delivery(A)
     listener = Raising(ValueError("mine"))
     rebalancing, _ = a_rebalancing(delivery, listener)
-    rebalancing.run(must_succeed(assign(B, kept=(A,))))
+    drive(rebalancing.run(must_succeed(assign(B, kept=(A,)))))
 
     rebalancing.listener = Listener(delivery)
-    assert rebalancing.run(must_succeed(assign(B, kept=(A,)))) is None
+    assert drive(rebalancing.run(must_succeed(assign(B, kept=(A,))))) is None
 
     assert rebalancing.listener.calls == [("assigned", {B}, {A, B})]
     assert all(state.open for state in delivery.partitions.values())
@@ -367,7 +376,7 @@ def test_a_callback_that_need_not_succeed_holds_nothing_back() -> None:
     delivery = a_delivery(A)
     rebalancing, _ = a_rebalancing(delivery, Raising(ValueError("mine")))
 
-    assert rebalancing.run(assign(B, kept=(A,))) is not None
+    assert drive(rebalancing.run(assign(B, kept=(A,)))) is not None
 
     assert all(state.open for state in delivery.partitions.values())
 
@@ -380,8 +389,8 @@ def test_a_listener_may_be_written_in_coroutines_and_is_waited_for() -> None:
     listener = AsyncListener(delivery)
     rebalancing, said = a_rebalancing(delivery, listener)
 
-    rebalancing.run(revoked(A))
-    rebalancing.run(assign(B))
+    drive(rebalancing.run(revoked(A)))
+    drive(rebalancing.run(assign(B)))
 
     assert listener.calls == [("revoked", {A}, {A}), ("assigned", {B}, {B})]
     assert [one.takes_on for one in said if isinstance(one, CallbackFinished)] == [False, True]
@@ -396,7 +405,7 @@ def test_an_asynchronous_listener_is_finished_where_an_event_loop_runs_already()
 
     async def application() -> None:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert rebalancing.run(revoked(A)) is None
+        assert drive(rebalancing.run(revoked(A))) is None
         went_on.append(asyncio.get_running_loop() is loop and asyncio.current_task() is task)
         await asyncio.sleep(0.001)
         went_on.append(asyncio.get_event_loop() is loop)
@@ -416,7 +425,7 @@ def test_what_the_revoked_callback_raises_is_kept_and_answered_and_the_partition
     bug = ZeroDivisionError("in the callback")
     rebalancing, said = a_rebalancing(delivery, kind(bug))
 
-    error = rebalancing.run(revoked(A))
+    error = drive(rebalancing.run(revoked(A)))
 
     assert isinstance(error, UserCallbackError)
     assert (error.callback, error.__cause__) == ("on_partitions_revoked", bug)
@@ -428,7 +437,7 @@ def test_what_the_assigned_callback_raises_is_kept_and_the_partitions_are_delive
     delivery = Delivery(read, silent())
     rebalancing, said = a_rebalancing(delivery, Raising(ZeroDivisionError()))
 
-    error = rebalancing.run(assign(A))
+    error = drive(rebalancing.run(assign(A)))
 
     assert isinstance(error, UserCallbackError)
     assert error.callback == "on_partitions_assigned"
@@ -441,7 +450,7 @@ def test_a_wakeup_in_a_callback_passes_as_it_is_and_the_step_is_answered() -> No
     wakeup = WakeupError()
     rebalancing, said = a_rebalancing(delivery, Raising(wakeup))
 
-    assert rebalancing.run(revoked(A)) is wakeup
+    assert drive(rebalancing.run(revoked(A))) is wakeup
     assert said[-1] == CallbackFinished(rebalance=7, error=wakeup)
     assert delivery.partitions == {}
 
@@ -454,8 +463,8 @@ def test_an_interrupt_in_a_callback_passes_once_the_step_is_done_and_answered(
     interrupt = KeyboardInterrupt()
     rebalancing, said = a_rebalancing(delivery, kind(interrupt))
 
-    assert isinstance(rebalancing.run(revoked(A)), KeyboardInterrupt)
-    assert isinstance(rebalancing.run(assign(B)), KeyboardInterrupt)
+    assert isinstance(drive(rebalancing.run(revoked(A))), KeyboardInterrupt)
+    assert isinstance(drive(rebalancing.run(assign(B))), KeyboardInterrupt)
 
     assert [type(one.error) for one in said if isinstance(one, CallbackFinished)] == [
         KeyboardInterrupt,
@@ -470,9 +479,9 @@ def test_callbacks_are_traced_with_what_they_raised() -> None:
     rebalancing = Rebalancing(a_delivery(A), lambda _: None, trace)
 
     rebalancing.listener = Raising(ZeroDivisionError("a bug"))
-    rebalancing.run(revoked(A))
+    drive(rebalancing.run(revoked(A)))
     rebalancing.listener = AsyncListener(a_delivery())
-    rebalancing.run(assign(B))
+    drive(rebalancing.run(assign(B)))
 
     calls = [one for one in events if one["event"].startswith("callback.")]
     assert [(one["event"], one["callback"], one["partitions"]) for one in calls] == [
@@ -491,12 +500,12 @@ def test_the_trace_tells_what_goes_before_its_listener_hears_of_it() -> None:
     delivery.seek(A, Position(offset=3))
     events.clear()
 
-    rebalancing.run(revoke(A))
-    rebalancing.run(revoked(A))
+    drive(rebalancing.run(revoke(A)))
+    drive(rebalancing.run(revoked(A)))
 
     assert [one["event"] for one in events] == [
         "partitions.held_back",
-        "partitions.going",
+        "partitions.revoking",
         "callback.finished",
         "partitions.released",
     ]

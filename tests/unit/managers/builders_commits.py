@@ -98,7 +98,7 @@ def found(node: int = 1) -> CoordinatorFound:
 
 
 def member(
-    generation: int, state: MemberState | None = None, *, gives_back: bool = False
+    generation: int, state: MemberState | None = None, *, is_revoking: bool = False
 ) -> MemberChanged:
     """We are a stable member of this generation; -1 is none."""
     if generation < 0:
@@ -109,7 +109,7 @@ def member(
         member_id="m",
         generation=generation,
         state=state or MemberState.STABLE,
-        gives_back=gives_back,
+        is_revoking=is_revoking,
     )
 
 

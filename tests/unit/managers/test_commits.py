@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -48,7 +47,7 @@ from aktor.events.membership import ConfirmSession, MemberState
 from aktor.events.metadata import Broker, Cluster, ClusterChanged
 from aktor.events.network import Destination, Lane, Request
 from aktor.managers.commit_errors import Coordinator, Waited
-from aktor.managers.commits import LINE_MAX, CommitManager
+from aktor.managers.commits import QUEUE_MAX, CommitManager
 from aktor.settings import Settings
 from aktor.trace import recording
 from tests.unit.managers.builders_commits import (
@@ -324,7 +323,7 @@ def test_a_commit_in_the_revoked_callback_does_not_wait_for_the_generation_that_
 ) -> None:
     """A cooperative leader whose SyncGroup was lost begins anew with a smaller subscription."""
     manager = committing(T0, generation=5)
-    manager.handle(member(5, MemberState.REBALANCING, gives_back=True))
+    manager.handle(member(5, MemberState.REBALANCING, is_revoking=True))
     manager.handle(commit({T0: 10}))
     request = tick(manager, 0.0).request
 
@@ -650,7 +649,7 @@ def test_a_commit_that_is_waited_for_does_not_share() -> None:
 
 def test_the_line_has_a_bound() -> None:
     manager = committing(T0, node=None)
-    for ticket in range(LINE_MAX):
+    for ticket in range(QUEUE_MAX):
         assert manager.handle(commit_async({T0: ticket}, ticket=ticket)) == []
 
     error = error_of(manager.handle(commit_async({T0: 1}, ticket=-1)))
@@ -1170,53 +1169,39 @@ def test_a_commit_said_to_a_restarted_actor_is_sent_if_the_partition_is_still_ou
     assert tick(manager, 0.0).requests
 
 
-WAITING = replace(member(5, MemberState.REBALANCING), waits=True)
+REBALANCING = member(5, MemberState.REBALANCING)
 
 
-def test_what_is_asked_while_join_group_waits_goes_round_it() -> None:
-    """A broker answers one connection's requests in order."""
-    manager = committing(T0)
-    manager.handle(WAITING)
+@pytest.mark.parametrize("fetch_max_wait", [0.5, 25.0])
+def test_what_is_asked_while_the_group_rebalances_has_no_join_group_or_fetch_before_it(
+    fetch_max_wait: float,
+) -> None:
+    """The coordinator answers one connection's requests in order; JoinGroup has another one."""
+    manager = committing(T0, fetch_max_wait=fetch_max_wait)
+    manager.handle(REBALANCING)
     manager.handle(commit({T0: 10}))
     manager.handle(fetch(T1, ticket=2))
 
-    assert [(one.to, one.lane) for one in tick(manager, 0.0).requests] == [(1, Lane.ORDINARY)] * 2
-
-
-def test_what_goes_round_join_group_does_so_however_long_fetches_wait() -> None:
-    manager = committing(T0, fetch_max_wait=25.0)
-    manager.handle(WAITING)
-    manager.handle(commit({T0: 10}))
-
-    assert tick(manager, 0.0).request.to == 1
+    ways = [(one.to, one.lane) for one in tick(manager, 0.0).requests]
+    assert ways == [(Destination.COORDINATOR, Lane.ORDINARY)] * 2
 
 
 def test_commits_in_flight_go_one_way_lest_one_overtakes_the_other() -> None:
     manager = committing(T0)
-    manager.handle(WAITING)
+    manager.handle(REBALANCING)
     manager.handle(commit_async({T0: 10}))
     first = tick(manager, 0.0).request
-    manager.handle(member(6, MemberState.REBALANCING, gives_back=True))
+    manager.handle(member(6, MemberState.REBALANCING, is_revoking=True))
     manager.handle(before_revocation({T0: 12}))
     second = tick(manager, 0.0).request
     answer(manager, first, committed(first))
     answer(manager, second, committed(second))
     manager.handle(commit({T0: 13}, ticket=2))
+    third = tick(manager, 0.0).request
 
-    assert (first.to, second.to) == (1, 1)
-    assert tick(manager, 0.0).request.to is Destination.COORDINATOR
-
-
-def test_a_broken_connection_beside_the_groups_own_says_nothing_of_the_coordinator() -> None:
-    manager = committing(T0)
-    manager.handle(WAITING)
-    manager.handle(commit({T0: 10}))
-    request = tick(manager, 0.0).request
-
-    said = fail(manager, request, KafkaConnectionError("reset by peer"))
-
-    assert not said
-    assert tick(manager, 10.0).request.to == 1
+    assert {(one.to, one.lane) for one in (first, second, third)} == {
+        (Destination.COORDINATOR, Lane.ORDINARY)
+    }
 
 
 def test_nothing_older_is_committed_after_the_revocation_went_past_it() -> None:

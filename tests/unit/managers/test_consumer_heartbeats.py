@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aktor.managers.consumer_heartbeats import Report, Told, assignment_of, goodbye
+from aktor.managers.consumer_heartbeats import Report, SentFields, assignment_of, leave_heartbeat
 from aktor.settings import Settings
 from tests.unit.managers.builders_commits import at_every_version
 from tests.unit.managers.builders_consumer import IDS, heard
@@ -15,8 +15,8 @@ A, B = IDS["a"], IDS["b"]
 MINE = {A: frozenset({0, 1})}
 
 
-def a_told(**settings: Any) -> Told:
-    return Told(Settings(group_id="g", max_poll_interval=60.0, **settings))
+def a_told(**settings: Any) -> SentFields:
+    return SentFields(Settings(group_id="g", max_poll_interval=60.0, **settings))
 
 
 def a_report(epoch: int = 1, **said: Any) -> Report:
@@ -28,7 +28,7 @@ def a_join(**said: Any) -> Report:
     return a_report(0, **{"owned": {}, "target": 0, **said})
 
 
-def a_told_that_heard(*reports: Report, **settings: Any) -> Told:
+def a_told_that_heard(*reports: Report, **settings: Any) -> SentFields:
     told = a_told(**settings)
     for report in reports:
         told.heartbeat(report)
@@ -177,7 +177,7 @@ def test_a_report_is_known_when_its_partitions_and_their_target_were_said() -> N
 def test_the_last_heartbeat_says_no_more_than_who_goes(stays: bool, epoch: int) -> None:
     settings = Settings(group_id="g", group_instance_id="i", **EVERYTHING)
 
-    body = goodbye(settings, "m", stays=stays)
+    body = leave_heartbeat(settings, "m", stays=stays)
 
     assert (body.group_id, body.member_id, body.instance_id) == ("g", "m", "i")
     assert (body.member_epoch, fields(body)) == (epoch, set())

@@ -338,10 +338,10 @@ def test_commits_hear_from_when_until_when_the_application_gives_partitions_up()
     scene = a_member().is_stable("a-0 a-1")
 
     scene.is_told("a-0", epoch=9)
-    assert scene.last_said(MemberChanged).gives_back
+    assert scene.last_said(MemberChanged).is_revoking
     scene.hand_back()
 
-    assert not scene.last_said(MemberChanged).gives_back
+    assert not scene.last_said(MemberChanged).is_revoking
 
 
 def test_others_are_told_who_we_are_only_when_it_changed() -> None:

@@ -11,7 +11,13 @@ from kafka.errors import (
 )
 from kafka.structs import TopicPartition
 
-from aktor.managers.fetch_session import LAST_EPOCH, FetchSession, Marks, SessionRequest, Wanted
+from aktor.managers.fetch_session import (
+    LAST_EPOCH,
+    FetchSession,
+    SessionRequest,
+    Wanted,
+    Watermarks,
+)
 
 A, B, C = (TopicPartition("orders", number) for number in range(3))
 
@@ -142,13 +148,13 @@ def test_without_sessions_everything_is_said_every_time() -> None:
 
 def test_the_marks_of_a_partition_hold_until_it_is_forgotten_or_the_session_ends() -> None:
     session = a_session_that_knows({A: at(1), B: at(2)})
-    marks = Marks(10, 10, 0)
-    session.note_marks(A, marks)
-    session.note_marks(B, marks)
+    watermarks = Watermarks(10, 10, 0)
+    session.note_watermarks(A, watermarks)
+    session.note_watermarks(B, watermarks)
 
     session.next_request({A: at(1)})
-    assert (session.marks(A), session.marks(B)) == (marks, None)
+    assert (session.watermarks(A), session.watermarks(B)) == (watermarks, None)
 
     session.restart()
     session.next_request({A: at(1)})
-    assert session.marks(A) is None
+    assert session.watermarks(A) is None

@@ -19,7 +19,7 @@ from aktor.events.membership import (
 )
 from aktor.settings import Settings
 
-__all__ = ["STAGES", "HandBack", "Stage"]
+__all__ = ["STAGES", "Revocation", "Stage"]
 
 Answer: TypeAlias = PartitionsReleased | RevocationCommitted | CallbackFinished
 
@@ -49,7 +49,7 @@ STAGES: Final[Mapping[Stage, Mapping[type, Stage]]] = {
 }  # fmt: skip
 
 
-class HandBack:
+class Revocation:
     """Owns partitions on their way out of the application's hands, and how far they are."""
 
     def __init__(
@@ -108,7 +108,8 @@ class HandBack:
         self._move(said)
         return said
 
-    def wake_at(self) -> float:
+    @property
+    def commit_until(self) -> float:
         """When to go on without the commit."""
         return self._commit_until if self.stage is Stage.COMMITTING else math.inf
 

@@ -5,22 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from aktor.actors.manager import NEVER, Backoff
+from aktor.actors.manager import NEVER
 from aktor.events.membership import Operation
+from aktor.managers.exchange import Exchange
 from aktor.settings import Settings
 
-__all__ = ["ATTEMPT", "Farewell", "Farewells", "new_farewell"]
+__all__ = ["ATTEMPT", "Leave", "Leaves", "new_leave"]
 
-#: How long one attempt may take, in seconds, as that of a commit: a coordinator that is silent for
-#: longer is gone or half-open, no heartbeat notices any more, and there must be time
-#: left to find the next one and tell it.
+#: How long one attempt may take, in seconds, as that of a commit. A coordinator that is silent for
+#: longer is gone, or its connection is half-open; heartbeats, which would notice that, are not sent
+#: any more. There must be time left to find the next coordinator and to send LeaveGroup to it.
 ATTEMPT: Final = 10.0
 
 REMAIN: Final = Operation.REMAIN_IN_GROUP
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Farewell:
+class Leave:
     """One request to leave, and the application's tickets that wait for it.
 
     `member_id` is empty while JoinGroup number `of_join` has yet to tell it. `stays`: a static
@@ -30,60 +31,52 @@ class Farewell:
     member_id: str
     because: str
     deadline: float
-    backoff: Backoff
+    exchange: Exchange
     tickets: list[int] = field(default_factory=list)
     of_join: int | None = None
     stays: bool = False
-    in_flight: bool = False
 
     @property
-    def send_at(self) -> float:
-        """When it may be sent (again)."""
-        return self.backoff.retry_at
-
-    @property
-    def can_be_sent(self) -> bool:
-        """Whether it is known who leaves, and no answer is expected."""
-        return self.of_join is None and not self.in_flight
+    def due(self) -> float:
+        """When it may be sent (again): not before it is known who leaves."""
+        return self.exchange.due if self.of_join is None else NEVER
 
     def name(self, member_id: str) -> None:
         """JoinGroup has told who leaves."""
         self.of_join = None
         self.member_id = member_id
 
-    def failed(self, now: float, jitter: float) -> None:
-        """It has to be sent again."""
-        self.in_flight = False
-        self.backoff.failed(now, jitter)
 
-
-def new_farewell(
+def new_leave(
     settings: Settings,
     member_id: str,
     because: str,
     deadline: float,
     *,
     of_join: int | None = None,
-) -> Farewell:
+) -> Leave:
     """One that has yet to be sent."""
-    return Farewell(
+    return Leave(
         member_id=member_id,
         because=because,
         deadline=deadline,
-        backoff=Backoff(settings.retry_backoff, settings.retry_backoff_max),
+        exchange=Exchange(settings),
         of_join=of_join,
     )
 
 
-class Farewells:
+class Leaves:
     """Owns the LeaveGroups that are still to be answered."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._open: list[Farewell] = []
+        self._open: list[Leave] = []
 
-    def __contains__(self, farewell: Farewell) -> bool:
-        return farewell in self._open
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+    def __contains__(self, leave: Leave) -> bool:
+        return leave in self._open
 
     def add(
         self,
@@ -93,15 +86,15 @@ class Farewells:
         *,
         of_join: int | None = None,
         operation: Operation = Operation.DEFAULT,
-    ) -> Farewell | None:
+    ) -> Leave | None:
         """A LeaveGroup to be sent; None if the member stays, as a static one does (KIP-345)."""
         static = self._settings.group_instance_id is not None
         leaves = operation is Operation.LEAVE_GROUP if static else operation is not REMAIN
         if not leaves or (not member_id and of_join is None):
             return None
-        farewell = new_farewell(self._settings, member_id, because, deadline, of_join=of_join)
-        self._open.append(farewell)
-        return farewell
+        leave = new_leave(self._settings, member_id, because, deadline, of_join=of_join)
+        self._open.append(leave)
+        return leave
 
     def begin(self, now: float) -> None:
         """From `now` on, those that have no deadline yet have `request_timeout_ms`."""
@@ -109,21 +102,21 @@ class Farewells:
             if one.deadline == NEVER:
                 one.deadline = now + self._settings.request_timeout
 
-    def last(self, deadline: float) -> Farewell | None:
+    def last(self, deadline: float) -> Leave | None:
         """The latest; None if there is none. All have until `deadline` from now on."""
         for one in self._open:
             one.deadline = deadline
         return self._open[-1] if self._open else None
 
-    def end(self, farewell: Farewell) -> list[int]:
+    def end(self, leave: Leave) -> list[int]:
         """It is over; returns the tickets that waited for it, and have no other to wait for."""
-        self._open.remove(farewell)
+        self._open.remove(leave)
         if not self._open:
-            return farewell.tickets
-        self._open[-1].tickets += farewell.tickets
+            return leave.tickets
+        self._open[-1].tickets += leave.tickets
         return []
 
-    def of_join(self, number: int) -> list[Farewell]:
+    def of_join(self, number: int) -> list[Leave]:
         """Those that wait for the answer to this JoinGroup."""
         return [one for one in self._open if one.of_join == number]
 
@@ -132,17 +125,17 @@ class Farewells:
         """Who has yet to leave, as far as the ids are known."""
         return frozenset(one.member_id for one in self._open if one.member_id)
 
-    def all(self) -> list[Farewell]:
+    def all(self) -> list[Leave]:
         """Those that are open now; they may end meanwhile."""
         return list(self._open)
 
-    def overdue(self, now: float) -> list[Farewell]:
+    def overdue(self, now: float) -> list[Leave]:
         """Those whose deadline has come."""
         return [one for one in self._open if now >= one.deadline]
 
-    def due(self, now: float) -> list[Farewell]:
+    def to_send(self, now: float) -> list[Leave]:
         """Those to be sent now."""
-        return [one for one in self._open if one.can_be_sent and now >= one.send_at]
+        return [one for one in self._open if now >= one.due]
 
     def awaited(self) -> bool:
         """Whether the application waits for one."""
@@ -150,14 +143,15 @@ class Farewells:
 
     def abandon_requests(self) -> None:
         """No answer is expected any more: send them again."""
-        for farewell in self._open:
-            farewell.in_flight = False
+        for leave in self._open:
+            leave.exchange.abandon()
 
-    def wake_at(self) -> float:
-        """The next deadline."""
+    @property
+    def deadline(self) -> float:
+        """When the first of them is given up."""
         return min((one.deadline for one in self._open), default=NEVER)
 
-    def send_at(self) -> float:
-        """When the next may be sent, if the coordinator is known."""
-        times = (one.send_at for one in self._open if one.can_be_sent)
-        return min(times, default=NEVER)
+    @property
+    def due(self) -> float:
+        """When the first of them may be sent."""
+        return min((one.due for one in self._open), default=NEVER)

@@ -1,83 +1,81 @@
-"""The pulse of a group member: when the next heartbeat is due, and how long the session lasts."""
+"""When a member's next heartbeat is due, and when its session ends (Java: `Heartbeat`)."""
 
 from __future__ import annotations
 
 import math
 from typing import Final
 
-from aktor.actors.manager import NEVER, Backoff
+from aktor.actors.manager import NEVER
+from aktor.managers.exchange import Exchange
 from aktor.settings import Settings
 
-__all__ = ["Pulse"]
+__all__ = ["HeartbeatState"]
 
-#: The share of the session that a heartbeat may take, after so many in a row that failed: early
-#: enough to find another coordinator if this one is half-open, and brisk with the one found next,
-#: for it may be the same; then patient again, lest a slow connection never comes to be.
+#: The part of the session that a heartbeat may take, after 0, 1, 2, ... failures in a row. The
+#: first may take half of it: if the connection is half-open there is time left to find another
+#: coordinator. The next may take little: the coordinator that is found may be the same broker. Then
+#: more again: otherwise a slow connection would never be opened.
 SHARES: Final = (1 / 2, 1 / 6, 1 / 3, 1 / 2)
 
-#: Heartbeats after a cooperative assignment, in seconds: the next round begins as soon as another
-#: member has handed over, and only an answered heartbeat tells. Eight requests in four seconds.
+#: Times between heartbeats after a cooperative assignment, in seconds. The group rebalances again
+#: as soon as another member has given its partitions up, and a member hears of it only by the
+#: answer to a heartbeat. Eight requests in four seconds.
 QUICK_BEATS: Final = (0.015, 0.03, 0.06, 0.12, 0.24, 0.48, 0.96, 1.92)
 
 
-class Pulse:
+class HeartbeatState:
     """Owns when the next heartbeat is due, which one is in flight, and the end of the session."""
 
     def __init__(self, settings: Settings) -> None:
+        #: When the next one is to be sent; an answer that is waited for comes first.
         self.due = NEVER
         #: Seconds between heartbeats, and until a member that is not heard is expelled. The
         #: coordinator decides both for members of KIP-848 groups.
         self.interval = settings.heartbeat_interval
         self.session = settings.session_timeout
         self._settings = settings
-        self._backoff = Backoff(settings.retry_backoff, settings.retry_backoff_max)
-        self._number = 0
-        self._in_flight = False
+        self._exchange = Exchange(settings)
         self._quick: list[float] = []
         self._session_until = -math.inf
 
     @property
     def in_flight(self) -> bool:
         """Whether an answer is expected."""
-        return self._in_flight
+        return self._exchange.in_flight
 
     @property
     def retry_at(self) -> float:
         """When one may be sent that does not wait for the interval."""
-        return self._backoff.retry_at
+        return self._exchange.retry_at
 
     def start(self, now: float, *, quick: bool = False) -> None:
         """Beat from `now` on; `quick`: soon, and then at growing distances."""
         self._quick = [one for one in QUICK_BEATS if one < self.interval] if quick else []
-        self._backoff.reset()
+        self._exchange.hurry()
         self.due = self._after(now)
 
     def sent(self) -> int:
         """One goes out; returns its number."""
-        self._number += 1
-        self._in_flight = True
         self.due = NEVER
-        return self._number
+        return self._exchange.sent()
 
     def expects(self, number: int) -> bool:
         """Whether this one is in flight, and not given up."""
-        return self._in_flight and number == self._number
+        return self._exchange.expects(number)
 
     def patience(self) -> float:
         """How long the next one may take, in seconds."""
-        share = SHARES[min(self._backoff.failures, len(SHARES) - 1)]
+        share = SHARES[min(self._exchange.failures, len(SHARES) - 1)]
         return min(self._settings.request_timeout, self.session * share)
 
     def answered(self, now: float) -> None:
         """It was answered."""
-        self._in_flight = False
-        self._backoff.reset()
+        self._exchange.answered()
         self.due = self._after(now)
 
     def failed(self, now: float, jitter: float) -> None:
         """It was not answered, or not by a coordinator."""
-        self._in_flight = False
-        self.due = self._backoff.failed(now, jitter)
+        self.due = self._exchange.failed(now, jitter)
 
     def extend(self, asked_at: float) -> float | None:
         """The group confirmed what was asked then; returns the session's end if it is later now."""
@@ -93,13 +91,12 @@ class Pulse:
 
     def hurry(self) -> None:
         """Beat as soon as possible, unless one is in flight."""
-        if not self._in_flight:
+        if not self._exchange.in_flight:
             self.due = -math.inf
 
     def abandon(self) -> None:
         """Nothing is expected of the one in flight any more."""
-        self._number += 1
-        self._in_flight = False
+        self._exchange.abandon()
 
     def stop(self) -> None:
         """No more."""

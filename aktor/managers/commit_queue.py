@@ -1,4 +1,4 @@
-"""The line of commits: what waits to be stored, in which order, and what goes past it."""
+"""The queue of commits: what waits to be stored, in which order, and what goes past it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from aktor.actors.manager import Backoff
+from aktor.actors.manager import NEVER
 from aktor.events.answers import Answered, Failed
 from aktor.events.commits import AutoCommitFinished, RevocationCommitted
 from aktor.managers.commit_errors import says_expelled
 from aktor.managers.commit_requests import TopicIds
+from aktor.managers.exchange import Exchange
 
-__all__ = ["Commit", "CommitLine", "Kind"]
+__all__ = ["Commit", "CommitQueue", "Kind"]
 
 
 class Kind(enum.Enum):
@@ -35,7 +36,7 @@ class Commit:
     """
 
     kind: Kind
-    backoff: Backoff
+    exchange: Exchange
     offsets: Mapping[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
     number: int = -1
     deadline: float = math.inf
@@ -56,7 +57,6 @@ class Commit:
     since: float | None = None
     attempts: int = 0
     sent_at: float = -math.inf
-    in_flight: bool = False
     #: Whether an attempt had no answer: it may have been stored.
     unsure: bool = False
     ended: bool = False
@@ -78,9 +78,14 @@ class Commit:
                 del self.remaining[one]
                 self.outdated.add(one)
 
-    def due(self, now: float) -> bool:
-        """Whether to send it now: its first chance does not depend on the deadline."""
-        if self.in_flight or now < self.backoff.retry_at:
+    @property
+    def in_flight(self) -> bool:
+        """Whether its answer is expected."""
+        return self.exchange.in_flight
+
+    def may_be_sent(self, now: float) -> bool:
+        """Whether it is due: its first chance does not depend on the deadline."""
+        if now < self.exchange.due:
             return False
         return now < self.deadline or (self.attempts == 0 and self.since == now)
 
@@ -105,11 +110,12 @@ class Commit:
         return self.kind is Kind.AUTO or self.retry
 
 
-class CommitLine:
+class CommitQueue:
     """Owns the commits that wait or are in flight, and their order.
 
-    Asked and automatic commits stand in line, and only the first is ever in flight (asynchronous
-    ones that wait behind each other go as one). The last commits before a revocation go past them.
+    Commits that the user asks for and automatic ones wait in the queue. Only the first is ever in
+    flight (asynchronous ones that wait behind each other go as one). The last commit before a
+    revocation passes the queue.
     """
 
     def __init__(self) -> None:
@@ -157,7 +163,7 @@ class CommitLine:
         )
 
     def after(self, commit: Commit) -> list[Commit]:
-        """What stands in line behind this one."""
+        """What waits in the queue behind this one."""
         return [one for one in self.standing if one.serial > commit.serial]
 
     def passed(self, revocation: Commit) -> list[Commit]:
@@ -173,8 +179,8 @@ class CommitLine:
             for one in commit.remaining
         }
 
-    def retry_times(self) -> Iterator[float]:
-        """When those that may be sent next may be sent."""
-        for commit in (*self.revocations, *list(self.standing)[:1]):
-            if not commit.in_flight and not self.must_wait(commit):
-                yield commit.backoff.retry_at
+    @property
+    def due(self) -> float:
+        """When the first of those that go next may be sent; others wait for these."""
+        first = (*self.revocations, *list(self.standing)[:1])
+        return min((one.exchange.due for one in first if not self.must_wait(one)), default=NEVER)

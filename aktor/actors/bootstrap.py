@@ -1,0 +1,149 @@
+"""The way to a first broker: the bootstrap servers, and whether any broker has answered yet.
+
+Metadata names the brokers, and somebody has to be asked for it first. When all brokers that it
+named are gone, the bootstrap servers are asked again (KIP-899). An application that waits for
+nobody is told so, again and again, until a broker answers.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from aktor.actors.diagnosis import reason_of
+from aktor.actors.links import Link
+from aktor.errors import AuthenticationError, BootstrapError
+
+__all__ = ["Bootstrap", "BootstrapEvent", "BootstrapState"]
+
+#: How long hard failures may last before the application is told that nobody is there; a broker
+#: that is just starting gets this time.
+GRACE: Final = 2.0
+
+#: The application is told at most this often, while it lasts.
+REPEAT: Final = 2.0
+
+
+class BootstrapState(enum.Enum):
+    """Whether a broker has answered, and who is asked for one."""
+
+    UNTRIED = "untried"
+    """No connection was begun, since nobody wanted one."""
+
+    TRYING = "trying"
+    """Connections were begun to brokers that others know; none has answered yet."""
+
+    ASKING = "asking"
+    """The bootstrap servers are asked; nobody has answered yet."""
+
+    FAILED = "failed"
+    """As ASKING, for so long that the application was told."""
+
+    REACHED = "reached"
+    """A broker has answered."""
+
+    ASKING_AGAIN = "asking again"
+    """A broker has answered before, but none that is known can be reached now: the bootstrap
+    servers are asked again (KIP-899)."""
+
+
+class BootstrapEvent(enum.Enum):
+    """What moves it."""
+
+    TRIED = "tried"
+    ASKED = "asked"
+    TOLD = "told"
+    ANSWERED = "answered"
+
+
+_S, _E = BootstrapState, BootstrapEvent
+
+#: The whole machine. A pair that is not here changes nothing.
+TRANSITIONS: Final[Mapping[BootstrapState, Mapping[BootstrapEvent, BootstrapState]]] = {
+    _S.UNTRIED:      {_E.TRIED: _S.TRYING, _E.ASKED: _S.ASKING, _E.ANSWERED: _S.REACHED},
+    _S.TRYING:       {_E.ASKED: _S.ASKING, _E.TOLD: _S.FAILED, _E.ANSWERED: _S.REACHED},
+    _S.ASKING:       {_E.TOLD: _S.FAILED, _E.ANSWERED: _S.REACHED},
+    _S.FAILED:       {_E.ANSWERED: _S.REACHED},
+    _S.REACHED:      {_E.ASKED: _S.ASKING_AGAIN},
+    _S.ASKING_AGAIN: {_E.ANSWERED: _S.REACHED},
+}  # fmt: skip
+
+
+class Bootstrap:
+    """Owns the bootstrap servers, and what the application was told of them.
+
+    `patience`: how long servers that say nothing are waited for (`bootstrap_timeout_ms`).
+    """
+
+    def __init__(self, servers: Sequence[Link], *, patience: float) -> None:
+        self.state = BootstrapState.UNTRIED
+        self._servers = list(servers)
+        self._patience = patience
+        #: When the first connection was begun, and when the application was told last.
+        self._began_at = math.inf
+        self._told_at = -math.inf
+
+    def __iter__(self) -> Iterator[Link]:
+        return iter(self._servers)
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether anybody was tried."""
+        return self.state is not BootstrapState.UNTRIED
+
+    @property
+    def is_nobody_there(self) -> bool:
+        """No broker has answered. One that refuses us is somebody: that was said at once."""
+        reached = self.state in (BootstrapState.REACHED, BootstrapState.ASKING_AGAIN)
+        refused = any(isinstance(one.failure, AuthenticationError) for one in self._servers)
+        return not reached and not refused
+
+    def begin_with(self, jitter: float) -> None:
+        """Choose the server to ask first by chance, lest all clients ask the same one."""
+        start = int(jitter * len(self._servers))
+        self._servers = self._servers[start:] + self._servers[:start]
+
+    def on(self, event: BootstrapEvent) -> bool:
+        """The only place where `state` is assigned; says whether it changed."""
+        before = self.state
+        self.state = TRANSITIONS[before].get(event, before)
+        return self.state is not before
+
+    def tried(self, now: float) -> None:
+        """A connection is begun, to a server or to a broker."""
+        self._began_at = min(self._began_at, now)
+        self.on(BootstrapEvent.TRIED)
+
+    def answered(self) -> bool:
+        """A broker has answered; says whether the application believes that nobody is there."""
+        told = self.state is BootstrapState.FAILED
+        self.on(BootstrapEvent.ANSWERED)
+        return told
+
+    def complaint_due(self) -> float:
+        """When to tell the application that nobody can be reached (inf: it is not so)."""
+        if not self.is_begun or not self.is_nobody_there:
+            return math.inf
+        failures = [one.failure for one in self._servers]
+        hard = all(one is not None and not _ran_out_of_time(one) for one in failures)
+        return max(self._began_at + (GRACE if hard else self._patience), self._told_at + REPEAT)
+
+    def complain(self, now: float) -> BootstrapError:
+        """What to tell the application now."""
+        self._told_at = now
+        self.on(BootstrapEvent.TOLD)
+        return self.error()
+
+    def error(self) -> BootstrapError:
+        """What came of the attempts so far."""
+        attempts = {
+            one.address: reason_of(one.failure) if one.failure else "no answer yet"
+            for one in self._servers
+        }
+        return BootstrapError(attempts=attempts)
+
+
+def _ran_out_of_time(error: Exception) -> bool:
+    return isinstance(error.__cause__, TimeoutError)

@@ -1,0 +1,116 @@
+"""The lanes to each broker: which connections there are, and which one a request takes.
+
+A broker answers the requests of one connection in order, so nothing that is answered at once may
+stand behind a request that the broker keeps:
+
+    to a broker         ordinary   Metadata, ListOffsets, what anybody may answer
+                        fetch      a Fetch, which the broker keeps until there is data
+    to the coordinator  its own    Heartbeat, OffsetCommit, OffsetFetch, LeaveGroup
+                        holding    JoinGroup and SyncGroup, which the coordinator keeps until the
+                                   other members have sent theirs: a connection for each of them
+
+Each is opened when there is something to send on it. Here is which there are; what is said on them,
+and when they are opened and closed, is decided by the network actor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aktor.actors.links import Link, LinkState
+from aktor.events.metadata import Broker
+from aktor.events.network import Lane
+
+__all__ = ["Lanes"]
+
+#: Makes the link of this name to a node, host and port.
+_Make = Callable[[str, int, str, int], Link]
+
+
+class Lanes:
+    """Owns the links to brokers: to each that is known, to the coordinator, and those that end."""
+
+    def __init__(self, make: _Make) -> None:
+        self._make = make
+        #: The ordinary link to each broker, and that for Fetches to those that got one.
+        self.nodes: dict[int, Link] = {}
+        self.fetching: dict[int, Link] = {}
+        #: The coordinator's own. It stays when the coordinator is lost, and may be right still.
+        self.coordinator: Link | None = None
+        self.is_coordinator_known = False
+        #: The coordinator's for requests that it keeps. A second one is needed only when one that
+        #: nobody waits for any more is still kept.
+        self.holding: list[Link] = []
+        #: Brokers to which Fetches follow shortly.
+        self.expected: frozenset[int] = frozenset()
+        #: Those that get no new requests, and close when the last answer has come.
+        self.leaving: list[Link] = []
+
+    def all(self) -> list[Link]:
+        """Every link there is, the coordinator's first."""
+        own = [self.coordinator] if self.coordinator is not None else []
+        nodes = (*self.nodes.values(), *self.fetching.values())
+        return [*own, *self.holding, *nodes, *self.leaving]
+
+    def to_node(self, node: int, lane: Lane) -> Link:
+        """The link to a known broker that this lane stands for; one for Fetches is made."""
+        ordinary = self.nodes[node]
+        if lane is not Lane.FETCH:
+            return ordinary
+        link = self.fetching.get(node)
+        if link is None:
+            link = self._make(f"{node}-fetch", node, ordinary.host, ordinary.port)
+            self.fetching[node] = link
+        return link
+
+    def to_coordinator(self, lane: Lane) -> Link:
+        """The coordinator's own link, or for a request that it keeps one without another such."""
+        own = self.coordinator
+        assert own is not None, "requests for the coordinator fail while none is known"
+        if lane is not Lane.HOLDS:
+            return own
+        for link in self.holding:
+            if not link.busy:
+                return link
+        link = self._make(f"join-{own.node}", own.node, own.host, own.port)
+        link.holds = True
+        self.holding.append(link)
+        return link
+
+    def of_node(self, node: int) -> list[Link]:
+        """What leads to this broker, but for the coordinator's."""
+        return [lane[node] for lane in (self.nodes, self.fetching) if node in lane]
+
+    def of_coordinator(self) -> list[Link]:
+        """What leads to the coordinator, but for what leads there as to any broker."""
+        return [self.coordinator, *self.holding] if self.coordinator is not None else []
+
+    def add(self, broker: Broker) -> Link:
+        """A broker that is new here."""
+        link = self._make(str(broker.node_id), broker.node_id, broker.host, broker.port)
+        self.nodes[broker.node_id] = link
+        return link
+
+    def remove(self, node: int) -> list[Link]:
+        """The broker left the cluster; returns what led there."""
+        gone = self.of_node(node)
+        self.nodes.pop(node, None)
+        self.fetching.pop(node, None)
+        return gone
+
+    def coordinator_is(self, broker: Broker) -> list[Link]:
+        """Another broker is the coordinator; returns what led to the former one."""
+        gone, self.holding = self.of_coordinator(), []
+        self.coordinator = self._make(
+            f"coordinator-{broker.node_id}", broker.node_id, broker.host, broker.port
+        )
+        return gone
+
+    def take_spare(self) -> list[Link]:
+        """The links for requests that are kept which nothing needs any more: all but one of those
+        without a request. They are forgotten here."""
+        free = [one for one in self.holding if not one.busy]
+        free.sort(key=lambda one: one.state is not LinkState.READY)
+        spare = free[1:]
+        self.holding = [one for one in self.holding if one not in spare]
+        return spare

@@ -1,0 +1,82 @@
+"""The way for a request that anybody may answer: the least loaded broker that can be reached.
+
+As `NetworkClient.leastLoadedNode` in the Java client, but a broker that failed us, or owes an
+answer for long, is not asked if there is another: it may be frozen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from aktor.actors.bootstrap import Bootstrap
+from aktor.actors.lanes import Lanes
+from aktor.actors.links import Link, LinkState
+
+__all__ = ["next_chance", "way_for_anybody"]
+
+#: An attempt that takes longer does not keep others from being made beside it: one bootstrap
+#: server that swallows everything must not cost the whole connection timeout.
+PATIENCE: Final = 1.0
+
+#: Who has owed an answer for longer is not asked what anybody may answer, if there is another: it
+#: may be frozen.
+SLOW: Final = 1.0
+
+
+def way_for_anybody(
+    lanes: Lanes, bootstrap: Bootstrap, now: float, max_in_flight: int
+) -> Link | None:
+    """The link to send on if it is ready; if it is idle, the one to open; None: wait."""
+    nodes = lanes.nodes.values()
+    ready = [one for one in (*nodes, *bootstrap) if one.room(max_in_flight, now) > 0]
+    if not ready:
+        return _to_open(nodes, bootstrap, now)
+    shunned = _shunned((*lanes.all(), *bootstrap))
+    best: Link = min(
+        ready, key=lambda one: (one.node in shunned, one.owes_since(now - SLOW), one.load)
+    )
+    if best.node in shunned or best.owes_since(now - SLOW):
+        others = [one for one in nodes if one.node not in shunned]
+        if any(one.state is LinkState.CONNECTING for one in others):
+            return None if any(one.is_trying(now, PATIENCE) for one in others) else best
+        return _longest_untried(others, now) or best
+    return best
+
+
+def next_chance(link: Link) -> float:
+    """When a request for anybody may get further with this link, if no message comes before."""
+    match link.state:
+        case LinkState.IDLE:
+            return link.retry_at
+        case LinkState.CONNECTING:
+            return link.attempted_at + PATIENCE
+        case LinkState.READY:
+            return link.throttled_until
+
+
+def _to_open(nodes: Collection[Link], bootstrap: Bootstrap, now: float) -> Link | None:
+    if any(
+        one.state is LinkState.READY or one.is_trying(now, PATIENCE) for one in (*nodes, *bootstrap)
+    ):
+        return None  # one of them will have room soon
+    # If all known brokers have failed, or swallow what is sent to them, one of several bootstrap
+    # servers that do so is being tried at any moment.
+    return _longest_untried(nodes, now) or _longest_untried(bootstrap, now)
+
+
+def _longest_untried(links: Iterable[Link], now: float) -> Link | None:
+    able = [one for one in links if one.can_connect(now)]
+    return min(able, key=lambda one: one.attempted_at, default=None)
+
+
+def _shunned(links: Iterable[Link]) -> frozenset[int]:
+    """Brokers that failed us on any connection and have not answered since: they may be frozen, and
+    what their other connections look like tells no better."""
+    heard: dict[int, float] = {}
+    failed: dict[int, float] = {}
+    for link in links:
+        heard[link.node] = max(heard.get(link.node, -math.inf), link.heard_at)
+        failed[link.node] = max(failed.get(link.node, -math.inf), link.failed_at)
+    return frozenset(node for node, moment in failed.items() if moment > heard[node])

@@ -1,0 +1,282 @@
+"""The assigned partitions, as the user moves and pauses them and as the background is told.
+
+Every change here is applied to `Delivery` first and then said to the background in the partition's
+epoch, which tells what is stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafka.errors import OffsetOutOfRangeError
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from aktor.consumer.delivery import Delivery
+from aktor.consumer.link import Link
+from aktor.consumer.partition import Partition
+from aktor.consumer.poll_heartbeat import PollHeartbeat
+from aktor.consumer.subscription import Subscription
+from aktor.consumer.topic_ids import TopicIds
+from aktor.events.fetching import PausePartitions
+from aktor.events.metadata import TrackTopics
+from aktor.events.positions import (
+    AssignmentChanged,
+    Position,
+    Reset,
+    ResetPositions,
+    ResetStrategy,
+    SeekPartitions,
+)
+
+__all__ = ["Assignment"]
+
+
+class Assignment:
+    """Owns nothing of its own: it changes the partitions of `Delivery`, and says so."""
+
+    def __init__(
+        self,
+        link: Link,
+        delivery: Delivery,
+        subscription: Subscription,
+        heartbeat: PollHeartbeat,
+        *,
+        max_buffered_bytes: int,
+    ) -> None:
+        self._delivery = delivery
+        self._subscription = subscription
+        self._heartbeat = heartbeat
+        self._topic_ids = TopicIds(link.port)
+        self._port = link.port
+        self._publish = link.publish
+        self._log = link.log
+        self._max_buffered_bytes = max_buffered_bytes
+
+    # -- which partitions
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """The user assigns these by hand."""
+        self._delivery.assign(partitions)
+        self.track_topics()
+        self.say()
+        self._heartbeat.hurry()
+
+    def assign_everything(self) -> None:
+        """Own all partitions of the topics: without a group, subscribing means that.
+
+        It does in kafka-python, too.
+        """
+        cluster = self._port.cluster
+        wanted = [
+            TopicPartition(topic, partition)
+            for topic in sorted(self._subscription.topics)
+            for partition in sorted(cluster.partitions_for_topic(topic) or ())
+        ]
+        if set(wanted) != self._delivery.partitions.keys():
+            self._delivery.assign(wanted)
+            self.say()
+
+    def say(self) -> None:
+        """Tell the background what is assigned, in which epochs and at which positions."""
+        self.note_topics()
+        assigned = self._delivery.as_assigned()
+        self._publish(AssignmentChanged(partitions=assigned, by_group=self._subscription.in_group))
+        self._heartbeat.hurry()  # what is assigned by hand is fetched from the next Poll on
+
+    def say_nothing_is_assigned(self) -> None:
+        """Tell the background, after the user has unsubscribed."""
+        self._publish(AssignmentChanged(partitions={}))
+
+    def track_topics(self) -> None:
+        """Tell the metadata manager which topics to follow."""
+        subscription = self._subscription
+        topics = subscription.topics
+        if subscription.pattern is not None:
+            topics = frozenset()
+        elif not topics and not subscription.regex:
+            topics = frozenset(one.topic for one in self._delivery.partitions)
+        pattern = subscription.pattern
+        self._publish(TrackTopics(owner="application", topics=topics, pattern=pattern))
+
+    # -- after a restart, or an interrupt
+
+    def say_anew(self, because: str) -> None:
+        """Say all of it again, with the resets that are not answered."""
+        self.track_topics()
+        self.say()
+        self.say_resets(because)
+
+    def renew_all(self) -> None:
+        """What was fetched ahead is not counted on: new epochs for all, with what they had."""
+        for state in self._delivery.partitions.values():
+            self.renew(state)
+
+    def renew(self, state: Partition) -> None:
+        """A new epoch for a partition, with what it had: position, or reset to be answered."""
+        position = None if state.reset is not None else state.position
+        self._delivery.seek(state.topic_partition, position, state.reset)
+
+    def say_paused(self, *, resumed: bool) -> None:
+        """Say which partitions are not to be fetched; `resumed`: and which are."""
+        kept = self._delivery.not_wanted()
+        others = frozenset(self._delivery.partitions) - kept if resumed else frozenset()
+        self._publish(PausePartitions(partitions=kept, resumed=others))
+
+    # -- positions
+
+    def seek(self, topic_partition: TopicPartition, position: Position | None) -> None:
+        """Read on from here; None looks the position up again."""
+        self.follow_topics()
+        self.drain_buffer()  # or what is dropped here would pile up until the next poll
+        state = self._delivery.seek(topic_partition, position)
+        if self._log.hears_debug:
+            sought = None if position is None else position.offset
+            self._log.debug("position.sought", partitions={topic_partition: sought})
+        self._publish(SeekPartitions(partitions={topic_partition: state.assigned}))
+
+    def reset(self, topic_partitions: Iterable[TopicPartition], strategy: ResetStrategy) -> None:
+        """Go to the beginning or the end, lazily."""
+        self.follow_topics()
+        self.drain_buffer()
+        resets = {}
+        for one in topic_partitions:
+            state = self._delivery.seek(one, None, Reset(epoch=0, strategy=strategy))
+            resets[one] = Reset(epoch=state.epoch, strategy=strategy)
+        if self._log.hears_debug:
+            self._log.debug("position.sought", partitions=dict.fromkeys(resets))
+        self._publish(ResetPositions(partitions=resets, because="the application asked for it"))
+
+    def reset_out_of_range(self) -> None:
+        """What a Fetch was refused for is reset by the policy; only a policy "none" raises it."""
+        refused = [
+            state
+            for state in self._delivery.failed()
+            if state.offset is not None and isinstance(state.error, OffsetOutOfRangeError)
+        ]
+        for state in refused:
+            reset = Reset(epoch=state.epoch, from_offset=state.offset)
+            self._delivery.seek(state.topic_partition, None, reset)
+        if refused:
+            self.say_resets("the offset is out of range")
+
+    def say_resets(self, because: str) -> None:
+        """Say every reset that is not answered yet; repeating one does no harm."""
+        resets = {
+            one: state.reset
+            for one, state in self._delivery.partitions.items()
+            if state.reset is not None
+        }
+        if resets:
+            self._publish(ResetPositions(partitions=resets, because=because))
+
+    def refetch_offset_gaps(self) -> None:
+        """Fetch anew from the position where what came had a gap."""
+        for one in list(self._delivery.offset_gaps):
+            self.seek(one, self._delivery.partitions[one].position)
+        self._delivery.offset_gaps.clear()
+
+    def apply_positions(self) -> None:
+        """Take over positions that were found."""
+        found = self._port.positions
+        while found:
+            self._delivery.apply(found[0])
+            found.popleft()
+
+    def drain_buffer(self) -> None:
+        """Take over what was found and fetched; no waiting, no word to the background."""
+        if self._port.positions:
+            self.apply_positions()
+        chunks = self._port.chunks
+        while chunks:
+            self._delivery.put(chunks[0])
+            chunks.popleft()
+        self._delivery.all_put()
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What of the present topics the application is through with."""
+        self.follow_topics()
+        return self._delivery.consumed()
+
+    # -- topics that are deleted and created anew
+
+    def follow_topics(self) -> None:
+        """Reset, by the policy, what is of a topic that was deleted and created anew.
+
+        An offset of the old topic means nothing in the new one: what lies below it there would be
+        skipped. A seek that comes later wins. Members of a KIP-848 group are assigned the new topic
+        by their coordinator.
+        """
+        ids = self._topic_ids
+        if self.follows_topics:
+            return
+        cluster, anew = ids.created_anew()
+        resets = {}
+        for one, state in self._delivery.partitions.items() if self._is_assigned_by_name else ():
+            if one.topic in anew:
+                offset = state.offset
+                if state.reset is not None:  # this one takes the place of that
+                    offset = state.reset.from_offset
+                self._delivery.seek(one, None, Reset(epoch=0, from_offset=offset))
+                resets[one] = Reset(epoch=state.epoch, from_offset=offset)
+        if resets:
+            because = "the topic was deleted and created anew"
+            self._publish(ResetPositions(partitions=resets, because=because))
+        # Last, so that an interrupt before this has everything done again.
+        ids.learn(anew)
+        self.note_topics()
+        ids.follow(cluster)
+
+    @property
+    def follows_topics(self) -> bool:
+        """Whether the latest cluster was looked at."""
+        return self._topic_ids.followed is self._port.cluster
+
+    @property
+    def _is_assigned_by_name(self) -> bool:
+        """Whether partitions are those of a topic's name; KIP-848 groups assign them by its id."""
+        return not (self._subscription.in_group and self._port.membership.spoken == "consumer")
+
+    def note_topics(self) -> None:
+        """Remember the ids of the topics that are read, as they were when they were first known."""
+        self._topic_ids.note({one.topic for one in self._delivery.partitions})
+
+    # -- pausing
+
+    def pause(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Give out nothing of these."""
+        in_order = tuple(topic_partitions)
+        self._delivery.pause(in_order, paused=True)
+        if self._log.hears_debug:
+            self._log.debug("partitions.paused", partitions=self._delivery.offsets(in_order))
+        self._publish(PausePartitions(partitions=frozenset(in_order)))
+        self._drop_surplus(in_order)
+
+    def resume(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Give out records of these again."""
+        in_order = tuple(topic_partitions)
+        self._delivery.pause(in_order, paused=False)
+        those = frozenset(in_order)
+        if self._log.hears_debug:
+            self._log.debug("partitions.resumed", partitions=self._delivery.offsets(in_order))
+        self._publish(PausePartitions(resumed=those - self._delivery.not_wanted(those)))
+
+    def _drop_surplus(self, just_paused: Iterable[TopicPartition]) -> None:
+        """Read again, once they are resumed, what paused partitions have buffered beyond the bound.
+
+        While they fill the buffer the others are fetched beyond the bound (see `FetchRoom.part`):
+        who reads a little of one after the other and pauses it would add to that each time.
+        """
+        self.drain_buffer()
+        bound, delivery = self._max_buffered_bytes, self._delivery
+        dropped = {}
+        paused = iter([delivery.partitions[one] for one in just_paused])
+        while delivery.buffered_bytes > bound:
+            state = next(paused, None) or delivery.next_idle()
+            if state is None:
+                break
+            if state.chunks:
+                self.renew(state)
+                dropped[state.topic_partition] = state.assigned
+        if dropped:
+            self._log.info("buffer.dropped", partitions=list(dropped), because="they are paused")
+            self._publish(SeekPartitions(partitions=dropped))

@@ -1,0 +1,139 @@
+"""Acting on what the background said: rebalance steps, restarts, refusals, outcomes of commits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from aktor.consumer.assignment import Assignment
+from aktor.consumer.call import Call
+from aktor.consumer.commit_callbacks import CommitCallbacks
+from aktor.consumer.event_queue import EventQueue
+from aktor.consumer.leaving import Leaving
+from aktor.consumer.link import Link
+from aktor.consumer.poll_heartbeat import PollHeartbeat
+from aktor.consumer.rebalancing import Rebalancing
+from aktor.consumer.recovery import Recovery
+from aktor.consumer.subscription import Subscription
+from aktor.consumer.waiting import Waiting
+from aktor.events.commits import AutoCommitFinished
+from aktor.events.coordinator import CoordinatorRefused
+from aktor.events.lifecycle import ActorsRestarted
+from aktor.events.membership import AssignPartitions, GroupFailed, Loss, RunRevokedCallback
+from aktor.events.metadata import ClusterChanged, TopicsRefused
+
+__all__ = ["Background"]
+
+
+class Background:
+    """Runs events on the application thread, one after the other, until none is left."""
+
+    def __init__(
+        self,
+        link: Link,
+        call: Call,
+        subscription: Subscription,
+        rebalancing: Rebalancing,
+        assignment: Assignment,
+        *,
+        heartbeat: PollHeartbeat,
+        events: EventQueue,
+        callbacks: CommitCallbacks,
+        recovery: Recovery,
+        leaving: Leaving,
+    ) -> None:
+        self._call = call
+        self._subscription = subscription
+        self._rebalancing = rebalancing
+        self._assignment = assignment
+        self._heartbeat = heartbeat
+        self.events = events
+        self._callbacks = callbacks
+        self._recovery = recovery
+        self._leaving = leaving
+        self._log = link.log
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there is anything to do. Each poll looks here, and mostly there is nothing."""
+        return bool(
+            self.events.said
+            or self.events.taken_over
+            or self._callbacks.waiting
+            or self._call.unraised is not None
+            or not self._assignment.follows_topics
+        )
+
+    def run_events(self) -> Waiting[None]:
+        """Act on what the background said, on this thread; raises what must be raised.
+
+        An event leaves the queue when it was acted on: who was interrupted finds it again.
+        """
+        if self._call.unraised is not None:
+            self._call.raise_owed()
+        self._callbacks.run()
+        self._assignment.follow_topics()
+        events = self.events
+        while events.said or events.taken_over:
+            event = events.next()
+            yield from self._act_on(event)
+            events.done_with(event)
+
+    def _act_on(self, event: Any) -> Waiting[None]:
+        match event:
+            case ActorsRestarted():
+                yield from self._recovery.restore(event)
+            case AutoCommitFinished():
+                self._callbacks.add_auto_commit(event)
+                self.events.done_with(event)
+                self._callbacks.run()
+            case CoordinatorRefused() if self._subscription.in_group:
+                pass  # the membership says so as well, with what it means for the member
+            case TopicsRefused() | GroupFailed() | CoordinatorRefused():
+                error = self._call.own_told(event.error, owed=True)
+                self.events.done_with(event)
+                raise error
+            case ClusterChanged():
+                self._follow_cluster()
+            case AssignPartitions() if self._is_over(event):
+                self._log.info("step.skipped", rebalance=event.rebalance, because="lost since")
+            case _:
+                yield from self._run_step(event)
+
+    def _follow_cluster(self) -> None:
+        """Topics have come or gone, or have more partitions: the subscription follows."""
+        subscription = self._subscription
+        if subscription.match_topics():
+            self._heartbeat.hurry()
+            if subscription.group_id is not None:
+                subscription.say()
+        if subscription.is_subscribed and subscription.group_id is None:
+            self._assignment.assign_everything()
+
+    def _is_over(self, assigned: AssignPartitions) -> bool:
+        """Whether what is to be taken on was lost meanwhile, while the application was busy."""
+        begun = self._rebalancing.has_begun(assigned)
+        return not begun and self.events.has_step_besides(assigned)
+
+    def _run_step(self, event: Any) -> Waiting[None]:
+        step = event
+        if isinstance(step, AssignPartitions):
+            self._leaving.take_on()
+        elif isinstance(step, RunRevokedCallback) and self._is_lost_by_now():
+            step = replace(step, loss=Loss.LOST)
+        error = yield from self._rebalancing.run(step, event)
+        self._assignment.note_topics()
+        self._heartbeat.hurry()
+        if error is not None:
+            self._call.own(error, owed=True)
+            self.events.done_with(event)
+            raise error
+
+    def _is_lost_by_now(self) -> bool:
+        """Whether the membership has, or may have, ended since it asked for this.
+
+        The user was long away, or the process stood still for longer than its session.
+        """
+        if not self._leaving.is_member():
+            return True  # as in Kafka's ConsumerCoordinator.onJoinPrepare
+        return self.events.says_lost()

@@ -1,0 +1,138 @@
+"""The call that the application is in: how it ends, and what ends its waits.
+
+A call that ends in an error of our own leaves nothing half done. Any other error is an interrupt
+(Ctrl-C, an exception of a signal handler), and may have come between any two lines: the next call
+then begins with a repair (see `guard` and `Recovery.repair`).
+"""
+
+from __future__ import annotations
+
+import copy
+
+from aktor.consumer.port import ApplicationPort
+from aktor.errors import ConsumerClosedError, WakeupError
+
+__all__ = ["Call"]
+
+
+class Call:
+    """Owns the error in which the call under way ends, and the questions that it has asked."""
+
+    __slots__ = (
+        "_owed",
+        "_port",
+        "asked",
+        "close_asked",
+        "closing",
+        "ended_in",
+        "touched",
+        "unraised",
+        "woken",
+    )
+
+    def __init__(self, port: ApplicationPort) -> None:
+        self._port = port
+        #: Whether the call has begun to change anything.
+        self.touched = False
+        #: It is `close`.
+        self.closing = False
+        #: A nested `close` waits for the outermost call to end.
+        self.close_asked = False
+        #: Another thread, or a signal handler, has called `wakeup`.
+        self.woken = False
+        #: The error of our own that the call ends in.
+        self.ended_in: BaseException | None = None
+        #: The tickets of its questions.
+        self.asked: list[int] = []
+        #: An error that is raised later if an interrupt takes its place; and one that is due now,
+        #: because an interrupt has taken its place.
+        self._owed: BaseException | None = None
+        self.unraised: BaseException | None = None
+
+    # -- how it begins and ends
+
+    def begin(self) -> None:
+        """An outermost call begins, and what the last one did is sound."""
+        self.touched = False
+        self.ended_in = self._owed = None
+        self.asked = []
+
+    def touch(self) -> None:
+        """It begins to change something."""
+        self.touched = True
+
+    def begin_close(self) -> None:
+        """It closes the consumer: `wakeup` and a nested `close` do not end its waits."""
+        self.closing = True
+
+    def repair(self) -> None:
+        """The last call was interrupted: its questions are given up, the error it owes is due."""
+        self.closing = False
+        self.unraised = self._owed or self.unraised
+        for ticket in self.asked:
+            self._port.give_up(ticket)
+
+    # -- errors
+
+    def own(self, error: BaseException, *, owed: bool = False) -> BaseException:
+        """This error is raised next, and leaves nothing half done.
+
+        If it is `owed`, and an interrupt takes its place, then a later poll raises it.
+        """
+        self._owed = error if owed else None
+        self.ended_in = error
+        return error
+
+    def own_told(self, told: BaseException, *, owed: bool = False) -> BaseException:
+        """The same for an error that the background has told, and keeps: a copy of it is raised.
+
+        Its traceback would keep a dropped consumer alive, whose thread would never end.
+        """
+        error = copy.copy(told)
+        error.__cause__ = told.__cause__
+        return self.own(error, owed=owed)
+
+    def forget_errors(self) -> None:
+        """What the call ended in is raised: its traceback would keep a dropped consumer alive."""
+        self.ended_in = self._owed = None
+
+    def raise_owed(self) -> None:
+        """Raise the error that an interrupt kept from being raised."""
+        owed = self.unraised
+        assert owed is not None, "there is none"
+        self.own(owed, owed=True)
+        self.unraised = None
+        raise owed
+
+    # -- what ends its waits
+
+    def wakeup(self) -> None:
+        """End the blocked call, or the next one. From any thread."""
+        self.woken = True
+        self._port.bell.ring()
+
+    def end_waits(self) -> None:
+        """A nested `close` waits for the outermost call: what it waits for comes no more."""
+        self.close_asked = True
+        self._port.bell.ring()
+
+    def end_for_close(self) -> None:
+        """Raise if a nested `close` waits for this call, unless it is `close` itself."""
+        if self.close_asked and not self.closing:
+            raise self.own(ConsumerClosedError())
+
+    def check_alive(self) -> None:
+        """Raise if the background was given up."""
+        if self._port.failure is not None:
+            raise self.own_told(self._port.failure)
+
+    def raise_interruptions(self) -> None:
+        """Raise what ends a wait: a failure, `wakeup`, an error of the connections."""
+        if self._port.failure is not None:
+            self.check_alive()
+        if self.woken and not self.closing:
+            self.woken = False
+            raise self.own(WakeupError())
+        error = self._port.connections.take_error()
+        if error is not None:
+            raise self.own_told(error)

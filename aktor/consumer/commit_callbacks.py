@@ -1,0 +1,77 @@
+"""Callbacks of commits that are over, to be run on the application thread."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from aktor.consumer.rebalancing import UserCode
+from aktor.events.commits import AutoCommitFinished
+
+__all__ = ["CommitCallbacks", "Completion"]
+
+
+class Completion:
+    """The callback of a commit that is over, to be called once."""
+
+    __slots__ = ("_call", "begun")
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+        self.begun = False
+
+    def run(self) -> None:
+        """Call it; it counts as called, whatever interrupts us."""
+        self.begun = True
+        self._call()
+
+
+class CommitCallbacks:
+    """Owns the callbacks of commits that are over and that were not run yet."""
+
+    __slots__ = ("_on_auto_commit", "_running", "_user_code", "waiting")
+
+    def __init__(
+        self, user_code: UserCode, on_auto_commit: Callable[[Any, Any], Any] | None
+    ) -> None:
+        #: Added to on either thread, taken from on the application's.
+        self.waiting: deque[Completion] = deque()
+        self._user_code = user_code
+        self._on_auto_commit = on_auto_commit
+        self._running = False
+
+    def begin_call(self) -> None:
+        """An outermost call begins: none of them runs."""
+        self._running = False
+
+    def add(self, call: Callable[[], Any]) -> None:
+        """A commit is over that has this callback. From any thread."""
+        self.waiting.append(Completion(call))
+
+    def add_auto_commit(self, event: AutoCommitFinished) -> None:
+        """An automatic commit is over."""
+        if self._on_auto_commit is not None:
+            self.add(partial(self._on_auto_commit, event.offsets, event.error))
+
+    def run(self) -> None:
+        """Run them, each once and one after the other.
+
+        What a callback calls runs none of them: hundreds, each inside the one before, are too deep.
+        """
+        if self._running:
+            return
+        while self.waiting:
+            first = self.waiting[0]
+            if first.begun:
+                self.waiting.popleft()
+                continue
+            before = self._user_code.name
+            try:
+                self._user_code.enter("a commit callback")
+                self._running = True
+                first.run()
+            finally:
+                self._running = False
+                self._user_code.enter(before)

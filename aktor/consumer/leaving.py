@@ -1,0 +1,162 @@
+"""Leaving the group, in `unsubscribe` and `close`: commits under way, the listener, LeaveGroup."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aktor.consumer.call import Call
+from aktor.consumer.delivery import Delivery
+from aktor.consumer.event_queue import EventQueue
+from aktor.consumer.link import Link
+from aktor.consumer.questions import Questions
+from aktor.consumer.rebalancing import Rebalancing
+from aktor.consumer.subscription import Subscription
+from aktor.consumer.waiting import Waiting
+from aktor.errors import ActorRestartedError
+from aktor.events.fetching import PausePartitions
+from aktor.events.membership import LeaveGroup, Loss, Operation, SubscriptionChanged
+
+__all__ = ["Leaving"]
+
+#: The part of the time for leaving the group that is kept for telling it, whatever commits take.
+LEAVE_SHARE: Final = 0.25
+
+
+class Leaving:
+    """Owns what is known of the membership that ends: whether the group has it still."""
+
+    def __init__(
+        self,
+        link: Link,
+        call: Call,
+        subscription: Subscription,
+        delivery: Delivery,
+        rebalancing: Rebalancing,
+        questions: Questions,
+        *,
+        events: EventQueue,
+        is_static: bool,
+    ) -> None:
+        self._call = call
+        self._subscription = subscription
+        self._delivery = delivery
+        self._rebalancing = rebalancing
+        self._questions = questions
+        self._events = events
+        self._port = link.port
+        self._publish = link.publish
+        self._clock = link.clock
+        self._log = link.log
+        self._is_static = is_static
+        #: The last commit before leaving was refused: the group does not know us any more.
+        self._expelled = False
+        #: The leaving that is under way: its listener is called once, whatever interrupts us.
+        self._under_way: object = None
+
+    def expel(self, *, expelled: bool) -> None:
+        """What the group has said to the last commit: whether it knows the member."""
+        self._expelled = expelled
+
+    def take_on(self) -> None:
+        """Partitions are assigned: no leaving is under way any more."""
+        self._under_way = None
+
+    def is_member(self) -> bool:
+        """Whether the group counts on us, and our session cannot have run out unheard."""
+        overdue = self._clock() - self._port.membership.session_until
+        if self._port.membership.member.generation < 0:
+            because = "it is in no generation of the group"
+        elif self._expelled:
+            because = "the group did not know it at its last commit"
+        elif overdue > 0:
+            because = f"its session may be over, for {overdue:.3f} s"
+        else:
+            return True
+        self._log.info("membership.doubted", because=because)
+        return False
+
+    def commits_until(self, deadline: float) -> float:
+        """How long commits may take of a consumer that leaves until then."""
+        return deadline - (deadline - self._clock()) * LEAVE_SHARE
+
+    def leave(
+        self,
+        deadline: float,
+        *,
+        because: str,
+        operation: Operation = Operation.DEFAULT,
+        commits_until: float | None = None,
+    ) -> Waiting[BaseException | None]:
+        """Give all partitions back, leave the group if in one; returns a listener's error.
+
+        The listener's time is its own: what it takes, `deadline` is later.
+        """
+        if commits_until is None:
+            commits_until = self.commits_until(deadline)
+        yield from self._finish_commits(commits_until)
+        error = None
+        if self._subscription.in_group:
+            self._events.forget_group()
+            loss = Loss.REVOKED if self.is_member() else Loss.LOST
+            owned = frozenset(self._delivery.partitions)
+            began = self._clock()
+            self._under_way = self._under_way or object()
+            if owned and self._rebalancing.listener is not None:  # which may take its time
+                self._publish(PausePartitions(partitions=owned))
+            error = yield from self._rebalancing.give_up(owned, loss, self._under_way)
+            deadline += self._clock() - began
+            yield from self._leave_group(deadline, because, operation)
+            # What the group said while the listener ran or until it heard (KAFKA-20428).
+            self._events.forget_group()
+        elif self._is_static and operation is Operation.LEAVE_GROUP:
+            # It may have said that it comes back.
+            yield from self._leave_group(deadline, because, operation)
+        self._subscription.unsubscribe()
+        self._under_way, self._expelled = None, False
+        self._port.watch_cluster(wanted=False)
+        self._delivery.assign(())
+        return error
+
+    def lose(self) -> Waiting[BaseException | None]:
+        """The background was given up: all partitions are lost; returns a listener's error."""
+        error = None
+        if self._subscription.in_group:
+            self._events.forget_steps()
+            owned = frozenset(self._delivery.partitions)
+            error = yield from self._rebalancing.give_up(owned, Loss.LOST, self)
+        self._delivery.assign(())
+        return error
+
+    def _finish_commits(self, until: float) -> Waiting[None]:
+        """Wait for the commits under way: who has left the group can commit no more."""
+        while self._port.waits_for("commits") and self._port.failure is None:
+            if self._clock() >= until:
+                return
+            yield until
+
+    def _leave_group(self, deadline: float, because: str, operation: Operation) -> Waiting[None]:
+        member_id = self._port.membership.last_member_id
+        self._subscription.forget_told()
+        while True:
+            try:
+                yield from self._questions.ask(
+                    "membership",
+                    lambda ticket: LeaveGroup(
+                        ticket=ticket, deadline=deadline, because=because, operation=operation
+                    ),
+                    deadline=deadline,
+                    what="leaving the group",
+                    # Who goes on must not be given a step of the membership that it has left.
+                    interruptible=self._call.closing,
+                )
+            except ActorRestartedError:
+                # Nobody knows whether the group was told: the new one leaves for the old one.
+                self._port.membership.rejoin_as(member_id)
+                continue
+            except Exception as error:
+                if error is not self._call.ended_in:
+                    raise  # a signal handler's
+                self._log.warning("member.leave_failed", error=error)
+            break
+        self._port.membership.leave()
+        self._publish(SubscriptionChanged(topics=frozenset()))

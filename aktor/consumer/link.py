@@ -1,0 +1,24 @@
+"""What ties the parts of the application's half to the background, and to the time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from aktor.consumer.port import ApplicationPort, Publish
+from aktor.trace import Trace
+
+__all__ = ["Link"]
+
+
+class Link(NamedTuple):
+    """Given to each part when it is made."""
+
+    #: Where the background's messages wait.
+    port: ApplicationPort
+    #: Tells the background something.
+    publish: Publish
+    clock: Callable[[], float]
+    trace: Trace
+    #: The trace of the actor "application".
+    log: Trace

@@ -1,0 +1,96 @@
+"""What the background has said of our membership in the group.
+
+The background's thread writes what it has said, the application's thread what it has chosen since;
+each answer takes the later of the two. Any thread may read.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from aktor.events.membership import MemberChanged, MemberState, SessionExtended
+
+__all__ = ["NOT_A_MEMBER", "MembershipView"]
+
+NOT_A_MEMBER: Final = MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED)
+
+
+class MembershipView:
+    """Owns the latest snapshot of the member, and who it was before."""
+
+    __slots__ = (
+        "_chosen",
+        "_in_group_as",
+        "_known_as",
+        "_left_as",
+        "leaving",
+        "member",
+        "session_until",
+        "spoken",
+    )
+
+    def __init__(self) -> None:
+        self.member = NOT_A_MEMBER
+        #: Who it was before, and has yet to take its leave as.
+        self.leaving: frozenset[str] = frozenset()
+        #: The protocol in which we were a member of the group; "" if we never were.
+        self.spoken = ""
+        self.session_until = -math.inf
+        #: Who it was when it was last in the group, as the background said; see `was_member`.
+        self._in_group_as = NOT_A_MEMBER
+        #: The same when the application last left the group: nobody since then.
+        self._left_as = NOT_A_MEMBER
+        #: What the background said last that tells under which id it is a member, and the id that
+        #: the application chose in place of that; see `last_member_id`.
+        self._known_as = NOT_A_MEMBER
+        self._chosen: tuple[MemberChanged, str] | None = None
+
+    # -- the background's side
+
+    def on_member(self, member: MemberChanged) -> None:
+        """It is this by now."""
+        self.member = member
+        self.leaving = member.leaving
+        if member.generation >= 0:
+            self.spoken = member.protocol
+            self._in_group_as = member
+        known = member.member_id or member.joins_as
+        if known or member.state is MemberState.UNJOINED:
+            self._known_as = member
+
+    def on_session(self, extended: SessionExtended) -> None:
+        """The group has confirmed it."""
+        self.session_until = extended.until
+
+    def on_restarted(self) -> None:
+        """The membership was restarted: it is in no generation now."""
+        self.member = NOT_A_MEMBER
+
+    # -- the application's side
+
+    @property
+    def was_member(self) -> MemberChanged:
+        """Who it was when it was last in the group: as that it commits in transactions.
+
+        Also once it was expelled: a group refuses the commits of a member that it has expelled, and
+        takes those of a consumer that is no member.
+        """
+        member = self._in_group_as
+        return NOT_A_MEMBER if member is self._left_as else member
+
+    @property
+    def last_member_id(self) -> str:
+        """Under which a restarted membership joins again, or leaves: else a dead member is left."""
+        said = self._known_as
+        if self._chosen is not None and self._chosen[0] is said:
+            return self._chosen[1]
+        return said.member_id or said.joins_as
+
+    def rejoin_as(self, member_id: str) -> None:
+        """A restarted membership has to know this id, until it says another one by itself."""
+        self._chosen = self._known_as, member_id
+
+    def leave(self) -> None:
+        """The application has left the group: until it joins again it is nobody there."""
+        self._left_as = self._in_group_as

@@ -1,0 +1,244 @@
+"""One assigned partition, as the application thread sees it: where it is, and what is buffered.
+
+Its fields are changed by its own methods only, which say what has happened in Kafka's words.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from kafka.structs import TopicPartition
+
+from aktor.events.fetching import Chunk
+from aktor.events.positions import Assigned, Position, Reset
+from aktor.records import RecordReader
+
+if TYPE_CHECKING:
+    from kafka.consumer.fetcher import ConsumerRecord
+
+__all__ = ["Partition"]
+
+
+class Stage(Enum):
+    """Whether records may be given out, as far as the group is concerned (as in Java's
+    SubscriptionState: pendingOnAssignedCallback, pendingRevocation)."""
+
+    #: `on_partitions_assigned` has not returned yet; what arrives is kept.
+    PENDING_CALLBACK = "pending callback"
+    OWNED = "owned"
+    #: The group takes it away; what arrives is dropped.
+    PENDING_REVOCATION = "pending revocation"
+
+
+class Partition:
+    """One assigned partition.
+
+    `offset` is the consumed position: the next record to give out, None until it is resolved.
+    `taken` is how far its records were decoded: the two differ while they are on their way to the
+    user. An interrupt may come between any two lines; what the next call goes on from is `epoch`,
+    `offset`, `paused` and `reset` (which, while there is one, wins over the offset).
+    """
+
+    __slots__ = (
+        "chunks",
+        "epoch",
+        "error",
+        "held",
+        "high_watermark",
+        "last_stable_offset",
+        "leader_epoch",
+        "offset",
+        "paused",
+        "reader",
+        "reset",
+        "stage",
+        "taken",
+        "taken_epoch",
+        "topic_partition",
+    )
+
+    def __init__(
+        self, topic_partition: TopicPartition, epoch: int, *, delivering: bool = True
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.epoch = epoch
+        self.offset: int | None = None
+        self.taken: int | None = None
+        self.leader_epoch = -1
+        self.taken_epoch = -1
+        self.paused = False
+        self.stage = Stage.OWNED if delivering else Stage.PENDING_CALLBACK
+        #: Why nothing more of it can be given out: no position, a refusal, a record that cannot be
+        #: read. Kept until it was raised and may have passed, or until a seek.
+        self.error: Exception | None = None
+        #: The reset that was asked for and not yet answered; asked again after a restart.
+        self.reset: Reset | None = None
+        self.high_watermark: int | None = None
+        self.last_stable_offset: int | None = None
+        self.chunks: deque[Chunk] = deque()
+        self.reader: RecordReader | None = None
+        #: Records decoded for an iteration that was interrupted; given out first.
+        self.held: list[ConsumerRecord] = []
+
+    # -- what happens to it
+
+    def deliver(self) -> None:
+        """`on_partitions_assigned` has returned: what is buffered may be given out."""
+        if self.stage is Stage.PENDING_CALLBACK:
+            self.stage = Stage.OWNED
+
+    def pause(self) -> None:
+        """The user wants nothing of it for now."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """The user wants records of it again."""
+        self.paused = False
+
+    def revoke(self) -> None:
+        """It is about to be revoked: nothing more of it is given out."""
+        self.stage = Stage.PENDING_REVOCATION
+
+    def seek(self, epoch: int, position: Position | None, reset: Reset | None = None) -> None:
+        """Go to this position in a new epoch; None: it is looked up, as `reset` says."""
+        self.epoch = epoch
+        self.move_to(position, None if reset is None else replace(reset, epoch=epoch))
+
+    def move_to(self, position: Position | None, reset: Reset | None = None) -> None:
+        """Set the position, or forget it (`reset`: in order to go there)."""
+        self.reset = reset or self.reset
+        self.leader_epoch = -1
+        self.offset = self.taken = None if position is None else position.offset
+        self.leader_epoch = self.taken_epoch = -1 if position is None else position.leader_epoch
+        self.error = None
+        self.reset = reset
+
+    def advance(self, offset: int, leader_epoch: int) -> None:
+        """The user has been given everything below `offset`."""
+        self.leader_epoch = -1  # an old one would not fit, if we are interrupted here
+        self.offset = offset
+        self.leader_epoch = leader_epoch
+
+    def take_back(self, offset: int | None, leader_epoch: int) -> None:
+        """What was given out last has not arrived: the consumed position is the one before."""
+        self.offset, self.leader_epoch = offset, leader_epoch
+
+    def fail(self, error: Exception) -> None:
+        """Nothing more of it can be given out, because of this."""
+        self.error = error
+
+    def forget_error(self) -> None:
+        """It was raised, and may have passed."""
+        self.error = None
+
+    # -- what is buffered
+
+    def receive(self, chunk: Chunk) -> bool:
+        """A Fetch has told the ends of its log, and maybe brought records, or a refusal.
+
+        True if there is something to buffer.
+        """
+        if chunk.high_watermark >= 0:
+            self.high_watermark = chunk.high_watermark
+            self.last_stable_offset = chunk.last_stable_offset
+        if not chunk.size and chunk.error is None:
+            return False
+        self.chunks.append(chunk)
+        return True
+
+    def read_by(self, reader: RecordReader) -> RecordReader:
+        """Read the next chunk by this."""
+        self.reader = reader
+        return reader
+
+    def take_up_to(self, offset: int, leader_epoch: int) -> None:
+        """Everything below `offset` is decoded; `leader_epoch` is -1 if no record had one."""
+        self.taken = offset
+        if leader_epoch >= 0:
+            self.taken_epoch = leader_epoch
+
+    def end_chunk(self) -> Chunk:
+        """The next chunk is decoded to its end."""
+        chunk = self.chunks.popleft()
+        self.reader = None
+        return chunk
+
+    def take_refusal(self) -> Exception | None:
+        """The broker's refusal to a Fetch, if that is what comes next."""
+        if self.offset is None or self.error is not None or not self.chunks:
+            return None
+        refusal = self.chunks[0].error
+        if refusal is not None:
+            self.chunks.popleft()
+        return refusal
+
+    def hold(self, records: list[ConsumerRecord]) -> None:
+        """These were taken and not given out: they come first."""
+        self.held = records + self.held
+
+    def take_held(self, limit: int) -> list[ConsumerRecord]:
+        """Up to so many of them."""
+        records, self.held = self.held[:limit], self.held[limit:]
+        return records
+
+    def drop_buffered(self) -> None:
+        """What was fetched and decoded is not given out; reading goes on at the position."""
+        self.chunks.clear()
+        self.reader = None
+        self.held = []
+        self.taken = self.offset
+
+    @property
+    def buffered_bytes(self) -> int:
+        """The bytes of its chunks. From any thread."""
+        return sum(chunk.size for chunk in self.chunks.copy())
+
+    # -- what follows from it
+
+    @property
+    def position(self) -> Position | None:
+        """The consumed position, if there is one."""
+        if self.offset is None:
+            return None
+        return Position(offset=self.offset, leader_epoch=self.leader_epoch)
+
+    @property
+    def assigned(self) -> Assigned:
+        """The partition as the background is told of it."""
+        return Assigned(epoch=self.epoch, position=self.position)
+
+    @property
+    def open(self) -> bool:
+        """Whether records may be given out, if there are any."""
+        return self.stage is Stage.OWNED and not self.paused
+
+    @property
+    def fetchable(self) -> bool:
+        """Whether it should be fetched."""
+        return not self.paused and not self.pending_revocation
+
+    @property
+    def pending_revocation(self) -> bool:
+        """Whether it is about to be revoked: nothing is fetched for it, what arrives is dropped."""
+        return self.stage is Stage.PENDING_REVOCATION
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is something to give out now."""
+        fetched = bool(self.chunks) and self.error is None
+        return (fetched or bool(self.held)) and self.open and self.offset is not None
+
+    @property
+    def error_is_next(self) -> bool:
+        """Whether its error is to be raised: no record that came before it is left."""
+        if self.error is None or self.held:
+            return False
+        return self.offset is None or self.open
+
+    @property
+    def given_up_to(self) -> int | None:
+        """The position once everything that was taken has been given out."""
+        return self.held[0].offset if self.held else self.taken

@@ -1,0 +1,98 @@
+"""`Poll`: tells the background that the application is alive, and what it has read and freed.
+
+`max_poll_interval_ms` counts from the last one (KIP-62). A `Poll` wakes the background only if
+there is something for it to do; otherwise it is read at the background's next turn, so that a busy
+application does not pay for a switch of threads with every poll.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from aktor.consumer.delivery import Delivery
+from aktor.consumer.link import Link
+from aktor.consumer.subscription import Subscription
+from aktor.events.membership import MemberState
+from aktor.events.polling import Poll
+from aktor.settings import Settings
+
+__all__ = ["POLL_REPEAT", "PollHeartbeat"]
+
+#: How often an unchanged Poll is repeated, in seconds.
+POLL_REPEAT: Final = 0.25
+
+#: The share of the fetch buffer that must have been freed before the background is woken for it.
+WAKE_SHARE: Final = 4
+
+
+class PollHeartbeat:
+    """Owns when `Poll` was told last, and how much the background need not have read of it."""
+
+    def __init__(
+        self,
+        link: Link,
+        settings: Settings,
+        delivery: Delivery,
+        subscription: Subscription,
+    ) -> None:
+        self._settings = settings
+        self._port = link.port
+        self._delivery = delivery
+        self._subscription = subscription
+        self._publish = link.publish
+        self._urgent = False
+        self._told_at = -math.inf
+        self._commit_at = -math.inf
+        #: Positions or freed bytes were told without a wake, and nobody was woken since; how many.
+        self._unread = False
+        self._unread_bytes = 0
+
+    def hurry(self) -> None:
+        """The next one wakes the background: something was said that it should act on."""
+        self._urgent = True
+
+    def due_by(self, now: float) -> float:
+        """When a poll that waits has to tell the next one, or its group expels the member."""
+        return now + self._settings.max_poll_interval / 3
+
+    def tell(self, now: float, *, force: bool = False) -> None:
+        """Tell a `Poll` if there is news, or if it is time for one; `force`: in any case."""
+        moved = self._delivery.take_moved()
+        freed = self._delivery.freed_bytes
+        news = bool(moved or freed)
+        wake = force or self._urgent or (news and self._has_run_dry) or self._must_wake(now, freed)
+        if not (wake or news or now - self._told_at >= POLL_REPEAT):
+            return
+        self._told_at = now
+        self._urgent = False
+        self._unread_bytes = 0 if wake else self._unread_bytes + freed
+        self._unread = not wake and (self._unread or news)
+        self._publish(Poll(now=now, positions=moved, freed_bytes=freed), wake=wake)
+        self._delivery.told_freed(freed)
+
+    def be_heard(self, now: float) -> None:
+        """Have the background read all that was said: wake it if it need not have read it yet.
+
+        A poll that gives out records may leave that for later, since the next one comes soon. Every
+        other poll comes here before it waits, returns or raises: what the application waits for
+        may never come if the fetch manager does not know that there is room for it again.
+        """
+        if self._unread or self._urgent or self._delivery.has_moved:
+            self.tell(now, force=True)
+
+    @property
+    def _has_run_dry(self) -> bool:
+        """Whether nothing is here that a poll could give out: it will wait."""
+        return not (self._delivery.buffered_bytes or self._port.chunks)
+
+    def _must_wake(self, now: float, freed: int) -> bool:
+        if self._unread_bytes + freed >= self._settings.max_buffered_bytes // WAKE_SHARE:
+            return True
+        if self._settings.enable_auto_commit and now >= self._commit_at:
+            self._commit_at = now + self._settings.auto_commit_interval
+            return True
+        if now - self._told_at < POLL_REPEAT:
+            return False
+        state = self._port.membership.member.state
+        return self._subscription.in_group and state is not MemberState.STABLE

@@ -1,0 +1,165 @@
+"""Errors of partitions: which one a poll raises, when again, and when positions are looked up anew.
+
+An error that only a seek ends (a corrupt batch, no position and no policy) stands, and is raised
+each time; one that may pass (a refused topic) is raised once for each attempt.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from kafka.errors import (
+    CorruptRecordError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    UnsupportedCodecError,
+)
+from kafka.structs import TopicPartition
+
+from aktor.consumer.assignment import Assignment
+from aktor.consumer.call import Call
+from aktor.consumer.delivery import Delivery
+from aktor.consumer.link import Link
+from aktor.consumer.partition import Partition
+from aktor.errors import BatchTooLargeError, RecordDeserializationError
+
+__all__ = ["POSITION_RETRY", "PositionErrors"]
+
+#: How soon a position is looked up again after an error that may pass, in seconds.
+POSITION_RETRY: Final = 1.0
+
+#: Errors of a partition that stand until the user seeks.
+_LASTING: Final = (
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    CorruptRecordError,
+    BatchTooLargeError,
+    RecordDeserializationError,
+    UnsupportedCodecError,
+)
+
+
+class PositionErrors:
+    """Owns which errors of partitions were raised, and when those are due that were."""
+
+    def __init__(
+        self,
+        link: Link,
+        call: Call,
+        delivery: Delivery,
+        assignment: Assignment,
+        *,
+        retry_backoff: float,
+    ) -> None:
+        self._call = call
+        self._delivery = delivery
+        self._assignment = assignment
+        self._clock = link.clock
+        self._retry_backoff = retry_backoff
+        #: Whose position could not be found in this attempt, and the errors that were raised of it.
+        self._unresolved: set[TopicPartition] = set()
+        self._told: set[str] = set()
+        #: When these positions are looked up anew.
+        self.look_up_at = math.inf
+        #: The last poll raised an error of a partition: the others' records come before the next.
+        self._was_last = False
+        #: When an error that stands until a seek may be raised again before a poll's time is over.
+        self._again_at = -math.inf
+
+    def raise_before_records(self) -> None:
+        """Raise an error that is due before records of other partitions are given out."""
+        self._raise_next(again=not self._was_last)
+
+    def raise_in_place_of_records(self, now: float, deadline: float) -> None:
+        """Raise an error that is due because there are no records."""
+        self._raise_next(again=now >= min(self._again_at, deadline))
+
+    def give_way(self) -> None:
+        """Records were given out, or there is no error left."""
+        self._was_last = False
+
+    def again_after(self, now: float) -> float:
+        """When a poll that waits has an error to raise again."""
+        return self._again_at if self._again_at > now else math.inf
+
+    def _raise_next(self, *, again: bool) -> None:
+        """Raise an error of a partition, if there is one to be raised now.
+
+        One that was raised before and still stands takes turns with the records of the others
+        (`again`): who catches it and goes on polling is told again and again, and reads on. If the
+        others have none, it is raised again when the poll's time is over, or after
+        `retry_backoff_ms`: a loop that catches it without a seek keeps no processor busy.
+        """
+        self._assignment.reset_out_of_range()
+        while (due := self._delivery.next_error(again=again)) is not None:
+            self.raise_error_of(*due)
+
+    def raise_error_of(self, state: Partition, error: Exception) -> None:
+        """Raise why nothing is given out of it: each time if only a seek helps, else once.
+
+        Positions that could not be found are looked up anew, all of them together: of one attempt
+        each error is raised once, however many partitions have it. `_forget` does so for refusals.
+        """
+        if not _only_a_seek_helps(error):
+            if state.offset is not None:
+                self._forget(error)
+            elif self._is_told(state, error):
+                return
+        else:
+            self._again_at = self._clock() + self._retry_backoff
+        self._was_last = True
+        raise self._call.own_told(error, owed=True)
+
+    def _forget(self, error: Exception) -> None:
+        """It is raised now, for all partitions that have the same one.
+
+        When the right to a topic is withdrawn, each of its partitions gets the same refusal. A poll
+        raises one error, so that otherwise one poll per partition would fail.
+        """
+        for state in self._delivery.failed():
+            if state.offset is not None and repr(state.error) == repr(error):
+                self._delivery.forget_error(state)
+
+    def _is_told(self, state: Partition, error: Exception) -> bool:
+        """Look its position up anew; True if this error of the attempt was raised already."""
+        told = repr(error) in self._told and state.topic_partition not in self._unresolved
+        self._told.add(repr(error))
+        self._note_unresolved()
+        if not told:
+            self.look_up_at = self._clock() + POSITION_RETRY
+        return told
+
+    def _note_unresolved(self) -> None:
+        for state in self._delivery.failed():
+            if state.offset is not None or state.error is None:
+                continue
+            if repr(state.error) in self._told and not _only_a_seek_helps(state.error):
+                state.forget_error()
+                self._unresolved.add(state.topic_partition)
+
+    def look_up_anew(self, now: float) -> None:
+        """Look up again what could not be looked up: a right may have been granted meanwhile."""
+        if now < self.look_up_at:
+            return
+        self.look_up_at = math.inf
+        self._assignment.apply_positions()
+        self._note_unresolved()
+        for one in sorted(self._unresolved & self._delivery.partitions.keys()):
+            state = self._delivery.partitions[one]
+            if state.offset is None:
+                self._assignment.renew(state)
+        self._unresolved.clear()
+        self._told.clear()
+        self._assignment.say()
+        self._assignment.say_resets("the last attempt failed")
+
+    def forget(self) -> None:
+        """All positions are said anew: nothing of the last attempt counts."""
+        self._unresolved.clear()
+        self._told.clear()
+        self.look_up_at = math.inf
+
+
+def _only_a_seek_helps(error: Exception) -> bool:
+    return isinstance(error, _LASTING)

@@ -1,0 +1,53 @@
+"""Whether the group has confirmed the member recently enough to give records out.
+
+A member whose process was suspended for longer than its session may have lost its partitions to
+another one. It must hear from the group before it gives anything out.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from aktor.consumer.link import Link
+from aktor.consumer.subscription import Subscription
+from aktor.events.membership import ConfirmSession
+
+__all__ = ["CONFIRM_REPEAT", "Session"]
+
+#: How often an unconfirmed session is asked about, in seconds.
+CONFIRM_REPEAT: Final = 0.2
+
+
+class Session:
+    """Owns when the group is asked again to confirm the member."""
+
+    __slots__ = ("_log", "_port", "_publish", "_subscription", "ask_again_at")
+
+    def __init__(self, link: Link, subscription: Subscription) -> None:
+        self.ask_again_at = math.inf
+        self._subscription = subscription
+        self._port = link.port
+        self._publish = link.publish
+        self._log = link.log
+
+    def is_confirmed(self, now: float) -> bool:
+        """Whether records may be given out; if not, the group is asked."""
+        until = self._port.membership.session_until
+        if not self._subscription.in_group or now <= until:
+            self.ask_again_at = math.inf
+            return True
+        if now >= self.ask_again_at or self.ask_again_at == math.inf:
+            self.ask_again_at = now + CONFIRM_REPEAT
+            self._log.info("session.unconfirmed", overdue_s=round(now - until, 3))
+            self._publish(ConfirmSession())
+        return False
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether something is held back because the group has yet to confirm the member."""
+        return self.ask_again_at != math.inf
+
+    def forget(self) -> None:
+        """What waited for the group's word is gone."""
+        self.ask_again_at = math.inf

@@ -1,0 +1,107 @@
+"""What the user wants to read: topics, a pattern of them, or partitions assigned by hand."""
+
+from __future__ import annotations
+
+from aktor.consumer.link import Link
+from aktor.events.membership import SubscriptionChanged
+from aktor.events.metadata import TopicPattern
+
+__all__ = ["Subscription"]
+
+
+class Subscription:
+    """Owns the subscription, and what of it the membership was told last."""
+
+    __slots__ = (
+        "_log",
+        "_port",
+        "_publish",
+        "_told",
+        "assigned_by_user",
+        "group_id",
+        "pattern",
+        "regex",
+        "topics",
+    )
+
+    def __init__(self, link: Link, group_id: str | None) -> None:
+        #: The topics, or those that match the pattern.
+        self.topics: frozenset[str] = frozenset()
+        #: In place of topics: a pattern that we evaluate, or one that the brokers do.
+        self.pattern: TopicPattern | None = None
+        self.regex = ""
+        self.assigned_by_user = False
+        self.group_id = group_id
+        self._port = link.port
+        self._publish = link.publish
+        self._log = link.log
+        #: What the membership was told last (topics, regex); None while it is being told.
+        self._told: tuple[frozenset[str], str] | None = (frozenset(), "")
+
+    @property
+    def is_subscribed(self) -> bool:
+        """Whether topics, or patterns of them, were asked for."""
+        return bool(self.topics or self.pattern or self.regex)
+
+    @property
+    def in_group(self) -> bool:
+        """Whether partitions are assigned by a group."""
+        return self.is_subscribed and self.group_id is not None
+
+    def replace(self, topics: frozenset[str], pattern: TopicPattern | None, regex: str) -> None:
+        """The user subscribes to these."""
+        self.topics, self.pattern, self.regex = topics, pattern, regex
+        if pattern is not None:
+            self.topics = self._matching(pattern)
+
+    def assign_by_user(self) -> None:
+        """The user assigns partitions by hand."""
+        self.assigned_by_user = True
+
+    def unsubscribe(self) -> None:
+        """The user wants to read nothing."""
+        self.topics, self.pattern, self.regex = frozenset(), None, ""
+        self.assigned_by_user = False
+
+    def _matching(self, pattern: TopicPattern) -> frozenset[str]:
+        topics = self._port.cluster.topics
+        return frozenset(name for name, info in topics.items() if pattern.matches(name, info))
+
+    def match_topics(self) -> bool:
+        """Topics come and go: those that the pattern matches are the topics. True if they changed.
+
+        The membership is told by `say`.
+        """
+        if self.pattern is None:
+            return False
+        matching = self._matching(self.pattern)
+        if matching == self.topics:
+            return False
+        self._log.info(
+            "subscription.matched",
+            pattern=self.pattern.pattern.pattern,
+            added=matching - self.topics,
+            removed=self.topics - matching,
+        )
+        self.topics = matching
+        return True
+
+    # -- what the membership is told
+
+    def say(self, member_id: str = "", leaving: frozenset[str] = frozenset()) -> None:
+        """Tell the membership, which joins, or leaves, the group for it."""
+        self._told = None
+        topics, regex = self.topics, self.regex
+        self._publish(
+            SubscriptionChanged(topics=topics, regex=regex, member_id=member_id, leaving=leaving)
+        )
+        self._told = topics, regex
+
+    def say_changes(self) -> None:
+        """Tell the membership unless it knows already."""
+        if self._told != (self.topics, self.regex):
+            self.say()
+
+    def forget_told(self) -> None:
+        """The membership is about to be told something else: if we are interrupted, say it anew."""
+        self._told = None

@@ -1,0 +1,91 @@
+"""One outstanding request, and when the next attempt may be made (Java: `RequestState`).
+
+Whoever sends a request asks `due` first, says `sent`, and then one of `answered`, `failed`, `ended`
+or `abandon`. Nobody else decides when a request is repeated.
+"""
+
+from __future__ import annotations
+
+from aktor.actors.manager import NEVER, Backoff
+from aktor.settings import Settings
+
+__all__ = ["Exchange"]
+
+
+class Exchange:
+    """Owns whether an answer is expected, the number of the attempt, and the backoff.
+
+    The number tells the answer to an attempt that was given up from the answer to the next one.
+    """
+
+    __slots__ = ("_backoff", "_most", "in_flight", "number")
+
+    def __init__(self, settings: Settings) -> None:
+        self._backoff = Backoff(settings.retry_backoff, settings.retry_backoff_max)
+        self._most = settings.request_timeout
+        #: Whether an answer is expected.
+        self.in_flight = False
+        self.number = 0
+
+    @property
+    def failures(self) -> int:
+        """How many attempts in a row have failed."""
+        return self._backoff.failures
+
+    @property
+    def retry_at(self) -> float:
+        """When the backoff is over; -inf if the last attempt did not fail."""
+        return self._backoff.retry_at
+
+    @property
+    def due(self) -> float:
+        """When the next attempt may be made: not while an answer is expected."""
+        return NEVER if self.in_flight else self._backoff.retry_at
+
+    def patience(self, first: float) -> float:
+        """How long the next attempt may take: doubled with each failure, up to the request timeout.
+
+        A broker whose connection is half-open then costs `first` seconds and not 30, and one that
+        is merely slow is heard in the end.
+        """
+        return min(self._most, first * 2.0 ** min(self._backoff.failures, 10))
+
+    def sent(self) -> int:
+        """An attempt is made; returns its number."""
+        self.number += 1
+        self.in_flight = True
+        return self.number
+
+    def expects(self, number: int) -> bool:
+        """Whether the answer to this attempt is expected, and was not given up."""
+        return self.in_flight and number == self.number
+
+    def ends(self, number: int) -> bool:
+        """This attempt was answered or failed; False if its answer was given up before."""
+        if not self.expects(number):
+            return False
+        self.in_flight = False
+        return True
+
+    def answered(self) -> None:
+        """The attempt has succeeded."""
+        self.in_flight = False
+        self._backoff.reset()
+
+    def ended(self) -> None:
+        """The attempt is over; whether it has succeeded is another question: the backoff stays."""
+        self.in_flight = False
+
+    def failed(self, now: float, jitter: float) -> float:
+        """The attempt has failed, or could not be made; returns when the next may be made."""
+        self.in_flight = False
+        return self._backoff.failed(now, jitter)
+
+    def abandon(self) -> None:
+        """Nothing is expected of the attempt in flight any more."""
+        self.number += 1
+        self.in_flight = False
+
+    def hurry(self) -> None:
+        """Forget the failures: the next attempt may be made at once."""
+        self._backoff.reset()

@@ -1,0 +1,67 @@
+"""One rebalance after the other: its number, why it is under way, and what it has moved."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafka.structs import TopicPartition
+
+from aktor.trace import Trace
+
+__all__ = ["Rebalance"]
+
+#: More rebalances than one incarnation will see.
+REBALANCES_PER_LIFE: Final = 1_000_000
+
+_NOTHING: Final[frozenset[TopicPartition]] = frozenset()
+
+
+class Rebalance:
+    """Owns what operators are told of the rebalance under way."""
+
+    def __init__(self, incarnation: int) -> None:
+        # Answers to an earlier incarnation's steps must not be taken for answers to ours.
+        self._first = (incarnation - 1) * REBALANCES_PER_LIFE
+        self.number = self._first
+        self.because = ""
+        self.began_at = 0.0
+        self.added = _NOTHING
+        self.revoked = 0
+
+    @property
+    def is_first(self) -> bool:
+        """Whether none has begun yet."""
+        return self.number == self._first
+
+    def next(self) -> None:
+        """Answers to steps of the one before are late from now on."""
+        self.number += 1
+
+    def begin(self, now: float) -> None:
+        """Measure from now on, and count what is revoked."""
+        self.began_at = now
+        self.revoked = 0
+
+    def trace_triggered(self, log: Trace, *, member_id: str, generation: int, owned: int) -> None:
+        """It begins."""
+        log.info(
+            "rebalance.triggered",
+            rebalance=self.number,
+            because=self.because,
+            member=member_id,
+            generation=generation,
+            owned=owned,
+        )
+
+    def trace_completed(self, log: Trace, now: float, *, generation: int, owned: int) -> None:
+        """The member has what it was assigned."""
+        log.info(
+            "rebalance.completed",
+            rebalance=self.number,
+            because=self.because,
+            ms=round((now - self.began_at) * 1000, 3),
+            generation=generation,
+            owned=owned,
+            added=self.added,
+            revoked=self.revoked,
+        )

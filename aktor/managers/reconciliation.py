@@ -1,0 +1,113 @@
+"""A reconciliation (KIP-848): the way from the partitions that a member owns to its target.
+
+The coordinator's target may change at any time. One target at a time is worked on, and only what of
+it has names: what is owned and not in it is revoked, then what is missing is assigned.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kafka.structs import TopicPartition
+
+from aktor.managers.consumer_heartbeats import Assignment
+from aktor.managers.state_table import follow
+
+__all__ = ["STAGES", "Event", "Reconciliation", "Stage", "Target"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the coordinator wants us to own; `number` counts the targets of this member."""
+
+    number: int = 0
+    assignment: Assignment = field(default_factory=dict)
+
+
+class Stage(enum.Enum):
+    """How far the member is on the way."""
+
+    RESOLVING = "resolving"
+    """What of the target can be reached is found out: its topics are named by ids, and the metadata
+    manager may have yet to say what some of them are."""
+
+    LOSING = "losing"
+    """A topic that we own partitions of was deleted and created anew. The application loses the old
+    topic's partitions first: another member may own the new topic's by now."""
+
+    REVOKING = "revoking"
+    """What is not in the target leaves the application: stopped, committed, callback run."""
+
+    ADDING = "adding"
+    """What is missing may be assigned as soon as no heartbeat is unanswered that says that we do
+    not own it: the coordinator may give it to another member because of that heartbeat."""
+
+    ASSIGNING = "assigning"
+    """The application takes the partitions on and runs its assigned callback."""
+
+    REFUSED = "refused"
+    """The assigned callback has raised. As in the Java client the target is not acknowledged and
+    nothing of it is delivered; with the next poll the callback is run again."""
+
+
+class Event(enum.Enum):
+    """What leads from one stage to the next."""
+
+    RECREATED = "a topic was deleted and created anew"
+    DIFFERS = "something is to be revoked, or assigned, or the first callback is to be run"
+    REVOKED = "the application has let go"
+    RETARGETED = "the coordinator has another target by now"
+    ASSIGNED = "the application was told"
+    SUCCEEDED = "the assigned callback has returned"
+    RAISED = "the assigned callback has raised"
+    POLLED = "the application has polled"
+
+
+_S, _E = Stage, Event
+
+#: The whole machine.
+STAGES: Final[Mapping[Stage, Mapping[Event, Stage]]] = {
+    _S.RESOLVING: {_E.RECREATED: _S.LOSING, _E.DIFFERS: _S.REVOKING},
+    _S.LOSING:    {_E.REVOKED: _S.RESOLVING},
+    _S.REVOKING:  {_E.REVOKED: _S.ADDING},
+    _S.ADDING:    {_E.ASSIGNED: _S.ASSIGNING, _E.RETARGETED: _S.RESOLVING},
+    _S.ASSIGNING: {_E.SUCCEEDED: _S.RESOLVING, _E.RAISED: _S.REFUSED},
+    _S.REFUSED:   {_E.POLLED: _S.RESOLVING},
+}  # fmt: skip
+
+
+class Reconciliation:
+    """Owns the stage, and the part of a target that is being reached."""
+
+    def __init__(self) -> None:
+        self.stage = Stage.RESOLVING
+        #: Which target it is of.
+        self.of_target = 0
+        #: The part of the target whose topics have names: by topic id, and as partitions.
+        self.reachable: Assignment = {}
+        self.wanted: frozenset[TopicPartition] = frozenset()
+        #: The ids of topics that were created anew, while the application gives up the old ones.
+        self.losing: frozenset[Any] = frozenset()
+
+    def lose(self, topics: frozenset[Any]) -> None:
+        """These were deleted and created anew: what is owned of them is lost first."""
+        self.on(Event.RECREATED)
+        self.losing = topics
+
+    def begin(
+        self, of_target: int, reachable: Assignment, wanted: frozenset[TopicPartition]
+    ) -> None:
+        """This is to be reached: first what is not in it is revoked."""
+        self.on(Event.DIFFERS)
+        self.of_target = of_target
+        self.reachable = reachable
+        self.wanted = wanted
+
+    def on(self, event: Event) -> None:
+        """The only place where `stage` is assigned again."""
+        self.stage = follow(STAGES, self.stage, event)
+        if self.stage is not Stage.LOSING:
+            self.losing = frozenset()

@@ -1,0 +1,107 @@
+"""The names of topics that a KIP-848 coordinator names by their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from aktor.events.metadata import Cluster, NameTopics, RefreshMetadata, TrackTopics
+from aktor.trace import Trace
+
+__all__ = ["TopicNames"]
+
+
+class TopicNames:
+    """Owns which topic each id stands for, and which ids of the target have no name yet.
+
+    `tell` takes what is to be said: the metadata manager is asked for names, and is told which
+    topics to keep fresh.
+    """
+
+    def __init__(self, *, tell: Callable[[object], None], log: Trace) -> None:
+        self._tell = tell
+        self._log = log
+        self._names: dict[Any, str] = {}
+        #: Ids that no snapshot has: the metadata manager was asked to look them up.
+        self._unnamed: frozenset[Any] = frozenset()
+        #: Ids whose name is that of another topic by now: a snapshot or the coordinator is late.
+        self._doubtful: frozenset[Any] = frozenset()
+        self._tracked: frozenset[str] = frozenset()
+
+    def __getitem__(self, topic_id: Any) -> str:
+        return self._names[topic_id]
+
+    @property
+    def are_awaited(self) -> bool:
+        """Whether the metadata manager has yet to say what some of the target's topics are."""
+        return bool(self._unnamed or self._doubtful)
+
+    def resolve(self, target: Collection[Any], cluster: Cluster) -> dict[Any, str]:
+        """The names of the target's topics, as far as they are known; asks for the others."""
+        known = {info.topic_id: name for name, info in cluster.topics.items()}
+        for topic_id in target:
+            name = known.get(topic_id)
+            if name is not None:
+                self._names[topic_id] = name
+        unnamed = frozenset(target) - self._names.keys()
+        # Either the coordinator or the metadata has yet to hear that a topic was created anew.
+        doubtful = frozenset(self.recreated(target, cluster))
+        if doubtful - self._doubtful:
+            self._tell(RefreshMetadata(because="a topic has another id than its partitions have"))
+        self._doubtful = doubtful
+        self._ask(unnamed)
+        without = unnamed | doubtful
+        return {one: self._names[one] for one in target if one not in without}
+
+    def _ask(self, unnamed: frozenset[Any]) -> None:
+        if unnamed == self._unnamed:
+            return
+        self._unnamed = unnamed
+        if unnamed:
+            self._log.info("rebalance.unresolved", topics=len(unnamed))
+        self._tell(NameTopics(topic_ids=unnamed))
+
+    def recreated(self, topic_ids: Iterable[Any], cluster: Cluster) -> list[Any]:
+        """Those whose names are those of other topics by now: deleted and created anew."""
+        return [one for one in topic_ids if self._is_recreated(one, cluster)]
+
+    def _is_recreated(self, topic_id: Any, cluster: Cluster) -> bool:
+        info = cluster.topics.get(self._names.get(topic_id, ""))
+        return info is not None and info.topic_id not in (None, topic_id)
+
+    def learn(self, names: Mapping[Any, str]) -> None:
+        """The metadata manager has found these."""
+        self._names.update(names)
+
+    def doubt_anew(self) -> None:
+        """The coordinator has answered: if a name is in doubt still, metadata is asked again."""
+        self._doubtful = frozenset()
+
+    def track(self, target: Iterable[Any], owned: Iterable[str]) -> None:
+        """Have these topics kept fresh: nobody else does it for what a broker-side pattern found.
+
+        Those of the target, also one that was created anew, which would be taken for the old one
+        again; and those of which the application still has partitions: until it lets go they are
+        fetched, and who fetches asks for a leader again and again if none is known.
+        """
+        targets = {self._names[one] for one in target if one in self._names}
+        topics = frozenset(targets.union(owned))
+        if topics != self._tracked:
+            self._tracked = topics
+            self._tell(TrackTopics(owner="membership", topics=topics))
+
+    def say_again(self) -> None:
+        """The metadata manager was restarted."""
+        self._tell(TrackTopics(owner="membership", topics=self._tracked))
+        if self._unnamed:
+            self._tell(NameTopics(topic_ids=self._unnamed))
+
+    def stop_asking(self) -> None:
+        """There is no target any more."""
+        if self._unnamed:
+            self._unnamed = frozenset()
+            self._tell(NameTopics(topic_ids=frozenset()))
+
+    def keep(self, needed: Collection[Any]) -> None:
+        """Forget the names of all others."""
+        self._names = {one: name for one, name in self._names.items() if one in needed}
