@@ -60,7 +60,8 @@ class Complaints:
         lost: dict[int, str] = {}
         for link in links:
             since = link.failing_since
-            if since is None or link.node < 0 or now < since + LOST_AFTER:
+            # (A JoinGroup is answered late on purpose: what else is sent to that broker tells.)
+            if since is None or link.node < 0 or link.holds or now < since + LOST_AFTER:
                 continue
             if link.attempted_at >= now - LOST_AFTER or link.unsent:  # else nobody needs it
                 why = reason_of(link.failure) if link.failure else "it hangs up"

@@ -162,7 +162,10 @@ class RequestManager(CooperativeActor):
     # -- what the runtime and the tests call
 
     def poll(self, now: float, jitter: float) -> PollResult:
-        """Do what is due at `now`. `jitter` is random in [0, 1)."""
+        """Do what is due at `now`. `jitter` is random in [0, 1).
+
+        The duties are asked in rounds, until none of them returns `AGAIN`.
+        """
         wake_at = self._do_duties(now, jitter)
         requests: tuple[Request, ...] = ()
         if self._unsent:
@@ -176,9 +179,10 @@ class RequestManager(CooperativeActor):
                 due = duty(now, jitter)
                 if due < wake_at:
                     wake_at = due
-            if wake_at > now:
+            # (Without a backoff the next attempt is due at `now`: that is the next tick's.)
+            if wake_at != AGAIN:
                 return wake_at
-        raise RuntimeError(f"{self.name} has something due at {wake_at}, and never does it")
+        raise RuntimeError(f"{self.name} has something to do at once, and never does it")
 
     def _take_outbox(self) -> tuple[object, ...]:
         if not self._outbox:

@@ -55,6 +55,11 @@ __all__ = ["NetworkActor"]
 #: How much longer a late answer is waited for while its bytes keep arriving; then looked at again.
 ARRIVING_PATIENCE: Final = 1.0
 
+#: A connection for JoinGroup is closed when it was idle for so long, in seconds. A router on the
+#: way may forget an idle connection after minutes. The JoinGroup of the next rebalance would then
+#: get no answer for `request_timeout_ms`, while heartbeats, on another connection, are answered.
+HOLDING_IDLE: Final = 10.0
+
 #: So long at most a JoinGroup waits for the answers to what was sent to the coordinator before it.
 IN_ORDER_FOR: Final = 1.0
 
@@ -628,10 +633,14 @@ class NetworkActor(CooperativeActor):
         for link in self._links():
             if link.state is not LinkState.READY or link.busy:
                 continue
-            if now >= link.used_at + self.settings.connections_max_idle:
+            if now >= link.used_at + self._max_idle(link):
                 self._drop(link, "it was idle")
             elif link.node < 0 and self._is_a_broker_connected():
                 self._drop(link, "a broker of the cluster is connected")
+
+    def _max_idle(self, link: Link) -> float:
+        most = self.settings.connections_max_idle
+        return min(most, HOLDING_IDLE) if link.holds else most
 
     def _is_a_broker_connected(self) -> bool:
         return any(one.state is LinkState.READY for one in self._lanes.nodes.values())
@@ -649,8 +658,7 @@ class NetworkActor(CooperativeActor):
 
     def _wake_at(self, now: float) -> float:
         links, nodes, anywhere = self._links(), self._lanes.nodes.values(), self._anywhere
-        idle = self.settings.connections_max_idle
-        times = [one.wake_at(now, idle) for one in links]
+        times = [one.wake_at(now, self._max_idle(one)) for one in links]
         times.append(self._complaints.wake_at(links, nodes, now, anybody=bool(anywhere)))
         times += (one.request.deadline for one in anywhere)
         later = [self._in_order_at(one) for one in self._lanes.holding]

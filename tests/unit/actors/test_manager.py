@@ -52,6 +52,19 @@ def test_all_that_is_due_is_done_in_one_poll() -> None:
     assert (result.said, result.wake_at) == ((3.0, 5.0), math.inf)
 
 
+def test_without_a_backoff_the_next_attempt_is_due_at_once_and_that_is_no_crash() -> None:
+    class Hasty(Alarm):
+        """What it does fails each time, and `retry_backoff_ms` is 0."""
+
+        def _ring(self, now: float, _jitter: float) -> float:
+            self._tell("failed")
+            return now
+
+    result = Hasty().poll(4.0, 0.5)
+
+    assert (result.said, result.wake_at) == (("failed",), 4.0)
+
+
 def test_a_duty_that_is_due_and_never_done_is_a_crash_and_no_busy_loop() -> None:
-    with pytest.raises(RuntimeError, match="alarm has something due at -inf, and never does it"):
+    with pytest.raises(RuntimeError, match="alarm has something to do at once, and never does it"):
         Alarm(3.0, stuck=True).poll(4.0, 0.5)
