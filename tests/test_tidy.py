@@ -18,7 +18,7 @@ import pytest
 
 import aktor
 from aktor.events.metadata import TopicsNamed
-from aktor.events.routes import BY_NAME, ROUTES
+from aktor.events.routes import BY_NAME, FACTS, ROUTES
 from aktor.managers import classic_states, consumer_states
 from aktor.managers.state_table import mermaid
 
@@ -405,10 +405,10 @@ OF_848 = {TopicsNamed}
 def test_every_receiver_understands_what_is_routed_to_it(protocol: str) -> None:
     from aktor.actors.network import NetworkActor
     from aktor.consumer.port import ApplicationPort
-    from aktor.consumer.system import MANAGERS, MEMBERSHIPS
+    from aktor.consumer.system import managers
 
-    understands = {kind.name: kind.understands() for kind in MANAGERS}
-    understands["membership"] = MEMBERSHIPS[protocol].understands()
+    understands = {kind.name: kind.understands() for kind in managers(protocol)}
+    understands["facts"] = frozenset(FACTS)
     if protocol == "classic":
         understands["membership"] |= OF_848
     understands["network"] = NetworkActor.understands()

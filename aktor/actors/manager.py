@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from aktor.actors.runtime import CooperativeActor, Dispatcher
-from aktor.events.lifecycle import Tick, Ticked
+from aktor.events.lifecycle import ActorsRestarted, Tick, Ticked
 from aktor.events.network import Destination, Lane, Request, RequestFailed, ResponseReceived
 from aktor.settings import Settings
 from aktor.trace import Trace, silent
@@ -76,6 +76,12 @@ class Backoff:
 class RequestManager(CooperativeActor):
     """Base of the managers. Subclasses set `name`, `HANDLERS` and `RESPONSES`, and `duties`.
 
+    `NEEDS` names the actors whose restart leaves this one with state that is worth nothing: it
+    starts afresh with them. `AFTER_RESTART` maps an actor whose restart this one survives to the
+    name of the handler, `() -> messages`, that mends what was lost: a question to it, or what it
+    had asked. What holds in general (`FACTS` in the routes) needs no handler: the supervisor tells
+    it to whoever starts afresh.
+
     `HANDLERS` maps a message type to the name of its handler: the list of what the manager
     understands; anything else is a dead letter. `RESPONSES` maps the class of a protocol request
     to the name of the handler of its response, `(ResponseReceived) -> messages`; a failed request
@@ -85,6 +91,8 @@ class RequestManager(CooperativeActor):
     name: ClassVar[str]
     HANDLERS: ClassVar[Mapping[type, str]] = {}
     RESPONSES: ClassVar[Mapping[type, str]] = {}
+    NEEDS: ClassVar[tuple[str, ...]] = ()
+    AFTER_RESTART: ClassVar[Mapping[str, str]] = {}
 
     def __init__(
         self,
@@ -103,6 +111,8 @@ class RequestManager(CooperativeActor):
         }
         self._table[ResponseReceived] = self._on_response
         self._table[RequestFailed] = self._on_failure
+        if self.AFTER_RESTART:
+            self._table[ActorsRestarted] = self._on_restarted
         self._responses: dict[type, Callable[[ResponseReceived], Iterable[object] | None]] = {
             kind: getattr(self, method) for kind, method in self.RESPONSES.items()
         }
@@ -117,7 +127,8 @@ class RequestManager(CooperativeActor):
     @classmethod
     def understands(cls) -> frozenset[type]:
         """Every message type this manager has a handler for."""
-        return frozenset(cls.HANDLERS) | {Tick, ResponseReceived, RequestFailed}
+        own = {ActorsRestarted} if cls.AFTER_RESTART else set()
+        return frozenset(cls.HANDLERS) | own | {Tick, ResponseReceived, RequestFailed}
 
     # -- what subclasses write
 
@@ -216,6 +227,13 @@ class RequestManager(CooperativeActor):
                 actor=self.name, incarnation=self.incarnation, requests=requests, wake_at=wake_at
             )
         return [*said, self._ticked]
+
+    def _on_restarted(self, restarted: ActorsRestarted) -> Iterable[object]:
+        said: list[object] = []
+        for actor, handler in self.AFTER_RESTART.items():
+            if actor in restarted.actors:
+                said += getattr(self, handler)() or ()
+        return said
 
     def _is_stale(self, request: Request) -> bool:
         if request.incarnation == self.incarnation:

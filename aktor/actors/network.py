@@ -27,6 +27,7 @@ from aktor.actors.wire import (
     ConnectionClosed,
     ConnectionFailed,
     ConnectionOpened,
+    Net,
     NetFactory,
     RequestAnswered,
     RequestBroken,
@@ -130,6 +131,11 @@ class NetworkActor(CooperativeActor):
         settings = self.settings
         backoff = Backoff(settings.reconnect_backoff, settings.reconnect_backoff_max)
         return Link(name, node, host, port, backoff)
+
+    @property
+    def sleeper(self) -> Net:
+        """The sockets: whatever comes in from a broker ends the sleep."""
+        return self._net
 
     @classmethod
     def understands(cls) -> frozenset[type]:

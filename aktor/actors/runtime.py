@@ -203,6 +203,11 @@ class CooperativeActor(pykka.Actor):
     incarnation = 1
     dead_letters = 0
 
+    @property
+    def sleeper(self) -> Sleeper | None:
+        """What the thread sleeps in while this actor is connected, if that is up to this actor."""
+        return None
+
     def __init__(self, *, dispatcher: Dispatcher | None = None) -> None:
         self.dispatcher = dispatcher
         self.counters: dict[str, float] = {}
@@ -271,8 +276,6 @@ class Dispatcher:
         self.dead_letters = 0
         self.turns = 0
         self.failure: BaseException | None = None
-        #: Called on the dispatching thread when it ends; the composition closes what is left.
-        self.on_stopped: Callable[[], object] = lambda: None
         self._routes = routes
         #: Who has mail, and who is told at once. Apart, since Pykka's actors are of an abstract
         #: class: `isinstance` takes long.
@@ -296,6 +299,7 @@ class Dispatcher:
         """From now on `name` is this receiver."""
         if isinstance(receiver, CooperativeActor):
             self._actors[name] = receiver
+            self.sleeper = receiver.sleeper or self.sleeper
         else:
             self._others[name] = receiver
 
@@ -303,6 +307,10 @@ class Dispatcher:
         """Nobody answers to `name` until it is connected again."""
         self._actors.pop(name, None)
         self._others.pop(name, None)
+
+    def receivers_of(self, kind: type) -> tuple[str, ...]:
+        """Whom the routes name for messages of this type."""
+        return self._routes.get(kind, ())
 
     # -- talking (any thread)
 
@@ -490,7 +498,13 @@ class Dispatcher:
             self.log.error("dispatcher.failed", error=error)
             self.fail(error)
         finally:
-            self.on_stopped()
+            self.end()
+
+    def end(self) -> None:
+        """Nothing is delivered any more: the supervisor, if there is one, stops all children."""
+        supervisor = self._actors.get("supervisor")
+        if supervisor is not None:
+            supervisor.on_stop()
 
     def _sleep(self, wake_at: float) -> None:
         assert self.sleeper is not None, "a dispatcher on a thread sleeps in the network"

@@ -1,19 +1,21 @@
-"""The supervision policy: data, and one pure function that reads it.
+"""The supervision policy: data, and functions that read it.
 
-A child may depend only on those above it in the list, so when one crashes it and everyone below
-start afresh (Erlang's rest_for_one). A child that crashes more often than its budget allows is
-given up, and the consumer with it.
+Each child declares whose restart leaves it with state that is worth nothing (`needs`), and whose
+restart it survives but must hear of, because a question of its own was lost (`asks`). From `needs`
+follows who starts afresh after a crash; from the routes follows which facts are told to who starts
+afresh (`LastFacts`). A child that crashes more often than its budget allows is given up, and the
+consumer with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from aktor.actors.runtime import CooperativeActor
 
-__all__ = ["Child", "GiveUp", "Restart", "after_crash"]
+__all__ = ["Child", "GiveUp", "LastFacts", "Restart", "after_crash", "check_order"]
 
 #: Makes and starts a child of this incarnation.
 Maker: TypeAlias = Callable[[int], CooperativeActor]
@@ -21,10 +23,16 @@ Maker: TypeAlias = Callable[[int], CooperativeActor]
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """One supervised actor: at most `restarts` crashes `within` seconds are mended."""
+    """One supervised actor: at most `restarts` crashes `within` seconds are mended.
+
+    When an actor in `needs` starts afresh, this one does, too. When one in `asks` starts afresh,
+    this one lives on and is told `ActorsRestarted`.
+    """
 
     name: str
     make: Maker
+    needs: tuple[str, ...] = ()
+    asks: tuple[str, ...] = ()
     restarts: int = 5
     within: float = 60.0
 
@@ -43,14 +51,55 @@ class GiveUp:
     child: Child
 
 
+def check_order(children: Sequence[Child]) -> None:
+    """Refuse a list in which a child stands before one that it needs, with ValueError."""
+    above: set[str] = set()
+    for child in children:
+        if missing := set(child.needs) - above:
+            raise ValueError(f"{child.name} starts before {', '.join(sorted(missing))}")
+        above.add(child.name)
+
+
 def after_crash(
     children: Sequence[Child], crashed: str, crashes: Sequence[float], now: float
 ) -> Restart | GiveUp:
-    """What a crash of `crashed` at `now` leads to, given the times it crashed before."""
-    names = [child.name for child in children]
-    at = names.index(crashed)
-    child = children[at]
+    """What a crash of `crashed` at `now` leads to, given the times it crashed before.
+
+    `children` are in start order: each stands below those that it needs.
+    """
+    child = next(one for one in children if one.name == crashed)
     recent = [then for then in crashes if now - then < child.within]
     if len(recent) >= child.restarts:
         return GiveUp(child)
-    return Restart(tuple(children[at:]))
+    fallen = {crashed}
+    for one in children:
+        if not fallen.isdisjoint(one.needs):
+            fallen.add(one.name)
+    return Restart(tuple(one for one in children if one.name in fallen))
+
+
+class LastFacts:
+    """Owns the last fact of each actor that tells one, for actors that start afresh.
+
+    A fact is a message that holds until its teller says the next one (`FACTS` in the routes: type
+    -> who tells it). The routes name this class as a receiver of each, and the dispatcher tells it
+    at once: a fact that is told between a crash and the restart is not missed. All facts are told
+    on the dispatcher's thread.
+    """
+
+    def __init__(self, tellers: Mapping[type, str]) -> None:
+        self._tellers = tellers
+        self._last: dict[str, object] = {}
+
+    def tell(self, fact: object) -> None:
+        """Take one fact; the runtime's `Receiver`."""
+        self._last[self._tellers[type(fact)]] = fact
+
+    def forget(self, tellers: Sequence[str]) -> None:
+        """These start afresh: what they told is to be found out again."""
+        for name in tellers:
+            self._last.pop(name, None)
+
+    def known(self) -> tuple[object, ...]:
+        """All that holds."""
+        return tuple(self._last.values())

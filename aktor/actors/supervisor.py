@@ -2,8 +2,8 @@
 
 Each tick it asks in turn, with one `now`, every manager that was told something or wanted to wake,
 what to send and when to wake next; hands the requests to the network actor, which comes last; and
-tells the dispatcher how long to sleep. When a child crashes it restarts that child and those below
-it, or gives the consumer up.
+tells the dispatcher how long to sleep. When a child crashes it restarts that child and those that
+need it, tells them the facts that they missed, or gives the consumer up.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 
 from aktor.actors.runtime import CooperativeActor, Dispatcher
-from aktor.actors.supervision import Child, GiveUp, after_crash
+from aktor.actors.supervision import Child, GiveUp, LastFacts, after_crash, check_order
 from aktor.errors import ActorCrashedError
 from aktor.events.answers import Answered
 from aktor.events.lifecycle import (
@@ -25,6 +25,7 @@ from aktor.events.lifecycle import (
     Ticked,
 )
 from aktor.events.network import Request, SendRequests
+from aktor.events.routes import FACTS
 from aktor.trace import Trace, silent
 
 __all__ = ["TICK_ORDER", "Supervisor"]
@@ -50,8 +51,10 @@ class Supervisor(CooperativeActor):
         self, children: Sequence[Child], *, dispatcher: Dispatcher, trace: Trace | None = None
     ) -> None:
         super().__init__(dispatcher=dispatcher)
+        check_order(children)
         self.runtime = dispatcher
         self.children = tuple(children)
+        self.facts = LastFacts(FACTS)
         self.log = (trace or silent()).bind(actor=self.name, incarnation=1)
         self.incarnations = {child.name: 0 for child in self.children}
         self.restarts = {child.name: 0 for child in self.children}
@@ -66,6 +69,7 @@ class Supervisor(CooperativeActor):
     def on_start(self) -> None:
         """Start the children in order."""
         self.runtime.connect(self.name, self)
+        self.runtime.connect("facts", self.facts)
         for child in self.children:
             self._start_child(child)
 
@@ -140,8 +144,8 @@ class Supervisor(CooperativeActor):
             except Exception as error:
                 self.log.error("actor.stop_failed", stopping=child.name, error=error)
 
-    def stop_children(self) -> None:
-        """Stop all, last first. Called when the dispatcher's thread ends."""
+    def on_stop(self) -> None:
+        """Stop all children, the last first. Pykka's hook; called when the thread ends."""
         for child in reversed(self.children):
             self._stop_child(child)
 
@@ -158,9 +162,11 @@ class Supervisor(CooperativeActor):
         for child in reversed(decision.children):
             self._stop_child(child)
         self._requests = [one for one in self._requests if one.sender not in names]
+        self.facts.forget(names)
         for child in decision.children:
             self.restarts[child.name] += 1
             self._start_child(child)
+        self._tell_facts(names)
         self.log.warning(
             "actor.restarted", actors=names, because=crash.error, handling=crash.handling
         )
@@ -178,9 +184,18 @@ class Supervisor(CooperativeActor):
             for name, actor in self._running.items()
         )
 
+    def _tell_facts(self, fresh: Sequence[str]) -> None:
+        """Tell these, which start afresh, what they would know if they had been there before."""
+        for fact in self.facts.known():
+            for name in self.runtime.receivers_of(type(fact)):
+                if name in fresh:
+                    self.tell(name, fact)
+
     def _announce(self, restarted: ActorsRestarted) -> None:
+        """Tell who lost questions; the application says its own facts again, in new epochs."""
+        fallen = frozenset(restarted.actors)
         for child in self.children:
-            if child.name not in restarted.actors:
+            if child.name not in fallen and not fallen.isdisjoint(child.asks):
                 self.tell(child.name, restarted)
         self.tell("application", restarted)
 
@@ -197,5 +212,5 @@ class Supervisor(CooperativeActor):
             actor=crash.actor, reason=f"{kind} while handling {crash.handling}"
         )
         error.__cause__ = crash.error
-        self.stop_children()
+        self.on_stop()
         self.runtime.fail(error)

@@ -93,12 +93,12 @@ class Recovery:
         error = None
         if "membership" in restarted.actors:
             error = yield from self._restore_membership(restarted)
-        # What was fetched ahead is unknown to the new fetch manager: go on from the positions.
+        # The fetch manager needs all others, so it is a new one after every restart. It does not
+        # know what its predecessor fetched: drop that, and go on from the positions. Nor has it
+        # counted the bytes: it must not hear that they were freed.
         self._assignment.renew_all()
-        if "fetch" in restarted.actors:
-            # Nor has it counted what its predecessor sent: it must not hear that this was freed.
-            self._assignment.drain_buffer()
-            self._delivery.told_freed(self._delivery.freed_bytes)
+        self._assignment.drain_buffer()
+        self._delivery.told_freed(self._delivery.freed_bytes)
         self._assignment.say_anew("actors were restarted")
         self._assignment.say_paused(resumed=False)
         self._heartbeat.hurry()

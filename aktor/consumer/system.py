@@ -1,4 +1,9 @@
-"""The actor system of one consumer: which children there are, in which order, on which thread."""
+"""The actor system of one consumer: what it is made of, and the thread that it runs on.
+
+`composition` is the one place that names the children, in start order; what each needs, hears and
+asks stands with its class and in the routes. `Host` makes what differs between a real consumer and
+a simulated one.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +11,16 @@ import base64
 import uuid
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from aktor.actors.kafka_net import KafkaNet
 from aktor.actors.manager import RequestManager
 from aktor.actors.network import NetworkActor
-from aktor.actors.runtime import Bell, CooperativeActor, Dispatcher
+from aktor.actors.runtime import Bell, Dispatcher
 from aktor.actors.supervision import Child
 from aktor.actors.supervisor import Supervisor
+from aktor.actors.wire import Net
 from aktor.consumer.port import ApplicationPort
 from aktor.events.routes import ROUTES
 from aktor.managers.auto_membership import AutoMembershipManager, Choice
@@ -30,26 +37,26 @@ from aktor.trace import Trace
 if TYPE_CHECKING:
     from aktor.consumer.facade import KafkaConsumer
 
-__all__ = ["HOST", "MANAGERS", "ActorSystem", "Host"]
-
-#: In start order: an actor may depend only on those above it, so when one crashes it and everyone
-#: below start afresh. Above them all stands the network.
-MANAGERS: tuple[type[RequestManager], ...] = (
-    CoordinatorManager,
-    ClassicMembershipManager,
-    CommitManager,
-    MetadataManager,
-    PositionManager,
-    FetchManager,
-)
-
+__all__ = ["HOST", "ActorSystem", "Host", "composition", "managers"]
 
 #: Who speaks which group protocol; to all others it is the actor "membership".
-MEMBERSHIPS: Final[Mapping[str, type[RequestManager]]] = {
+_MEMBERSHIPS: Final[Mapping[str, type[RequestManager]]] = {
     "classic": ClassicMembershipManager,
     "consumer": ConsumerMembershipManager,
     "auto": AutoMembershipManager,
 }
+
+
+def managers(protocol: str) -> tuple[type[RequestManager], ...]:
+    """The managers of a consumer with this `group_protocol`, in start order."""
+    return (
+        CoordinatorManager,
+        MetadataManager,
+        _MEMBERSHIPS[protocol],
+        CommitManager,
+        PositionManager,
+        FetchManager,
+    )
 
 
 class Host:
@@ -63,27 +70,15 @@ class Host:
         """What the application thread waits on."""
         return Bell()
 
-    def make_dispatcher(self, trace: Trace) -> Dispatcher:
-        """What the actors run on."""
-        return Dispatcher(ROUTES, trace=trace)
+    def make_dispatcher(self, port: ApplicationPort, trace: Trace) -> Dispatcher:
+        """What the actors run on; what they say to the application goes to the port."""
+        dispatcher = Dispatcher(ROUTES, trace=trace)
+        dispatcher.connect("application", port)
+        return dispatcher
 
-    def make_network(
-        self, settings: Settings, dispatcher: Dispatcher, trace: Trace, incarnation: int
-    ) -> CooperativeActor:
-        """The network actor, with its sockets."""
-
-        def make_net(tell: Callable[[object], None]) -> KafkaNet:
-            net = KafkaNet(settings, tell)
-            dispatcher.sleeper = net
-            return net
-
-        return NetworkActor.launch(
-            settings,
-            net=make_net,
-            incarnation=incarnation,
-            dispatcher=dispatcher,
-            trace=trace,
-        )
+    def make_net(self, settings: Settings, tell: Callable[[object], None]) -> Net:
+        """The sockets of a network actor, which report to `tell`."""
+        return KafkaNet(settings, tell)
 
     def make_member_id(self) -> str:
         """A name for a member of a KIP-848 group, as Kafka prints a uuid (KIP-1082)."""
@@ -98,45 +93,38 @@ class Host:
 HOST: Final[ContextVar[Host]] = ContextVar("aktor_host", default=Host())  # noqa: B039  # stateless
 
 
+def composition(
+    settings: Settings, host: Host, dispatcher: Dispatcher, trace: Trace
+) -> tuple[Child, ...]:
+    """All children of a consumer's supervisor, in start order."""
+    kinds = managers(settings.group_protocol)
+    common = {"dispatcher": dispatcher, "trace": trace}
+    more: dict[type, dict[str, Any]] = {kind: {} for kind in kinds}
+    if settings.group_protocol != "classic":
+        # Made once: a restarted manager is the same member to its group (KIP-1082).
+        more[_MEMBERSHIPS[settings.group_protocol]]["member_id"] = host.make_member_id()
+    if settings.group_protocol == "auto":
+        more[AutoMembershipManager]["choice"] = Choice()
+
+    def network(incarnation: int) -> NetworkActor:
+        net = partial(host.make_net, settings)
+        return NetworkActor.launch(settings, net=net, incarnation=incarnation, **common)
+
+    def child(kind: type[RequestManager]) -> Child:
+        def make(incarnation: int) -> RequestManager:
+            return kind.launch(settings, incarnation=incarnation, **common, **more[kind])
+
+        return Child(kind.name, make, needs=kind.NEEDS, asks=tuple(kind.AFTER_RESTART))
+
+    # The network actor lets go of the requests of whoever starts afresh.
+    everyone = tuple(kind.name for kind in kinds)
+    return (Child("network", network, asks=everyone), *(child(kind) for kind in kinds))
+
+
 class ActorSystem:
     """Owns the dispatcher and the supervisor; starts and stops them together."""
 
     def __init__(self, settings: Settings, port: ApplicationPort, trace: Trace, host: Host) -> None:
-        self.settings = settings
-        self.trace = trace
-        self.host = host
-        self.dispatcher = host.make_dispatcher(trace)
-        self.dispatcher.connect("application", port)
-        self._member_id = host.make_member_id()
-        self._supervisor: Supervisor = Supervisor.launch(
-            [
-                Child("network", self._make_network),
-                *(Child(kind.name, self._maker(kind)) for kind in MANAGERS),
-            ],
-            dispatcher=self.dispatcher,
-            trace=trace,
-        )
-        self.dispatcher.on_stopped = self._supervisor.stop_children
-
-    def _maker(self, kind: type[RequestManager]) -> Callable[[int], CooperativeActor]:
-        more: dict[str, Any] = {}
-        if kind is ClassicMembershipManager:
-            kind = MEMBERSHIPS[self.settings.group_protocol]
-            if kind is not ClassicMembershipManager:
-                more["member_id"] = self._member_id
-            if kind is AutoMembershipManager:
-                more["choice"] = Choice()
-
-        def make(incarnation: int) -> CooperativeActor:
-            return kind.launch(
-                self.settings,
-                incarnation=incarnation,
-                dispatcher=self.dispatcher,
-                trace=self.trace,
-                **more,
-            )
-
-        return make
-
-    def _make_network(self, incarnation: int) -> CooperativeActor:
-        return self.host.make_network(self.settings, self.dispatcher, self.trace, incarnation)
+        self.dispatcher = host.make_dispatcher(port, trace)
+        children = composition(settings, host, self.dispatcher, trace)
+        self._supervisor = Supervisor.launch(children, dispatcher=self.dispatcher, trace=trace)

@@ -3,7 +3,7 @@
 dispatcher ──TickDue──────────▶ Supervisor ──Tick──▶ manager          (one after the other)
                                 Supervisor ◀──Ticked── manager
 dispatcher ──ActorCrashed─────▶ Supervisor
-Supervisor ──ActorsRestarted──▶ every manager that lived on, NetworkActor, application
+Supervisor ──ActorsRestarted──▶ who asked one of them, NetworkActor, application
 Supervisor ──ConsumerFailed───▶ application                           (the budget is spent)
 application ──ReportStatus────▶ Supervisor ──Answered──▶ application
 """
@@ -58,7 +58,7 @@ class ActorCrashed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActorsRestarted:
-    """Supervisor ▶ all: these actors start afresh; say again what they need to know."""
+    """Supervisor ▶ who asks one of them: these start afresh; what they were asked is lost."""
 
     actors: tuple[str, ...]
     because: BaseException

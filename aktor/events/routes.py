@@ -22,10 +22,12 @@ from aktor.events import (
     positions,
 )
 
-__all__ = ["BY_NAME", "ROUTES"]
+__all__ = ["BY_NAME", "FACTS", "ROUTES"]
 
 APPLICATION: Final = "application"
 SUPERVISOR: Final = "supervisor"
+#: Where the supervisor keeps the last fact of each teller, see `FACTS`.
+KEPT: Final = "facts"
 NETWORK: Final = "network"
 COORDINATOR: Final = "coordinator"
 MEMBERSHIP: Final = "membership"
@@ -57,10 +59,10 @@ ROUTES: Final[Mapping[type, tuple[str, ...]]] = {
     metadata.LookUpTopics: (METADATA,),
     metadata.NameTopics: (METADATA,),
     metadata.TopicsNamed: (MEMBERSHIP,),
-    metadata.ClusterChanged: (NETWORK, MEMBERSHIP, COMMITS, POSITIONS, FETCH, APPLICATION),
+    metadata.ClusterChanged: (KEPT, NETWORK, MEMBERSHIP, COMMITS, POSITIONS, FETCH, APPLICATION),
     metadata.TopicsRefused: (APPLICATION,),
-    coordinator.CoordinatorFound: (NETWORK, MEMBERSHIP, COMMITS),
-    coordinator.CoordinatorLost: (NETWORK, MEMBERSHIP, COMMITS),
+    coordinator.CoordinatorFound: (KEPT, NETWORK, MEMBERSHIP, COMMITS),
+    coordinator.CoordinatorLost: (KEPT, NETWORK, MEMBERSHIP, COMMITS),
     coordinator.SuspectCoordinator: (COORDINATOR,),
     coordinator.CoordinatorMissing: (COMMITS,),
     coordinator.CoordinatorRefused: (MEMBERSHIP, COMMITS, APPLICATION),
@@ -72,7 +74,7 @@ ROUTES: Final[Mapping[type, tuple[str, ...]]] = {
     membership.AssignPartitions: (APPLICATION,),
     membership.CallbackFinished: (MEMBERSHIP,),
     membership.LeaveGroup: (MEMBERSHIP,),
-    membership.MemberChanged: (COMMITS, APPLICATION),
+    membership.MemberChanged: (KEPT, COMMITS, APPLICATION),
     membership.SessionExtended: (APPLICATION,),
     membership.ConfirmSession: (MEMBERSHIP,),
     membership.GroupFailed: (APPLICATION,),
@@ -94,6 +96,15 @@ ROUTES: Final[Mapping[type, tuple[str, ...]]] = {
     positions.ExplainPosition: (POSITIONS,),
     fetching.RecordsFetched: (APPLICATION,),
     fetching.PausePartitions: (FETCH,),
+}
+
+#: Messages that hold until their teller says the next of them, and who tells them. An actor that
+#: starts afresh is told the last one, if the routes name it as a receiver.
+FACTS: Final[Mapping[type, str]] = {
+    metadata.ClusterChanged: METADATA,
+    coordinator.CoordinatorFound: COORDINATOR,
+    coordinator.CoordinatorLost: COORDINATOR,
+    membership.MemberChanged: MEMBERSHIP,
 }
 
 #: Delivered to the actor they name, never by type.

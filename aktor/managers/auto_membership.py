@@ -41,6 +41,8 @@ class AutoMembershipManager(RequestManager):
     """Owns the manager that is tried first, and the one that takes over if it must."""
 
     name = "membership"
+    NEEDS = ClassicMembershipManager.NEEDS
+    AFTER_RESTART = ClassicMembershipManager.AFTER_RESTART
 
     #: What the manager that takes over has to hear: of each the latest.
     REPLAYED: ClassVar[tuple[type, ...]] = (

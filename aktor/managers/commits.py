@@ -37,7 +37,6 @@ from aktor.events.coordinator import (
     CoordinatorRefused,
     SuspectCoordinator,
 )
-from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import ConfirmSession, MemberChanged, MemberState
 from aktor.events.metadata import Broker, ClusterChanged, RefreshMetadata
 from aktor.events.network import Destination, RequestFailed, ResponseReceived
@@ -110,8 +109,9 @@ class CommitManager(RequestManager):
         FetchCommittedOffsets: "on_fetch_committed_offsets",
         FindStartingOffsets: "on_find_starting_offsets",
         ExplainStartingOffset: "on_explain_starting_offset",
-        ActorsRestarted: "on_actors_restarted",
     }
+    NEEDS = ("coordinator", "membership")
+    AFTER_RESTART: ClassVar[Mapping[str, str]] = {"positions": "on_positions_restarted"}
     RESPONSES: ClassVar[Mapping[type, str]] = {
         OffsetCommitRequest: "on_commit_answer",
         OffsetFetchRequest: "on_fetch_answer",
@@ -339,10 +339,9 @@ class CommitManager(RequestManager):
             said += self._end(commit, refused.error)
         return [*said, *self._look_ups.refuse(refused.error)]
 
-    def on_actors_restarted(self, restarted: ActorsRestarted) -> None:
-        """Forget what a restarted position manager asked: it asks again."""
-        if "positions" in restarted.actors:
-            self._look_ups.forget_positions()
+    def on_positions_restarted(self) -> None:
+        """Forget what the old position manager asked. The new one asks again."""
+        self._look_ups.forget_positions()
 
     def _suspect(self, node: int, because: str) -> list[object]:
         """Say that `node` is not the coordinator, and hold back until there is a new one."""

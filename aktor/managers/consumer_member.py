@@ -365,7 +365,6 @@ class ConsumerMember(GroupMember[State, Trigger]):
         self._said = news
         return (MemberChanged(**news),)
 
-    def say_again(self) -> None:
-        """Somebody who was told was restarted."""
-        self._said = None
-        self._names.say_again()
+    def track_again(self) -> None:
+        """The metadata manager was restarted."""
+        self._names.track_again()

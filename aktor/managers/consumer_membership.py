@@ -21,7 +21,6 @@ from aktor.actors.manager import AGAIN, NEVER, Duty
 from aktor.actors.runtime import Dispatcher
 from aktor.events.answers import Answered
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost, CoordinatorRefused
-from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import GroupFailed, LeaveGroup, Operation, SubscriptionChanged
 from aktor.events.metadata import TopicsNamed
 from aktor.events.network import Destination, RequestFailed, ResponseReceived
@@ -187,14 +186,6 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             self._tell(GroupFailed(error=message.error))
         elif self._leave is not None:
             self._end_leave()
-
-    def on_actors_restarted(self, message: ActorsRestarted) -> None:
-        """Say again who we are and what we need."""
-        self._member.say_again()
-        if "commits" in message.actors:
-            self._member.commits_restarted()
-        if "network" in message.actors:
-            self._abandon_requests()
 
     def _abandon_requests(self) -> None:
         self._sent_fields.forget()

@@ -24,7 +24,6 @@ from aktor.events.coordinator import (
     CoordinatorRefused,
     SuspectCoordinator,
 )
-from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.metadata import Broker
 from aktor.events.network import Destination, RequestFailed, ResponseReceived
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
@@ -83,9 +82,9 @@ class CoordinatorManager(RequestManager):
     name = "coordinator"
     HANDLERS: ClassVar[Mapping[type, str]] = {
         SuspectCoordinator: "on_suspect_coordinator",
-        ActorsRestarted: "on_actors_restarted",
     }
     RESPONSES: ClassVar[Mapping[type, str]] = {FindCoordinatorRequest: "on_found_or_refused"}
+    NEEDS = ("network",)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -234,7 +233,3 @@ class CoordinatorManager(RequestManager):
             because=suspect.because,
         )
         return [CoordinatorLost(because=suspect.because)]
-
-    def on_actors_restarted(self, _restarted: ActorsRestarted) -> list[object]:
-        """Say again who the coordinator is."""
-        return [] if self.broker is None else [CoordinatorFound(broker=self.broker)]

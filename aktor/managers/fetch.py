@@ -27,7 +27,6 @@ from kafka.structs import TopicPartition
 
 from aktor.actors.manager import NEVER, Backoff, Duty, RequestManager
 from aktor.events.fetching import PausePartitions
-from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.metadata import ClusterChanged, RefreshMetadata
 from aktor.events.network import ExpectFetches, Lane, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
@@ -104,9 +103,9 @@ class FetchManager(RequestManager):
         PausePartitions: "on_pause_partitions",
         Poll: "on_poll",
         ClusterChanged: "on_cluster_changed",
-        ActorsRestarted: "on_actors_restarted",
     }
     RESPONSES: ClassVar[Mapping[type, str]] = {FetchRequest: "on_fetched"}
+    NEEDS = ("positions", "metadata")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -261,9 +260,6 @@ class FetchManager(RequestManager):
                 del self._nodes[node_id]
         plan.touch_all()
         self._changed = True
-
-    def on_actors_restarted(self, _restarted: ActorsRestarted) -> None:
-        """Nothing to repeat: the application tells its facts again, and raises the epochs."""
 
     # -- what is sent
 

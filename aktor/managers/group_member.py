@@ -130,6 +130,10 @@ class GroupMember(ABC, Generic[S, T]):
         )
         return False
 
+    @abstractmethod
+    def track_again(self) -> None:
+        """The metadata manager was restarted: say again which topics the group needs."""
+
     def commits_restarted(self) -> None:
         """The last commit will not be answered: go on without it."""
         step = self._revocation

@@ -20,7 +20,7 @@ from aktor.events.coordinator import (
     CoordinatorRefused,
     SuspectCoordinator,
 )
-from aktor.events.lifecycle import ActorsRestarted, Tick
+from aktor.events.lifecycle import Tick
 from aktor.events.membership import (
     CallbackFinished,
     ConfirmSession,
@@ -64,7 +64,11 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         CoordinatorFound: "on_coordinator_found",
         CoordinatorLost: "on_coordinator_lost",
         CoordinatorRefused: "on_coordinator_refused",
-        ActorsRestarted: "on_actors_restarted",
+    }
+    NEEDS = ("coordinator",)
+    AFTER_RESTART: ClassVar[Mapping[str, str]] = {
+        "commits": "on_commits_restarted",
+        "metadata": "on_metadata_restarted",
     }
 
     #: States in which partitions are ours, or about to be revoked as ours.
@@ -165,6 +169,14 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     def on_cluster_changed(self, message: ClusterChanged) -> None:
         """A leader may assign differently; a topic that we wait for may be there."""
         self._cluster = message.cluster
+
+    def on_commits_restarted(self) -> None:
+        """A commit before a revocation was lost: nobody would answer that it is done."""
+        self._member.commits_restarted()
+
+    def on_metadata_restarted(self) -> None:
+        """The new metadata manager knows nothing of the topics that the group needs."""
+        self._member.track_again()
 
     # -- the session and the poll timer
 

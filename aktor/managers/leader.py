@@ -54,7 +54,7 @@ class Leader:
 
     def tracked(self) -> list[object]:
         """Say again what is tracked."""
-        return [TrackTopics(owner="group", topics=self._tracked)] if self._tracked else []
+        return [TrackTopics(owner="membership", topics=self._tracked)] if self._tracked else []
 
     def is_waiting(self, cluster: Cluster, now: float) -> bool:
         """Whether to wait on for metadata before the group is told.
@@ -120,4 +120,4 @@ class Leader:
         if topics == self._tracked:
             return []
         self._tracked = topics
-        return [TrackTopics(owner="group", topics=topics)]
+        return [TrackTopics(owner="membership", topics=topics)]

@@ -308,9 +308,8 @@ class Member(GroupMember[State, Trigger]):
         self._said = news
         return (MemberChanged(**news),)
 
-    def say_again(self) -> None:
-        """Somebody who was told was restarted."""
-        self._said = None
+    def track_again(self) -> None:
+        """The metadata manager was restarted."""
         for said in self.leader.tracked():
             self._tell(said)
 

@@ -30,7 +30,6 @@ from aktor.actors.manager import AGAIN, NEVER, Duty
 from aktor.actors.runtime import Dispatcher
 from aktor.events.answers import Answered
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost, CoordinatorRefused
-from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import (
     GroupFailed,
     LeaveGroup,
@@ -177,14 +176,6 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             return
         for leave in self._leaves.all():
             self._end(leave)  # there is nobody to tell
-
-    def on_actors_restarted(self, message: ActorsRestarted) -> None:
-        """Say again who we are and what we need."""
-        self._member.say_again()
-        if "commits" in message.actors:
-            self._member.commits_restarted()
-        if "network" in message.actors:
-            self._abandon_requests("the network actor was restarted")
 
     def _abandon_requests(self, because: str) -> None:
         self._calls.abandon()

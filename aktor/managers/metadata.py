@@ -24,7 +24,6 @@ from kafka.structs import TopicPartition
 
 from aktor.actors.manager import NEVER, Backoff, Duty, RequestManager
 from aktor.events.answers import Answered, Failed
-from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.metadata import (
     Broker,
     Cluster,
@@ -120,9 +119,10 @@ class MetadataManager(RequestManager):
         LeadersMoved: "on_leaders_moved",
         LookUpTopics: "on_look_up_topics",
         NameTopics: "on_name_topics",
-        ActorsRestarted: "on_actors_restarted",
     }
     RESPONSES: ClassVar[Mapping[type, str]] = {MetadataRequest: "on_metadata"}
+    NEEDS = ("network",)
+    AFTER_RESTART: ClassVar[Mapping[str, str]] = {"membership": "on_membership_restarted"}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -227,9 +227,10 @@ class MetadataManager(RequestManager):
         self._unnamed = asked.topic_ids
         self._naming.hurry()
 
-    def on_actors_restarted(self, _restarted: ActorsRestarted) -> Iterable[object]:
-        """Who starts afresh needs the snapshot, if there is one yet."""
-        return (ClusterChanged(cluster=self.cluster),) if self.cluster.brokers else ()
+    def on_membership_restarted(self) -> Iterable[object]:
+        """Drop what the old member had tracked or asked for. The new one begins with nothing."""
+        self._unnamed = frozenset()
+        return self.on_track_topics(TrackTopics(owner="membership", topics=frozenset()))
 
     # -- what is sent
 

@@ -32,7 +32,6 @@ from aktor.events.commits import (
     StartingOffsetsFailed,
     StartingOffsetsFound,
 )
-from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.metadata import Cluster, ClusterChanged, PartitionInfo, RefreshMetadata
 from aktor.events.network import RequestFailed, ResponseReceived
 from aktor.events.positions import (
@@ -218,9 +217,9 @@ class PositionManager(RequestManager):
         ClusterChanged: "on_cluster_changed",
         LookUpOffsets: "on_look_up_offsets",
         ExplainPosition: "on_explain_position",
-        ActorsRestarted: "on_actors_restarted",
     }
     RESPONSES: ClassVar[Mapping[type, str]] = {ListOffsetsRequest: "on_list_offsets"}
+    NEEDS = ("commits", "metadata")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -410,14 +409,6 @@ class PositionManager(RequestManager):
         backoff = Backoff(self.settings.retry_backoff, self.settings.retry_backoff_max)
         self._look_ups[asked.ticket] = _LookUp(asked=asked, backoff=backoff)
         return self._end_forbidden()
-
-    def on_actors_restarted(self, restarted: ActorsRestarted) -> Iterable[object]:
-        """A question to the commit manager was lost with it."""
-        if "commits" not in restarted.actors:
-            return ()
-        return self._find(
-            tp for tp, one in self._partitions.items() if one.state is State.INITIALIZING
-        )
 
     # -- what is sent
 

@@ -90,7 +90,7 @@ class TopicNames:
             self._tracked = topics
             self._tell(TrackTopics(owner="membership", topics=topics))
 
-    def say_again(self) -> None:
+    def track_again(self) -> None:
         """The metadata manager was restarted."""
         self._tell(TrackTopics(owner="membership", topics=self._tracked))
         if self._unnamed:

@@ -7,14 +7,13 @@ bug, or after it has done all, as if the last were.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from aktor.actors.network import NetworkActor
 from aktor.actors.runtime import CooperativeActor
 from aktor.consumer.checks import did_you_mean, nearest
-from aktor.consumer.system import MANAGERS, MEMBERSHIPS
-from aktor.managers.membership import ClassicMembershipManager
+from aktor.consumer.system import managers
 
 __all__ = ["ACTORS", "CONSUMER_POINTS", "POINTS", "Crash", "Crashes", "Point"]
 
@@ -33,21 +32,29 @@ class Point(NamedTuple):
         return f"{self.actor} on {self.message.__name__}"
 
 
-_KINDS: Final[tuple[Any, ...]] = (NetworkActor, *MANAGERS)
-
 #: The names of all actors that the supervisor restarts, in start order.
-ACTORS: Final[tuple[str, ...]] = tuple(kind.name for kind in _KINDS)
+ACTORS: Final[tuple[str, ...]] = ("network", *(kind.name for kind in managers("classic")))
 
 
 def _points(protocol: str) -> tuple[Point, ...]:
     """Those of consumers with this `group_protocol`."""
-    kinds = (MEMBERSHIPS[protocol] if kind is ClassicMembershipManager else kind for kind in _KINDS)
+    kinds: tuple[Any, ...] = (NetworkActor, *managers(protocol))
     return tuple(
         Point(kind.name, message)
         for kind in kinds
         for message in sorted(kind.understands(), key=lambda one: one.__name__)
     )
 
+
+#: Whose crash each of these hears of: it lives on, and what it had asked is lost.
+HEARS_OF: Final[Mapping[str, str]] = {
+    "network": "fetch",
+    **{
+        kind.name: next(iter(kind.AFTER_RESTART))
+        for kind in managers("classic")
+        if kind.AFTER_RESTART
+    },
+}
 
 #: Every point at which an actor can fall over; and those where the consumer protocol is spoken.
 POINTS: Final[tuple[Point, ...]] = _points("classic")

@@ -28,12 +28,12 @@ from aktor.actors.runtime import CooperativeActor
 from aktor.broker.codes import Code
 from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.pattern import SubscriptionPattern
-from aktor.errors import ActorCrashedError
+from aktor.errors import ActorCrashedError, ConsumerClosedError
 from aktor.events.lifecycle import ActorsRestarted, Tick
 from aktor.events.metadata import LeadersMoved, NameTopics
 from aktor.events.network import ReportBootstrap, SendRequests
 from aktor.simulation.cluster import SETTINGS as CLUSTER
-from aktor.simulation.crashes import Crash, Crashes, Point
+from aktor.simulation.crashes import HEARS_OF, Crash, Crashes, Point
 from aktor.simulation.errors import SimulationError
 from aktor.simulation.member import Member
 from aktor.simulation.simulation import Simulation
@@ -42,7 +42,6 @@ __all__ = ["BROKERS", "CONSUMER_UNREACHED", "UNREACHED", "Drill", "Outcome", "Ph
 
 #: Points that no drill can reach, with the reason.
 UNREACHED: Final[dict[Point, str]] = {
-    Point("fetch", ActorsRestarted): "it is always among the restarted, so it never hears of it",
     Point("metadata", LeadersMoved): "brokers name new leaders from Fetch v16 on; ours is v12",
     Point("network", ReportBootstrap): "who has read knows that a broker was reached",
     Point("metadata", NameTopics): "only a member of a KIP-848 group asks for names",
@@ -289,15 +288,25 @@ class Drill:
             self._breaks_at = None
             self._break_connections()
         if self._crashes is not None and self.phase is self._armed_in:
-            if self._crashes.on is ActorsRestarted and point == ("fetch", Tick):
-                self._prime(self._crashes)
+            if self._crashes.on is ActorsRestarted:
+                self._prime(self._crashes, point)
             self._crashes.before(actor, message)
 
-    def _prime(self, crashes: Crashes) -> None:
-        """There is no news of a restart unless somebody else falls over first."""
-        if self._primed == crashes.happened < self._times and self._consumer.assignment():
+    def _prime(self, crashes: Crashes, point: Point) -> None:
+        """There is no news of a restart unless another actor crashes first."""
+        if point != (HEARS_OF[crashes.actor], Tick):
+            return
+        if self._primed == crashes.happened < self._times and self._is_assigned:
             self._primed += 1
-            raise Crash("fetch, so that others hear of it")
+            raise Crash(f"{point[0]}, so that {crashes.actor} hears of it")
+
+    @property
+    def _is_assigned(self) -> bool:
+        """Whether alice has partitions, and is not closed."""
+        try:
+            return bool(self._consumer.assignment())
+        except ConsumerClosedError:
+            return False
 
     # -- what members do
 

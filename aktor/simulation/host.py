@@ -13,6 +13,7 @@ from kafka.structs import TopicPartition
 
 from aktor.actors.network import NetworkActor
 from aktor.actors.runtime import Bell, CooperativeActor, Dispatcher
+from aktor.actors.wire import Net
 from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.partition import Partition
 from aktor.consumer.port import ApplicationPort
@@ -80,8 +81,9 @@ class Site(Host):
         """One whose waiter lets others take their turns."""
         return SimulatedBell(self._scheduler)
 
-    def make_dispatcher(self, trace: Trace) -> Dispatcher:
+    def make_dispatcher(self, port: ApplicationPort, trace: Trace) -> Dispatcher:
         """With the simulation's clock, and an order of its own."""
+        self.port = port
         self._listening.enter_context(trace.listen(self._note))
         self.dispatcher = SimulatedDispatcher(
             self,
@@ -91,32 +93,21 @@ class Site(Host):
             seed=random.Random(f"{self._seed} jitter").getrandbits(32),
             trace=trace,
         )
+        self.dispatcher.connect("application", _Overheard(port, self))
         return self.dispatcher
 
-    def make_network(
-        self, settings: Settings, dispatcher: Dispatcher, trace: Trace, incarnation: int
-    ) -> CooperativeActor:
-        """The real network actor, over simulated sockets."""
-
-        def make_net(tell: Callable[[object], None]) -> SimulatedNet:
-            net = SimulatedNet(
-                self._simulation.network,
-                self.member.name,
-                tell,
-                consumer=self.name,
-                settings=settings,
-                clock=lambda: self._scheduler.now + self.member.ahead,
-            )
-            self._nets.append(net)
-            return net
-
-        return NetworkActor.launch(
-            settings,
-            net=make_net,
-            incarnation=incarnation,
-            dispatcher=dispatcher,
-            trace=trace,
+    def make_net(self, settings: Settings, tell: Callable[[object], None]) -> Net:
+        """Simulated sockets."""
+        net = SimulatedNet(
+            self._simulation.network,
+            self.member.name,
+            tell,
+            consumer=self.name,
+            settings=settings,
+            clock=lambda: self._scheduler.now + self.member.ahead,
         )
+        self._nets.append(net)
+        return net
 
     def make_member_id(self) -> str:
         """One that the seed decides."""
@@ -396,11 +387,8 @@ class SimulatedDispatcher(Dispatcher):
             site.mail_came()
 
     def connect(self, name: str, receiver: Any) -> None:
-        """Remember who it is; hear what the application is told."""
+        """Remember who it is."""
         self.receivers[name] = receiver
-        if isinstance(receiver, ApplicationPort):
-            self._site.port = receiver
-            receiver = _Overheard(receiver, self._site)
         super().connect(name, receiver)
 
     def _hand_over(self, actor: CooperativeActor, message: object) -> None:
@@ -416,7 +404,7 @@ class SimulatedDispatcher(Dispatcher):
         if not self.ended:
             self.ended = True
             super().stop(timeout)
-            self.on_stopped()
+            self.end()
         return True
 
 

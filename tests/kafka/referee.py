@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from aktor import KafkaConsumer
 from aktor.actors.runtime import Dispatcher
+from aktor.consumer.port import ApplicationPort
 from aktor.consumer.system import Host
 from aktor.simulation.checks import broken_promises
 from aktor.simulation.checks.readers import when
@@ -50,10 +51,10 @@ class Telling(Host):
         observe(consumer, self.note, time.monotonic, lambda: None)
         return self
 
-    def make_dispatcher(self, trace: Trace) -> Dispatcher:
+    def make_dispatcher(self, port: ApplicationPort, trace: Trace) -> Dispatcher:
         """As any; its trace is listened to from now on."""
         self._listening.enter_context(trace.listen(self._hear))
-        return super().make_dispatcher(trace)
+        return super().make_dispatcher(port, trace)
 
     def start(self, dispatcher: Dispatcher, name: str) -> None:
         """Say what may be expected of it."""

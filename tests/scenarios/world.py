@@ -23,8 +23,8 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from aktor.actors.network import NetworkActor
 from aktor.actors.runtime import Bell, CooperativeActor, Dispatcher, Seeded, VirtualTime
+from aktor.actors.wire import Net
 from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.port import ApplicationPort
 from aktor.consumer.system import HOST, Host
@@ -258,32 +258,22 @@ class Site(Host):
         """One that turns the world."""
         return WorldBell(self.world)
 
-    def make_dispatcher(self, trace: Trace) -> Dispatcher:
+    def make_dispatcher(self, port: ApplicationPort, trace: Trace) -> Dispatcher:
         """With the world's clock and an order of its own."""
+        self.port = port
         self._listening.enter_context(trace.listen(self._note))
         seed = self.world.seed * 1000 + self.number
         self.dispatcher = WorldDispatcher(
             self, ROUTES, clock=self.world, order=Seeded(seed), seed=seed, trace=trace
         )
+        self.dispatcher.connect("application", port)
         return self.dispatcher
 
-    def make_network(
-        self, settings: Settings, dispatcher: Dispatcher, trace: Trace, incarnation: int
-    ) -> CooperativeActor:
-        """The real network actor, over scripted sockets."""
-
-        def make_net(tell: Callable[[object], None]) -> ScriptedNet:
-            net = ScriptedNet(self.world, settings.client_id, tell)
-            self._nets.append(net)
-            return net
-
-        return NetworkActor.launch(
-            settings,
-            net=make_net,
-            incarnation=incarnation,
-            dispatcher=dispatcher,
-            trace=trace,
-        )
+    def make_net(self, settings: Settings, tell: Callable[[object], None]) -> Net:
+        """Scripted sockets."""
+        net = ScriptedNet(self.world, settings.client_id, tell)
+        self._nets.append(net)
+        return net
 
     def start(self, dispatcher: Dispatcher, name: str) -> None:
         """From now on the world turns it."""
@@ -371,12 +361,6 @@ class WorldDispatcher(Dispatcher):
         if wake:
             self.site.asleep_until = -math.inf
 
-    def connect(self, name: str, receiver: Any) -> None:
-        """Remember the port."""
-        if isinstance(receiver, ApplicationPort):
-            self.site.port = receiver
-        super().connect(name, receiver)
-
     def _hand_over(self, actor: CooperativeActor, message: object) -> None:
         if self.site.before_each is not None:
             self.site.before_each(actor, message)
@@ -387,7 +371,7 @@ class WorldDispatcher(Dispatcher):
         if not self.ended:
             self.ended = True
             super().stop(timeout)
-            self.on_stopped()
+            self.end()
         return True
 
 

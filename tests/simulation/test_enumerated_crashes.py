@@ -59,13 +59,11 @@ def drills(*phases: Phase) -> list[object]:
 #: What is said of a point that no script reaches.
 UNREACHED = {
     "classic": {
-        "fetch on ActorsRestarted",
         "metadata on LeadersMoved",
         "metadata on NameTopics",
         "network on ReportBootstrap",
     },
     "consumer": {
-        "fetch on ActorsRestarted",
         "metadata on LeadersMoved",
         "network on ReportBootstrap",
     },

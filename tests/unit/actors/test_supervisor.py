@@ -9,38 +9,102 @@ import pytest
 
 from aktor.actors.manager import PollResult, RequestManager
 from aktor.actors.runtime import CooperativeActor, Dispatcher, Seeded, VirtualTime, run_until
-from aktor.actors.supervision import Child, GiveUp, Restart, after_crash
+from aktor.actors.supervision import (
+    Child,
+    GiveUp,
+    LastFacts,
+    Restart,
+    after_crash,
+    check_order,
+)
 from aktor.actors.supervisor import TICK_ORDER, Supervisor
+from aktor.consumer.system import Host, composition
 from aktor.errors import ActorCrashedError
+from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
 from aktor.events.lifecycle import ActorsRestarted, ConsumerFailed, ReportStatus, Tick
+from aktor.events.metadata import Broker, Cluster, ClusterChanged
 from aktor.events.network import SendRequests
-from aktor.events.routes import ROUTES
+from aktor.events.routes import FACTS, ROUTES
 from aktor.settings import Settings
-from aktor.trace import recording
+from aktor.trace import recording, silent
+
+BROKER = Broker(node_id=1, host="b1", port=9092)
 
 
-def a_child(name: str, restarts: int = 2) -> Child:
-    return Child(name, make=lambda _: CooperativeActor(), restarts=restarts, within=60.0)
+def a_child(name: str, *needs: str) -> Child:
+    return Child(name, lambda _: CooperativeActor(), needs=needs, restarts=2, within=60.0)
 
 
-FAMILY = (a_child("network"), a_child("metadata"), a_child("fetch"))
+FAMILY = (
+    a_child("network"),
+    a_child("metadata", "network"),
+    a_child("commits", "network"),
+    a_child("fetch", "commits"),
+)
 
 
 @pytest.mark.parametrize(
     ("crashed", "restarted"),
     [
-        ("network", ["network", "metadata", "fetch"]),
-        ("metadata", ["metadata", "fetch"]),
+        ("network", ["network", "metadata", "commits", "fetch"]),
+        ("metadata", ["metadata"]),
+        ("commits", ["commits", "fetch"]),
         ("fetch", ["fetch"]),
     ],
 )
-def test_a_crash_restarts_the_child_and_those_below_it(
+def test_a_crash_restarts_the_child_and_those_that_need_it(
     crashed: str, restarted: Sequence[str]
 ) -> None:
     decision = after_crash(FAMILY, crashed, [], now=0.0)
 
     assert isinstance(decision, Restart)
     assert [child.name for child in decision.children] == restarted
+
+
+#: Who starts afresh when an actor of a real consumer crashes. Only metadata outlives a crash of
+#: the coordinator, the membership and the commit manager: it needs none of them.
+RESTARTED = {
+    "network": "network coordinator metadata membership commits positions fetch",
+    "coordinator": "coordinator membership commits positions fetch",
+    "metadata": "metadata positions fetch",
+    "membership": "membership commits positions fetch",
+    "commits": "commits positions fetch",
+    "positions": "positions fetch",
+    "fetch": "fetch",
+}
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer", "auto"])
+@pytest.mark.parametrize("crashed", RESTARTED)
+def test_the_actors_of_a_consumer_that_a_crash_restarts(protocol: str, crashed: str) -> None:
+    settings = Settings(group_protocol=protocol)
+    children = composition(settings, Host(), Dispatcher(ROUTES), silent())
+
+    decision = after_crash(children, crashed, [], now=0.0)
+
+    assert isinstance(decision, Restart)
+    assert " ".join(child.name for child in decision.children) == RESTARTED[crashed]
+
+
+def test_a_child_may_not_start_before_one_that_it_needs() -> None:
+    with pytest.raises(ValueError, match="fetch starts before commits"):
+        check_order([a_child("fetch", "commits"), a_child("commits")])
+
+
+def test_the_last_fact_of_each_teller_is_kept_until_it_starts_afresh() -> None:
+    facts = LastFacts(FACTS)
+    facts.tell(CoordinatorFound(broker=BROKER))
+    facts.tell(ClusterChanged(cluster=Cluster()))
+    facts.tell(CoordinatorLost(because="it moved"))
+
+    assert facts.known() == (
+        CoordinatorLost(because="it moved"),
+        ClusterChanged(cluster=Cluster()),
+    )
+
+    facts.forget(["coordinator", "fetch"])
+
+    assert facts.known() == (ClusterChanged(cluster=Cluster()),)
 
 
 def test_a_child_is_given_up_when_its_budget_is_spent_and_not_before() -> None:
@@ -55,10 +119,8 @@ def test_old_crashes_do_not_count() -> None:
 class Worker(RequestManager):
     """Crashes when told to; notes the ticks."""
 
-    HANDLERS: ClassVar[Mapping[type, str]] = {
-        str: "on_word",
-        ActorsRestarted: "on_actors_restarted",
-    }
+    HANDLERS: ClassVar[Mapping[type, str]] = {str: "on_word", ClusterChanged: "on_cluster_changed"}
+    AFTER_RESTART: ClassVar[Mapping[str, str]] = {"fetch": "on_fetch_restarted"}
 
     def __init__(self, name: str, log: list[Any], **kwargs: Any) -> None:
         self.name = name  # type: ignore[misc]
@@ -68,8 +130,11 @@ class Worker(RequestManager):
     def on_word(self, word: str) -> None:
         raise ValueError(word)
 
-    def on_actors_restarted(self, restarted: ActorsRestarted) -> None:
-        self.events.append((self.name, "heard of", restarted.actors))
+    def on_cluster_changed(self, _changed: ClusterChanged) -> None:
+        self.events.append((self.name, "knows the cluster", self.incarnation))
+
+    def on_fetch_restarted(self) -> None:
+        self.events.append((self.name, "heard of", "fetch"))
 
     def poll(self, now: float, jitter: float) -> PollResult:
         self.events.append((self.name, "ticked", now))
@@ -86,7 +151,7 @@ class Network(CooperativeActor):
             self.say(
                 Ticked(actor="network", incarnation=self.incarnation, requests=(), wake_at=1e9)
             )
-        elif not isinstance(message, (SendRequests, ActorsRestarted)):
+        elif not isinstance(message, (SendRequests, ActorsRestarted, ClusterChanged)):
             raise ValueError(message)
 
 
@@ -113,8 +178,14 @@ class World:
         self.supervisor = Supervisor.launch(
             [
                 Child("network", self._network, restarts=2),
-                Child("metadata", self._worker("metadata"), restarts=2),
-                Child("fetch", self._worker("fetch"), restarts=2),
+                Child(
+                    "metadata",
+                    self._worker("metadata"),
+                    needs=("network",),
+                    asks=("fetch",),
+                    restarts=2,
+                ),
+                Child("fetch", self._worker("fetch"), needs=("metadata",), restarts=2),
             ],
             dispatcher=self.dispatcher,
             trace=self.trace,
@@ -168,8 +239,46 @@ def test_a_child_above_the_crashed_one_lives_on_and_hears_of_it() -> None:
 
     world.crash("fetch")
 
-    assert ("metadata", "heard of", ("fetch",)) in world.log
+    assert ("metadata", "heard of", "fetch") in world.log
     assert world.supervisor.incarnations["metadata"] == 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_who_starts_afresh_is_told_the_facts_and_nobody_else_hears_them_again(seed: int) -> None:
+    world = World(seed)
+    world.run(1.0)
+    world.dispatcher.publish(ClusterChanged(cluster=Cluster()))
+    world.run(1.0)
+
+    world.crash("fetch")
+
+    known = [(name, number) for name, what, number in world.log if what == "knows the cluster"]
+    assert known == [("fetch", 1), ("fetch", 2)]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_fact_that_is_told_between_a_crash_and_the_restart_is_not_missed(seed: int) -> None:
+    world = World(seed)
+    world.run(1.0)
+
+    world.dispatcher.tell("fetch", "boom")
+    while not any(one["event"] == "actor.crashed" for one in world.events):
+        world.dispatcher.turn()
+    world.dispatcher.publish(ClusterChanged(cluster=Cluster()))
+    world.run(1.0)
+
+    assert ("fetch", "knows the cluster", 2) in world.log
+
+
+def test_facts_of_an_actor_that_starts_afresh_are_forgotten() -> None:
+    world = World()
+    world.run(1.0)
+    world.dispatcher.publish(ClusterChanged(cluster=Cluster()))
+    world.run(1.0)
+
+    world.crash("metadata")
+
+    assert ("fetch", "knows the cluster", 2) not in world.log
 
 
 def test_after_a_restart_the_clock_goes_on() -> None:

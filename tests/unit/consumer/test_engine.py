@@ -1830,17 +1830,6 @@ def test_a_restarted_fetch_manager_is_not_told_what_was_freed_of_its_predecessor
     assert sum(one.freed_bytes for one in site.of(Poll)) == a_chunk(count=5).size
 
 
-def test_what_was_freed_is_told_to_a_fetch_manager_that_lives_on() -> None:
-    site = a_site()
-    site.fetched(a_chunk())
-    site.hear(a_restart("positions"))
-
-    site.poll()
-    site.poll()
-
-    assert sum(one.freed_bytes for one in site.of(Poll)) == a_chunk().size
-
-
 def test_a_reset_that_was_not_answered_is_repeated_after_a_restart() -> None:
     site = a_site(A, B)
     site.engine.reset([A], ResetStrategy.EARLIEST)

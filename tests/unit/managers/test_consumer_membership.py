@@ -2247,25 +2247,15 @@ def test_an_answer_of_the_old_coordinator_means_nothing() -> None:
 # -- others are restarted
 
 
-def test_a_restarted_actor_is_told_who_we_are_and_what_we_need() -> None:
+def test_a_restarted_metadata_manager_is_told_what_the_member_needs() -> None:
     scene = a_stable_member("a-0")
     scene.is_told("a-0 c-0")
     scene.forget()
 
     scene.tell(ActorsRestarted(actors=("metadata",), because=RuntimeError()))
 
-    assert scene.said(MemberChanged).member_id == "m"
     assert scene.said(NameTopics).topic_ids == {IDS["c"]}
     assert scene.said(TrackTopics).topics == {"a"}
-
-
-def test_after_a_restart_of_the_network_a_heartbeat_is_not_awaited_any_more() -> None:
-    scene = a_stable_member()
-    scene.next_beat()
-
-    scene.tell(ActorsRestarted(actors=("network",), because=RuntimeError()))
-
-    assert tells(scene.beat()) == partitions("a-0 a-1")
 
 
 def test_a_restarted_manager_joins_with_the_same_id_and_steps_of_its_own() -> None:

@@ -185,7 +185,7 @@ class Living:
                 CoordinatorLost(because="moved"),
                 ConfirmSession(),
                 ActorsRestarted(actors=("commits",), because=RuntimeError()),
-                ActorsRestarted(actors=("network",), because=RuntimeError()),
+                ActorsRestarted(actors=("metadata",), because=RuntimeError()),
             ]
         )
         self.scene.tell(trouble)

@@ -23,7 +23,6 @@ from aktor.events.coordinator import (
     CoordinatorRefused,
     SuspectCoordinator,
 )
-from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.network import Destination
 from aktor.managers.coordinator import CoordinatorManager
 from aktor.settings import Settings
@@ -260,13 +259,6 @@ def test_a_second_suspicion_during_the_look_up_changes_nothing() -> None:
     assert manager.handle(suspect(1)) == []
 
     assert answer(manager, request, coordinator_is(2), now=50.0) == [found(2)]
-
-
-def test_restarted_actors_hear_again_who_the_coordinator_is() -> None:
-    restarted = ActorsRestarted(actors=("membership", "commits"), because=ValueError())
-
-    assert knowing(4).handle(restarted) == [found(4)]
-    assert coordinating().handle(restarted) == []
 
 
 def test_finding_and_losing_are_traced_with_the_reason() -> None:

@@ -31,7 +31,6 @@ from kafka.errors import (
 from kafka.protocol.consumer.fetch import FetchRequest
 
 from aktor.errors import CorruptBatchError
-from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.metadata import LeadersMoved, PartitionInfo, RefreshMetadata
 from aktor.events.network import ExpectFetches, Lane, Request
 from aktor.managers.fetch import EMPTY_PACE
@@ -199,16 +198,6 @@ def test_while_a_request_is_in_flight_the_manager_is_idle() -> None:
 
     assert around.tick(0.1) == []
     assert around.wake_at == pytest.approx(around.now + 1.4)  # when the answer is late
-
-
-def test_a_restart_of_others_changes_nothing() -> None:
-    around = Around.reading({0: 1})
-    around.tick()
-
-    said = around.tell(ActorsRestarted(actors=("commits",), because=ValueError()))
-
-    assert said == []
-    assert around.tick() == []
 
 
 # -- what is answered

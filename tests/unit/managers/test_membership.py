@@ -437,7 +437,7 @@ def test_the_leader_waits_for_topics_only_others_subscribe_to() -> None:
     scene.see(a=1)
     members = {"m": a_subscription("a"), "n": a_subscription("b")}
     scene.is_syncing("a", leader="m", members=members)
-    assert scene.said(TrackTopics) == TrackTopics(owner="group", topics=frozenset({"a", "b"}))
+    assert scene.said(TrackTopics) == TrackTopics(owner="membership", topics=frozenset({"a", "b"}))
     assert not scene.has_sent(SyncGroupRequest)
 
     scene.see(a=1, b=1)
@@ -795,7 +795,9 @@ def test_a_restart_of_the_commits_actor_counts_as_a_failed_commit() -> None:
     scene.beats(REBALANCE_IN_PROGRESS)
     scene.release(a=7)
 
-    scene.tell(ActorsRestarted(actors=("commits", "metadata"), because=RuntimeError("boom")))
+    scene.tell(
+        ActorsRestarted(actors=("commits", "positions", "fetch"), because=RuntimeError("boom"))
+    )
 
     assert scene.has_said(RunRevokedCallback)
 
@@ -2117,16 +2119,14 @@ def test_a_fenced_instance_keeps_its_member_id_so_that_it_cannot_fence_back() ->
 # -- other actors
 
 
-def test_after_a_restart_of_others_the_member_says_again_who_it_is() -> None:
+def test_a_restarted_metadata_manager_is_told_again_which_topics_the_group_needs() -> None:
     scene = a_member()
     scene.see(a=1)
     scene.is_stable("a-0", leader="m", members={"m": a_subscription("a")})
 
-    scene.tell(ActorsRestarted(actors=("commits",), because=RuntimeError("boom")))
+    scene.tell(ActorsRestarted(actors=("metadata",), because=RuntimeError("boom")))
 
-    changed = scene.said(MemberChanged)
-    assert (changed.member_id, changed.state) == ("m", MemberState.STABLE)
-    assert scene.said(TrackTopics) == TrackTopics(owner="group", topics=frozenset({"a"}))
+    assert scene.said(TrackTopics) == TrackTopics(owner="membership", topics=frozenset({"a"}))
 
 
 def test_the_member_is_announced_when_it_changes_and_only_then() -> None:
@@ -2218,15 +2218,6 @@ def test_a_heartbeat_in_flight_to_a_lost_coordinator_is_sent_to_the_next_at_once
     scene.answer(old, beaten(UNKNOWN_MEMBER_ID))
 
     assert scene.manager.state is State.STABLE
-
-
-def test_requests_that_a_crashed_network_swallowed_are_sent_again() -> None:
-    scene = a_member().wants_to_join()
-    scene.sent(JoinGroupRequest)
-
-    scene.tell(ActorsRestarted(actors=("network",), because=RuntimeError("boom")))
-
-    assert scene.sent(JoinGroupRequest)
 
 
 def test_closing_right_after_a_late_poll_waits_no_longer_than_the_close_may_take() -> None:

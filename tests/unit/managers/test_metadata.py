@@ -23,6 +23,7 @@ from aktor.events.metadata import (
     ClusterChanged,
     LeadersMoved,
     LookUpTopics,
+    NameTopics,
     PartitionInfo,
     RefreshMetadata,
     TopicInfo,
@@ -520,7 +521,7 @@ def test_a_right_that_is_taken_away_again_is_told_again() -> None:
 
 def test_who_subscribes_again_to_what_was_refused_is_told_again_though_its_group_reads_it() -> None:
     manager = a_manager(tracking=["a", "t"])
-    manager.handle(TrackTopics(owner="group", topics=frozenset({"a", "t"})))
+    manager.handle(TrackTopics(owner="membership", topics=frozenset({"a", "t"})))
     refused = metadata(a_topic("a"), a_topic(error=TOPIC_AUTHORIZATION_FAILED))
     answer(manager, tick(manager, 0.0).request, refused)
 
@@ -710,19 +711,23 @@ def test_a_question_ends_at_its_deadline_with_what_happened_last() -> None:
 # -- restarts
 
 
-def test_who_was_restarted_hears_the_snapshot_again() -> None:
-    """The positions and fetch managers start without one."""
-    manager = a_manager_that_knows(a_topic())
-
-    (said,) = manager.handle(ActorsRestarted(actors=("positions", "fetch"), because=ValueError()))
-
-    assert said == ClusterChanged(cluster=manager.cluster)
-
-
-def test_without_a_snapshot_there_is_nothing_to_tell_to_who_was_restarted() -> None:
+def test_what_a_restarted_member_had_tracked_is_tracked_no_more() -> None:
     manager = a_manager()
+    manager.handle(TrackTopics(owner="application", topics=frozenset({"a"})))
+    manager.handle(TrackTopics(owner="membership", topics=frozenset({"b"})))
 
-    assert manager.handle(ActorsRestarted(actors=("fetch",), because=ValueError())) == []
+    manager.handle(ActorsRestarted(actors=("membership", "commits"), because=ValueError()))
+
+    assert names(tick(manager, 0.0).request) == ["a"]
+
+
+def test_names_that_a_restarted_member_had_asked_for_are_asked_for_no_more() -> None:
+    manager = a_manager_that_knows(a_topic())
+    manager.handle(NameTopics(topic_ids=frozenset({topic_id(7)})))
+
+    manager.handle(ActorsRestarted(actors=("membership", "commits"), because=ValueError()))
+
+    assert tick(manager, 1.0).requests == ()
 
 
 def test_a_restarted_manager_waits_to_hear_what_is_tracked_and_its_versions_go_on_growing() -> None:

@@ -21,7 +21,6 @@ from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 from aktor.events.answers import Answered, Failed
 from aktor.events.commits import FindStartingOffsets, StartingOffsetsFailed, StartingOffsetsFound
-from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.metadata import Cluster, ClusterChanged, RefreshMetadata
 from aktor.events.network import Request
 from aktor.events.positions import (
@@ -194,23 +193,6 @@ def test_committed_offsets_that_cannot_be_known_fail_the_partitions_that_wait() 
     said = manager.handle(StartingOffsetsFailed(partitions=frozenset({T0, T1}), error=error))
 
     assert said == [PositionsFailed(epochs={T0: 3}, error=error)]
-
-
-def test_a_question_lost_with_the_commit_manager_is_put_again() -> None:
-    manager = a_manager()
-    assign(manager, T0, T1)
-    commits_say(manager, {T1: 9})
-
-    said = manager.handle(ActorsRestarted(actors=("commits",), because=ValueError()))
-
-    assert said == [FindStartingOffsets(partitions=frozenset({T0}))]
-
-
-def test_a_restart_of_others_is_no_news() -> None:
-    manager = a_manager()
-    assign(manager, T0)
-
-    assert manager.handle(ActorsRestarted(actors=("fetch",), because=ValueError())) == []
 
 
 def test_without_a_group_the_policy_applies_at_once() -> None:
