@@ -207,6 +207,8 @@ PATCHED = {
     ("simulation/producer.py", "cluster.partitions_for_broker"),
     # What virtual time is made of: kafka-python's producer asks the simulation while one lives.
     ("simulation/virtual.py", "owner.<name>"),
+    # A decorator notes on a function what was declared above it.
+    ("actors/handlers.py", "handler.<name>"),
     # Fields of an answer, by their names in the protocol. They are no functions.
     ("broker/faults.py", "found.<name>"),
 }

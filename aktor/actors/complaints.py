@@ -15,6 +15,7 @@ from aktor.actors.advertised import PROBES, Advertised
 from aktor.actors.bootstrap import Bootstrap
 from aktor.actors.diagnosis import reason_of
 from aktor.actors.links import Link, LinkState
+from aktor.events.message import Message
 from aktor.events.network import BootstrapFailed, BrokersLost, BrokersReached, BrokersUnreachable
 from aktor.trace import Trace
 
@@ -33,7 +34,7 @@ class Complaints:
         self._log = log
         self._lost: frozenset[int] = frozenset()
 
-    def due(self, links: Collection[Link], now: float, *, anybody: bool) -> Iterator[object]:
+    def due(self, links: Collection[Link], now: float, *, anybody: bool) -> Iterator[Message]:
         """What is to be said now. `anybody`: a request waits for any broker whatever."""
         if anybody and now >= self._bootstrap.complaint_due():
             error: Exception = self._bootstrap.complain(now)
@@ -42,7 +43,7 @@ class Complaints:
         yield from self._unreachable(links, now)
         yield from self._lost_now(links, now)
 
-    def _unreachable(self, all_links: Iterable[Link], now: float) -> Iterator[object]:
+    def _unreachable(self, all_links: Iterable[Link], now: float) -> Iterator[Message]:
         advertised = self.advertised
         if not (advertised.in_doubt or advertised.told):
             return
@@ -55,7 +56,7 @@ class Complaints:
             self._log.info("brokers.reached", broker=[one.address for one in links if one.is_open])
             yield BrokersReached()
 
-    def _lost_now(self, links: Iterable[Link], now: float) -> Iterator[object]:
+    def _lost_now(self, links: Iterable[Link], now: float) -> Iterator[Message]:
         """Tell of brokers that are needed and have not been reached for long, and when they are."""
         lost: dict[int, str] = {}
         for link in links:

@@ -50,6 +50,7 @@ from aktor.actors.wire import (
     RequestAnswered,
     RequestBroken,
 )
+from aktor.events.message import Message
 from aktor.settings import Settings
 
 __all__ = ["KafkaNet"]
@@ -97,7 +98,7 @@ class KafkaNet:
     def __init__(
         self,
         settings: Settings,
-        tell: Callable[[object], None],
+        tell: Callable[[Message], None],
         *,
         resolve: Resolver = socket.getaddrinfo,
     ) -> None:

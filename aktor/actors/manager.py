@@ -13,11 +13,13 @@ a socket, a thread or randomness, so a test calls them and reads the result:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
+from aktor.actors.handlers import handlers, handles, mending, response_handlers
 from aktor.actors.runtime import CooperativeActor, Dispatcher
 from aktor.events.lifecycle import ActorsRestarted, Tick, Ticked
+from aktor.events.message import Message
 from aktor.events.network import Destination, Lane, Request, RequestFailed, ResponseReceived
 from aktor.settings import Settings
 from aktor.trace import Trace, silent
@@ -43,7 +45,7 @@ class PollResult(NamedTuple):
 
     requests: tuple[Request, ...] = ()
     wake_at: float = NEVER
-    said: tuple[object, ...] = ()
+    said: tuple[Message, ...] = ()
 
 
 class Backoff:
@@ -74,25 +76,21 @@ class Backoff:
 
 
 class RequestManager(CooperativeActor):
-    """Base of the managers. Subclasses set `name`, `HANDLERS` and `RESPONSES`, and `duties`.
+    """Base of the managers. Subclasses set `name`, `NEEDS`, `duties`, and declare their handlers.
+
+    `@handles(Type)` stands above the handler of a message, `@answers_to(RequestType)` above the
+    handler of the response to a protocol request; a failed request goes to `on_request_failed`.
+    Any other message is a dead letter.
 
     `NEEDS` names the actors whose restart leaves this one with state that is worth nothing: it
-    starts afresh with them. `AFTER_RESTART` maps an actor whose restart this one survives to the
-    name of the handler, `() -> messages`, that mends what was lost: a question to it, or what it
-    had asked. What holds in general (`FACTS` in the routes) needs no handler: the supervisor tells
-    it to whoever starts afresh.
-
-    `HANDLERS` maps a message type to the name of its handler: the list of what the manager
-    understands; anything else is a dead letter. `RESPONSES` maps the class of a protocol request
-    to the name of the handler of its response, `(ResponseReceived) -> messages`; a failed request
-    goes to `on_request_failed`.
+    starts afresh with them. `@after_restart_of("actor")` stands above a handler without arguments
+    that mends what was lost where this one lives on: a question to that actor, or what it had
+    asked. What holds in general (`FACTS` in the routes) needs no handler: the supervisor tells it
+    to whoever starts afresh.
     """
 
     name: ClassVar[str]
-    HANDLERS: ClassVar[Mapping[type, str]] = {}
-    RESPONSES: ClassVar[Mapping[type, str]] = {}
     NEEDS: ClassVar[tuple[str, ...]] = ()
-    AFTER_RESTART: ClassVar[Mapping[str, str]] = {}
 
     def __init__(
         self,
@@ -106,18 +104,14 @@ class RequestManager(CooperativeActor):
         self.settings = settings
         self.incarnation = incarnation
         self.log = (trace or silent()).bind(actor=self.name, incarnation=incarnation)
-        self._table: dict[type, Callable[[Any], Iterable[object] | None]] = {
-            kind: getattr(self, method) for kind, method in self.HANDLERS.items()
+        self._table: dict[type, Callable[[Any], Iterable[Message] | None]] = {
+            kind: getattr(self, method) for kind, method in handlers(type(self)).items()
         }
-        self._table[ResponseReceived] = self._on_response
-        self._table[RequestFailed] = self._on_failure
-        if self.AFTER_RESTART:
-            self._table[ActorsRestarted] = self._on_restarted
-        self._responses: dict[type, Callable[[ResponseReceived], Iterable[object] | None]] = {
-            kind: getattr(self, method) for kind, method in self.RESPONSES.items()
+        self._responses: dict[type, Callable[[ResponseReceived], Iterable[Message] | None]] = {
+            kind: getattr(self, method) for kind, method in response_handlers(type(self)).items()
         }
         self._duties = self.duties()
-        self._outbox: list[object] = []
+        self._outbox: list[Message] = []
         self._unsent: list[Request] = []
         #: The last answer to a tick: most ticks are answered alike.
         self._ticked = Ticked(
@@ -127,8 +121,13 @@ class RequestManager(CooperativeActor):
     @classmethod
     def understands(cls) -> frozenset[type]:
         """Every message type this manager has a handler for."""
-        own = {ActorsRestarted} if cls.AFTER_RESTART else set()
-        return frozenset(cls.HANDLERS) | own | {Tick, ResponseReceived, RequestFailed}
+        unheard = frozenset() if cls.mends() else {ActorsRestarted}
+        return (frozenset(handlers(cls)) | {Tick}) - unheard
+
+    @classmethod
+    def mends(cls) -> tuple[str, ...]:
+        """The actors whose restart it survives, and must hear of."""
+        return tuple(mending(cls))
 
     # -- what subclasses write
 
@@ -136,7 +135,7 @@ class RequestManager(CooperativeActor):
         """What depends on the time, in the order in which it is done. Read once."""
         return ()
 
-    def on_request_failed(self, failed: RequestFailed) -> Iterable[object] | None:
+    def on_request_failed(self, failed: RequestFailed) -> Iterable[Message] | None:
         """No answer will come for `failed.request` (its `body` and `context` say which it was)."""
         raise NotImplementedError(f"{self.name} sends requests and must say what a failure means")
 
@@ -146,7 +145,7 @@ class RequestManager(CooperativeActor):
         """Have it sent after this poll."""
         self._unsent.append(request)
 
-    def _tell(self, message: object) -> None:
+    def _tell(self, message: Message) -> None:
         """Have it said after this message or poll."""
         self._outbox.append(message)
 
@@ -195,13 +194,13 @@ class RequestManager(CooperativeActor):
                 return wake_at
         raise RuntimeError(f"{self.name} has something to do at once, and never does it")
 
-    def _take_outbox(self) -> tuple[object, ...]:
+    def _take_outbox(self) -> tuple[Message, ...]:
         if not self._outbox:
             return ()
         told, self._outbox = self._outbox, []
         return tuple(told)
 
-    def handle(self, message: object) -> list[object]:
+    def handle(self, message: Message) -> list[Message]:
         """Handle one message; returns what the manager wants said."""
         if type(message) is Tick:
             return self._on_tick(message)
@@ -215,12 +214,12 @@ class RequestManager(CooperativeActor):
             said += self._take_outbox()
         return said
 
-    def on_receive(self, message: object) -> None:
+    def on_receive(self, message: Message) -> None:
         """Pykka's hook: handle, then say."""
         for said in self.handle(message):
             self.say(said)
 
-    def _on_tick(self, tick: Tick) -> list[object]:
+    def _on_tick(self, tick: Tick) -> list[Message]:
         requests, wake_at, said = self.poll(tick.now, tick.jitter)
         if requests or self._ticked.requests or wake_at != self._ticked.wake_at:
             self._ticked = Ticked(
@@ -228,9 +227,10 @@ class RequestManager(CooperativeActor):
             )
         return [*said, self._ticked]
 
-    def _on_restarted(self, restarted: ActorsRestarted) -> Iterable[object]:
-        said: list[object] = []
-        for actor, handler in self.AFTER_RESTART.items():
+    @handles(ActorsRestarted)
+    def _on_restarted(self, restarted: ActorsRestarted) -> Iterable[Message]:
+        said: list[Message] = []
+        for actor, handler in mending(type(self)).items():
             if actor in restarted.actors:
                 said += getattr(self, handler)() or ()
         return said
@@ -246,10 +246,12 @@ class RequestManager(CooperativeActor):
         )
         return True
 
-    def _on_response(self, received: ResponseReceived) -> Iterable[object] | None:
+    @handles(ResponseReceived)
+    def _on_response(self, received: ResponseReceived) -> Iterable[Message] | None:
         if self._is_stale(received.request):
             return None
         return self._responses[type(received.request.body)](received)
 
-    def _on_failure(self, failed: RequestFailed) -> Iterable[object] | None:
+    @handles(RequestFailed)
+    def _on_failure(self, failed: RequestFailed) -> Iterable[Message] | None:
         return None if self._is_stale(failed.request) else self.on_request_failed(failed)

@@ -9,14 +9,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping
-from typing import ClassVar, Final
+from collections.abc import Iterable
+from typing import Final
 
 from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, KafkaTimeoutError
 
 from aktor.actors.bootstrap import Bootstrap, BootstrapEvent
 from aktor.actors.complaints import Complaints
 from aktor.actors.diagnosis import reason_of
+from aktor.actors.handlers import handlers, handles
 from aktor.actors.lanes import Lanes
 from aktor.actors.links import Link, LinkEvent, LinkState, Waiting
 from aktor.actors.manager import Backoff
@@ -36,6 +37,7 @@ from aktor.errors import ActorRestartedError, AuthenticationError
 from aktor.events.answers import Answered
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
 from aktor.events.lifecycle import ActorsRestarted, Tick, Ticked
+from aktor.events.message import Message
 from aktor.events.metadata import Broker, ClusterChanged
 from aktor.events.network import (
     BrokerRefused,
@@ -80,21 +82,6 @@ class NetworkActor(CooperativeActor):
     """
 
     name = "network"
-    HANDLERS: ClassVar[Mapping[type, str]] = {
-        SendRequests: "on_send_requests",
-        ExpectFetches: "on_expect_fetches",
-        ClusterChanged: "on_cluster_changed",
-        CoordinatorFound: "on_coordinator_found",
-        CoordinatorLost: "on_coordinator_lost",
-        ActorsRestarted: "on_actors_restarted",
-        ConnectionOpened: "on_connection_opened",
-        ConnectionFailed: "on_connection_failed",
-        ConnectionClosed: "on_connection_closed",
-        RequestAnswered: "on_request_answered",
-        RequestBroken: "on_request_broken",
-        ReportBootstrap: "on_report_bootstrap",
-        Tick: "on_tick",
-    }
 
     def __init__(
         self,
@@ -112,8 +99,8 @@ class NetworkActor(CooperativeActor):
         #: The latest time that a message brought, and the jitter that was used last.
         self._now = -math.inf
         self._jitter = 0.0
-        self._table = {kind: getattr(self, method) for kind, method in self.HANDLERS.items()}
-        self._said: list[object] = []
+        self._table = {kind: getattr(self, method) for kind, method in handlers(type(self)).items()}
+        self._said: list[Message] = []
         #: Of requests, in the order in which they came, and of attempts to connect.
         self._numbers = itertools.count(1)
         self._anywhere: deque[Waiting] = deque()
@@ -140,11 +127,11 @@ class NetworkActor(CooperativeActor):
     @classmethod
     def understands(cls) -> frozenset[type]:
         """Every message type this actor has a handler for."""
-        return frozenset(cls.HANDLERS)
+        return frozenset(handlers(cls))
 
     # -- what the runtime and the tests call
 
-    def handle(self, message: object) -> list[object]:
+    def handle(self, message: Message) -> list[Message]:
         """Handle one message; returns what is to be said, answers to requests included."""
         handler = self._table.get(type(message))
         if handler is None:
@@ -155,7 +142,7 @@ class NetworkActor(CooperativeActor):
         said, self._said = self._said, []
         return said
 
-    def on_receive(self, message: object) -> None:
+    def on_receive(self, message: Message) -> None:
         """Pykka's hook: handle, then say; an answer goes to the sender of its request."""
         for said in self.handle(message):
             if isinstance(said, ResponseReceived | RequestFailed):
@@ -167,7 +154,7 @@ class NetworkActor(CooperativeActor):
         """Pykka's hook: close every socket."""
         self._net.close()
 
-    def _report(self, report: object) -> None:
+    def _report(self, report: Message) -> None:
         """What the net calls: the report waits its turn in the inbox like any message."""
         self.tell(self.name, report)
 
@@ -186,12 +173,14 @@ class NetworkActor(CooperativeActor):
 
     # -- requests in
 
+    @handles(SendRequests)
     def on_send_requests(self, message: SendRequests) -> None:
         """Queue each where it belongs; the tick that follows sends."""
         now = self._heed(message.now)
         for request in message.requests:
             self._enqueue(Waiting(request, next(self._numbers), now))
 
+    @handles(ExpectFetches)
     def on_expect_fetches(self, message: ExpectFetches) -> None:
         """Connect while the positions are looked up; the tick that follows does."""
         self._lanes.expected |= message.nodes
@@ -215,6 +204,7 @@ class NetworkActor(CooperativeActor):
 
     # -- what others know
 
+    @handles(ClusterChanged)
     def on_cluster_changed(self, message: ClusterChanged) -> None:
         """Follow the brokers: new ones, moved ones, those that left."""
         lanes = self._lanes
@@ -252,6 +242,7 @@ class NetworkActor(CooperativeActor):
         link.backoff.reset()
         link.retry_at = -math.inf
 
+    @handles(CoordinatorFound)
     def on_coordinator_found(self, message: CoordinatorFound) -> None:
         """Group requests go to this broker, over connections that no Fetch can block."""
         broker, lanes = message.broker, self._lanes
@@ -264,6 +255,7 @@ class NetworkActor(CooperativeActor):
         for link in lanes.coordinator_is(broker):
             self._retire(link, CoordinatorNotAvailableError(because), because)
 
+    @handles(CoordinatorLost)
     def on_coordinator_lost(self, message: CoordinatorLost) -> None:
         """Nothing more goes there. What is in flight may still be answered, so it stays open."""
         self._lanes.is_coordinator_known = False
@@ -271,6 +263,7 @@ class NetworkActor(CooperativeActor):
             for waiting in link.take_unsent():
                 self._fail(waiting, CoordinatorNotAvailableError(message.because))
 
+    @handles(ActorsRestarted)
     def on_actors_restarted(self, message: ActorsRestarted) -> None:
         """What the fallen had asked for and was not sent must not be: they start afresh."""
         fallen = frozenset(message.actors)
@@ -289,6 +282,7 @@ class NetworkActor(CooperativeActor):
 
     # -- what the net reports
 
+    @handles(ConnectionOpened)
     def on_connection_opened(self, report: ConnectionOpened) -> None:
         """Requests can be sent."""
         link = self._by_key.get(report.key)
@@ -306,6 +300,7 @@ class NetworkActor(CooperativeActor):
             ms=milliseconds(now - link.attempted_at),
         )
 
+    @handles(ConnectionFailed)
     def on_connection_failed(self, report: ConnectionFailed) -> None:
         """What waited for this attempt fails; the next one waits for the backoff."""
         link = self._by_key.pop(report.key, None)
@@ -333,6 +328,7 @@ class NetworkActor(CooperativeActor):
             self._fail(self._anywhere.popleft(), error, node=link.node)
         self._said.append(BrokerRefused(error=error))
 
+    @handles(ConnectionClosed)
     def on_connection_closed(self, report: ConnectionClosed) -> None:
         """What was in flight fails; what was not sent yet waits for the next connection."""
         link = self._by_key.pop(report.key, None)
@@ -351,6 +347,7 @@ class NetworkActor(CooperativeActor):
         for waiting in link.take_in_flight():
             self._fail(waiting, report.error, node=link.node)
 
+    @handles(RequestAnswered)
     def on_request_answered(self, report: RequestAnswered) -> None:
         """Hand the answer to whoever asked."""
         link = self._by_key.get(report.key)
@@ -400,6 +397,7 @@ class NetworkActor(CooperativeActor):
             if self._bootstrap.answered():
                 self._said.append(BrokersReached())
 
+    @handles(RequestBroken)
     def on_request_broken(self, report: RequestBroken) -> None:
         """This request cannot be sent on this connection, which is well."""
         link = self._by_key.get(report.key)
@@ -410,6 +408,7 @@ class NetworkActor(CooperativeActor):
 
     # -- the tick
 
+    @handles(Tick)
     def on_tick(self, tick: Tick) -> None:
         """Give up what is late, connect, send, close what is not needed; say when to wake."""
         if not self._bootstrap.is_begun:
@@ -653,6 +652,7 @@ class NetworkActor(CooperativeActor):
 
     # complaints
 
+    @handles(ReportBootstrap)
     def on_report_bootstrap(self, asked: ReportBootstrap) -> None:
         """Say what came of the attempts so far, if there were any and nobody was reached."""
         bootstrap = self._bootstrap

@@ -26,6 +26,7 @@ import pykka
 from pykka._envelope import Envelope
 
 from aktor.events.lifecycle import ActorCrashed, ConsumerFailed, Tick, TickDue, Ticked
+from aktor.events.message import Message
 from aktor.events.network import SendRequests
 from aktor.trace import Trace, silent
 
@@ -49,8 +50,11 @@ TURNS_PER_LOOK: Final = 256
 #: The clockwork itself: delivering these is no reason for another tick.
 _CLOCKWORK: Final = frozenset({TickDue, Tick, Ticked, SendRequests})
 
-#: For whom, and what: a message from one of us, or an envelope that came through Pykka's reference.
-_Mail: TypeAlias = tuple["CooperativeActor", object]
+#: For whom, and what.
+_Mail: TypeAlias = tuple["CooperativeActor", "_Letter"]
+
+#: A message from one of us, or an envelope that came through Pykka's reference.
+_Letter: TypeAlias = Message | Envelope[Any]
 
 
 class Receiver(Protocol):
@@ -241,12 +245,12 @@ class CooperativeActor(pykka.Actor):
         if envelope.reply_to is not None:
             envelope.reply_to.set(response)
 
-    def say(self, message: object) -> None:
+    def say(self, message: Message) -> None:
         """Tell everyone whom the routes name for this type of message."""
         assert self.dispatcher is not None, "an actor without a dispatcher has nobody to talk to"
         self.dispatcher.publish(message)
 
-    def tell(self, name: str, message: object) -> None:
+    def tell(self, name: str, message: Message) -> None:
         """Tell one actor by name."""
         assert self.dispatcher is not None, "an actor without a dispatcher has nobody to talk to"
         self.dispatcher.tell(name, message)
@@ -314,7 +318,7 @@ class Dispatcher:
 
     # -- talking (any thread)
 
-    def publish(self, message: object, *, wake: bool = True) -> None:
+    def publish(self, message: Message, *, wake: bool = True) -> None:
         """Tell everyone whom the routes name for this type; `wake=False` lets it wait its turn."""
         names = self._routes.get(type(message), ())
         if not names:
@@ -324,7 +328,7 @@ class Dispatcher:
         else:
             self._tell_all(names, message, wake=wake)
 
-    def _tell_all(self, names: Sequence[str], message: object, *, wake: bool) -> None:
+    def _tell_all(self, names: Sequence[str], message: Message, *, wake: bool) -> None:
         # At one go: if another thread says this, nobody may hear what the first one answers to it
         # before the message itself.
         mails: list[_Mail] = []
@@ -338,7 +342,7 @@ class Dispatcher:
             self._order.put_all(mails)
             self._wake_for_mail(wake)
 
-    def tell(self, name: str, message: object, *, wake: bool = True) -> None:
+    def tell(self, name: str, message: Message, *, wake: bool = True) -> None:
         """Tell the receiver called `name`."""
         actor = self._actors.get(name)
         if actor is not None:
@@ -364,7 +368,7 @@ class Dispatcher:
         if self.sleeper is not None:
             self.sleeper.wake()
 
-    def _drop(self, message: object, *, because: str) -> None:
+    def _drop(self, message: _Letter, *, because: str) -> None:
         self.dead_letters += 1
         self.log.warning("message.dropped", message=type(message).__name__, because=because)
 
@@ -409,7 +413,7 @@ class Dispatcher:
         self._work = True
         return True
 
-    def _deliver(self, actor: CooperativeActor, message: object) -> None:
+    def _deliver(self, actor: CooperativeActor, message: _Letter) -> None:
         self.turns += 1
         if type(message) not in _CLOCKWORK:
             self._work = True
@@ -423,14 +427,14 @@ class Dispatcher:
         except BaseException as error:
             self._crashed(actor, message, error)
 
-    def _hand_over(self, actor: CooperativeActor, message: object) -> None:
+    def _hand_over(self, actor: CooperativeActor, message: _Letter) -> None:
         """It is the actor's turn. Whoever simulates faults lets them come before that."""
         if isinstance(message, Envelope):
             actor.receive(message)
         else:
             actor.on_receive(message)
 
-    def _crashed(self, actor: CooperativeActor, message: object, error: BaseException) -> None:
+    def _crashed(self, actor: CooperativeActor, message: _Letter, error: BaseException) -> None:
         handling = type(message).__name__
         self.log.error(
             "actor.crashed",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from aktor.actors.runtime import CooperativeActor
+from aktor.events.message import Message
 
 __all__ = ["Child", "GiveUp", "LastFacts", "Restart", "after_crash", "check_order"]
 
@@ -89,9 +90,9 @@ class LastFacts:
 
     def __init__(self, tellers: Mapping[type, str]) -> None:
         self._tellers = tellers
-        self._last: dict[str, object] = {}
+        self._last: dict[str, Message] = {}
 
-    def tell(self, fact: object) -> None:
+    def tell(self, fact: Message) -> None:
         """Take one fact; the runtime's `Receiver`."""
         self._last[self._tellers[type(fact)]] = fact
 
@@ -100,6 +101,6 @@ class LastFacts:
         for name in tellers:
             self._last.pop(name, None)
 
-    def known(self) -> tuple[object, ...]:
+    def known(self) -> tuple[Message, ...]:
         """All that holds."""
         return tuple(self._last.values())

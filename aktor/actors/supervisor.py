@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from aktor.actors.handlers import handlers, handles
 from aktor.actors.runtime import CooperativeActor, Dispatcher
 from aktor.actors.supervision import Child, GiveUp, LastFacts, after_crash, check_order
 from aktor.errors import ActorCrashedError
@@ -24,6 +25,7 @@ from aktor.events.lifecycle import (
     TickDue,
     Ticked,
 )
+from aktor.events.message import Message
 from aktor.events.network import Request, SendRequests
 from aktor.events.routes import FACTS
 from aktor.trace import Trace, silent
@@ -55,6 +57,7 @@ class Supervisor(CooperativeActor):
         self.runtime = dispatcher
         self.children = tuple(children)
         self.facts = LastFacts(FACTS)
+        self._table = {kind: getattr(self, method) for kind, method in handlers(Supervisor).items()}
         self.log = (trace or silent()).bind(actor=self.name, incarnation=1)
         self.incarnations = {child.name: 0 for child in self.children}
         self.restarts = {child.name: 0 for child in self.children}
@@ -73,26 +76,25 @@ class Supervisor(CooperativeActor):
         for child in self.children:
             self._start_child(child)
 
-    def on_receive(self, message: object) -> None:
+    @classmethod
+    def understands(cls) -> frozenset[type]:
+        """Every message type this actor has a handler for."""
+        return frozenset(handlers(cls))
+
+    def on_receive(self, message: Message) -> None:
         """Pykka's hook."""
-        match message:
-            case TickDue():
-                self._begin_round(message)
-            case Ticked():
-                self._on_ticked(message)
-            case ActorCrashed():
-                self._on_crash(message)
-            case ReportStatus():
-                self.say(Answered(ticket=message.ticket, value=self._status()))
-            case _:
-                self.dead_letters += 1
-                self.log.warning(
-                    "message.dropped", message=type(message).__name__, because="unknown"
-                )
+        handler = self._table.get(type(message))
+        if handler is not None:
+            handler(message)
+            return
+        self.dead_letters += 1
+        self.log.warning("message.dropped", message=type(message).__name__, because="unknown")
 
     # -- the round
 
-    def _begin_round(self, due: TickDue) -> None:
+    @handles(TickDue)
+    def on_tick_due(self, due: TickDue) -> None:
+        """Ask every child that has a reason to be asked, one after the other."""
         self._tick = Tick(now=due.now, jitter=due.jitter)
         self._to_ask = [name for name in TICK_ORDER if name in self._running]
         self._ask_next()
@@ -112,7 +114,9 @@ class Supervisor(CooperativeActor):
             return
         self.runtime.round_finished(min(self._wake_at.values(), default=math.inf))
 
-    def _on_ticked(self, ticked: Ticked) -> None:
+    @handles(Ticked)
+    def on_ticked(self, ticked: Ticked) -> None:
+        """One has answered: keep its requests, and ask the next."""
         expected = self._to_ask[0] if self._to_ask else None
         if ticked.actor != expected or ticked.incarnation != self.incarnations[ticked.actor]:
             # An answer to a round that a crash cut short; its requests are answered as stale.
@@ -149,7 +153,9 @@ class Supervisor(CooperativeActor):
         for child in reversed(self.children):
             self._stop_child(child)
 
-    def _on_crash(self, crash: ActorCrashed) -> None:
+    @handles(ActorCrashed)
+    def on_crash(self, crash: ActorCrashed) -> None:
+        """Start it and those that need it afresh, or give the consumer up."""
         if crash.incarnation != self.incarnations[crash.actor]:
             return  # it fell while it was being replaced
         before = self._crashes[crash.actor]
@@ -172,6 +178,11 @@ class Supervisor(CooperativeActor):
         )
         self._announce(ActorsRestarted(actors=names, because=crash.error))
         self.runtime.round_finished(-math.inf)
+
+    @handles(ReportStatus)
+    def on_report_status(self, asked: ReportStatus) -> None:
+        """Answer with a tuple of `ActorStatus`."""
+        self.say(Answered(ticket=asked.ticket, value=self._status()))
 
     def _status(self) -> tuple[ActorStatus, ...]:
         return tuple(

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from aktor.actors.runtime import Sleeper
+from aktor.events.message import Message
 
 __all__ = [
     "ConnectionClosed",
@@ -30,7 +31,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionOpened:
+class ConnectionOpened(Message):
     """Net ▶ NetworkActor: connected, versions known, logged in."""
 
     key: str
@@ -38,7 +39,7 @@ class ConnectionOpened:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionFailed:
+class ConnectionFailed(Message):
     """Net ▶ NetworkActor: this attempt did not become a connection.
 
     `error` is a `KafkaConnectionError` (`__cause__` is a `TimeoutError` if time ran out), a
@@ -51,7 +52,7 @@ class ConnectionFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionClosed:
+class ConnectionClosed(Message):
     """Net ▶ NetworkActor: the open connection is gone, and every answer still due on it."""
 
     key: str
@@ -60,7 +61,7 @@ class ConnectionClosed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RequestAnswered:
+class RequestAnswered(Message):
     """Net ▶ NetworkActor: the answer, in this version of its API.
 
     The broker wants to be sent nothing for `throttle` seconds (KIP-219).
@@ -75,7 +76,7 @@ class RequestAnswered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RequestBroken:
+class RequestBroken(Message):
     """Net ▶ NetworkActor: this request was not sent and cannot be; the connection is well.
 
     `error` is an `UnsupportedVersionError` if the broker does not speak it.
@@ -121,4 +122,4 @@ class Net(Sleeper, Protocol):
 
 
 #: Makes a net that reports to the given function.
-NetFactory = Callable[[Callable[[object], None]], Net]
+NetFactory = Callable[[Callable[[Message], None]], Net]

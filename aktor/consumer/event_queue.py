@@ -9,6 +9,7 @@ from aktor.consumer.port import ApplicationPort
 from aktor.consumer.rebalancing import Step
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import GroupFailed, Loss, RevokePartitions, RunRevokedCallback
+from aktor.events.message import Message
 from aktor.events.metadata import TopicsRefused
 
 __all__ = ["EventQueue"]
@@ -27,12 +28,12 @@ class EventQueue:
         #: The port's: what the background has said, and nobody has looked at.
         self.said = port.events
         #: What was taken over from there, and is not acted on yet.
-        self.taken_over: deque[object] = deque()
+        self.taken_over: deque[Message] = deque()
 
     def __bool__(self) -> bool:
         return bool(self.said or self.taken_over)
 
-    def gather(self) -> deque[object]:
+    def gather(self) -> deque[Message]:
         """Take over what was said since; all that is not acted on."""
         said = self.said
         while said:
@@ -47,12 +48,12 @@ class EventQueue:
         self.gather()
         return self.taken_over[0]
 
-    def done_with(self, event: object) -> None:
+    def done_with(self, event: Message) -> None:
         """It is acted on, unless it was forgotten meanwhile."""
         if self.taken_over and self.taken_over[0] is event:
             self.taken_over.popleft()
 
-    def take_out(self, event: object) -> None:
+    def take_out(self, event: Message) -> None:
         """It is acted on, wherever it stands."""
         self.taken_over = deque(one for one in self.taken_over if one is not event)
 
@@ -66,11 +67,11 @@ class EventQueue:
         refused = GroupFailed | TopicsRefused
         self.taken_over = deque(one for one in self.taken_over if not isinstance(one, refused))
 
-    def holds(self, event: object) -> bool:
+    def holds(self, event: Message) -> bool:
         """Whether it is not acted on yet."""
         return event in self.taken_over
 
-    def has_step_besides(self, event: object) -> bool:
+    def has_step_besides(self, event: Message) -> bool:
         """Whether another step of a rebalance has come, as far as was taken over."""
         return any(isinstance(one, Step) for one in self.taken_over if one is not event)
 

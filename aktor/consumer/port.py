@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from aktor.actors.handlers import handlers, handles
 from aktor.actors.runtime import Bell, Reply
 from aktor.consumer.connection_view import ConnectionView
 from aktor.consumer.membership_view import MembershipView
@@ -29,6 +30,7 @@ from aktor.events.membership import (
     RunRevokedCallback,
     SessionExtended,
 )
+from aktor.events.message import Message
 from aktor.events.metadata import Cluster, ClusterChanged, TopicsRefused
 from aktor.events.network import (
     BootstrapFailed,
@@ -38,7 +40,7 @@ from aktor.events.network import (
     BrokersUnreachable,
 )
 from aktor.events.positions import PositionsFailed, PositionsResolved
-from aktor.trace import Trace, silent
+from aktor.trace import Trace
 
 __all__ = ["ApplicationPort", "Publish", "Settle"]
 
@@ -56,7 +58,7 @@ class ApplicationPort:
         self.bell = bell
         self.log = trace.bind(actor="application")
         #: What `poll` must act on, in order: rebalance steps, errors, restarts, commit outcomes.
-        self.events: deque[object] = deque()
+        self.events: deque[Message] = deque()
         #: Position outcomes, read also by `position()`.
         self.positions: deque[PositionsResolved | PositionsFailed] = deque()
         #: The fetch buffer.
@@ -69,33 +71,12 @@ class ApplicationPort:
         self._tickets = itertools.count(1)
         self._open: dict[int, tuple[str, Settle]] = {}
         self._table: dict[type, Callable[[Any], None]] = {
-            Answered: self._on_answered,
-            Failed: self._on_failed,
-            RecordsFetched: self._on_records,
-            PositionsResolved: self._on_positions,
-            PositionsFailed: self._on_positions,
-            ClusterChanged: self._on_cluster,
-            MemberChanged: self.membership.on_member,
-            SessionExtended: self._on_session,
-            BrokerRefused: self._on_refused,
-            BootstrapFailed: self._on_unreachable,
-            BrokersUnreachable: self._on_unreachable,
-            BrokersReached: self._on_brokers_reached,
-            BrokersLost: self.connections.on_lost,
-            ActorsRestarted: self._on_restarted,
-            ConsumerFailed: self._on_consumer_failed,
-            RevokePartitions: self._on_event,
-            RunRevokedCallback: self._on_event,
-            AssignPartitions: self._on_event,
-            TopicsRefused: self._on_event,
-            CoordinatorRefused: self._on_event,
-            GroupFailed: self._on_event,
-            AutoCommitFinished: self._on_quiet_event,
+            kind: getattr(self, method) for kind, method in handlers(type(self)).items()
         }
 
     # -- the background's side
 
-    def tell(self, message: object) -> None:
+    def tell(self, message: Message) -> None:
         """Take one message; the runtime's `Receiver`."""
         handler = self._table.get(type(message))
         if handler is None:
@@ -106,44 +87,61 @@ class ApplicationPort:
     @classmethod
     def understands(cls) -> frozenset[type]:
         """Every message type the application has a place for."""
-        return frozenset(cls(Bell(), silent())._table)
+        return frozenset(handlers(cls))
 
+    @handles(RecordsFetched)
     def _on_records(self, fetched: RecordsFetched) -> None:
         self.chunks.extend(fetched.chunks)
         self.bell.ring()
 
+    @handles(PositionsResolved, PositionsFailed)
     def _on_positions(self, outcome: PositionsResolved | PositionsFailed) -> None:
         self.positions.append(outcome)
         self.bell.ring()
 
-    def _on_event(self, event: object) -> None:
+    @handles(RevokePartitions, RunRevokedCallback, AssignPartitions)
+    def _on_step(self, step: RevokePartitions | RunRevokedCallback | AssignPartitions) -> None:
+        self._add_event(step)
+
+    @handles(TopicsRefused, CoordinatorRefused, GroupFailed)
+    def _on_failure(self, failure: TopicsRefused | CoordinatorRefused | GroupFailed) -> None:
+        self._add_event(failure)
+
+    def _add_event(self, event: Message) -> None:
         self.events.append(event)
         self.bell.ring()
 
-    def _on_quiet_event(self, event: object) -> None:
+    @handles(AutoCommitFinished)
+    def _on_auto_commit(self, event: AutoCommitFinished) -> None:
         self.events.append(event)
 
+    @handles(ClusterChanged)
     def _on_cluster(self, changed: ClusterChanged) -> None:
         self.cluster = changed.cluster
         self.connections.on_answer()
         if self._watches_cluster:
-            self._on_event(changed)
+            self._add_event(changed)
 
+    @handles(SessionExtended)
     def _on_session(self, extended: SessionExtended) -> None:
         self.membership.on_session(extended)
         self.bell.ring()
 
+    @handles(BrokerRefused)
     def _on_refused(self, said: BrokerRefused) -> None:
         self.connections.on_refused(said)
         self.bell.ring()
 
+    @handles(BootstrapFailed, BrokersUnreachable)
     def _on_unreachable(self, said: BootstrapFailed | BrokersUnreachable) -> None:
         self.connections.on_unreachable(said)
         self.bell.ring()
 
+    @handles(BrokersReached)
     def _on_brokers_reached(self, _said: BrokersReached) -> None:
         self.connections.on_reached()
 
+    @handles(ActorsRestarted)
     def _on_restarted(self, restarted: ActorsRestarted) -> None:
         for ticket, (actor, _) in list(self._open.items()):
             if actor in restarted.actors:
@@ -154,8 +152,17 @@ class ApplicationPort:
             self.connections.on_restarted()
         if "membership" in restarted.actors:
             self.membership.on_restarted()
-        self._on_event(restarted)
+        self._add_event(restarted)
 
+    @handles(MemberChanged)
+    def _on_member(self, changed: MemberChanged) -> None:
+        self.membership.on_member(changed)
+
+    @handles(BrokersLost)
+    def _on_brokers_lost(self, lost: BrokersLost) -> None:
+        self.connections.on_lost(lost)
+
+    @handles(ConsumerFailed)
     def _on_consumer_failed(self, failed: ConsumerFailed) -> None:
         self.fail(failed.error)
 
@@ -166,9 +173,11 @@ class ApplicationPort:
             self._settle(ticket, None, error)
         self.bell.ring()
 
+    @handles(Answered)
     def _on_answered(self, answer: Answered) -> None:
         self._settle(answer.ticket, answer.value, None)
 
+    @handles(Failed)
     def _on_failed(self, answer: Failed) -> None:
         self._settle(answer.ticket, None, answer.error)
 

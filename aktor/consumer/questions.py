@@ -12,6 +12,7 @@ from aktor.consumer.link import Link
 from aktor.consumer.recovery import Recovery
 from aktor.consumer.waiting import Waiting
 from aktor.errors import ActorRestartedError
+from aktor.events.message import Message
 from aktor.events.network import ReportBootstrap
 
 __all__ = ["ANSWER_GRACE", "REPORT_WAIT", "Questions"]
@@ -44,7 +45,7 @@ class Questions:
     def ask(
         self,
         actor: str,
-        question: Callable[[int], object],
+        question: Callable[[int], Message],
         *,
         deadline: float,
         what: str,

@@ -26,6 +26,7 @@ from aktor.events.membership import (
     RevokePartitions,
     RunRevokedCallback,
 )
+from aktor.events.message import Message
 from aktor.events.positions import AssignmentChanged
 from aktor.trace import Trace
 
@@ -72,7 +73,7 @@ class Rebalancing:
     def __init__(
         self,
         delivery: Delivery,
-        publish: Callable[[object], None],
+        publish: Callable[[Message], None],
         trace: Trace,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -22,6 +22,7 @@ from aktor.actors.supervision import Child
 from aktor.actors.supervisor import Supervisor
 from aktor.actors.wire import Net
 from aktor.consumer.port import ApplicationPort
+from aktor.events.message import Message
 from aktor.events.routes import ROUTES
 from aktor.managers.auto_membership import AutoMembershipManager, Choice
 from aktor.managers.commits import CommitManager
@@ -76,7 +77,7 @@ class Host:
         dispatcher.connect("application", port)
         return dispatcher
 
-    def make_net(self, settings: Settings, tell: Callable[[object], None]) -> Net:
+    def make_net(self, settings: Settings, tell: Callable[[Message], None]) -> Net:
         """The sockets of a network actor, which report to `tell`."""
         return KafkaNet(settings, tell)
 
@@ -114,7 +115,7 @@ def composition(
         def make(incarnation: int) -> RequestManager:
             return kind.launch(settings, incarnation=incarnation, **common, **more[kind])
 
-        return Child(kind.name, make, needs=kind.NEEDS, asks=tuple(kind.AFTER_RESTART))
+        return Child(kind.name, make, needs=kind.NEEDS, asks=kind.mends())
 
     # The network actor lets go of the requests of whoever starts afresh.
     everyone = tuple(kind.name for kind in kinds)

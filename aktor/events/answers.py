@@ -14,9 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from aktor.events.message import Message
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class Answered(Message):
     """manager ▶ application: the result of the question with this ticket."""
 
     ticket: int
@@ -24,7 +26,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
+class Failed(Message):
     """manager ▶ application: the question with this ticket ended in a typed error."""
 
     ticket: int

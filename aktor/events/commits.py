@@ -17,9 +17,11 @@ from dataclasses import dataclass
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from aktor.events.message import Message
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommitOffsets:
+class CommitOffsets(Message):
     """application ▶ CommitManager: store these offsets before `deadline`.
 
     `retry` True (commit): retriable errors are retried until the deadline. False (commit_async):
@@ -33,7 +35,7 @@ class CommitOffsets:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommitBeforeRevocation:
+class CommitBeforeRevocation(Message):
     """membership ▶ CommitManager: the last commit of partitions that go away; never blocks long."""
 
     rebalance: int
@@ -42,7 +44,7 @@ class CommitBeforeRevocation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RevocationCommitted:
+class RevocationCommitted(Message):
     """CommitManager ▶ membership: done, or failed and traced; go on either way.
 
     `expelled`: the coordinator refused it as one of somebody who is no member of this generation
@@ -54,7 +56,7 @@ class RevocationCommitted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchCommittedOffsets:
+class FetchCommittedOffsets(Message):
     """application ▶ CommitManager: Answered `{partition: OffsetAndMetadata | None}`."""
 
     ticket: int
@@ -63,21 +65,21 @@ class FetchCommittedOffsets:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FindStartingOffsets:
+class FindStartingOffsets(Message):
     """positions ▶ CommitManager: what was committed for these? (Repeated until answered.)"""
 
     partitions: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartingOffsetsFound:
+class StartingOffsetsFound(Message):
     """CommitManager ▶ positions: None where nothing was ever committed."""
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartingOffsetsFailed:
+class StartingOffsetsFailed(Message):
     """CommitManager ▶ positions: not retriable (authorization, fenced group); ask no more."""
 
     partitions: frozenset[TopicPartition]
@@ -85,7 +87,7 @@ class StartingOffsetsFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AutoCommitFinished:
+class AutoCommitFinished(Message):
     """CommitManager ▶ application: for `default_offset_commit_callback`; error None is success."""
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -93,7 +95,7 @@ class AutoCommitFinished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainStartingOffset:
+class ExplainStartingOffset(Message):
     """PositionManager ▶ CommitManager: say why this committed offset is not found yet.
 
     The application asked; it is answered with a text.

@@ -11,25 +11,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aktor.events.message import Message
 from aktor.events.metadata import Broker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorFound:
+class CoordinatorFound(Message):
     """CoordinatorManager ▶ NetworkActor, membership, commits: group requests go there."""
 
     broker: Broker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorLost:
+class CoordinatorLost(Message):
     """CoordinatorManager ▶ NetworkActor, membership, commits: hold group requests back."""
 
     because: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SuspectCoordinator:
+class SuspectCoordinator(Message):
     """membership | commits ▶ CoordinatorManager: `node_id` did not act as our coordinator.
 
     Ignored if the coordinator is another node by now.
@@ -40,14 +41,14 @@ class SuspectCoordinator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorMissing:
+class CoordinatorMissing(Message):
     """CoordinatorManager ▶ CommitManager: an attempt to find it failed; it is repeated."""
 
     because: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorRefused:
+class CoordinatorRefused(Message):
     """CoordinatorManager ▶ membership, commits, application: we may not use this group.
 
     `error` is a `GroupAuthorizationFailedError`, an `InvalidGroupIdError` or alike, naming the

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 from kafka.structs import TopicPartition
 
+from aktor.events.message import Message
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
@@ -35,7 +37,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordsFetched:
+class RecordsFetched(Message):
     """fetch ▶ application: append these to the fetch buffer; they count until `Poll` frees them.
 
     A chunk without data and error only brings news of the high watermark.
@@ -45,7 +47,7 @@ class RecordsFetched:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PausePartitions:
+class PausePartitions(Message):
     """application ▶ fetch: these are paused from now on, and `resumed` are not any more.
 
     What was fetched stays buffered. Of the others nothing changes; with its assignment goes that a

@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from aktor.events.message import Message
 from aktor.events.network import Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TickDue:
+class TickDue(Message):
     """dispatcher ▶ Supervisor: nothing is left to deliver, or the earliest wake time has come."""
 
     now: float
@@ -25,7 +26,7 @@ class TickDue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
+class Tick(Message):
     """Supervisor ▶ manager: it is `now`; what do you want to send, and when do you wake?
 
     `jitter` is a fresh random number in [0, 1): managers have no randomness of their own.
@@ -36,7 +37,7 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ticked:
+class Ticked(Message):
     """manager ▶ Supervisor: these requests now, and wake me no later than `wake_at`."""
 
     actor: str
@@ -46,7 +47,7 @@ class Ticked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ActorCrashed:
+class ActorCrashed(Message):
     """dispatcher ▶ Supervisor: this incarnation raised while it handled a message."""
 
     actor: str
@@ -57,7 +58,7 @@ class ActorCrashed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ActorsRestarted:
+class ActorsRestarted(Message):
     """Supervisor ▶ who asks one of them: these start afresh; what they were asked is lost."""
 
     actors: tuple[str, ...]
@@ -65,14 +66,14 @@ class ActorsRestarted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerFailed:
+class ConsumerFailed(Message):
     """Supervisor ▶ application: an actor crashed too often; fail everything with this error."""
 
     error: BaseException
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportStatus:
+class ReportStatus(Message):
     """application ▶ Supervisor: who is alive? Answered with a tuple of `ActorStatus`."""
 
     ticket: int

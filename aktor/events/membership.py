@@ -26,9 +26,11 @@ from typing import Any, Self
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from aktor.events.message import Message
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriptionChanged:
+class SubscriptionChanged(Message):
     """application ▶ membership: these topics from now on; the member joins at the next Poll.
 
     `regex` is a pattern that the brokers evaluate (RE2; KIP-848 only). `member_id` is the last one
@@ -53,7 +55,7 @@ class Loss(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RevokePartitions:
+class RevokePartitions(Message):
     """membership ▶ application: stop delivering these, drop what is buffered, answer."""
 
     rebalance: int
@@ -63,7 +65,7 @@ class RevokePartitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionsReleased:
+class PartitionsReleased(Message):
     """application ▶ membership: no more records of these are given out; consumed up to here.
 
     `positions` is empty when the partitions were lost.
@@ -74,7 +76,7 @@ class PartitionsReleased:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunRevokedCallback:
+class RunRevokedCallback(Message):
     """membership ▶ application: run `on_partitions_revoked` or `on_partitions_lost`, answer.
 
     The application drops the partitions from its assignment once the callback has returned.
@@ -86,7 +88,7 @@ class RunRevokedCallback:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AssignPartitions:
+class AssignPartitions(Message):
     """membership ▶ application: `assigned` is all that is owned now, `added` what is new.
 
     The application applies it, runs `on_partitions_assigned(added)`, answers. With `must_succeed`
@@ -101,7 +103,7 @@ class AssignPartitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallbackFinished:
+class CallbackFinished(Message):
     """application ▶ membership: the step is done; `error` is what the listener raised, if so.
 
     `takes_on`: the step was AssignPartitions, else RunRevokedCallback. May be said twice.
@@ -137,7 +139,7 @@ class Operation(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaveGroup:
+class LeaveGroup(Message):
     """application ▶ membership: leave before `deadline`; Answered when left (or given up).
 
     The application has released its partitions and run its callbacks before it says this.
@@ -158,7 +160,7 @@ class MemberState(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemberChanged:
+class MemberChanged(Message):
     """membership ▶ commits, application: who we are in the group now.
 
     `generation` is -1 and `member_id` "" outside of a group. `topic_ids` are those of the topics
@@ -182,14 +184,14 @@ class MemberChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionExtended:
+class SessionExtended(Message):
     """membership ▶ application: the group confirmed us; records may be given out until `until`."""
 
     until: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfirmSession:
+class ConfirmSession(Message):
     """application | commits ▶ membership: we may not be a member any more; heartbeat at once.
 
     The application asks when the session may be over, the commit manager when the group has
@@ -198,7 +200,7 @@ class ConfirmSession:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupFailed:
+class GroupFailed(Message):
     """membership ▶ application: the group cannot be used; raise this from `poll`."""
 
     error: Exception

@@ -14,6 +14,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from aktor.events.message import Message
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
@@ -82,7 +84,7 @@ class TopicPattern:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrackTopics:
+class TrackTopics(Message):
     """application | membership ▶ MetadataManager: `owner` needs these topics from now on.
 
     Replaces what this owner asked for before; the union over the owners is kept fresh. With a
@@ -95,21 +97,21 @@ class TrackTopics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RefreshMetadata:
+class RefreshMetadata(Message):
     """manager ▶ MetadataManager: what I know is stale (a leader moved, a partition is unknown)."""
 
     because: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeadersMoved:
+class LeadersMoved(Message):
     """fetch ▶ MetadataManager: a broker named new leaders in its answer (KIP-951)."""
 
     leaders: Mapping[tuple[str, int], PartitionInfo]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookUpTopics:
+class LookUpTopics(Message):
     """application ▶ MetadataManager: ask a broker now; None means all topics.
 
     Answered with `{topic: TopicInfo}` of those that exist. Failed with
@@ -122,7 +124,7 @@ class LookUpTopics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NameTopics:
+class NameTopics(Message):
     """membership ▶ MetadataManager: which topics are these? Replaces what was asked before.
 
     A broker assigns partitions by topic id (KIP-848), and may do so before it has described the
@@ -133,21 +135,21 @@ class NameTopics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicsNamed:
+class TopicsNamed(Message):
     """MetadataManager ▶ membership: the names of topics, by their ids."""
 
     names: Mapping[object, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterChanged:
+class ClusterChanged(Message):
     """MetadataManager ▶ all who care: the new snapshot."""
 
     cluster: Cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicsRefused:
+class TopicsRefused(Message):
     """MetadataManager ▶ application: tracked topics cannot be read; raise this from `poll`.
 
     `error` is a `TopicAuthorizationFailedError`, an `InvalidTopicError`, or an

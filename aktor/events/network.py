@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from aktor.events.message import Message
+
 
 class Destination(enum.Enum):
     """Where a request goes when it is not a node id."""
@@ -61,7 +63,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SendRequests:
+class SendRequests(Message):
     """Supervisor ▶ NetworkActor: send these, in this order per destination."""
 
     requests: tuple[Request, ...]
@@ -69,7 +71,7 @@ class SendRequests:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResponseReceived:
+class ResponseReceived(Message):
     """NetworkActor ▶ manager: the broker `node` answered `request` with `response`."""
 
     request: Request
@@ -80,7 +82,7 @@ class ResponseReceived:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RequestFailed:
+class RequestFailed(Message):
     """NetworkActor ▶ manager: no answer will come.
 
     `error` is a `KafkaTimeoutError` (deadline), a `KafkaConnectionError` (could not connect, or
@@ -97,40 +99,40 @@ class RequestFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerRefused:
+class BrokerRefused(Message):
     """NetworkActor ▶ application: a broker refused our credentials, or its certificate is bad."""
 
     error: Exception
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BootstrapFailed:
+class BootstrapFailed(Message):
     """NetworkActor ▶ application: no bootstrap server could be reached as a Kafka broker."""
 
     error: Exception
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokersUnreachable:
+class BrokersUnreachable(Message):
     """NetworkActor ▶ application: no broker has answered at the address that it advertises."""
 
     error: Exception
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokersReached:
+class BrokersReached(Message):
     """NetworkActor ▶ application: a broker can be reached after all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectFetches:
+class ExpectFetches(Message):
     """fetch ▶ NetworkActor: Fetches to these nodes follow shortly; connect meanwhile."""
 
     nodes: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportBootstrap:
+class ReportBootstrap(Message):
     """application ▶ NetworkActor: was any broker reached? Answered with None or a BootstrapError.
 
     None is also the answer if nobody was to be reached yet, or if a broker refused us.
@@ -140,7 +142,7 @@ class ReportBootstrap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokersLost:
+class BrokersLost(Message):
     """NetworkActor ▶ application: all that are needed and have not been reached for 30 s."""
 
     brokers: Mapping[int, str]

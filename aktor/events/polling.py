@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from aktor.events.message import Message
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Poll:
+class Poll(Message):
     """application ▶ commits, membership, fetch: the application polls at `now`.
 
     `positions` are the consumed positions that moved since the last Poll (the next offset to be

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 
 from kafka.structs import TopicPartition
 
+from aktor.events.message import Message
+
 
 class ResetStrategy(enum.Enum):
     """Where to go when there is no position: ListOffsets' own timestamps."""
@@ -46,7 +48,7 @@ class Assigned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AssignmentChanged:
+class AssignmentChanged(Message):
     """application ▶ positions, fetch, commits: exactly these partitions are assigned now.
 
     A partition with the epoch it had before is kept as it is. `by_group` says that a group gave
@@ -58,7 +60,7 @@ class AssignmentChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeekPartitions:
+class SeekPartitions(Message):
     """application ▶ positions, fetch: read on from these positions (in the new epochs)."""
 
     partitions: Mapping[TopicPartition, Assigned]
@@ -74,7 +76,7 @@ class Reset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResetPositions:
+class ResetPositions(Message):
     """application ▶ positions, fetch: forget the position and look it up (`because`)."""
 
     partitions: Mapping[TopicPartition, Reset]
@@ -82,14 +84,14 @@ class ResetPositions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PositionsResolved:
+class PositionsResolved(Message):
     """positions ▶ fetch, application: reading starts here (position is never None here)."""
 
     partitions: Mapping[TopicPartition, Assigned]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PositionsFailed:
+class PositionsFailed(Message):
     """positions ▶ application: no position can be found; raise `error` from poll and position.
 
     `epochs` says for which epochs of the partitions. `error` is a `NoOffsetForPartitionError`
@@ -102,7 +104,7 @@ class PositionsFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookUpOffsets:
+class LookUpOffsets(Message):
     """application ▶ positions: offsets by time (ms; -2 earliest, -1 latest), assigned or not.
 
     Answered `{partition: OffsetAndTimestamp | None}`; None where no record is that young. Fails
@@ -115,7 +117,7 @@ class LookUpOffsets:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainPosition:
+class ExplainPosition(Message):
     """application ▶ PositionManager: what does this partition's position wait for, at `now`?
 
     Answered with a text; by the commit manager if it is the committed offset.

@@ -17,6 +17,7 @@ from aktor.actors.runtime import Dispatcher
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
 from aktor.events.lifecycle import Tick
 from aktor.events.membership import GroupFailed, MemberChanged, SubscriptionChanged
+from aktor.events.message import Message
 from aktor.events.metadata import ClusterChanged
 from aktor.events.network import RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
@@ -42,7 +43,6 @@ class AutoMembershipManager(RequestManager):
 
     name = "membership"
     NEEDS = ClassicMembershipManager.NEEDS
-    AFTER_RESTART = ClassicMembershipManager.AFTER_RESTART
 
     #: What the manager that takes over has to hear: of each the latest.
     REPLAYED: ClassVar[tuple[type, ...]] = (
@@ -73,7 +73,7 @@ class AutoMembershipManager(RequestManager):
         self._chosen: ConsumerMembershipManager | ClassicMembershipManager = self._first
         if self._choice.protocol == "classic":
             self._chosen = self._make_classic()
-        self._heard: dict[type, object] = {}
+        self._heard: dict[type, Message] = {}
 
     def _make_classic(self) -> ClassicMembershipManager:
         return ClassicMembershipManager(
@@ -85,12 +85,17 @@ class AutoMembershipManager(RequestManager):
         """What either manager understands."""
         return ClassicMembershipManager.understands() | ConsumerMembershipManager.understands()
 
+    @classmethod
+    def mends(cls) -> tuple[str, ...]:
+        """As either manager."""
+        return ClassicMembershipManager.mends()
+
     @property
     def looks_after(self) -> frozenset[str]:
         """What the chosen manager looks after."""
         return self._chosen.looks_after
 
-    def handle(self, message: object) -> list[object]:
+    def handle(self, message: Message) -> list[Message]:
         """Pass it on to the chosen manager."""
         if isinstance(message, Tick):
             return super().handle(message)
@@ -111,7 +116,7 @@ class AutoMembershipManager(RequestManager):
         said = self._judge(list(result.said))
         return PollResult(requests=result.requests, wake_at=result.wake_at, said=tuple(said))
 
-    def _judge(self, said: list[object]) -> list[object]:
+    def _judge(self, said: list[Message]) -> list[Message]:
         """Whether the first manager is of use here; if not, the classic one says what it says."""
         if self._first.is_spoken:
             self._choice.protocol = "consumer"
@@ -132,7 +137,7 @@ class AutoMembershipManager(RequestManager):
         return kept
 
 
-def _refuse_regex(subscription: SubscriptionChanged) -> list[object]:
+def _refuse_regex(subscription: SubscriptionChanged) -> list[Message]:
     """The classic protocol has nobody who would evaluate it."""
     if not subscription.regex:
         return []
@@ -142,7 +147,7 @@ def _refuse_regex(subscription: SubscriptionChanged) -> list[object]:
     return [GroupFailed(error=error)]
 
 
-def _is_of_first(message: object) -> bool:
+def _is_of_first(message: Message) -> bool:
     """Whether it is an answer to the first manager's question."""
     if not isinstance(message, ResponseReceived | RequestFailed):
         return False

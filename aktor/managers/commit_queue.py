@@ -13,6 +13,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 from aktor.actors.manager import NEVER
 from aktor.events.answers import Answered, Failed
 from aktor.events.commits import AutoCommitFinished, RevocationCommitted
+from aktor.events.message import Message
 from aktor.managers.commit_errors import says_expelled
 from aktor.managers.commit_requests import TopicIds
 from aktor.managers.exchange import Exchange
@@ -89,7 +90,7 @@ class Commit:
             return False
         return now < self.deadline or (self.attempts == 0 and self.since == now)
 
-    def outcome(self, error: Exception | None) -> object:
+    def outcome(self, error: Exception | None) -> Message:
         """What whoever wanted it is told."""
         if self.kind is Kind.REVOCATION:
             return RevocationCommitted(rebalance=self.number, expelled=says_expelled(error))

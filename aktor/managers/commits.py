@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from kafka.errors import (
     KafkaConnectionError,
@@ -20,6 +20,7 @@ from kafka.errors import (
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from aktor.actors.handlers import after_restart_of, answers_to, handles
 from aktor.actors.manager import AGAIN, NEVER, Duty, RequestManager
 from aktor.events.answers import Answered, Failed
 from aktor.events.commits import (
@@ -38,6 +39,7 @@ from aktor.events.coordinator import (
     SuspectCoordinator,
 )
 from aktor.events.membership import ConfirmSession, MemberChanged, MemberState
+from aktor.events.message import Message
 from aktor.events.metadata import Broker, ClusterChanged, RefreshMetadata
 from aktor.events.network import Destination, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
@@ -95,27 +97,7 @@ class CommitManager(RequestManager):
     """
 
     name = "commits"
-    HANDLERS: ClassVar[Mapping[type, str]] = {
-        Poll: "on_poll",
-        AssignmentChanged: "on_assignment_changed",
-        MemberChanged: "on_member_changed",
-        ClusterChanged: "on_cluster_changed",
-        CoordinatorFound: "on_coordinator_found",
-        CoordinatorLost: "on_coordinator_lost",
-        CoordinatorMissing: "on_coordinator_missing",
-        CoordinatorRefused: "on_coordinator_refused",
-        CommitOffsets: "on_commit_offsets",
-        CommitBeforeRevocation: "on_commit_before_revocation",
-        FetchCommittedOffsets: "on_fetch_committed_offsets",
-        FindStartingOffsets: "on_find_starting_offsets",
-        ExplainStartingOffset: "on_explain_starting_offset",
-    }
     NEEDS = ("coordinator", "membership")
-    AFTER_RESTART: ClassVar[Mapping[str, str]] = {"positions": "on_positions_restarted"}
-    RESPONSES: ClassVar[Mapping[type, str]] = {
-        OffsetCommitRequest: "on_commit_answer",
-        OffsetFetchRequest: "on_fetch_answer",
-    }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -171,8 +153,8 @@ class CommitManager(RequestManager):
             return AGAIN  # others may go first now
         return min((waiting.deadline for waiting in self._waiting()), default=NEVER)
 
-    def _overdue(self, now: float) -> list[object]:
-        said: list[object] = []
+    def _overdue(self, now: float) -> list[Message]:
+        said: list[Message] = []
         for commit in self._queue:
             if not commit.ended and commit.deadline <= now:
                 waited = Waited(
@@ -199,7 +181,8 @@ class CommitManager(RequestManager):
 
     # -- what others want
 
-    def on_commit_offsets(self, asked: CommitOffsets) -> list[object]:
+    @handles(CommitOffsets)
+    def on_commit_offsets(self, asked: CommitOffsets) -> list[Message]:
         """Join the queue."""
         if self.settings.group_id is None:
             return [Failed(ticket=asked.ticket, error=self._errors.no_group("commit"))]
@@ -222,7 +205,8 @@ class CommitManager(RequestManager):
         )
         return []
 
-    def on_commit_before_revocation(self, asked: CommitBeforeRevocation) -> list[object]:
+    @handles(CommitBeforeRevocation)
+    def on_commit_before_revocation(self, asked: CommitBeforeRevocation) -> list[Message]:
         """Pass the queue: these partitions are given away when this has ended."""
         if self.settings.group_id is None or not asked.offsets:
             return [RevocationCommitted(rebalance=asked.rebalance)]
@@ -244,19 +228,23 @@ class CommitManager(RequestManager):
         )
         return []
 
-    def on_fetch_committed_offsets(self, asked: FetchCommittedOffsets) -> list[object]:
+    @handles(FetchCommittedOffsets)
+    def on_fetch_committed_offsets(self, asked: FetchCommittedOffsets) -> list[Message]:
         """Look these up."""
         return self._look_ups.ask(asked)
 
-    def on_find_starting_offsets(self, asked: FindStartingOffsets) -> list[object]:
+    @handles(FindStartingOffsets)
+    def on_find_starting_offsets(self, asked: FindStartingOffsets) -> list[Message]:
         """Look these up for the position manager."""
         return self._look_ups.find_starting(asked)
 
-    def on_explain_starting_offset(self, asked: ExplainStartingOffset) -> list[object]:
+    @handles(ExplainStartingOffset)
+    def on_explain_starting_offset(self, asked: ExplainStartingOffset) -> list[Message]:
         """Say what the look-up of a committed offset waits for."""
         why = self._look_ups.why_not_found(asked.partition, asked.now, self._coordinator_now)
         return [Answered(ticket=asked.ticket, value=f"the group's committed offset: {why}")]
 
+    @handles(Poll)
     def on_poll(self, poll: Poll) -> None:
         """Note the positions; an automatic commit joins the queue if one is due."""
         self._consumed.moved(poll.positions)
@@ -279,6 +267,7 @@ class CommitManager(RequestManager):
 
     # -- the others' news
 
+    @handles(AssignmentChanged)
     def on_assignment_changed(self, changed: AssignmentChanged) -> None:
         """Forget what is no longer ours, and note who gave us what is."""
         if not self._consumed.owned:
@@ -290,6 +279,7 @@ class CommitManager(RequestManager):
                 commit.by_group = commit.by_group or changed.by_group
         self._managed = changed.by_group
 
+    @handles(MemberChanged)
     def on_member_changed(self, member: MemberChanged) -> None:
         """Commit as this member from now on."""
         if member.member_id != self._member.member_id:
@@ -297,6 +287,7 @@ class CommitManager(RequestManager):
         self._member = self._look_ups.member = member
         self._look_ups.topic_ids = self._topic_ids
 
+    @handles(ClusterChanged)
     def on_cluster_changed(self, changed: ClusterChanged) -> None:
         """Name topics by their ids where they are known; forget positions of those of before."""
         self._known_ids = {
@@ -314,23 +305,27 @@ class CommitManager(RequestManager):
         # that was created later.
         return {**self._known_ids, **self._member.topic_ids}
 
+    @handles(CoordinatorFound)
     def on_coordinator_found(self, found: CoordinatorFound) -> None:
         """What waits may go."""
         self._coordinator = found.broker
 
+    @handles(CoordinatorLost)
     def on_coordinator_lost(self, lost: CoordinatorLost) -> None:
         """Hold back what waits; what is in flight is answered or fails by itself."""
         self._coordinator = None
         self._missing = lost.because
 
+    @handles(CoordinatorMissing)
     def on_coordinator_missing(self, missing: CoordinatorMissing) -> None:
         """Who runs out of time is told why."""
         self._missing = missing.because
 
-    def on_coordinator_refused(self, refused: CoordinatorRefused) -> list[object]:
+    @handles(CoordinatorRefused)
+    def on_coordinator_refused(self, refused: CoordinatorRefused) -> list[Message]:
         """Nothing that waits can be done."""
         self._coordinator = None
-        said: list[object] = []
+        said: list[Message] = []
         for commit in self._queue:
             if commit.in_flight:
                 continue
@@ -339,11 +334,12 @@ class CommitManager(RequestManager):
             said += self._end(commit, refused.error)
         return [*said, *self._look_ups.refuse(refused.error)]
 
+    @after_restart_of("positions")
     def on_positions_restarted(self) -> None:
         """Forget what the old position manager asked. The new one asks again."""
         self._look_ups.forget_positions()
 
-    def _suspect(self, node: int, because: str) -> list[object]:
+    def _suspect(self, node: int, because: str) -> list[Message]:
         """Say that `node` is not the coordinator, and hold back until there is a new one."""
         if self._coordinator is None or self._coordinator.node_id != node:
             return []
@@ -471,11 +467,12 @@ class CommitManager(RequestManager):
 
     # -- what became of them
 
-    def on_commit_answer(self, received: ResponseReceived) -> list[object]:
+    @answers_to(OffsetCommitRequest)
+    def on_commit_answer(self, received: ResponseReceived) -> list[Message]:
         """Note what is stored; retry or end the rest by the worst of its errors."""
         sent: _Sent = received.request.context
         codes = offset_commit_codes(received.response, received.request.body)
-        said: list[object] = []
+        said: list[Message] = []
         for commit in sent.commits:
             said += self._settle(commit, sent, codes, received)
         return said
@@ -486,7 +483,7 @@ class CommitManager(RequestManager):
         sent: _Sent,
         codes: Mapping[TopicPartition, int],
         received: ResponseReceived,
-    ) -> list[object]:
+    ) -> list[Message]:
         errors = {one: error_of(codes.get(one, UnknownError.errno)) for one in commit.remaining}
         stored = {one: commit.remaining[one] for one, kind in errors.items() if kind is NoError}
         said = self._note_stored(commit, stored, sent)
@@ -512,7 +509,7 @@ class CommitManager(RequestManager):
             said.append(ConfirmSession())
         return [*said, *self._attempt_failed(commit, sent, error, received.now, received.jitter)]
 
-    def _note_stored(self, commit: Commit, stored: Offsets, sent: _Sent) -> list[object]:
+    def _note_stored(self, commit: Commit, stored: Offsets, sent: _Sent) -> list[Message]:
         """Take over what the broker has stored; answers commits that it leaves nothing to do."""
         if not stored:
             return []
@@ -521,9 +518,9 @@ class CommitManager(RequestManager):
             del commit.remaining[one]
         return self._overtake(commit, stored) if commit.kind is Kind.REVOCATION else []
 
-    def _overtake(self, revocation: Commit, stored: Offsets) -> list[object]:
+    def _overtake(self, revocation: Commit, stored: Offsets) -> list[Message]:
         """A revocation passed the queue: nothing older may be stored after it."""
-        said: list[object] = []
+        said: list[Message] = []
         for waiting in self._queue.passed(revocation):
             for one in stored.keys() & waiting.remaining.keys():
                 del waiting.remaining[one]
@@ -531,7 +528,7 @@ class CommitManager(RequestManager):
                 said += self._end(waiting, None)
         return said
 
-    def _succeeded(self, commit: Commit, sent: _Sent, now: float) -> list[object]:
+    def _succeeded(self, commit: Commit, sent: _Sent, now: float) -> list[Message]:
         commit.exchange.ended()
         if commit.outdated:
             return self._end(commit, None)
@@ -548,7 +545,7 @@ class CommitManager(RequestManager):
 
     def _attempt_failed(
         self, commit: Commit, sent: _Sent, error: Exception, now: float, jitter: float
-    ) -> list[object]:
+    ) -> list[Message]:
         if not commit.remaining:
             return self._succeeded(commit, sent, now)
         commit.exchange.ended()
@@ -592,9 +589,9 @@ class CommitManager(RequestManager):
                 return False
         return Do.RETRY in meaning
 
-    def _end(self, commit: Commit, error: Exception | None) -> list[object]:
+    def _end(self, commit: Commit, error: Exception | None) -> list[Message]:
         """Answer whoever wanted it, once. While it is in flight it keeps its place in the queue."""
-        said: list[object] = []
+        said: list[Message] = []
         if not commit.in_flight and self._queue.remove(commit) and commit.unsure:
             said = self._end_passed(commit)
         if commit.ended:
@@ -614,11 +611,11 @@ class CommitManager(RequestManager):
             )
         return [*said, commit.outcome(error)]
 
-    def _end_passed(self, commit: Commit) -> list[object]:
+    def _end_passed(self, commit: Commit) -> list[Message]:
         """It may have been stored although no answer came: what it went past is not sent."""
         if commit.kind is not Kind.REVOCATION:
             return []
-        said: list[object] = []
+        said: list[Message] = []
         for waiting in self._queue.passed(commit):
             shared = waiting.remaining.keys() & commit.remaining.keys()
             if waiting.kind is Kind.ASKED and shared:
@@ -627,21 +624,22 @@ class CommitManager(RequestManager):
 
     # -- look-ups, and requests without an answer
 
-    def on_fetch_answer(self, received: ResponseReceived) -> list[object]:
+    @answers_to(OffsetFetchRequest)
+    def on_fetch_answer(self, received: ResponseReceived) -> list[Message]:
         """Answer whom it answers, ask again for the rest."""
         asked: Asked = received.request.context
         outcome = self._look_ups.read(received.response, received.request.body, asked.partitions)
-        said: list[object] = []
+        said: list[Message] = []
         for error in outcome.again.values():
             if Do.FIND_COORDINATOR in means(Answer.OFFSET_FETCH, type(error)):
                 said += self._suspect(asked.node, f"{name_of(type(error))} on OffsetFetch")
         settled = self._look_ups.settle(asked.look_up, outcome, received.now, received.jitter)
         return [*said, *settled]
 
-    def on_request_failed(self, failed: RequestFailed) -> list[object]:
+    def on_request_failed(self, failed: RequestFailed) -> list[Message]:
         """No answer: the coordinator may be gone, unless it refused who we are."""
         note: _Sent | Asked = failed.request.context
-        said: list[object] = []
+        said: list[Message] = []
         if isinstance(failed.error, KafkaConnectionError | KafkaTimeoutError):
             what = type(failed.request.body).__name__
             said += self._suspect(note.node, f"no answer to {what}: {failed.error}")

@@ -9,6 +9,7 @@ from kafka.structs import TopicPartition
 
 from aktor.actors.manager import AGAIN, NEVER
 from aktor.events.membership import Loss, MemberChanged, MemberState
+from aktor.events.message import Message
 from aktor.events.metadata import Cluster
 from aktor.managers.claim import Claim
 from aktor.managers.consumer_heartbeats import Assignment, Report
@@ -37,7 +38,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
         *,
         member_id: str,
         incarnation: int,
-        tell: Callable[[object], None],
+        tell: Callable[[Message], None],
         log: Trace,
     ) -> None:
         super().__init__(settings, TRANSITIONS, incarnation=incarnation, tell=tell, log=log)

@@ -8,8 +8,7 @@ manager.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from kafka.errors import (
     FencedMemberEpochError,
@@ -17,6 +16,7 @@ from kafka.errors import (
     UnsupportedVersionError,
 )
 
+from aktor.actors.handlers import answers_to, handles
 from aktor.actors.manager import AGAIN, NEVER, Duty
 from aktor.actors.runtime import Dispatcher
 from aktor.events.answers import Answered
@@ -57,11 +57,6 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     `member_id` is made by the client and kept for the consumer's life (KIP-1082).
     """
 
-    HANDLERS: ClassVar[Mapping[type, str]] = {
-        **GroupMembershipManager.HANDLERS,
-        TopicsNamed: "on_topics_named",
-    }
-    RESPONSES: ClassVar[Mapping[type, str]] = {ConsumerGroupHeartbeatRequest: "on_heartbeat_answer"}
     HOLDING = (State.RECONCILING, State.ACKNOWLEDGING, State.STABLE)
 
     def __init__(
@@ -113,6 +108,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     # -- the application's side
 
+    @handles(SubscriptionChanged)
     def on_subscription_changed(self, message: SubscriptionChanged) -> None:
         """Other topics; the next heartbeat says so, and the next Poll makes us join."""
         self._member.subscribe(message.topics, message.regex)
@@ -122,12 +118,14 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if self.state is State.FATAL and (message.topics or message.regex):
             self._tell_failure()  # else the application would wait for partitions for ever
 
+    @handles(Poll)
     def on_poll(self, message: Poll) -> None:
         """The poll timer starts again."""
         self._now = message.now
         self._last_poll = message.now
         self._member.polled()
 
+    @handles(LeaveGroup)
     def on_leave_group(self, message: LeaveGroup) -> None:
         """The application has let go of everything; tell the group."""
         member = self._member
@@ -162,21 +160,25 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     # -- the others' news
 
+    @handles(TopicsNamed)
     def on_topics_named(self, message: TopicsNamed) -> None:
         """These are the topics we wait for."""
         self._member.named(message.names)
 
+    @handles(CoordinatorFound)
     def on_coordinator_found(self, message: CoordinatorFound) -> None:
         """Heartbeats may go out."""
         if self._coordinator is not None and self._coordinator != message.broker:
             self._abandon_requests()
         self._coordinator = message.broker
 
+    @handles(CoordinatorLost)
     def on_coordinator_lost(self, message: CoordinatorLost) -> None:
         """Hold heartbeats back; the membership itself is not in question."""
         self._coordinator = None
         self._abandon_requests()
 
+    @handles(CoordinatorRefused)
     def on_coordinator_refused(self, message: CoordinatorRefused) -> None:
         """We may not use the group; the user has to know if that is what we are about to do.
 
@@ -275,6 +277,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         acknowledges = self.state is State.ACKNOWLEDGING
         return min(state.due, state.retry_at) if acknowledges else state.due
 
+    @answers_to(ConsumerGroupHeartbeatRequest)
     def on_heartbeat_answer(self, received: ResponseReceived) -> None:
         """Our epoch and perhaps another target; or why not."""
         self._now = received.now

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from kafka.errors import (
     CoordinatorNotAvailableError,
@@ -15,6 +15,7 @@ from kafka.errors import (
 )
 from kafka.protocol.metadata import FindCoordinatorRequest
 
+from aktor.actors.handlers import answers_to, handles
 from aktor.actors.manager import NEVER, Backoff, Duty, RequestManager
 from aktor.errors import AuthenticationError
 from aktor.events.coordinator import (
@@ -24,6 +25,7 @@ from aktor.events.coordinator import (
     CoordinatorRefused,
     SuspectCoordinator,
 )
+from aktor.events.message import Message
 from aktor.events.metadata import Broker
 from aktor.events.network import Destination, RequestFailed, ResponseReceived
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
@@ -80,10 +82,6 @@ class CoordinatorManager(RequestManager):
     """
 
     name = "coordinator"
-    HANDLERS: ClassVar[Mapping[type, str]] = {
-        SuspectCoordinator: "on_suspect_coordinator",
-    }
-    RESPONSES: ClassVar[Mapping[type, str]] = {FindCoordinatorRequest: "on_found_or_refused"}
     NEEDS = ("network",)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -139,7 +137,8 @@ class CoordinatorManager(RequestManager):
 
     # -- how it ended
 
-    def on_found_or_refused(self, received: ResponseReceived) -> list[object]:
+    @answers_to(FindCoordinatorRequest)
+    def on_found_or_refused(self, received: ResponseReceived) -> list[Message]:
         """The answer to our look-up."""
         result = self._result(received.response)
         error_type = CoordinatorNotAvailableError if result is None else error_of(result.error_code)
@@ -161,7 +160,7 @@ class CoordinatorManager(RequestManager):
         )
         return [CoordinatorFound(broker=self.broker)]
 
-    def on_request_failed(self, failed: RequestFailed) -> list[object]:
+    def on_request_failed(self, failed: RequestFailed) -> list[Message]:
         """Nobody answered; another node may."""
         return self._failed(failed.error, failed.now, failed.jitter)
 
@@ -172,7 +171,7 @@ class CoordinatorManager(RequestManager):
         ours = [one for one in response.coordinators if one.key == self.settings.group_id]
         return ours[0] if ours else None
 
-    def _failed(self, error: Exception, now: float, jitter: float) -> list[object]:
+    def _failed(self, error: Exception, now: float, jitter: float) -> list[Message]:
         self._move(Step.FAILED)
         # A broker that refuses our credentials is told to the application by the network actor;
         # another broker, or the same with new credentials, may still answer.
@@ -216,7 +215,8 @@ class CoordinatorManager(RequestManager):
 
     # -- what others say
 
-    def on_suspect_coordinator(self, suspect: SuspectCoordinator) -> list[object]:
+    @handles(SuspectCoordinator)
+    def on_suspect_coordinator(self, suspect: SuspectCoordinator) -> list[Message]:
         """A broker that does not act as our coordinator is none: look again."""
         if self.broker is None or self.broker.node_id != suspect.node_id:
             self.log.debug(

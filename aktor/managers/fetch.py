@@ -17,16 +17,18 @@ while it fills the buffer, each node may bring a little more (see `FetchRoom.par
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import islice
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from kafka.errors import KafkaTimeoutError, UnsupportedVersionError
 from kafka.protocol.consumer.fetch import FetchRequest
 from kafka.structs import TopicPartition
 
+from aktor.actors.handlers import answers_to, handles
 from aktor.actors.manager import NEVER, Backoff, Duty, RequestManager
 from aktor.events.fetching import PausePartitions
+from aktor.events.message import Message
 from aktor.events.metadata import ClusterChanged, RefreshMetadata
 from aktor.events.network import ExpectFetches, Lane, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
@@ -95,16 +97,6 @@ class FetchManager(RequestManager):
     """Owns fetch cursors and sessions, preferred replicas, high watermarks, bytes outstanding."""
 
     name = "fetch"
-    HANDLERS: ClassVar[Mapping[type, str]] = {
-        AssignmentChanged: "on_assignment_changed",
-        SeekPartitions: "on_seek_partitions",
-        ResetPositions: "on_reset_positions",
-        PositionsResolved: "on_positions_resolved",
-        PausePartitions: "on_pause_partitions",
-        Poll: "on_poll",
-        ClusterChanged: "on_cluster_changed",
-    }
-    RESPONSES: ClassVar[Mapping[type, str]] = {FetchRequest: "on_fetched"}
     NEEDS = ("positions", "metadata")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -154,6 +146,7 @@ class FetchManager(RequestManager):
 
     # -- what the application wants
 
+    @handles(AssignmentChanged)
     def on_assignment_changed(self, changed: AssignmentChanged) -> None:
         """Fetch exactly these; a partition that keeps its epoch keeps its cursor."""
         plan = self._plan
@@ -179,11 +172,13 @@ class FetchManager(RequestManager):
         cursor.find_leader(self._plan.cluster)
         return cursor
 
+    @handles(SeekPartitions)
     def on_seek_partitions(self, sought: SeekPartitions) -> None:
         """Go on from there; what is in flight or buffered belongs to an older epoch now."""
         for tp, to in sought.partitions.items():
             self._replace(tp, to.epoch, to.position, because="a seek")
 
+    @handles(ResetPositions)
     def on_reset_positions(self, reset: ResetPositions) -> None:
         """Stop until the position manager has found where to go."""
         for tp, to in reset.partitions.items():
@@ -202,6 +197,7 @@ class FetchManager(RequestManager):
         self._plan.touch(partitions)
         self._changed = True
 
+    @handles(PositionsResolved)
     def on_positions_resolved(self, resolved: PositionsResolved) -> None:
         """Start where the position manager says, if that is still asked for."""
         for tp, assigned in resolved.partitions.items():
@@ -218,12 +214,14 @@ class FetchManager(RequestManager):
         cursor = self._plan.cursors.get(tp)
         return cursor is not None and cursor.epoch == assigned.epoch and cursor.offset is None
 
+    @handles(PausePartitions)
     def on_pause_partitions(self, pause: PausePartitions) -> None:
         """Ask for these no more; what is in flight or buffered is kept."""
         self._plan.paused |= pause.partitions
         self._plan.paused -= pause.resumed
         self._touch(*sorted(pause.partitions), *sorted(pause.resumed))
 
+    @handles(Poll)
     def on_poll(self, poll: Poll) -> None:
         """The application has read on: there is room again. It wants records of all it has."""
         if self._plan.unpolled:
@@ -249,6 +247,7 @@ class FetchManager(RequestManager):
         self._touch(*self._buffered)
         self._buffered.clear()
 
+    @handles(ClusterChanged)
     def on_cluster_changed(self, changed: ClusterChanged) -> None:
         """A partition whose leader is another now is fetched from that one at once."""
         plan = self._plan
@@ -432,7 +431,8 @@ class FetchManager(RequestManager):
 
     # -- what is answered
 
-    def on_fetched(self, received: ResponseReceived) -> Iterable[object]:
+    @answers_to(FetchRequest)
+    def on_fetched(self, received: ResponseReceived) -> Iterable[Message]:
         """File what a broker sent: partition by partition, each only if it is still wanted."""
         asked: Asked = received.request.context
         response: FetchResponse = received.response
@@ -450,7 +450,7 @@ class FetchManager(RequestManager):
             node.rest_until = asked.sent_at + EMPTY_PACE
         return self._file(self._answer(node.session, received), response)
 
-    def _file(self, answer: FetchAnswer, response: FetchResponse) -> Iterable[object]:
+    def _file(self, answer: FetchAnswer, response: FetchResponse) -> Iterable[Message]:
         answer.read(response.partitions)
         for cursor in answer.served:
             self._plan.to_the_end(cursor)
@@ -486,7 +486,7 @@ class FetchManager(RequestManager):
 
     def _on_refused(
         self, node: _Node, asked: Asked, received: ResponseReceived
-    ) -> Iterable[object]:
+    ) -> Iterable[Message]:
         error = error_of(received.response.error_code)
         if asked.aside:
             self._trace_failure(asked, error.__name__, node.aside.again_at - received.now)
@@ -499,7 +499,7 @@ class FetchManager(RequestManager):
         self._trace_failure(asked, error.__name__, retry_at - received.now)
         return (RefreshMetadata(because=f"node {asked.node} refused a fetch: {error.__name__}"),)
 
-    def on_request_failed(self, failed: RequestFailed) -> Iterable[object]:
+    def on_request_failed(self, failed: RequestFailed) -> Iterable[Message]:
         """Nobody knows what became of the session; try again after the backoff."""
         asked: Asked = failed.request.context
         node = self._finished(asked)
@@ -516,7 +516,7 @@ class FetchManager(RequestManager):
             cursor = self._plan.cursors.get(tp)
             if cursor is not None and cursor.replica == asked.node:
                 cursor.leave_replica(because="it does not answer")
-        news: list[object] = [RefreshMetadata(because=f"a fetch from node {asked.node} failed")]
+        news: list[Message] = [RefreshMetadata(because=f"a fetch from node {asked.node} failed")]
         if isinstance(failed.error, UnsupportedVersionError):
             # Waiting does not help, and nobody else would tell.
             answer = self._answer(node.session, failed)

@@ -15,6 +15,7 @@ from kafka.structs import TopicPartition
 
 from aktor.errors import CorruptBatchError
 from aktor.events.fetching import Chunk, RecordsFetched
+from aktor.events.message import Message
 from aktor.events.metadata import Cluster, LeadersMoved, PartitionInfo, RefreshMetadata
 from aktor.managers.fetch_cursor import FetchCursor
 from aktor.managers.fetch_request import CHUNK_OVERHEAD, Asked
@@ -75,7 +76,7 @@ class FetchAnswer:
             if cursor is not None and cursor.still_wants(wanted):
                 self._refuse(cursor, error)
 
-    def news(self) -> Iterator[object]:
+    def news(self) -> Iterator[Message]:
         """What all partitions together come to: messages to the application and the metadata."""
         if not self.served:
             for cursor in self._cut_off:

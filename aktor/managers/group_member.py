@@ -19,6 +19,7 @@ from aktor.events.membership import (
     PartitionsReleased,
     RunRevokedCallback,
 )
+from aktor.events.message import Message
 from aktor.managers import state_table
 from aktor.managers.rebalance import Rebalance
 from aktor.managers.revocation import Revocation, Stage
@@ -49,7 +50,7 @@ class GroupMember(ABC, Generic[S, T]):
         transitions: Mapping[S, Mapping[T, S]],
         *,
         incarnation: int,
-        tell: Callable[[object], None],
+        tell: Callable[[Message], None],
         log: Trace,
     ) -> None:
         self.log = log

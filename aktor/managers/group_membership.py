@@ -7,32 +7,28 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Any, ClassVar, Generic, TypeVar
 
+from aktor.actors.handlers import after_restart_of, handles
 from aktor.actors.manager import AGAIN, NEVER, PollResult, RequestManager
 from aktor.actors.runtime import Dispatcher
 from aktor.errors import AuthenticationError
 from aktor.events.commits import RevocationCommitted
 from aktor.events.coordinator import (
-    CoordinatorFound,
-    CoordinatorLost,
-    CoordinatorRefused,
     SuspectCoordinator,
 )
 from aktor.events.lifecycle import Tick
 from aktor.events.membership import (
     CallbackFinished,
     ConfirmSession,
-    LeaveGroup,
     MemberChanged,
     PartitionsReleased,
     SessionExtended,
-    SubscriptionChanged,
 )
+from aktor.events.message import Message
 from aktor.events.metadata import Broker, Cluster, ClusterChanged
 from aktor.events.network import Request, RequestFailed
-from aktor.events.polling import Poll
 from aktor.managers.group_member import GroupMember
 from aktor.managers.heartbeat_state import HeartbeatState
 from aktor.settings import Settings
@@ -52,24 +48,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     """
 
     name = "membership"
-    HANDLERS: ClassVar[Mapping[type, str]] = {
-        SubscriptionChanged: "on_subscription_changed",
-        Poll: "on_poll",
-        PartitionsReleased: "on_step",
-        RevocationCommitted: "on_step",
-        CallbackFinished: "on_step",
-        LeaveGroup: "on_leave_group",
-        ConfirmSession: "on_confirm_session",
-        ClusterChanged: "on_cluster_changed",
-        CoordinatorFound: "on_coordinator_found",
-        CoordinatorLost: "on_coordinator_lost",
-        CoordinatorRefused: "on_coordinator_refused",
-    }
     NEEDS = ("coordinator",)
-    AFTER_RESTART: ClassVar[Mapping[str, str]] = {
-        "commits": "on_commits_restarted",
-        "metadata": "on_metadata_restarted",
-    }
 
     #: States in which partitions are ours, or about to be revoked as ours.
     HOLDING: ClassVar[Collection[object]]
@@ -100,7 +79,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     # -- what is said
 
-    def handle(self, message: object) -> list[object]:
+    def handle(self, message: Message) -> list[Message]:
         """Handle one message; returns what is to be said, who we are now first."""
         said = super().handle(message)
         return said if type(message) is Tick else [*self._news(), *said]
@@ -145,6 +124,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     # -- what is heard
 
+    @handles(PartitionsReleased, RevocationCommitted, CallbackFinished)
     def on_step(self, message: PartitionsReleased | RevocationCommitted | CallbackFinished) -> None:
         """A step of the rebalance is done; what a listener raised the application raises."""
         if not self._member.heard(message):
@@ -161,19 +141,23 @@ class GroupMembershipManager(RequestManager, Generic[M]):
                 because=message.error,
             )
 
+    @handles(ConfirmSession)
     def on_confirm_session(self, message: ConfirmSession) -> None:
         """The application may have slept through its session: ask the group now."""
         if self._member.has_generation:
             self._heartbeat_state.hurry()
 
+    @handles(ClusterChanged)
     def on_cluster_changed(self, message: ClusterChanged) -> None:
         """A leader may assign differently; a topic that we wait for may be there."""
         self._cluster = message.cluster
 
+    @after_restart_of("commits")
     def on_commits_restarted(self) -> None:
         """A commit before a revocation was lost: nobody would answer that it is done."""
         self._member.commits_restarted()
 
+    @after_restart_of("metadata")
     def on_metadata_restarted(self) -> None:
         """The new metadata manager knows nothing of the topics that the group needs."""
         self._member.track_again()

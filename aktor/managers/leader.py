@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from aktor.events.message import Message
 from aktor.events.metadata import Cluster, RefreshMetadata, TrackTopics
 from aktor.managers.assignment import Assignors, LeaderPlan, partition_ids, read_assignments
 
@@ -30,7 +31,7 @@ class Leader:
         self._tracked: frozenset[str] = frozenset()
         self._assigned_by: Mapping[str, frozenset[int] | None] | None = None
 
-    def lead(self, response: Any, cluster: Cluster, now: float) -> list[object]:
+    def lead(self, response: Any, cluster: Cluster, now: float) -> list[Message]:
         """JoinGroup has made us the leader; raises whatever decoding the members raises."""
         self.plan = LeaderPlan(self._assignors.by_name[response.protocol_name], response.members)
         self._skips = bool(response.skip_assignment)
@@ -42,7 +43,7 @@ class Leader:
             said.append(RefreshMetadata(because=f"the group wants {', '.join(sorted(missing))}"))
         return said
 
-    def follow(self) -> list[object]:
+    def follow(self) -> list[Message]:
         """JoinGroup has made somebody else the leader, or there is no group."""
         return self._track(frozenset())
 
@@ -52,7 +53,7 @@ class Leader:
         self._assigned_by = None
         self._has_to_learn = False
 
-    def tracked(self) -> list[object]:
+    def tracked(self) -> list[Message]:
         """Say again what is tracked."""
         return [TrackTopics(owner="membership", topics=self._tracked)] if self._tracked else []
 
@@ -116,7 +117,7 @@ class Leader:
         changed = sorted(one for one, ids in current.items() if ids != self._assigned_by[one])
         return f"the partitions of {', '.join(changed)} changed" if changed else None
 
-    def _track(self, topics: frozenset[str]) -> list[object]:
+    def _track(self, topics: frozenset[str]) -> list[Message]:
         if topics == self._tracked:
             return []
         self._tracked = topics

@@ -20,6 +20,7 @@ from aktor.events.commits import (
     StartingOffsetsFound,
 )
 from aktor.events.membership import ConfirmSession, MemberChanged, MemberState
+from aktor.events.message import Message
 from aktor.events.metadata import RefreshMetadata
 from aktor.events.network import Destination, Request
 from aktor.managers.commit_errors import CommitErrors, Coordinator, Waited
@@ -136,7 +137,7 @@ class LookUps:
 
     # -- what others want
 
-    def ask(self, asked: FetchCommittedOffsets) -> list[object]:
+    def ask(self, asked: FetchCommittedOffsets) -> list[Message]:
         """Look these up, or join a look-up of the same that can still answer the question."""
         if self._settings.group_id is None:
             error = self._errors.no_group("look up committed offsets")
@@ -147,7 +148,7 @@ class LookUps:
         look_up.askers.append(Asker(asked.ticket, asked.deadline))
         return []
 
-    def find_starting(self, asked: FindStartingOffsets) -> list[object]:
+    def find_starting(self, asked: FindStartingOffsets) -> list[Message]:
         """Look these up until they are answered, unless that is under way already."""
         if self._settings.group_id is None:
             return [StartingOffsetsFound(offsets=dict.fromkeys(asked.partitions))]
@@ -219,9 +220,9 @@ class LookUps:
         """When the first of them may be sent."""
         return min((one.due for one in self._under_way), default=NEVER)
 
-    def end_overdue(self, now: float, coordinator: Coordinator) -> list[object]:
+    def end_overdue(self, now: float, coordinator: Coordinator) -> list[Message]:
         """Answer the calls whose deadline has come."""
-        said: list[object] = []
+        said: list[Message] = []
         for look_up in list(self._under_way):
             for asker in [one for one in look_up.askers if one.deadline <= now]:
                 look_up.askers.remove(asker)
@@ -333,9 +334,9 @@ class LookUps:
                 outcome.refused[one] = self._errors.look_up_refused(error_type, one)
         return outcome
 
-    def failed(self, asked: Asked, error: Exception, now: float, jitter: float) -> list[object]:
+    def failed(self, asked: Asked, error: Exception, now: float, jitter: float) -> list[Message]:
         """No answer will come to an OffsetFetch."""
-        said: list[object] = []
+        said: list[Message] = []
         if isinstance(error, AuthenticationError):
             # The network actor tells the application that its credentials were refused. Calls of
             # the user end. Starting offsets are still looked up: credentials may change.
@@ -347,9 +348,9 @@ class LookUps:
             outcome = Outcome(refused=dict.fromkeys(asked.partitions, error))
         return [*said, *self.settle(asked.look_up, outcome, now, jitter)]
 
-    def refuse(self, error: Exception) -> list[object]:
+    def refuse(self, error: Exception) -> list[Message]:
         """There is no coordinator for us: end all that are not in flight."""
-        said: list[object] = []
+        said: list[Message] = []
         for look_up in list(self._under_way):
             if not look_up.exchange.in_flight:
                 outcome = Outcome(refused=dict.fromkeys(look_up.wanted, error))
@@ -358,7 +359,7 @@ class LookUps:
 
     def settle(
         self, look_up: LookUp, outcome: Outcome, now: float = 0.0, jitter: float = 0.5
-    ) -> list[object]:
+    ) -> list[Message]:
         """Answer whom the outcome answers; the rest is asked for again, at its time."""
         look_up.exchange.ended()
         look_up.found.update(outcome.found)
@@ -374,7 +375,7 @@ class LookUps:
                 because=look_up.last_error,
                 wait_ms=round((retry_at - now) * 1000),
             )
-        said: list[object] = []
+        said: list[Message] = []
         meanings = [_meaning(error) for error in outcome.again.values()]
         if any(Do.CONFIRM_MEMBERSHIP in one for one in meanings):
             # The heartbeat would find out too, but only when its interval is over.
@@ -401,7 +402,7 @@ class LookUps:
             again.by_name = True
             again.askers, look_up.askers = look_up.askers, []
 
-    def _tell_positions(self, look_up: LookUp, outcome: Outcome) -> list[object]:
+    def _tell_positions(self, look_up: LookUp, outcome: Outcome) -> list[Message]:
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
         refused: dict[TopicPartition, Exception] = {}
         for one, ownership in list(look_up.for_positions.items()):
@@ -415,17 +416,17 @@ class LookUps:
             else:
                 found[one] = look_up.found[one]
         self._consumed.found(found)
-        said: list[object] = [StartingOffsetsFound(offsets=found)] if found else []
+        said: list[Message] = [StartingOffsetsFound(offsets=found)] if found else []
         for error in {id(error): error for error in refused.values()}.values():
             partitions = frozenset(one for one, its in refused.items() if its is error)
             self.log.warning("offsets.failed", partitions=partitions, because=error)
             said.append(StartingOffsetsFailed(partitions=partitions, error=error))
         return said
 
-    def _tell_askers(self, look_up: LookUp, outcome: Outcome) -> list[object]:
+    def _tell_askers(self, look_up: LookUp, outcome: Outcome) -> list[Message]:
         if outcome.refused:
             return self._fail_askers(look_up, next(iter(outcome.refused.values())))
-        said: list[object] = []
+        said: list[Message] = []
         only_unknown = all(Do.AWAIT_TOPIC in _meaning(one) for one in outcome.again.values())
         for asker in list(look_up.askers):
             no_time = only_unknown and look_up.exchange.retry_at >= asker.deadline
@@ -436,7 +437,7 @@ class LookUps:
             said.append(Answered(ticket=asker.ticket, value=value))
         return said
 
-    def _fail_askers(self, look_up: LookUp, error: Exception) -> list[object]:
+    def _fail_askers(self, look_up: LookUp, error: Exception) -> list[Message]:
         askers, look_up.askers = look_up.askers, []
         if askers:
             self.log.warning("offsets.failed", partitions=look_up.partitions, because=error)

@@ -10,6 +10,7 @@ from kafka.structs import TopicPartition
 
 from aktor.actors.manager import AGAIN, NEVER
 from aktor.events.membership import Loss, MemberChanged, MemberState
+from aktor.events.message import Message
 from aktor.events.metadata import Cluster
 from aktor.managers.assignment import Assignors
 from aktor.managers.classic_states import IN_GROUP, TRANSITIONS, State, Trigger
@@ -32,7 +33,7 @@ class Member(GroupMember[State, Trigger]):
         assignors: Assignors,
         *,
         incarnation: int,
-        tell: Callable[[object], None],
+        tell: Callable[[Message], None],
         log: Trace,
     ) -> None:
         super().__init__(settings, TRANSITIONS, incarnation=incarnation, tell=tell, log=log)

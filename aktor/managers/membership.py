@@ -8,8 +8,8 @@ it knows the time.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 from kafka.errors import (
     FencedInstanceIdError,
@@ -26,6 +26,7 @@ from kafka.protocol.consumer import (
     SyncGroupRequest,
 )
 
+from aktor.actors.handlers import answers_to, handles
 from aktor.actors.manager import AGAIN, NEVER, Duty
 from aktor.actors.runtime import Dispatcher
 from aktor.events.answers import Answered
@@ -69,13 +70,6 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     Raises `ConfigurationError` when made with assignors that have no protocol in common.
     """
 
-    RESPONSES: ClassVar[Mapping[type, str]] = {
-        JoinGroupRequest: "on_join_answer",
-        SyncGroupRequest: "on_sync_answer",
-        HeartbeatRequest: "on_heartbeat_answer",
-        LeaveGroupRequest: "on_leave_answer",
-        DescribeGroupsRequest: "on_described",
-    }
     HOLDING = (State.STABLE, State.PREPARING, State.REVOKING)
 
     def __init__(
@@ -118,6 +112,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     # -- the application's side
 
+    @handles(SubscriptionChanged)
     def on_subscription_changed(self, message: SubscriptionChanged) -> None:
         """Other topics; the next Poll makes us join, or join again."""
         self._member.subscribe(message.topics, message.member_id)
@@ -125,12 +120,14 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             # The next poll sets the deadline: handlers do not know the time.
             self._leaves.add(one, "the membership actor was restarted", NEVER)
 
+    @handles(Poll)
     def on_poll(self, message: Poll) -> None:
         """The poll timer starts again."""
         self._now = message.now
         self._last_poll = message.now
         self._member.polled()
 
+    @handles(LeaveGroup)
     def on_leave_group(self, message: LeaveGroup) -> None:
         """The application has let go of everything; tell the group."""
         calls, me = self._calls, self._member.me
@@ -158,17 +155,20 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     # -- the others' news
 
+    @handles(CoordinatorFound)
     def on_coordinator_found(self, message: CoordinatorFound) -> None:
         """Requests may go out."""
         if self._coordinator is not None and self._coordinator != message.broker:
             self._abandon_requests("the coordinator moved")
         self._coordinator = message.broker
 
+    @handles(CoordinatorLost)
     def on_coordinator_lost(self, message: CoordinatorLost) -> None:
         """Hold requests back; the membership itself is not in question."""
         self._coordinator = None
         self._abandon_requests(message.because)
 
+    @handles(CoordinatorRefused)
     def on_coordinator_refused(self, message: CoordinatorRefused) -> None:
         """We may not use the group; the user has to know if that is what we are about to do."""
         if self._member.in_group:
@@ -282,6 +282,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         group, assignor = self.settings.group_id, self._member.assignor
         self._fail(group_errors.assignor_failed(error, group=group, assignor=assignor))
 
+    @answers_to(JoinGroupRequest)
     def on_join_answer(self, received: ResponseReceived) -> None:
         """A new generation, or why not."""
         self._now = received.now
@@ -336,6 +337,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             deadline = received.now + self.settings.request_timeout
             self._leaves.add(response.member_id, "the join was given up", deadline)
 
+    @answers_to(SyncGroupRequest)
     def on_sync_answer(self, received: ResponseReceived) -> None:
         """Our assignment, or why not."""
         self._now = received.now
@@ -407,6 +409,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         """Something that the coordinator answers at once."""
         return self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note)
 
+    @answers_to(HeartbeatRequest)
     def on_heartbeat_answer(self, received: ResponseReceived) -> None:
         """Still a member, or not, or the group rebalances."""
         self._now = received.now
@@ -477,6 +480,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self.send(self._question(body, deadline, note))
         return NEVER
 
+    @answers_to(DescribeGroupsRequest)
     def on_described(self, received: ResponseReceived) -> None:
         """What the members are assigned, or why nobody tells."""
         self._now = received.now
@@ -567,6 +571,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         deadline = min(leave.deadline, self._now + min(self.settings.request_timeout, ATTEMPT))
         self.send(self._question(body, deadline, leave))
 
+    @answers_to(LeaveGroupRequest)
     def on_leave_answer(self, received: ResponseReceived) -> None:
         """Gone, or unknown there, which is the same; or not the coordinator."""
         self._now = received.now

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from kafka.errors import (
     KafkaTimeoutError,
@@ -22,8 +22,10 @@ from kafka.errors import (
 from kafka.protocol.metadata import MetadataRequest
 from kafka.structs import TopicPartition
 
+from aktor.actors.handlers import after_restart_of, answers_to, handles
 from aktor.actors.manager import NEVER, Backoff, Duty, RequestManager
 from aktor.events.answers import Answered, Failed
+from aktor.events.message import Message
 from aktor.events.metadata import (
     Broker,
     Cluster,
@@ -113,16 +115,7 @@ class MetadataManager(RequestManager):
     """Owns the cluster snapshot, the topics to keep fresh in it, and the questions about topics."""
 
     name = "metadata"
-    HANDLERS: ClassVar[Mapping[type, str]] = {
-        TrackTopics: "on_track_topics",
-        RefreshMetadata: "on_refresh_metadata",
-        LeadersMoved: "on_leaders_moved",
-        LookUpTopics: "on_look_up_topics",
-        NameTopics: "on_name_topics",
-    }
-    RESPONSES: ClassVar[Mapping[type, str]] = {MetadataRequest: "on_metadata"}
     NEEDS = ("network",)
-    AFTER_RESTART: ClassVar[Mapping[str, str]] = {"membership": "on_membership_restarted"}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -154,7 +147,8 @@ class MetadataManager(RequestManager):
 
     # -- what others want
 
-    def on_track_topics(self, track: TrackTopics) -> Iterable[object]:
+    @handles(TrackTopics)
+    def on_track_topics(self, track: TrackTopics) -> Iterable[Message]:
         """Ask for new topics at once; drop from the snapshot what nobody needs any more."""
         before, pattern = self._tracked_topics(), self._patterns.pop(track.owner, None)
         if track.owner == "application":
@@ -186,7 +180,7 @@ class MetadataManager(RequestManager):
     def _tracked_topics(self) -> frozenset[str]:
         return frozenset().union(*self._tracked.values())
 
-    def _forget(self, gone: frozenset[str]) -> Iterable[object]:
+    def _forget(self, gone: frozenset[str]) -> Iterable[Message]:
         self._seen -= gone
         for topic in gone:
             self._past_ids.pop(topic, None)
@@ -196,11 +190,13 @@ class MetadataManager(RequestManager):
         kept = {name: info for name, info in self.cluster.topics.items() if name not in gone}
         return self._take(self.cluster.cluster_id, self.cluster.brokers, kept)
 
+    @handles(RefreshMetadata)
     def on_refresh_metadata(self, refresh: RefreshMetadata) -> None:
         """Ask again soon. One that comes during a request may know more than its answer."""
         self._soon = refresh.because
 
-    def on_leaders_moved(self, moved: LeadersMoved) -> Iterable[object]:
+    @handles(LeadersMoved)
+    def on_leaders_moved(self, moved: LeadersMoved) -> Iterable[Message]:
         """Take over newer leaders that a Fetch answer named (KIP-951)."""
         topics = dict(self.cluster.topics)
         for (topic, partition), new in moved.leaders.items():
@@ -218,16 +214,19 @@ class MetadataManager(RequestManager):
             )
         return self._take(self.cluster.cluster_id, self.cluster.brokers, topics)
 
+    @handles(LookUpTopics)
     def on_look_up_topics(self, asked: LookUpTopics) -> None:
         """Keep the question; `poll` sends it."""
         self._questions[asked.ticket] = _Question(asked, Exchange(self.settings))
 
+    @handles(NameTopics)
     def on_name_topics(self, asked: NameTopics) -> None:
         """Ask for these by their ids, until all are known."""
         self._unnamed = asked.topic_ids
         self._naming.hurry()
 
-    def on_membership_restarted(self) -> Iterable[object]:
+    @after_restart_of("membership")
+    def on_membership_restarted(self) -> Iterable[Message]:
         """Drop what the old member had tracked or asked for. The new one begins with nothing."""
         self._unnamed = frozenset()
         return self.on_track_topics(TrackTopics(owner="membership", topics=frozenset()))
@@ -315,7 +314,8 @@ class MetadataManager(RequestManager):
 
     # -- what is answered
 
-    def on_metadata(self, received: ResponseReceived) -> Iterable[object]:
+    @answers_to(MetadataRequest)
+    def on_metadata(self, received: ResponseReceived) -> Iterable[Message]:
         """To the snapshot or to the question, whichever the request was for."""
         context = received.request.context
         error = _refusal_of(received.response)
@@ -329,7 +329,7 @@ class MetadataManager(RequestManager):
             return ()
         return self._on_refreshed(received)
 
-    def on_request_failed(self, failed: RequestFailed) -> Iterable[object]:
+    def on_request_failed(self, failed: RequestFailed) -> Iterable[Message]:
         """Try again after the backoff; the network then chooses another node."""
         context = failed.request.context
         if isinstance(context, _LookUp):
@@ -344,7 +344,7 @@ class MetadataManager(RequestManager):
         retry_at = self._refreshing.failed(now, jitter)
         self.log.warning("metadata.failed", because=error, retry_in=round(retry_at - now, 3))
 
-    def _on_refreshed(self, received: ResponseReceived) -> Iterable[object]:
+    def _on_refreshed(self, received: ResponseReceived) -> Iterable[Message]:
         self._refreshing.answered()
         self._answered_at = received.now
         topics, refusals = self._judge_topics(received.response, received.now)
@@ -494,7 +494,7 @@ class MetadataManager(RequestManager):
         cluster_id: str | None,
         brokers: Mapping[int, Broker],
         topics: Mapping[str, TopicInfo],
-    ) -> Iterable[object]:
+    ) -> Iterable[Message]:
         """The only place where the snapshot is replaced; says so if anything is different."""
         old = self.cluster
         self.cluster = Cluster(
@@ -554,7 +554,7 @@ class MetadataManager(RequestManager):
 
     # -- names
 
-    def _on_named(self, received: ResponseReceived) -> Iterable[object]:
+    def _on_named(self, received: ResponseReceived) -> Iterable[Message]:
         names = {
             one.topic_id: one.name
             for one in received.response.topics
@@ -570,7 +570,7 @@ class MetadataManager(RequestManager):
 
     def _on_looked_up(
         self, ticket: int, received: ResponseReceived, error: Exception | None
-    ) -> Iterable[object]:
+    ) -> Iterable[Message]:
         question = self._questions[ticket]
         if error is not None:
             return self._retry_question(ticket, error, received.now, received.jitter)
@@ -598,7 +598,7 @@ class MetadataManager(RequestManager):
 
     def _retry_question(
         self, ticket: int, error: Exception, now: float, jitter: float
-    ) -> Iterable[object]:
+    ) -> Iterable[Message]:
         """Ask again after the backoff, or give up if the deadline comes first."""
         question = self._questions[ticket]
         if isinstance(error, UnsupportedVersionError):
@@ -615,7 +615,7 @@ class MetadataManager(RequestManager):
         )
         return self._end_question(Failed(ticket=ticket, error=timeout))
 
-    def _end_question(self, end: Answered | Failed) -> tuple[object]:
+    def _end_question(self, end: Answered | Failed) -> tuple[Message]:
         del self._questions[end.ticket]
         if isinstance(end, Failed):
             self.log.warning("lookup.failed", ticket=end.ticket, because=end.error)

@@ -10,7 +10,7 @@ import enum
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from kafka.errors import (
     KafkaTimeoutError,
@@ -24,6 +24,7 @@ from kafka.errors import (
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.structs import OffsetAndTimestamp, TopicPartition
 
+from aktor.actors.handlers import answers_to, handles
 from aktor.actors.manager import NEVER, Backoff, Duty, RequestManager
 from aktor.events.answers import Answered, Failed
 from aktor.events.commits import (
@@ -32,6 +33,7 @@ from aktor.events.commits import (
     StartingOffsetsFailed,
     StartingOffsetsFound,
 )
+from aktor.events.message import Message
 from aktor.events.metadata import Cluster, ClusterChanged, PartitionInfo, RefreshMetadata
 from aktor.events.network import RequestFailed, ResponseReceived
 from aktor.events.positions import (
@@ -208,17 +210,6 @@ class PositionManager(RequestManager):
     """Owns the way of each assigned partition to its position, and the look-ups of offsets."""
 
     name = "positions"
-    HANDLERS: ClassVar[Mapping[type, str]] = {
-        AssignmentChanged: "on_assignment_changed",
-        SeekPartitions: "on_seek_partitions",
-        ResetPositions: "on_reset_positions",
-        StartingOffsetsFound: "on_starting_offsets_found",
-        StartingOffsetsFailed: "on_starting_offsets_failed",
-        ClusterChanged: "on_cluster_changed",
-        LookUpOffsets: "on_look_up_offsets",
-        ExplainPosition: "on_explain_position",
-    }
-    RESPONSES: ClassVar[Mapping[type, str]] = {ListOffsetsRequest: "on_list_offsets"}
     NEEDS = ("commits", "metadata")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -231,7 +222,8 @@ class PositionManager(RequestManager):
 
     # -- what the application wants
 
-    def on_assignment_changed(self, changed: AssignmentChanged) -> Iterable[object]:
+    @handles(AssignmentChanged)
+    def on_assignment_changed(self, changed: AssignmentChanged) -> Iterable[Message]:
         """Forget what is gone, keep what has its old epoch, find positions for the rest."""
         kept = {
             tp: known
@@ -243,7 +235,7 @@ class PositionManager(RequestManager):
         self._awaiting = {tp: None for tp in self._awaiting if tp in kept}
         return self._admit(new)
 
-    def _admit(self, new: Mapping[TopicPartition, Assigned]) -> Iterable[object]:
+    def _admit(self, new: Mapping[TopicPartition, Assigned]) -> Iterable[Message]:
         for tp, assigned in new.items():
             self._partitions[tp] = _Partition(
                 epoch=assigned.epoch,
@@ -252,7 +244,7 @@ class PositionManager(RequestManager):
             )
         return self._find([tp for tp, assigned in new.items() if assigned.position is None])
 
-    def _find(self, initializing: Iterable[TopicPartition]) -> Iterable[object]:
+    def _find(self, initializing: Iterable[TopicPartition]) -> Iterable[Message]:
         partitions = list(initializing)
         if not partitions:
             return ()
@@ -260,6 +252,7 @@ class PositionManager(RequestManager):
             return self._reset_by_policy(partitions, because="there is no group to commit for")
         return (FindStartingOffsets(partitions=frozenset(partitions)),)
 
+    @handles(SeekPartitions)
     def on_seek_partitions(self, sought: SeekPartitions) -> None:
         """The application knows where to read: whatever is under way for it is void."""
         for tp, to in sought.partitions.items():
@@ -269,7 +262,8 @@ class PositionManager(RequestManager):
                 partition.move(Trigger.SOUGHT)
                 self._awaiting.pop(tp, None)
 
-    def on_reset_positions(self, reset: ResetPositions) -> Iterable[object]:
+    @handles(ResetPositions)
+    def on_reset_positions(self, reset: ResetPositions) -> Iterable[Message]:
         """Look the positions up, by strategy or by policy."""
         refused: list[TopicPartition] = []
         for tp, wanted in reset.partitions.items():
@@ -302,7 +296,8 @@ class PositionManager(RequestManager):
 
     # -- what was committed
 
-    def on_starting_offsets_found(self, found: StartingOffsetsFound) -> Iterable[object]:
+    @handles(StartingOffsetsFound)
+    def on_starting_offsets_found(self, found: StartingOffsetsFound) -> Iterable[Message]:
         """Start at what is committed; reset the others, and only these (KAFKA-17674)."""
         resolved: dict[TopicPartition, Assigned] = {}
         uncommitted: list[TopicPartition] = []
@@ -326,7 +321,7 @@ class PositionManager(RequestManager):
 
     def _reset_by_policy(
         self, partitions: Iterable[TopicPartition], *, because: str
-    ) -> Iterable[object]:
+    ) -> Iterable[Message]:
         refused: list[TopicPartition] = []
         for tp in partitions:
             self._partitions[tp].move(Trigger.NOTHING_COMMITTED)
@@ -334,7 +329,8 @@ class PositionManager(RequestManager):
                 refused.append(tp)
         return self._refuse_for_policy(refused)
 
-    def on_starting_offsets_failed(self, failed: StartingOffsetsFailed) -> Iterable[object]:
+    @handles(StartingOffsetsFailed)
+    def on_starting_offsets_failed(self, failed: StartingOffsetsFailed) -> Iterable[Message]:
         """What is committed will not be known: the application decides."""
         waiting = [
             tp
@@ -347,14 +343,14 @@ class PositionManager(RequestManager):
 
     def _resolve(
         self, positions: Mapping[TopicPartition, Assigned], *, because: str
-    ) -> Iterable[object]:
+    ) -> Iterable[Message]:
         if not positions:
             return ()
         offsets = {tp: one.position.offset for tp, one in positions.items() if one.position}
         self.log.info("position.resolved", partitions=offsets, because=because)
         return (PositionsResolved(partitions=positions),)
 
-    def _fail(self, partitions: Iterable[TopicPartition], error: Exception) -> Iterable[object]:
+    def _fail(self, partitions: Iterable[TopicPartition], error: Exception) -> Iterable[Message]:
         epochs: dict[TopicPartition, int] = {}
         for tp in partitions:
             self._partitions[tp].move(Trigger.REFUSED)
@@ -365,7 +361,7 @@ class PositionManager(RequestManager):
         self.log.warning("position.failed", partitions=list(epochs), because=error)
         return (PositionsFailed(epochs=epochs, error=error),)
 
-    def _refuse_for_policy(self, partitions: list[TopicPartition]) -> Iterable[object]:
+    def _refuse_for_policy(self, partitions: list[TopicPartition]) -> Iterable[Message]:
         """With `auto_offset_reset="none"` the application must say where to go."""
         remedy = "seek to an offset, or set auto_offset_reset to earliest or latest"
         outside = {
@@ -381,7 +377,8 @@ class PositionManager(RequestManager):
 
     # -- what others tell
 
-    def on_cluster_changed(self, changed: ClusterChanged) -> Iterable[object]:
+    @handles(ClusterChanged)
+    def on_cluster_changed(self, changed: ClusterChanged) -> Iterable[Message]:
         """A partition whose leader is another now need not wait for its backoff."""
         before, self._cluster = self._cluster, changed.cluster
         for tp in self._awaiting:
@@ -392,9 +389,9 @@ class PositionManager(RequestManager):
                 look_up.backoff.reset()
         return self._end_forbidden()
 
-    def _end_forbidden(self) -> list[object]:
+    def _end_forbidden(self) -> list[Message]:
         """No leader is told to who may not describe a topic: there is nothing to wait for."""
-        said: list[object] = []
+        said: list[Message] = []
         for look_up in list(self._look_ups.values()):
             forbidden = {tp.topic for tp in look_up.asked.timestamps} & self._cluster.forbidden
             if forbidden:
@@ -402,7 +399,8 @@ class PositionManager(RequestManager):
                 said += self._end_look_up(Failed(ticket=look_up.asked.ticket, error=error))
         return said
 
-    def on_look_up_offsets(self, asked: LookUpOffsets) -> Iterable[object]:
+    @handles(LookUpOffsets)
+    def on_look_up_offsets(self, asked: LookUpOffsets) -> Iterable[Message]:
         """Keep the question; `poll` asks the leaders."""
         if not asked.timestamps:
             return (Answered(ticket=asked.ticket, value={}),)
@@ -521,7 +519,8 @@ class PositionManager(RequestManager):
 
     # -- what is answered
 
-    def on_list_offsets(self, received: ResponseReceived) -> Iterable[object]:
+    @answers_to(ListOffsetsRequest)
+    def on_list_offsets(self, received: ResponseReceived) -> Iterable[Message]:
         """Apply what is still wanted, try the rest again."""
         context = received.request.context
         if isinstance(context, _ResetsAsked):
@@ -530,7 +529,7 @@ class PositionManager(RequestManager):
         listed = _take_apart(Answer.LIST_OFFSETS_BY_TIME, received.response, context.partitions)
         return self._on_times_listed(context, listed, received.now, received.jitter)
 
-    def on_request_failed(self, failed: RequestFailed) -> Iterable[object]:
+    def on_request_failed(self, failed: RequestFailed) -> Iterable[Message]:
         """The leader did not answer: perhaps it is another one now."""
         context = failed.request.context
         if isinstance(context, _ResetsAsked):
@@ -561,7 +560,7 @@ class PositionManager(RequestManager):
 
     def _on_resets_listed(
         self, context: _ResetsAsked, listed: _Listed, now: float, jitter: float
-    ) -> Iterable[object]:
+    ) -> Iterable[Message]:
         resets: dict[TopicPartition, OffsetAndTimestamp] = {}
         forbidden: list[TopicPartition] = []
         troubles: dict[TopicPartition, Exception] = {}
@@ -582,7 +581,7 @@ class PositionManager(RequestManager):
             *self._refresh_after(troubles),
         )
 
-    def _reset(self, resets: Mapping[TopicPartition, OffsetAndTimestamp]) -> Iterable[object]:
+    def _reset(self, resets: Mapping[TopicPartition, OffsetAndTimestamp]) -> Iterable[Message]:
         groups: defaultdict[tuple[ResetStrategy | None, str], list[TopicPartition]]
         groups = defaultdict(list)
         positions: dict[TopicPartition, Assigned] = {}
@@ -605,7 +604,7 @@ class PositionManager(RequestManager):
             )
         return self._resolve(positions, because="reset")
 
-    def _refresh_after(self, troubles: Mapping[TopicPartition, Exception]) -> Iterable[object]:
+    def _refresh_after(self, troubles: Mapping[TopicPartition, Exception]) -> Iterable[Message]:
         """Without a refresh the next attempt would go to the same node (KAFKA-18469)."""
         if not troubles:
             return ()
@@ -617,7 +616,7 @@ class PositionManager(RequestManager):
 
     def _on_times_listed(
         self, context: _TimesAsked, listed: _Listed, now: float, jitter: float
-    ) -> Iterable[object]:
+    ) -> Iterable[Message]:
         look_up = self._look_ups.get(context.ticket)
         if look_up is None:
             return ()  # another leader's refusal or the deadline has ended it
@@ -641,7 +640,7 @@ class PositionManager(RequestManager):
             look_up.backoff.failed(now, jitter)
         return self._refresh_after(listed.troubles)
 
-    def _end_look_up(self, end: Answered | Failed) -> Iterable[object]:
+    def _end_look_up(self, end: Answered | Failed) -> Iterable[Message]:
         if self._look_ups.pop(end.ticket, None) is None:
             return ()
         if isinstance(end, Failed):
@@ -670,7 +669,8 @@ class PositionManager(RequestManager):
                 self._tell(said)
         return min((one.asked.deadline for one in self._look_ups.values()), default=NEVER)
 
-    def on_explain_position(self, asked: ExplainPosition) -> Iterable[object]:
+    @handles(ExplainPosition)
+    def on_explain_position(self, asked: ExplainPosition) -> Iterable[Message]:
         """Say what the position of an assigned partition waits for."""
         tp = asked.partition
         partition = self._partitions.get(tp)

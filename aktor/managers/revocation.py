@@ -17,6 +17,7 @@ from aktor.events.membership import (
     RevokePartitions,
     RunRevokedCallback,
 )
+from aktor.events.message import Message
 from aktor.settings import Settings
 
 __all__ = ["STAGES", "Revocation", "Stage"]
@@ -116,5 +117,5 @@ class Revocation:
     def _awaits_commit(self, now: float) -> bool:
         return self.stage is Stage.COMMITTING and now < self._commit_until
 
-    def _move(self, message: object) -> None:
+    def _move(self, message: Message) -> None:
         self.stage = STAGES[self.stage][type(message)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
+from aktor.events.message import Message
 from aktor.events.metadata import Cluster, NameTopics, RefreshMetadata, TrackTopics
 from aktor.trace import Trace
 
@@ -18,7 +19,7 @@ class TopicNames:
     topics to keep fresh.
     """
 
-    def __init__(self, *, tell: Callable[[object], None], log: Trace) -> None:
+    def __init__(self, *, tell: Callable[[Message], None], log: Trace) -> None:
         self._tell = tell
         self._log = log
         self._names: dict[Any, str] = {}

@@ -49,11 +49,7 @@ def _points(protocol: str) -> tuple[Point, ...]:
 #: Whose crash each of these hears of: it lives on, and what it had asked is lost.
 HEARS_OF: Final[Mapping[str, str]] = {
     "network": "fetch",
-    **{
-        kind.name: next(iter(kind.AFTER_RESTART))
-        for kind in managers("classic")
-        if kind.AFTER_RESTART
-    },
+    **{kind.name: kind.mends()[0] for kind in managers("classic") if kind.mends()},
 }
 
 #: Every point at which an actor can fall over; and those where the consumer protocol is spoken.

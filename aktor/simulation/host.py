@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka.structs import TopicPartition
+from pykka._envelope import Envelope
 
 from aktor.actors.network import NetworkActor
 from aktor.actors.runtime import Bell, CooperativeActor, Dispatcher
@@ -20,6 +21,7 @@ from aktor.consumer.port import ApplicationPort
 from aktor.consumer.system import Host
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import SessionExtended
+from aktor.events.message import Message
 from aktor.events.routes import ROUTES
 from aktor.managers.auto_membership import AutoMembershipManager
 from aktor.managers.fetch import FetchManager
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Site"]
 
-_Mail = tuple[CooperativeActor, object]
+_Mail = tuple[CooperativeActor, Message | Envelope[Any]]
 
 #: Seconds that are lost in sums of floats, and in Kafka's timers.
 ROUNDING: Final = 0.001
@@ -96,7 +98,7 @@ class Site(Host):
         self.dispatcher.connect("application", _Overheard(port, self))
         return self.dispatcher
 
-    def make_net(self, settings: Settings, tell: Callable[[object], None]) -> Net:
+    def make_net(self, settings: Settings, tell: Callable[[Message], None]) -> Net:
         """Simulated sockets."""
         net = SimulatedNet(
             self._simulation.network,
@@ -391,7 +393,7 @@ class SimulatedDispatcher(Dispatcher):
         self.receivers[name] = receiver
         super().connect(name, receiver)
 
-    def _hand_over(self, actor: CooperativeActor, message: object) -> None:
+    def _hand_over(self, actor: CooperativeActor, message: Message | Envelope[Any]) -> None:
         member = self._site.member
         if member.before_each is not None:
             member.before_each(actor, message)
@@ -416,7 +418,7 @@ class _Overheard:
         self._port = port
         self._site = site
 
-    def tell(self, message: object) -> None:
+    def tell(self, message: Message) -> None:
         """Take one message."""
         self._port.tell(message)
         if isinstance(message, SessionExtended):

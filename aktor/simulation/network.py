@@ -50,6 +50,7 @@ from aktor.broker.connection import Connection, Wire
 from aktor.broker.faults import Action, FailPartly, FailWith, Fault
 from aktor.broker.sasl import Authentication
 from aktor.broker.wire import APIS
+from aktor.events.message import Message
 from aktor.settings import Settings
 from aktor.simulation.cluster import Brokers
 from aktor.simulation.history import History
@@ -349,7 +350,7 @@ class SimulatedNet:
         self,
         network: Network,
         member: str,
-        tell: Callable[[object], None],
+        tell: Callable[[Message], None],
         *,
         consumer: str,
         settings: Settings,

@@ -22,6 +22,7 @@ from aktor.actors.wire import (
     RequestAnswered,
     RequestBroken,
 )
+from aktor.events.message import Message
 from aktor.protocol.fetch import FetchResponse
 from tests.scenarios.cluster import Cluster
 from tests.scenarios.group import Timeline
@@ -44,7 +45,7 @@ class Scene(Timeline, Protocol):
 class ScriptedNet:
     """Owns the connections of one consumer."""
 
-    def __init__(self, scene: Scene, client_id: str, tell: Callable[[object], None]) -> None:
+    def __init__(self, scene: Scene, client_id: str, tell: Callable[[Message], None]) -> None:
         self._scene = scene
         self._client_id = client_id
         self._tell = tell

@@ -28,6 +28,7 @@ from aktor.actors.wire import Net
 from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.port import ApplicationPort
 from aktor.consumer.system import HOST, Host
+from aktor.events.message import Message
 from aktor.events.routes import ROUTES
 from aktor.settings import Settings
 from aktor.trace import Trace
@@ -269,7 +270,7 @@ class Site(Host):
         self.dispatcher.connect("application", port)
         return self.dispatcher
 
-    def make_net(self, settings: Settings, tell: Callable[[object], None]) -> Net:
+    def make_net(self, settings: Settings, tell: Callable[[Message], None]) -> Net:
         """Scripted sockets."""
         net = ScriptedNet(self.world, settings.client_id, tell)
         self._nets.append(net)
@@ -361,7 +362,7 @@ class WorldDispatcher(Dispatcher):
         if wake:
             self.site.asleep_until = -math.inf
 
-    def _hand_over(self, actor: CooperativeActor, message: object) -> None:
+    def _hand_over(self, actor: CooperativeActor, message: Any) -> None:
         if self.site.before_each is not None:
             self.site.before_each(actor, message)
         super()._hand_over(actor, message)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Mapping
 from importlib import metadata
-from typing import Any, ClassVar
+from typing import Any
 
 import pykka
 import pytest
 
+from aktor.actors.handlers import handles
 from aktor.actors.manager import NEVER, Backoff, PollResult, RequestManager
 from aktor.actors.runtime import (
     Bell,
@@ -58,13 +58,13 @@ class Refresher(RequestManager):
     """A manager that counts, and wakes every five seconds."""
 
     name = "metadata"
-    HANDLERS: ClassVar[Mapping[type, str]] = {RefreshMetadata: "on_refresh"}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.refreshed = 0
         self.polled_at: list[float] = []
 
+    @handles(RefreshMetadata)
     def on_refresh(self, message: RefreshMetadata) -> None:
         self.refreshed += 1
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
+from aktor.actors.handlers import after_restart_of, handles
 from aktor.actors.manager import PollResult, RequestManager
 from aktor.actors.runtime import CooperativeActor, Dispatcher, Seeded, VirtualTime, run_until
 from aktor.actors.supervision import (
@@ -119,20 +120,20 @@ def test_old_crashes_do_not_count() -> None:
 class Worker(RequestManager):
     """Crashes when told to; notes the ticks."""
 
-    HANDLERS: ClassVar[Mapping[type, str]] = {str: "on_word", ClusterChanged: "on_cluster_changed"}
-    AFTER_RESTART: ClassVar[Mapping[str, str]] = {"fetch": "on_fetch_restarted"}
-
     def __init__(self, name: str, log: list[Any], **kwargs: Any) -> None:
         self.name = name  # type: ignore[misc]
         super().__init__(Settings(), **kwargs)
         self.events = log
 
+    @handles(str)
     def on_word(self, word: str) -> None:
         raise ValueError(word)
 
+    @handles(ClusterChanged)
     def on_cluster_changed(self, _changed: ClusterChanged) -> None:
         self.events.append((self.name, "knows the cluster", self.incarnation))
 
+    @after_restart_of("fetch")
     def on_fetch_restarted(self) -> None:
         self.events.append((self.name, "heard of", "fetch"))
 

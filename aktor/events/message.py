@@ -1,0 +1,14 @@
+"""What every message between actors is."""
+
+from __future__ import annotations
+
+__all__ = ["Message"]
+
+
+class Message:
+    """Base of all messages: plain data, frozen, told from one actor to another.
+
+    `aktor/events/` has a module for each conversation. `events/routes.py` says who hears what.
+    """
+
+    __slots__ = ()
