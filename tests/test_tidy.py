@@ -17,10 +17,12 @@ from typing import Any, TypeGuard
 import pytest
 
 import aktor
+from aktor.events.message import Message
 from aktor.events.metadata import TopicsNamed
 from aktor.events.routes import BY_NAME, FACTS, ROUTES
 from aktor.managers import classic_states, consumer_states
 from aktor.managers.state_table import mermaid
+from tests import protocol_table
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "aktor"
@@ -380,8 +382,8 @@ def event_types() -> list[type]:
 
 
 def said() -> list[type]:
-    """Events that are messages: their docstring says who tells whom."""
-    return [kind for kind in event_types() if "▶" in (kind.__doc__ or "")]
+    """Events that are messages, and not parts of them."""
+    return [kind for kind in event_types() if issubclass(kind, Message)]
 
 
 @pytest.mark.parametrize("kind", event_types(), ids=lambda kind: kind.__name__)
@@ -421,10 +423,22 @@ def test_every_receiver_understands_what_is_routed_to_it(protocol: str) -> None:
                 assert kind in understands[name], f"{name} does not understand {kind.__name__}"
 
 
-def test_every_event_stands_in_the_protocol_document() -> None:
-    text = (ROOT / "docs" / "protocol.md").read_text()
-    missing = [kind.__name__ for kind in said() if f"`{kind.__name__}`" not in text]
-    assert not missing
+@pytest.mark.parametrize("kind", said(), ids=lambda kind: kind.__name__)
+def test_somebody_says_a_message_and_its_docstring_begins_with_who_says_it_to_whom(
+    kind: type[Message],
+) -> None:
+    assert protocol_table.senders(kind)
+    assert (
+        inspect.cleandoc(kind.__doc__ or "")
+        .replace("\n", " ")
+        .startswith(protocol_table.heading(kind))
+    )
+
+
+def test_the_protocol_document_has_every_message_with_who_says_and_who_hears_it() -> None:
+    assert protocol_table.DOCUMENT.read_text() == protocol_table.document(), (
+        "python -m tests.protocol_table writes it anew"
+    )
 
 
 def test_every_trace_event_stands_in_the_trace_document() -> None:

@@ -1,8 +1,5 @@
 """How a question of the application thread ends: exactly once, by one of these.
 
-    application ──(any message with a ticket)──▶ manager
-    application ◀──Answered | Failed── manager
-
 A ticket is a number that the application gave out together with a future; the manager keeps it
 until it answers. Questions carry an absolute `deadline`: at the deadline a manager ends what is not
 answered, saying in a `KafkaTimeoutError` what stood in the way; the application waits a moment
@@ -19,7 +16,9 @@ from aktor.events.message import Message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered(Message):
-    """manager ▶ application: the result of the question with this ticket."""
+    """supervisor, network, metadata, membership, commits, positions ▶ application: the result of
+    the question with this ticket.
+    """
 
     ticket: int
     value: Any = None
@@ -27,7 +26,9 @@ class Answered(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed(Message):
-    """manager ▶ application: the question with this ticket ended in a typed error."""
+    """metadata, commits, positions ▶ application: the question with this ticket ended in a typed
+    error.
+    """
 
     ticket: int
     error: Exception

@@ -1,14 +1,4 @@
-"""The commit conversation: where the group will go on reading.
-
-application ──CommitOffsets──▶ CommitManager ──OffsetCommit──▶ coordinator
-application ──FetchCommittedOffsets──▶ CommitManager ──OffsetFetch──▶ coordinator
-application ◀──Answered | Failed── CommitManager
-membership ──CommitBeforeRevocation──▶ CommitManager ──RevocationCommitted──▶ membership
-positions ──FindStartingOffsets──▶ CommitManager
-positions ──ExplainStartingOffset──▶ CommitManager ──Answered──▶ application
-positions ◀──StartingOffsetsFound | StartingOffsetsFailed── CommitManager
-application ◀──AutoCommitFinished── CommitManager
-"""
+"""The commit conversation: where the group will go on reading."""
 
 from __future__ import annotations
 
@@ -22,7 +12,7 @@ from aktor.events.message import Message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOffsets(Message):
-    """application ▶ CommitManager: store these offsets before `deadline`.
+    """application ▶ commits: store these offsets before `deadline`.
 
     `retry` True (commit): retriable errors are retried until the deadline. False (commit_async):
     one attempt once the coordinator is known. Commits keep their order.
@@ -36,7 +26,7 @@ class CommitOffsets(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitBeforeRevocation(Message):
-    """membership ▶ CommitManager: the last commit of partitions that go away; never blocks long."""
+    """membership ▶ commits: the last commit of partitions that go away; never blocks long."""
 
     rebalance: int
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -45,7 +35,7 @@ class CommitBeforeRevocation(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevocationCommitted(Message):
-    """CommitManager ▶ membership: done, or failed and traced; go on either way.
+    """commits ▶ membership: done, or failed and traced; go on either way.
 
     `expelled`: the coordinator refused it as one of somebody who is no member of this generation
     any more, so that the partitions are lost, not revoked.
@@ -57,7 +47,7 @@ class RevocationCommitted(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchCommittedOffsets(Message):
-    """application ▶ CommitManager: Answered `{partition: OffsetAndMetadata | None}`."""
+    """application ▶ commits: Answered `{partition: OffsetAndMetadata | None}`."""
 
     ticket: int
     partitions: frozenset[TopicPartition]
@@ -66,21 +56,21 @@ class FetchCommittedOffsets(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindStartingOffsets(Message):
-    """positions ▶ CommitManager: what was committed for these? (Repeated until answered.)"""
+    """positions ▶ commits: what was committed for these? (Repeated until answered.)"""
 
     partitions: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartingOffsetsFound(Message):
-    """CommitManager ▶ positions: None where nothing was ever committed."""
+    """commits ▶ positions: None where nothing was ever committed."""
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartingOffsetsFailed(Message):
-    """CommitManager ▶ positions: not retriable (authorization, fenced group); ask no more."""
+    """commits ▶ positions: not retriable (authorization, fenced group); ask no more."""
 
     partitions: frozenset[TopicPartition]
     error: Exception
@@ -88,7 +78,7 @@ class StartingOffsetsFailed(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoCommitFinished(Message):
-    """CommitManager ▶ application: for `default_offset_commit_callback`; error None is success."""
+    """commits ▶ application: for `default_offset_commit_callback`; error None is success."""
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
     error: Exception | None
@@ -96,7 +86,7 @@ class AutoCommitFinished(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainStartingOffset(Message):
-    """PositionManager ▶ CommitManager: say why this committed offset is not found yet.
+    """positions ▶ commits: say why this committed offset is not found yet.
 
     The application asked; it is answered with a text.
     """

@@ -1,11 +1,4 @@
-"""The coordinator conversation: which broker looks after our group.
-
-CoordinatorManager ──FindCoordinator──▶ any broker
-CoordinatorManager ──CoordinatorFound | CoordinatorLost──▶ NetworkActor, membership, commits
-membership, commits ──SuspectCoordinator──▶ CoordinatorManager
-CoordinatorManager ──CoordinatorMissing──▶ commits
-CoordinatorManager ──CoordinatorRefused──▶ membership, commits, application
-"""
+"""The coordinator conversation: which broker looks after our group."""
 
 from __future__ import annotations
 
@@ -17,21 +10,21 @@ from aktor.events.metadata import Broker
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorFound(Message):
-    """CoordinatorManager ▶ NetworkActor, membership, commits: group requests go there."""
+    """coordinator ▶ network, membership, commits: group requests go there."""
 
     broker: Broker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorLost(Message):
-    """CoordinatorManager ▶ NetworkActor, membership, commits: hold group requests back."""
+    """coordinator ▶ network, membership, commits: hold group requests back."""
 
     because: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuspectCoordinator(Message):
-    """membership | commits ▶ CoordinatorManager: `node_id` did not act as our coordinator.
+    """membership, commits ▶ coordinator: `node_id` did not act as our coordinator.
 
     Ignored if the coordinator is another node by now.
     """
@@ -42,14 +35,14 @@ class SuspectCoordinator(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorMissing(Message):
-    """CoordinatorManager ▶ CommitManager: an attempt to find it failed; it is repeated."""
+    """coordinator ▶ commits: an attempt to find it failed; it is repeated."""
 
     because: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorRefused(Message):
-    """CoordinatorManager ▶ membership, commits, application: we may not use this group.
+    """coordinator ▶ membership, commits, application: we may not use this group.
 
     `error` is a `GroupAuthorizationFailedError`, an `InvalidGroupIdError` or alike, naming the
     group. Everything that waits for the coordinator fails with it; the look-up goes on at the

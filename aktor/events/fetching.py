@@ -1,9 +1,4 @@
-"""The fetch conversation: record batches on their way to the application.
-
-application ──PausePartitions──▶ fetch ──Fetch──▶ leaders
-fetch ──RecordsFetched──▶ application         (into the fetch buffer; whole batches)
-positions ──PositionsResolved──▶ fetch        (see the positions conversation)
-"""
+"""The fetch conversation: record batches on their way to the application."""
 
 from __future__ import annotations
 

@@ -1,12 +1,4 @@
-"""The life-cycle conversation: time goes round, and somebody may fall over.
-
-dispatcher ──TickDue──────────▶ Supervisor ──Tick──▶ manager          (one after the other)
-                                Supervisor ◀──Ticked── manager
-dispatcher ──ActorCrashed─────▶ Supervisor
-Supervisor ──ActorsRestarted──▶ who asked one of them, NetworkActor, application
-Supervisor ──ConsumerFailed───▶ application                           (the budget is spent)
-application ──ReportStatus────▶ Supervisor ──Answered──▶ application
-"""
+"""The life-cycle conversation: who is asked when, and what follows after a crash."""
 
 from __future__ import annotations
 
@@ -19,7 +11,7 @@ from aktor.events.network import Request
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickDue(Message):
-    """dispatcher ▶ Supervisor: nothing is left to deliver, or the earliest wake time has come."""
+    """dispatcher ▶ supervisor: nothing is left to deliver, or the earliest wake time has come."""
 
     now: float
     jitter: float
@@ -27,7 +19,8 @@ class TickDue(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick(Message):
-    """Supervisor ▶ manager: it is `now`; what do you want to send, and when do you wake?
+    """supervisor ▶ the actor that is asked: it is `now`; what do you want to send, and when do you
+    wake?
 
     `jitter` is a fresh random number in [0, 1): managers have no randomness of their own.
     """
@@ -38,7 +31,9 @@ class Tick(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticked(Message):
-    """manager ▶ Supervisor: these requests now, and wake me no later than `wake_at`."""
+    """every manager, network ▶ supervisor: these requests now, and wake me no later than
+    `wake_at`.
+    """
 
     actor: str
     incarnation: int
@@ -48,7 +43,7 @@ class Ticked(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActorCrashed(Message):
-    """dispatcher ▶ Supervisor: this incarnation raised while it handled a message."""
+    """dispatcher ▶ supervisor: this incarnation raised while it handled a message."""
 
     actor: str
     incarnation: int
@@ -59,7 +54,9 @@ class ActorCrashed(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActorsRestarted(Message):
-    """Supervisor ▶ who asks one of them: these start afresh; what they were asked is lost."""
+    """supervisor ▶ whoever asks one of them, application: these start afresh; what they were asked
+    is lost.
+    """
 
     actors: tuple[str, ...]
     because: BaseException
@@ -67,14 +64,14 @@ class ActorsRestarted(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerFailed(Message):
-    """Supervisor ▶ application: an actor crashed too often; fail everything with this error."""
+    """dispatcher ▶ application: an actor crashed too often; fail everything with this error."""
 
     error: BaseException
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportStatus(Message):
-    """application ▶ Supervisor: who is alive? Answered with a tuple of `ActorStatus`."""
+    """application ▶ supervisor: who is alive? Answered with a tuple of `ActorStatus`."""
 
     ticket: int
 

@@ -1,19 +1,5 @@
 """The membership conversation: who owns what, and how partitions change hands.
 
-    application ──SubscriptionChanged──▶ membership ──JoinGroup, SyncGroup──▶ coordinator
-    application ◀──RevokePartitions── membership               stop delivering these
-    application ──PartitionsReleased──▶ membership             with the consumed positions
-            membership ──CommitBeforeRevocation──▶ commits ──RevocationCommitted──▶ membership
-    application ◀──RunRevokedCallback── membership
-    application ──CallbackFinished──▶ membership               now it may tell the broker
-    application ◀──AssignPartitions── membership               apply, run the callback
-    application ──CallbackFinished──▶ membership
-    application ──LeaveGroup──▶ membership ──Answered──▶ application
-    membership ──MemberChanged──▶ commits, application
-    membership ──SessionExtended──▶ application                each answered heartbeat
-    application, commits ──ConfirmSession──▶ membership        heartbeat at once: am I still in?
-    membership ──GroupFailed──▶ application
-
 A step carries the number of its `rebalance`; an answer to an older one is dropped and traced.
 """
 
@@ -192,7 +178,7 @@ class SessionExtended(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmSession(Message):
-    """application | commits ▶ membership: we may not be a member any more; heartbeat at once.
+    """commits, application ▶ membership: we may not be a member any more; heartbeat at once.
 
     The application asks when the session may be over, the commit manager when the group has
     refused a commit or a look-up of this member.

@@ -1,12 +1,4 @@
-"""The metadata conversation: what the cluster looks like.
-
-application, membership ──TrackTopics──▶ MetadataManager ──Metadata──▶ broker
-any manager ──RefreshMetadata──▶ MetadataManager
-application ──LookUpTopics──▶ MetadataManager ──Answered | Failed──▶ application
-membership ──NameTopics──▶ MetadataManager ──TopicsNamed──▶ membership
-MetadataManager ──ClusterChanged──▶ NetworkActor, membership, positions, fetch, application
-MetadataManager ──TopicsRefused──▶ application
-"""
+"""The metadata conversation: what the cluster looks like."""
 
 from __future__ import annotations
 
@@ -85,7 +77,7 @@ class TopicPattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackTopics(Message):
-    """application | membership ▶ MetadataManager: `owner` needs these topics from now on.
+    """membership, application ▶ metadata: `owner` needs these topics from now on.
 
     Replaces what this owner asked for before; the union over the owners is kept fresh. With a
     `pattern` also all topics that it matches from their beginning, as they come and go.
@@ -98,21 +90,23 @@ class TrackTopics(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefreshMetadata(Message):
-    """manager ▶ MetadataManager: what I know is stale (a leader moved, a partition is unknown)."""
+    """membership, commits, positions, fetch ▶ metadata: what I know is stale (a leader moved, a
+    partition is unknown).
+    """
 
     because: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeadersMoved(Message):
-    """fetch ▶ MetadataManager: a broker named new leaders in its answer (KIP-951)."""
+    """fetch ▶ metadata: a broker named new leaders in its answer (KIP-951)."""
 
     leaders: Mapping[tuple[str, int], PartitionInfo]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookUpTopics(Message):
-    """application ▶ MetadataManager: ask a broker now; None means all topics.
+    """application ▶ metadata: ask a broker now; None means all topics.
 
     Answered with `{topic: TopicInfo}` of those that exist. Failed with
     `TopicAuthorizationFailedError` or `InvalidTopicError`, naming the topics.
@@ -125,7 +119,7 @@ class LookUpTopics(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameTopics(Message):
-    """membership ▶ MetadataManager: which topics are these? Replaces what was asked before.
+    """membership ▶ metadata: which topics are these? Replaces what was asked before.
 
     A broker assigns partitions by topic id (KIP-848), and may do so before it has described the
     topic to us. Asked until all are known.
@@ -136,21 +130,21 @@ class NameTopics(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsNamed(Message):
-    """MetadataManager ▶ membership: the names of topics, by their ids."""
+    """metadata ▶ membership: the names of topics, by their ids."""
 
     names: Mapping[object, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterChanged(Message):
-    """MetadataManager ▶ all who care: the new snapshot."""
+    """metadata ▶ network, membership, commits, positions, fetch, application: the new snapshot."""
 
     cluster: Cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsRefused(Message):
-    """MetadataManager ▶ application: tracked topics cannot be read; raise this from `poll`.
+    """metadata ▶ application: tracked topics cannot be read; raise this from `poll`.
 
     `error` is a `TopicAuthorizationFailedError`, an `InvalidTopicError`, or an
     `UnknownTopicOrPartitionError` for a topic that never existed; told once per topic and error.

@@ -1,12 +1,4 @@
-"""The network conversation: unsent requests in, exactly one answer each out.
-
-manager ──Ticked(requests)──▶ Supervisor ──SendRequests──▶ NetworkActor ──bytes──▶ broker
-manager ◀──ResponseReceived | RequestFailed── NetworkActor
-application ◀──BrokerRefused | BootstrapFailed | BrokersUnreachable | BrokersReached── NetworkActor
-fetch ──ExpectFetches──▶ NetworkActor
-application ──ReportBootstrap──▶ NetworkActor ──Answered──▶ application
-application ◀──BrokersLost── NetworkActor
-"""
+"""The network conversation: unsent requests in, exactly one answer each out."""
 
 from __future__ import annotations
 
@@ -64,7 +56,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendRequests(Message):
-    """Supervisor ▶ NetworkActor: send these, in this order per destination."""
+    """supervisor ▶ network: send these, in this order per destination."""
 
     requests: tuple[Request, ...]
     now: float
@@ -72,7 +64,9 @@ class SendRequests(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseReceived(Message):
-    """NetworkActor ▶ manager: the broker `node` answered `request` with `response`."""
+    """network ▶ the manager that sent the request: the broker `node` answered `request` with
+    `response`.
+    """
 
     request: Request
     response: Any
@@ -83,7 +77,7 @@ class ResponseReceived(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFailed(Message):
-    """NetworkActor ▶ manager: no answer will come.
+    """network ▶ the manager that sent the request: no answer will come.
 
     `error` is a `KafkaTimeoutError` (deadline), a `KafkaConnectionError` (could not connect, or
     disconnected; `FrameError` if the answer was malformed), an `AuthenticationError`, or an
@@ -100,40 +94,40 @@ class RequestFailed(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRefused(Message):
-    """NetworkActor ▶ application: a broker refused our credentials, or its certificate is bad."""
+    """network ▶ application: a broker refused our credentials, or its certificate is bad."""
 
     error: Exception
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootstrapFailed(Message):
-    """NetworkActor ▶ application: no bootstrap server could be reached as a Kafka broker."""
+    """network ▶ application: no bootstrap server could be reached as a Kafka broker."""
 
     error: Exception
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokersUnreachable(Message):
-    """NetworkActor ▶ application: no broker has answered at the address that it advertises."""
+    """network ▶ application: no broker has answered at the address that it advertises."""
 
     error: Exception
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokersReached(Message):
-    """NetworkActor ▶ application: a broker can be reached after all."""
+    """network ▶ application: a broker can be reached after all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectFetches(Message):
-    """fetch ▶ NetworkActor: Fetches to these nodes follow shortly; connect meanwhile."""
+    """fetch ▶ network: Fetches to these nodes follow shortly; connect meanwhile."""
 
     nodes: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportBootstrap(Message):
-    """application ▶ NetworkActor: was any broker reached? Answered with None or a BootstrapError.
+    """application ▶ network: was any broker reached? Answered with None or a BootstrapError.
 
     None is also the answer if nobody was to be reached yet, or if a broker refused us.
     """
@@ -143,6 +137,6 @@ class ReportBootstrap(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokersLost(Message):
-    """NetworkActor ▶ application: all that are needed and have not been reached for 30 s."""
+    """network ▶ application: all that are needed and have not been reached for 30 s."""
 
     brokers: Mapping[int, str]

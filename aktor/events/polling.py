@@ -1,7 +1,4 @@
-"""What every `poll` says to the background: one message, carrying only what changed.
-
-application ──Poll──▶ commits, membership, fetch
-"""
+"""What every `poll` says to the background: one message, carrying only what changed."""
 
 from __future__ import annotations
 

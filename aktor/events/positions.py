@@ -1,14 +1,5 @@
 """The positions conversation: where each assigned partition starts.
 
-    application ──AssignmentChanged──▶ positions, fetch, commits
-    application ──SeekPartitions | ResetPositions──▶ positions, fetch
-    positions ──FindStartingOffsets──▶ commits           (see the commit conversation)
-    positions ──ListOffsets──▶ leaders
-    positions ──PositionsResolved──▶ fetch, application
-    positions ──PositionsFailed──▶ application
-    application ──LookUpOffsets──▶ positions ──Answered | Failed──▶ application
-    application ──ExplainPosition──▶ positions (──▶ commits) ──Answered──▶ application
-
 Every partition has an `epoch` at the application, raised by each assign, revoke and seek. What is
 said about an older epoch is dropped and traced.
 """
@@ -118,7 +109,7 @@ class LookUpOffsets(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainPosition(Message):
-    """application ▶ PositionManager: what does this partition's position wait for, at `now`?
+    """application ▶ positions: what does this partition's position wait for, at `now`?
 
     Answered with a text; by the commit manager if it is the committed offset.
     """

@@ -1,0 +1,158 @@
+"""`python -m tests.protocol_table`: write docs/protocol.md anew, from the routes and the code.
+
+Who hears a message stands in `aktor/events/routes.py`. Who says it is read from the code: whoever
+makes one in a module of its own, and is not among those who hear it.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+
+from aktor.events.message import Message
+from aktor.events.routes import BY_NAME, KEPT, ROUTES
+
+ROOT = Path(__file__).parent.parent
+DOCUMENT = ROOT / "docs" / "protocol.md"
+
+CONVERSATIONS = (
+    *("lifecycle", "network", "answers", "polling", "metadata"),
+    *("coordinator", "membership", "commits", "positions", "fetching"),
+)
+
+HEAD = (
+    "# The conversations",
+    "Every message between the actors, by conversation, with who says it and who hears it. Messages"
+    " are frozen dataclasses in `aktor/events/`; their fields are documented there. This page is"
+    " made from the code (`python -m tests.protocol_table`), and a test compares the two: who hears"
+    " a message stands in `aktor/events/routes.py`, who says it is whoever makes one.",
+)
+
+#: The modules in which an actor begins; it goes on in the modules of its folder that they import.
+BEGINS = {
+    "dispatcher": ["aktor.actors.runtime"],
+    "supervisor": ["aktor.actors.supervisor"],
+    "network": ["aktor.actors.network"],
+    "coordinator": ["aktor.managers.coordinator"],
+    "metadata": ["aktor.managers.metadata"],
+    "membership": ["aktor.managers.auto_membership"],
+    "commits": ["aktor.managers.commits"],
+    "positions": ["aktor.managers.positions"],
+    "fetch": ["aktor.managers.fetch"],
+    "application": ["aktor.consumer.facade"],
+}
+
+#: What an actor imports without being it.
+OTHERS = {
+    "aktor.actors.runtime",
+    "aktor.actors.supervision",
+    "aktor.actors.manager",
+    "aktor.consumer.system",
+}
+
+MANAGERS = ("coordinator", "metadata", "membership", "commits", "positions", "fetch")
+
+#: To whom a message goes that is told by name, see `BY_NAME`.
+NAMED = {
+    "Tick": "the actor that is asked",
+    "ActorsRestarted": "whoever asks one of them, application",
+    "ResponseReceived": "the manager that sent the request",
+    "RequestFailed": "the manager that sent the request",
+}
+
+
+def _tree(module: str) -> ast.Module:
+    return ast.parse(ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text())
+
+
+def _imports(module: str) -> Iterator[str]:
+    folder = module.rpartition(".")[0]
+    for node in ast.walk(_tree(module)):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(folder + "."):
+            yield str(node.module)
+
+
+def _modules(actor: str) -> set[str]:
+    found: set[str] = set()
+    left = list(BEGINS[actor])
+    while left:
+        module = left.pop()
+        if module not in found:
+            found.add(module)
+            left += [one for one in _imports(module) if one not in OTHERS]
+    return found
+
+
+def _made(module: str) -> set[str]:
+    calls = (node.func for node in ast.walk(_tree(module)) if isinstance(node, ast.Call))
+    return {name.id for name in calls if isinstance(name, ast.Name)}
+
+
+@functools.cache
+def _made_by() -> Mapping[str, set[str]]:
+    made = {actor: set[str]().union(*map(_made, _modules(actor))) for actor in BEGINS}
+    for actor in MANAGERS:
+        made[actor] |= _made("aktor.actors.manager")
+    return made
+
+
+def senders(kind: type[Message]) -> list[str]:
+    """The actors that say messages of this type, by name."""
+    hears = ROUTES.get(kind, ())
+    found = [a for a, made in _made_by().items() if kind.__name__ in made and a not in hears]
+    return (
+        ["every manager", *(a for a in found if a not in MANAGERS)]
+        if set(MANAGERS) <= {*found}
+        else found
+    )
+
+
+def receivers(kind: type[Message]) -> list[str]:
+    """The actors that hear messages of this type."""
+    if kind in BY_NAME:
+        return [NAMED[kind.__name__]]
+    return [name for name in ROUTES[kind] if name != KEPT]
+
+
+def heading(kind: type[Message]) -> str:
+    """How the docstring of a message begins: who says it, and who hears it."""
+    return f"{', '.join(senders(kind))} ▶ {', '.join(receivers(kind))}:"
+
+
+def kinds(module: ModuleType) -> list[type[Message]]:
+    """The messages of a conversation, in the order in which they are written."""
+    return [
+        one
+        for one in vars(module).values()
+        if inspect.isclass(one) and issubclass(one, Message) and one.__module__ == module.__name__
+    ]
+
+
+def _row(kind: type[Message]) -> str:
+    text = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].replace("\n", " ")
+    what = text.removeprefix(heading(kind)).strip().replace("|", "\\|")
+    columns = (f"`{kind.__name__}`", ", ".join(senders(kind)), ", ".join(receivers(kind)), what)
+    return f"| {' | '.join(columns)} |"
+
+
+def document() -> str:
+    """The whole page."""
+    parts = list(HEAD)
+    for name in CONVERSATIONS:
+        module = importlib.import_module(f"aktor.events.{name}")
+        first, *more = inspect.cleandoc(module.__doc__ or "").split("\n\n")
+        rows = "\n".join(map(_row, kinds(module)))
+        parts += [f"## {name.capitalize()}", re.sub(r"\s+", " ", first)]
+        parts += [re.sub(r"\s+", " ", one) for one in more]
+        parts += [f"| message | said by | heard by | what |\n|---|---|---|---|\n{rows}"]
+    return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(document())
