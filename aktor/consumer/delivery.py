@@ -13,6 +13,7 @@ from typing import Any
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from aktor.consumer.credit import Credit
 from aktor.consumer.partition import Partition
 from aktor.consumer.runs import runs
 from aktor.events.fetching import Chunk
@@ -52,11 +53,8 @@ class Delivery:
     ) -> None:
         #: What is owned. Replaced as a whole, never changed: any thread may look at it.
         self.partitions: Mapping[TopicPartition, Partition] = {}
-        self.buffered_bytes = 0
-        #: The bytes that came in all, with the chunk that was counted last while it may be counted
-        #: again; and how many of them were reported as freed.
-        self._received: tuple[Chunk | None, int] = (None, 0)
-        self._told_freed = 0
+        #: What the chunks that came take of the fetch manager's room.
+        self.credit = Credit()
         #: What was decoded in all.
         self.taken = Taken()
         #: Partitions to be sought anew: what came of them had a gap.
@@ -198,18 +196,14 @@ class Delivery:
         return moved
 
     @property
-    def freed_bytes(self) -> int:
-        """Bytes taken out of the fetch buffer and not yet reported by a Poll."""
-        return self._received[1] - self.buffered_bytes - self._told_freed
-
-    def told_freed(self, freed: int) -> None:
-        """So many of them were reported."""
-        self._told_freed += freed
+    def buffered_bytes(self) -> int:
+        """Bytes in the chunks of all partitions."""
+        return self.credit.held
 
     @property
     def has_moved(self) -> bool:
         """Whether positions moved or bytes were freed since they were last reported."""
-        return bool(self._moved or self.freed_bytes)
+        return bool(self._moved or self.credit.unreported)
 
     def mark_moved(self, state: Partition) -> None:
         """Report this partition's position with the next Poll."""
@@ -263,7 +257,7 @@ class Delivery:
         for state in self.partitions.values():
             self._line_up(state)
         self._moved = dict.fromkeys(self.partitions)
-        self.buffered_bytes = sum(state.buffered_bytes for state in self.partitions.values())
+        self.credit.recount(chunk for state in self.partitions.values() for chunk in state.chunks)
 
     def apply(self, outcome: PositionsResolved | PositionsFailed) -> None:
         """A position was found, or cannot be."""
@@ -334,8 +328,7 @@ class Delivery:
     def put(self, chunk: Chunk) -> None:
         """File one fetched chunk, or drop it if its partition has moved on."""
         state = self.partitions.get(chunk.partition)
-        if not self.has_counted(chunk):
-            self._received = chunk, self._received[1] + chunk.size
+        self.credit.count(chunk)
         if state is None or state.epoch != chunk.epoch or state.pending_revocation:
             self.log.debug(
                 "chunk.dropped",
@@ -345,13 +338,9 @@ class Delivery:
             )
             return
         if state.receive(chunk):
-            self.buffered_bytes += chunk.size
+            self.credit.hold(chunk)
             self._look_for_refusal(state)
             self._line_up(state)
-
-    def has_counted(self, chunk: Chunk) -> bool:
-        """Whether a `put` of it has begun. If that was interrupted, the next call repeats it."""
-        return self._received[0] is chunk
 
     def put_back(self, state: Partition, records: list[Any]) -> None:
         """These were taken and not given out: they come first."""
@@ -360,7 +349,7 @@ class Delivery:
 
     def all_put(self) -> None:
         """Everything that came was filed: nothing of it can come again."""
-        self._received = None, self._received[1]
+        self.credit.counted_all()
 
     @property
     def anything_ready(self) -> bool:
@@ -464,10 +453,9 @@ class Delivery:
 
     def _finish_chunk(self, state: Partition) -> None:
         chunk = state.end_chunk()
-        self.buffered_bytes -= chunk.size
+        self.credit.let_go((chunk,))
         self.taken.add_chunk(chunk)
         self._look_for_refusal(state)
 
     def _drop_buffered(self, state: Partition) -> None:
-        self.buffered_bytes -= state.buffered_bytes
-        state.drop_buffered()
+        self.credit.let_go(state.drop_buffered())

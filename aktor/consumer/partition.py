@@ -6,6 +6,7 @@ Its fields are changed by its own methods only, which say what has happened in K
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -184,12 +185,16 @@ class Partition:
         records, self.held = self.held[:limit], self.held[limit:]
         return records
 
-    def drop_buffered(self) -> None:
-        """What was fetched and decoded is not given out; reading goes on at the position."""
-        self.chunks.clear()
+    def drop_buffered(self) -> Iterable[Chunk]:
+        """What was fetched and decoded is not given out; reading goes on at the position.
+
+        Returns what was fetched.
+        """
+        dropped, self.chunks = self.chunks, deque()
         self.reader = None
         self.held = []
         self.taken = self.offset
+        return dropped
 
     @property
     def buffered_bytes(self) -> int:

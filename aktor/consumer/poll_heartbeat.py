@@ -59,7 +59,8 @@ class PollHeartbeat:
     def tell(self, now: float, *, force: bool = False) -> None:
         """Tell a `Poll` if there is news, or if it is time for one; `force`: in any case."""
         moved = self._delivery.take_moved()
-        freed = self._delivery.freed_bytes
+        credit = self._delivery.credit
+        freed, incarnation, given_back = credit.unreported, credit.incarnation, credit.given_back
         news = bool(moved or freed)
         wake = force or self._urgent or (news and self._has_run_dry) or self._must_wake(now, freed)
         if not (wake or news or now - self._told_at >= POLL_REPEAT):
@@ -68,8 +69,9 @@ class PollHeartbeat:
         self._urgent = False
         self._unread_bytes = 0 if wake else self._unread_bytes + freed
         self._unread = not wake and (self._unread or news)
-        self._publish(Poll(now=now, positions=moved, freed_bytes=freed), wake=wake)
-        self._delivery.told_freed(freed)
+        poll = Poll(now=now, positions=moved, freed_bytes=given_back, incarnation=incarnation)
+        self._publish(poll, wake=wake)
+        credit.report(incarnation, given_back)
 
     def be_heard(self, now: float) -> None:
         """Have the background read all that was said: wake it if it need not have read it yet.

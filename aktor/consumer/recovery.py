@@ -94,11 +94,8 @@ class Recovery:
         if "membership" in restarted.actors:
             error = yield from self._restore_membership(restarted)
         # The fetch manager needs all others, so it is a new one after every restart. It does not
-        # know what its predecessor fetched: drop that, and go on from the positions. Nor has it
-        # counted the bytes: it must not hear that they were freed.
+        # know what its predecessor fetched: go on from the positions.
         self._assignment.renew_all()
-        self._assignment.drain_buffer()
-        self._delivery.told_freed(self._delivery.freed_bytes)
         self._assignment.say_anew("actors were restarted")
         self._assignment.say_paused(resumed=False)
         self._heartbeat.hurry()

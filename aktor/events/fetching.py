@@ -15,8 +15,11 @@ class Chunk:
 
     Belongs to `epoch` and continues at `offset`. `error` is set instead of data when the broker
     refused this partition at this offset (out of range, unauthorised, ...): it takes its turn in
-    the buffer, so the records before it are given out first. `size` is what counts against
-    `max_buffered_bytes`. `aborted` is [(producer id, first offset)], for read_committed.
+    the buffer, so the records before it are given out first. `aborted` is
+    [(producer id, first offset)], for read_committed.
+
+    `size` is its credit: what it takes of the `max_buffered_bytes` of this `incarnation` of the
+    fetch manager. A `Poll` gives it back when the chunk is read to its end, or dropped.
     """
 
     partition: TopicPartition
@@ -24,6 +27,7 @@ class Chunk:
     offset: int
     data: memoryview = field(default=memoryview(b""), repr=False)
     size: int = 0
+    incarnation: int = 1
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1

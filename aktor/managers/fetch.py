@@ -227,10 +227,10 @@ class FetchManager(RequestManager):
         if self._plan.unpolled:
             self._touch(*sorted(self._plan.unpolled))
             self._plan.unpolled.clear()
-        if not poll.freed_bytes and not poll.positions:
+        freed = self._take_back_credit(poll)
+        if not freed and not poll.positions:
             return
         self._changed = True
-        self._room.free(poll.freed_bytes)
         for tp, position in poll.positions.items():
             cursor = self._plan.cursors.get(tp)
             if cursor is not None:
@@ -238,6 +238,14 @@ class FetchManager(RequestManager):
                 self._touch(tp)
         if self._room.nothing_buffered:
             self._consumed_all()
+
+    def _take_back_credit(self, poll: Poll) -> bool:
+        """Whether there is more room. An earlier incarnation's credit ended with that."""
+        if poll.incarnation != self.incarnation:
+            return False
+        before = self._room.buffered
+        self._room.free(poll.freed_bytes)
+        return self._room.buffered < before
 
     def _consumed_all(self) -> None:
         for tp in self._buffered:
@@ -463,6 +471,7 @@ class FetchManager(RequestManager):
     def _answer(self, session: FetchSession, came: ResponseReceived | RequestFailed) -> FetchAnswer:
         return FetchAnswer(
             asked=came.request.context,
+            incarnation=self.incarnation,
             now=came.now,
             jitter=came.jitter,
             session=session,

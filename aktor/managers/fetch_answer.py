@@ -45,6 +45,7 @@ class FetchAnswer:
     """
 
     asked: Asked
+    incarnation: int
     now: float
     jitter: float
     session: FetchSession
@@ -157,6 +158,7 @@ class FetchAnswer:
             offset=cursor.at,
             data=said.records[:size],
             size=len(said.records) + CHUNK_OVERHEAD,
+            incarnation=self.incarnation,
             high_watermark=said.high_watermark,
             last_stable_offset=said.last_stable_offset,
             log_start_offset=said.log_start_offset,

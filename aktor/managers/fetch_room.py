@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["FetchRoom"]
+__all__ = ["CreditError", "FetchRoom"]
+
+
+class CreditError(Exception):
+    """The application gave back what it was not given, or takes back what it gave back.
+
+    It crashes the fetch manager on purpose. Its next incarnation and the application begin to count
+    at zero, so the restart mends the account. Going on with a wrong one would fetch beyond
+    `max_buffered_bytes`, or less and less until nothing is fetched at all.
+    """
 
 
 class FetchRoom:
@@ -14,7 +23,9 @@ class FetchRoom:
     def __init__(self, bound: int, per_partition: int) -> None:
         self._bound = bound
         self._per_partition = per_partition
-        self._buffered = 0
+        #: Bytes given to the application in all, and those of them that it gave back.
+        self._granted = 0
+        self._freed = 0
         self._reserved = 0
 
     # -- what is taken and given back
@@ -29,16 +40,20 @@ class FetchRoom:
 
     def fill(self, size: int) -> None:
         """The application was given so much."""
-        self._buffered += size
+        self._granted += size
 
-    def free(self, size: int) -> None:
-        """The application has read so much."""
-        self._buffered = max(0, self._buffered - size)
+    def free(self, total: int) -> None:
+        """The application has given back so much in all."""
+        if not self._freed <= total <= self._granted:
+            raise CreditError(
+                f"{total} bytes are said to be given back, {self._freed} of {self._granted} were"
+            )
+        self._freed = total
 
     @property
     def buffered(self) -> int:
         """What the application has not read yet."""
-        return self._buffered
+        return self._granted - self._freed
 
     @property
     def reserved(self) -> int:
@@ -48,7 +63,7 @@ class FetchRoom:
     @property
     def nothing_buffered(self) -> bool:
         """Whether the application has read everything."""
-        return not self._buffered
+        return not self.buffered
 
     # -- how it is shared
 
@@ -85,7 +100,7 @@ class FetchRoom:
         if self._left >= quarter:
             return min(limit, self._left)
         small = min(limit, quarter)
-        fills = self._buffered + small > self._bound
+        fills = self.buffered + small > self._bound
         if not fills and self._left + nodes * quarter >= small:
             return small
         if fills and readable + small <= self._bound and held + small <= quarter:
@@ -94,7 +109,7 @@ class FetchRoom:
 
     @property
     def _left(self) -> int:
-        return self._bound - self._buffered - self._reserved
+        return self._bound - self.buffered - self._reserved
 
     def _least(self, nodes: int) -> int:
         """Less is not worth a request. It is so small that each of `nodes` gets its turn."""

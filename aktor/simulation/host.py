@@ -310,15 +310,17 @@ class Site(Host):
         if not self._mail.empty or self.port.events or engine.background.events.taken_over:
             return  # it may have to act on a restart, and be in its listener about that
         assert isinstance(fetch, FetchManager)
-        delivery = engine.delivery
         chunks = list(self.port.chunks)
-        arrived = sum(one.size for one in chunks if not delivery.has_counted(one))
+        credit, lender = engine.delivery.credit, fetch.incarnation
+        arrived = sum(
+            one.size for one in chunks if one.incarnation == lender and not credit.has_counted(one)
+        )
         self.note(
             "books.seen",
             reserved=fetch.bytes_reserved,
             asked=fetch.bytes_asked,
             counted=fetch.bytes_buffered,
-            held=arrived + delivery.buffered_bytes + delivery.freed_bytes,
+            held=arrived + credit.outstanding(lender),
             questions=self.port.open_tickets,
             misread=self._misread(fetch),
             unused=self._unused(),

@@ -136,7 +136,7 @@ def test_a_chunk_of_an_older_epoch_is_dropped_and_its_bytes_are_freed() -> None:
     delivery.put(old := a_chunk(epoch=1))
 
     assert delivery.take(10) == {}
-    assert (delivery.buffered_bytes, delivery.freed_bytes) == (0, old.size)
+    assert (delivery.buffered_bytes, delivery.credit.unreported) == (0, old.size)
     (dropped,) = [one for one in events if one["event"] == "chunk.dropped"]
     assert dropped["partition"] == "orders-0"
 
@@ -147,7 +147,7 @@ def test_a_chunk_of_a_partition_that_is_not_owned_is_dropped_and_its_bytes_are_f
     delivery.put(foreign := a_chunk(B))
 
     assert delivery.take(10) == {}
-    assert (delivery.buffered_bytes, delivery.freed_bytes) == (0, foreign.size)
+    assert (delivery.buffered_bytes, delivery.credit.unreported) == (0, foreign.size)
 
 
 def test_freed_bytes_are_told_once() -> None:
@@ -155,9 +155,9 @@ def test_freed_bytes_are_told_once() -> None:
     delivery.put(chunk := a_chunk())
     delivery.take(10)
 
-    assert delivery.freed_bytes == chunk.size
-    delivery.told_freed(chunk.size)
-    assert delivery.freed_bytes == 0
+    assert delivery.credit.unreported == chunk.size
+    delivery.credit.report(1, delivery.credit.given_back)
+    assert delivery.credit.unreported == 0
 
 
 def test_a_chunk_is_freed_when_its_last_record_is_taken_and_not_before() -> None:
@@ -165,10 +165,10 @@ def test_a_chunk_is_freed_when_its_last_record_is_taken_and_not_before() -> None
     delivery.put(chunk := a_chunk(count=3))
 
     delivery.take(2)
-    assert (delivery.freed_bytes, delivery.buffered_bytes) == (0, chunk.size)
+    assert (delivery.credit.unreported, delivery.buffered_bytes) == (0, chunk.size)
 
     delivery.take(1)
-    assert (delivery.freed_bytes, delivery.buffered_bytes) == (chunk.size, 0)
+    assert (delivery.credit.unreported, delivery.buffered_bytes) == (chunk.size, 0)
     assert delivery.taken.bytes == chunk.size - OVERHEAD
     assert delivery.taken.records == 3
 
@@ -180,7 +180,7 @@ def test_what_is_buffered_for_a_partition_about_to_be_revoked_is_dropped() -> No
     delivery.hold_back([A, B])
 
     assert delivery.take(10) == {}
-    assert (delivery.buffered_bytes, delivery.freed_bytes) == (0, chunk.size)
+    assert (delivery.buffered_bytes, delivery.credit.unreported) == (0, chunk.size)
 
 
 def test_what_arrives_for_a_partition_about_to_be_revoked_is_dropped() -> None:
@@ -190,7 +190,7 @@ def test_what_arrives_for_a_partition_about_to_be_revoked_is_dropped() -> None:
     delivery.put(chunk := a_chunk())
 
     assert delivery.take(10) == {}
-    assert (delivery.buffered_bytes, delivery.freed_bytes) == (0, chunk.size)
+    assert (delivery.buffered_bytes, delivery.credit.unreported) == (0, chunk.size)
 
 
 def test_a_partition_about_to_be_revoked_keeps_its_position_for_the_last_commit() -> None:
@@ -273,7 +273,7 @@ def test_a_partition_that_goes_frees_its_buffer_and_is_new_when_it_comes_back() 
     delivery.assign([])
     delivery.assign([A])
 
-    assert (delivery.buffered_bytes, delivery.freed_bytes) == (0, chunk.size)
+    assert (delivery.buffered_bytes, delivery.credit.unreported) == (0, chunk.size)
     assert delivery.as_assigned() == {A: Assigned(epoch=2)}
 
 
@@ -486,7 +486,7 @@ def test_a_seek_drops_what_is_buffered_and_held_and_begins_a_new_epoch() -> None
     delivery.put_back(delivery.partitions[A], delivery.take(1, advance=False)[A])
 
     delivery.seek(A, Position(offset=40))
-    assert delivery.freed_bytes == chunk.size
+    assert delivery.credit.unreported == chunk.size
 
     delivery.put(a_chunk(offset=40, epoch=2))
     assert offsets(delivery.take(10)) == {A: [40, 41, 42]}
@@ -738,7 +738,7 @@ def test_a_chunk_that_does_not_continue_marks_the_partition_astray_and_is_droppe
 
     assert delivery.offset_gaps == {A}
     assert delivery.consumed()[A].offset == 0
-    assert (delivery.buffered_bytes, delivery.freed_bytes) == (0, chunk.size)
+    assert (delivery.buffered_bytes, delivery.credit.unreported) == (0, chunk.size)
     (dropped,) = [one for one in events if one["event"] == "chunk.dropped"]
     assert (dropped["level"], dropped["offset"], dropped["expected"]) == ("error", 5, 0)
 
@@ -923,7 +923,7 @@ def test_every_byte_that_was_put_is_either_buffered_or_freed(steps: list[Any]) -
     for step, partition, number in steps:
         _do(delivery, fetcher, step, partition, number)
 
-        assert delivery.buffered_bytes + delivery.freed_bytes == fetcher.put_bytes
+        assert delivery.buffered_bytes + delivery.credit.unreported == fetcher.put_bytes
         buffered = (one for state in delivery.partitions.values() for one in state.chunks)
         assert delivery.buffered_bytes == sum(chunk.size for chunk in buffered)
         delivery.offset_gaps.clear()

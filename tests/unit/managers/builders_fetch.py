@@ -103,6 +103,7 @@ class Around:
         self.now = 100.0
         self.wake_at = 0.0
         self.said: list[object] = []
+        self.freed = 0
         self.paused: frozenset[TopicPartition] = frozenset()
 
     @classmethod
@@ -152,13 +153,14 @@ class Around:
         self.tell(PausePartitions(partitions=self.paused, resumed=before - self.paused))
 
     def consume(self, positions: Mapping[Partition, int], *, freed: int = 0) -> None:
+        self.freed += freed
         self.tell(
             Poll(
                 now=self.now,
                 positions={
                     tp(one): OffsetAndMetadata(offset, "", -1) for one, offset in positions.items()
                 },
-                freed_bytes=freed,
+                freed_bytes=self.freed,
             )
         )
 

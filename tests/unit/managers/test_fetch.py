@@ -33,8 +33,10 @@ from kafka.protocol.consumer.fetch import FetchRequest
 from aktor.errors import CorruptBatchError
 from aktor.events.metadata import LeadersMoved, PartitionInfo, RefreshMetadata
 from aktor.events.network import ExpectFetches, Lane, Request
+from aktor.events.polling import Poll
 from aktor.managers.fetch import EMPTY_PACE
 from aktor.managers.fetch_answer import CHUNK_OVERHEAD, REFUSED_PACE
+from aktor.managers.fetch_room import CreditError
 from aktor.protocol.fetch import MAX_VERSION, MIN_VERSION
 from tests.unit.managers.builders_fetch import (
     Around,
@@ -102,7 +104,7 @@ def test_partitions_of_one_leader_share_a_request_and_leaders_are_asked_in_paral
     around = Around.reading({0: 1, 1: 2, 2: 1})
 
     requests = around.tick()
-    around.consume({}, freed=1)
+    around.consume({0: 0})
 
     assert {one.to: set(offsets(one)) for one in requests} == {1: {0, 2}, 2: {1}}
     assert around.tick() == []
@@ -564,13 +566,39 @@ def test_who_brought_data_comes_last_in_the_next_request() -> None:
     assert list(offsets(around.the_request())) == [1, 2, 0]
 
 
-def test_bytes_are_not_freed_twice() -> None:
-    around = Around.reading({0: 1}, max_buffered_bytes=4 * KIB, max_partition_fetch_bytes=KIB)
-    around.consume({}, freed=100 * KIB)
+def test_a_poll_that_is_told_twice_gives_nothing_back_twice() -> None:
+    """It is, if the application was interrupted after it had told it."""
+    around = Around.reading({0: 1})
+    first, second = (
+        chunk
+        for base in (0, 10)
+        for chunk in chunks(around.answer(around.the_request(), of(0, a_batch(base, 10))))
+    )
 
-    around.answer(around.the_request(), of(0, a_batch(0, 10, size=4 * KIB)))
+    around.consume({0: 10}, freed=first.size)
+    around.consume({0: 10}, freed=0)
 
-    assert around.tick(1.0) == []
+    assert around.manager.bytes_buffered == second.size
+
+
+@pytest.mark.parametrize("more", [1, -1])
+def test_who_gives_back_more_than_there_is_or_takes_back_crashes_the_manager(more: int) -> None:
+    around = Around.reading({0: 1})
+    (chunk,) = chunks(around.answer(around.the_request(), of(0, a_batch(0, 10))))
+    around.consume({0: 10}, freed=chunk.size)
+
+    with pytest.raises(CreditError):
+        around.consume({}, freed=more)
+
+
+def test_what_an_earlier_incarnation_sent_gives_no_room_to_this_one() -> None:
+    around = Around.reading({0: 1})
+    (chunk,) = chunks(around.answer(around.the_request(), of(0, a_batch(0, 10))))
+    assert chunk.incarnation == around.manager.incarnation
+
+    around.tell(Poll(now=0.0, positions={}, freed_bytes=chunk.size, incarnation=0))
+
+    assert around.manager.bytes_buffered == chunk.size
 
 
 # -- sessions
