@@ -67,18 +67,21 @@ NAMED = {
 }
 
 
-def _tree(module: str) -> ast.Module:
+@functools.cache
+def tree_of(module: str) -> ast.Module:
+    """The code of a module, by its dotted name."""
     return ast.parse(ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text())
 
 
 def _imports(module: str) -> Iterator[str]:
     folder = module.rpartition(".")[0]
-    for node in ast.walk(_tree(module)):
+    for node in ast.walk(tree_of(module)):
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith(folder + "."):
             yield str(node.module)
 
 
-def _modules(actor: str) -> set[str]:
+def modules_of(actor: str) -> set[str]:
+    """The modules that are this actor's: where it begins, and what that imports of its folder."""
     found: set[str] = set()
     left = list(BEGINS[actor])
     while left:
@@ -90,13 +93,13 @@ def _modules(actor: str) -> set[str]:
 
 
 def _made(module: str) -> set[str]:
-    calls = (node.func for node in ast.walk(_tree(module)) if isinstance(node, ast.Call))
+    calls = (node.func for node in ast.walk(tree_of(module)) if isinstance(node, ast.Call))
     return {name.id for name in calls if isinstance(name, ast.Name)}
 
 
 @functools.cache
 def _made_by() -> Mapping[str, set[str]]:
-    made = {actor: set[str]().union(*map(_made, _modules(actor))) for actor in BEGINS}
+    made = {actor: set[str]().union(*map(_made, modules_of(actor))) for actor in BEGINS}
     for actor in MANAGERS:
         made[actor] |= _made("aktor.actors.manager")
     return made

@@ -22,7 +22,7 @@ from aktor.events.metadata import TopicsNamed
 from aktor.events.routes import BY_NAME, FACTS, ROUTES
 from aktor.managers import classic_states, consumer_states
 from aktor.managers.state_table import mermaid
-from tests import protocol_table
+from tests import protocol_table, settings_table
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "aktor"
@@ -438,6 +438,13 @@ def test_somebody_says_a_message_and_its_docstring_begins_with_who_says_it_to_wh
 def test_the_protocol_document_has_every_message_with_who_says_and_who_hears_it() -> None:
     assert protocol_table.DOCUMENT.read_text() == protocol_table.document(), (
         "python -m tests.protocol_table writes it anew"
+    )
+
+
+def test_the_document_says_which_actor_reads_which_setting() -> None:
+    """A setting that has another reader is seen here, and has to be meant."""
+    assert settings_table.in_document() == settings_table.table(), (
+        "python -m tests.settings_table writes it anew"
     )
 
 
