@@ -1,9 +1,10 @@
 """A request manager: an actor that holds rules of Kafka and decides what to send and when.
 
-A handler takes one message and returns what the manager wants said. What depends on the time is a
-duty: a method that does what is due, and returns when it is due next. `poll` goes through them and
-returns what the manager wants sent, and when it wants to be asked again. None of these has a clock,
-a socket, a thread or randomness, so a test calls them and reads the result:
+A handler takes one message. What depends on the time is a duty: a method that does what is due, and
+returns when it is due next. Both say messages by `_tell` and send requests by `send`: these collect
+in the manager, until `handle` returns what was said, and `poll`, which goes through the duties,
+returns what is to be sent, too, and when the manager wants to be asked again. None of these has a
+clock, a socket, a thread or randomness, so a test calls them and reads the result:
 
     manager = CommitManager(Settings(group_id="g"))
     said = manager.handle(CoordinatorFound(broker=...))
@@ -13,7 +14,7 @@ a socket, a thread or randomness, so a test calls them and reads the result:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from aktor.actors.handlers import handlers, handles, mending, response_handlers
@@ -104,10 +105,10 @@ class RequestManager(CooperativeActor):
         self.settings = settings
         self.incarnation = incarnation
         self.log = (trace or silent()).bind(actor=self.name, incarnation=incarnation)
-        self._table: dict[type, Callable[[Any], Iterable[Message] | None]] = {
+        self._table: dict[type, Callable[[Any], None]] = {
             kind: getattr(self, method) for kind, method in handlers(type(self)).items()
         }
-        self._responses: dict[type, Callable[[ResponseReceived], Iterable[Message] | None]] = {
+        self._responses: dict[type, Callable[[ResponseReceived], None]] = {
             kind: getattr(self, method) for kind, method in response_handlers(type(self)).items()
         }
         self._duties = self.duties()
@@ -135,7 +136,7 @@ class RequestManager(CooperativeActor):
         """What depends on the time, in the order in which it is done. Read once."""
         return ()
 
-    def on_request_failed(self, failed: RequestFailed) -> Iterable[Message] | None:
+    def on_request_failed(self, failed: RequestFailed) -> None:
         """No answer will come for `failed.request` (its `body` and `context` say which it was)."""
         raise NotImplementedError(f"{self.name} sends requests and must say what a failure means")
 
@@ -209,9 +210,10 @@ class RequestManager(CooperativeActor):
             self.log.warning("message.dropped", message=type(message).__name__, because="unknown")
             self.dead_letters += 1
             return []
-        said = list(handler(message) or ())
-        if self._outbox:
-            said += self._take_outbox()
+        handler(message)
+        if not self._outbox:
+            return []
+        said, self._outbox = self._outbox, []
         return said
 
     def on_receive(self, message: Message) -> None:
@@ -228,12 +230,10 @@ class RequestManager(CooperativeActor):
         return [*said, self._ticked]
 
     @handles(ActorsRestarted)
-    def _on_restarted(self, restarted: ActorsRestarted) -> Iterable[Message]:
-        said: list[Message] = []
+    def _on_restarted(self, restarted: ActorsRestarted) -> None:
         for actor, handler in mending(type(self)).items():
             if actor in restarted.actors:
-                said += getattr(self, handler)() or ()
-        return said
+                getattr(self, handler)()
 
     def _is_stale(self, request: Request) -> bool:
         if request.incarnation == self.incarnation:
@@ -247,11 +247,11 @@ class RequestManager(CooperativeActor):
         return True
 
     @handles(ResponseReceived)
-    def _on_response(self, received: ResponseReceived) -> Iterable[Message] | None:
-        if self._is_stale(received.request):
-            return None
-        return self._responses[type(received.request.body)](received)
+    def _on_response(self, received: ResponseReceived) -> None:
+        if not self._is_stale(received.request):
+            self._responses[type(received.request.body)](received)
 
     @handles(RequestFailed)
-    def _on_failure(self, failed: RequestFailed) -> Iterable[Message] | None:
-        return None if self._is_stale(failed.request) else self.on_request_failed(failed)
+    def _on_failure(self, failed: RequestFailed) -> None:
+        if not self._is_stale(failed.request):
+            self.on_request_failed(failed)

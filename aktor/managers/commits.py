@@ -39,7 +39,6 @@ from aktor.events.coordinator import (
     SuspectCoordinator,
 )
 from aktor.events.membership import ConfirmSession, MemberChanged, MemberState
-from aktor.events.message import Message
 from aktor.events.metadata import Broker, ClusterChanged, RefreshMetadata
 from aktor.events.network import Destination, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
@@ -120,6 +119,7 @@ class CommitManager(RequestManager):
             consumed=self._consumed,
             attempt=self._attempt,
             request=self.request,
+            tell=self._tell,
             log=self.log,
         )
 
@@ -147,14 +147,9 @@ class CommitManager(RequestManager):
         """Say why what has a deadline has not ended by then."""
         if not (self._queue or self._look_ups):
             return NEVER
-        if overdue := self._overdue(now):
-            for said in overdue:
-                self._tell(said)
-            return AGAIN  # others may go first now
-        return min((waiting.deadline for waiting in self._waiting()), default=NEVER)
-
-    def _overdue(self, now: float) -> list[Message]:
-        said: list[Message] = []
+        due = min((waiting.deadline for waiting in self._waiting()), default=NEVER)
+        if now < due:
+            return due
         for commit in self._queue:
             if not commit.ended and commit.deadline <= now:
                 waited = Waited(
@@ -168,8 +163,9 @@ class CommitManager(RequestManager):
                 error = self._errors.commit_timeout(
                     commit.remaining, waited, unsure=commit.in_flight
                 )
-                said += self._end(commit, error)
-        return [*said, *self._look_ups.end_overdue(now, self._coordinator_now)]
+                self._end(commit, error)
+        self._look_ups.end_overdue(now, self._coordinator_now)
+        return AGAIN  # others may go first now
 
     @property
     def _coordinator_now(self) -> Coordinator:
@@ -182,14 +178,17 @@ class CommitManager(RequestManager):
     # -- what others want
 
     @handles(CommitOffsets)
-    def on_commit_offsets(self, asked: CommitOffsets) -> list[Message]:
+    def on_commit_offsets(self, asked: CommitOffsets) -> None:
         """Join the queue."""
         if self.settings.group_id is None:
-            return [Failed(ticket=asked.ticket, error=self._errors.no_group("commit"))]
+            self._tell(Failed(ticket=asked.ticket, error=self._errors.no_group("commit")))
+            return
         if not asked.offsets:
-            return [Answered(ticket=asked.ticket)]
+            self._tell(Answered(ticket=asked.ticket))
+            return
         if len(self._queue) >= QUEUE_MAX:
-            return [Failed(ticket=asked.ticket, error=self._errors.queue_is_full(QUEUE_MAX))]
+            self._tell(Failed(ticket=asked.ticket, error=self._errors.queue_is_full(QUEUE_MAX)))
+            return
         self._queue.add(
             Commit(
                 kind=Kind.ASKED,
@@ -203,13 +202,13 @@ class CommitManager(RequestManager):
                 exchange=Exchange(self.settings),
             )
         )
-        return []
 
     @handles(CommitBeforeRevocation)
-    def on_commit_before_revocation(self, asked: CommitBeforeRevocation) -> list[Message]:
+    def on_commit_before_revocation(self, asked: CommitBeforeRevocation) -> None:
         """Pass the queue: these partitions are given away when this has ended."""
         if self.settings.group_id is None or not asked.offsets:
-            return [RevocationCommitted(rebalance=asked.rebalance)]
+            self._tell(RevocationCommitted(rebalance=asked.rebalance))
+            return
         self._consumed.released(asked.offsets)
         self._queue.add(
             Commit(
@@ -226,23 +225,22 @@ class CommitManager(RequestManager):
                 exchange=Exchange(self.settings),
             )
         )
-        return []
 
     @handles(FetchCommittedOffsets)
-    def on_fetch_committed_offsets(self, asked: FetchCommittedOffsets) -> list[Message]:
+    def on_fetch_committed_offsets(self, asked: FetchCommittedOffsets) -> None:
         """Look these up."""
-        return self._look_ups.ask(asked)
+        self._look_ups.ask(asked)
 
     @handles(FindStartingOffsets)
-    def on_find_starting_offsets(self, asked: FindStartingOffsets) -> list[Message]:
+    def on_find_starting_offsets(self, asked: FindStartingOffsets) -> None:
         """Look these up for the position manager."""
-        return self._look_ups.find_starting(asked)
+        self._look_ups.find_starting(asked)
 
     @handles(ExplainStartingOffset)
-    def on_explain_starting_offset(self, asked: ExplainStartingOffset) -> list[Message]:
+    def on_explain_starting_offset(self, asked: ExplainStartingOffset) -> None:
         """Say what the look-up of a committed offset waits for."""
         why = self._look_ups.why_not_found(asked.partition, asked.now, self._coordinator_now)
-        return [Answered(ticket=asked.ticket, value=f"the group's committed offset: {why}")]
+        self._tell(Answered(ticket=asked.ticket, value=f"the group's committed offset: {why}"))
 
     @handles(Poll)
     def on_poll(self, poll: Poll) -> None:
@@ -322,30 +320,29 @@ class CommitManager(RequestManager):
         self._missing = missing.because
 
     @handles(CoordinatorRefused)
-    def on_coordinator_refused(self, refused: CoordinatorRefused) -> list[Message]:
+    def on_coordinator_refused(self, refused: CoordinatorRefused) -> None:
         """Nothing that waits can be done."""
         self._coordinator = None
-        said: list[Message] = []
         for commit in self._queue:
             if commit.in_flight:
                 continue
             if commit.kind is Kind.AUTO:
                 commit.fill(self._consumed.to_commit(everything=commit.refresh))
-            said += self._end(commit, refused.error)
-        return [*said, *self._look_ups.refuse(refused.error)]
+            self._end(commit, refused.error)
+        self._look_ups.refuse(refused.error)
 
     @after_restart_of("positions")
     def on_positions_restarted(self) -> None:
         """Forget what the old position manager asked. The new one asks again."""
         self._look_ups.forget_positions()
 
-    def _suspect(self, node: int, because: str) -> list[Message]:
+    def _suspect(self, node: int, because: str) -> None:
         """Say that `node` is not the coordinator, and hold back until there is a new one."""
         if self._coordinator is None or self._coordinator.node_id != node:
-            return []
+            return
         self._coordinator = None
         self._missing = because
-        return [SuspectCoordinator(node_id=node, because=because)]
+        self._tell(SuspectCoordinator(node_id=node, because=because))
 
     # -- commits on the way
 
@@ -407,8 +404,8 @@ class CommitManager(RequestManager):
         if self._member.protocol == "classic":  # the others name topics by their ids
             commit.leave_out_outdated(self._known_ids)
         error = self._objection(commit)
-        for said in self._end(commit, error) if error is not None else ():
-            self._tell(said)
+        if error is not None:
+            self._end(commit, error)
         return error is None
 
     def _objection(self, commit: Commit) -> Exception | None:
@@ -468,14 +465,12 @@ class CommitManager(RequestManager):
     # -- what became of them
 
     @answers_to(OffsetCommitRequest)
-    def on_commit_answer(self, received: ResponseReceived) -> list[Message]:
+    def on_commit_answer(self, received: ResponseReceived) -> None:
         """Note what is stored; retry or end the rest by the worst of its errors."""
         sent: _Sent = received.request.context
         codes = offset_commit_codes(received.response, received.request.body)
-        said: list[Message] = []
         for commit in sent.commits:
-            said += self._settle(commit, sent, codes, received)
-        return said
+            self._settle(commit, sent, codes, received)
 
     def _settle(
         self,
@@ -483,12 +478,13 @@ class CommitManager(RequestManager):
         sent: _Sent,
         codes: Mapping[TopicPartition, int],
         received: ResponseReceived,
-    ) -> list[Message]:
+    ) -> None:
         errors = {one: error_of(codes.get(one, UnknownError.errno)) for one in commit.remaining}
         stored = {one: commit.remaining[one] for one, kind in errors.items() if kind is NoError}
-        said = self._note_stored(commit, stored, sent)
+        self._note_stored(commit, stored, sent)
         if not commit.remaining:
-            return [*said, *self._succeeded(commit, sent, received.now)]
+            self._succeeded(commit, sent, received.now)
+            return
         decides = worst(errors[one] for one in commit.remaining)
         error = self._errors.commit_refused(
             decides,
@@ -499,39 +495,39 @@ class CommitManager(RequestManager):
         meaning = means(Answer.OFFSET_COMMIT, decides)
         because = f"{name_of(decides)} on OffsetCommit"
         if Do.FIND_COORDINATOR in meaning:
-            said += self._suspect(sent.node, because)
+            self._suspect(sent.node, because)
         if Do.REFRESH_METADATA in meaning:
-            said.append(RefreshMetadata(because=because))
+            self._tell(RefreshMetadata(because=because))
         if Do.CONFIRM_MEMBERSHIP in meaning and (
             Do.RETRY in meaning or commit.kind is not Kind.REVOCATION
         ):
             # The heartbeat would find out too, but only when its interval is over.
-            said.append(ConfirmSession())
-        return [*said, *self._attempt_failed(commit, sent, error, received.now, received.jitter)]
+            self._tell(ConfirmSession())
+        self._attempt_failed(commit, sent, error, received.now, received.jitter)
 
-    def _note_stored(self, commit: Commit, stored: Offsets, sent: _Sent) -> list[Message]:
+    def _note_stored(self, commit: Commit, stored: Offsets, sent: _Sent) -> None:
         """Take over what the broker has stored; answers commits that it leaves nothing to do."""
         if not stored:
-            return []
+            return
         self._consumed.stored(stored, sent.owned)
         for one in stored:
             del commit.remaining[one]
-        return self._overtake(commit, stored) if commit.kind is Kind.REVOCATION else []
+        if commit.kind is Kind.REVOCATION:
+            self._overtake(commit, stored)
 
-    def _overtake(self, revocation: Commit, stored: Offsets) -> list[Message]:
+    def _overtake(self, revocation: Commit, stored: Offsets) -> None:
         """A revocation passed the queue: nothing older may be stored after it."""
-        said: list[Message] = []
         for waiting in self._queue.passed(revocation):
             for one in stored.keys() & waiting.remaining.keys():
                 del waiting.remaining[one]
             if waiting.kind is Kind.ASKED and not waiting.remaining and not waiting.in_flight:
-                said += self._end(waiting, None)
-        return said
+                self._end(waiting, None)
 
-    def _succeeded(self, commit: Commit, sent: _Sent, now: float) -> list[Message]:
+    def _succeeded(self, commit: Commit, sent: _Sent, now: float) -> None:
         commit.exchange.ended()
         if commit.outdated:
-            return self._end(commit, None)
+            self._end(commit, None)
+            return
         self.log.info(
             "commit.succeeded",
             kind=commit.kind,
@@ -541,19 +537,21 @@ class CommitManager(RequestManager):
         )
         if commit.kind is Kind.AUTO:
             self._clock.succeeded()
-        return self._end(commit, None)
+        self._end(commit, None)
 
     def _attempt_failed(
         self, commit: Commit, sent: _Sent, error: Exception, now: float, jitter: float
-    ) -> list[Message]:
+    ) -> None:
         if not commit.remaining:
-            return self._succeeded(commit, sent, now)
+            self._succeeded(commit, sent, now)
+            return
         commit.exchange.ended()
         commit.last_error = error
         if commit.ended or not self._is_retried(commit, sent, error):
             if commit.kind is Kind.AUTO and Do.RETRY in meaning_of(error):
                 self._clock.failed(now, jitter)
-            return self._end(commit, error)
+            self._end(commit, error)
+            return
         retry_at = commit.exchange.failed(now, jitter)
         self.log.info(
             "commit.retried",
@@ -562,7 +560,6 @@ class CommitManager(RequestManager):
             attempt=commit.attempts,
             wait_ms=round((retry_at - now) * 1000),
         )
-        return []
 
     def _is_retried(self, commit: Commit, sent: _Sent, error: Exception) -> bool:
         meaning = meaning_of(error)
@@ -589,14 +586,13 @@ class CommitManager(RequestManager):
                 return False
         return Do.RETRY in meaning
 
-    def _end(self, commit: Commit, error: Exception | None) -> list[Message]:
+    def _end(self, commit: Commit, error: Exception | None) -> None:
         """Answer whoever wanted it, once. While it is in flight it keeps its place in the queue."""
-        said: list[Message] = []
         if not commit.in_flight and self._queue.remove(commit) and commit.unsure:
-            said = self._end_passed(commit)
+            self._end_passed(commit)
         if commit.ended:
             self.log.debug("answer.dropped", request="OffsetCommit", because="its deadline passed")
-            return said
+            return
         commit.ended = True
         if error is None and commit.outdated:
             error = self._errors.created_anew(commit.outdated)
@@ -609,44 +605,39 @@ class CommitManager(RequestManager):
                 partitions=sorted(commit.offsets),
                 attempts=commit.attempts,
             )
-        return [*said, commit.outcome(error)]
+        self._tell(commit.outcome(error))
 
-    def _end_passed(self, commit: Commit) -> list[Message]:
+    def _end_passed(self, commit: Commit) -> None:
         """It may have been stored although no answer came: what it went past is not sent."""
         if commit.kind is not Kind.REVOCATION:
-            return []
-        said: list[Message] = []
+            return
         for waiting in self._queue.passed(commit):
             shared = waiting.remaining.keys() & commit.remaining.keys()
             if waiting.kind is Kind.ASKED and shared:
-                said += self._end(waiting, self._errors.being_given_away(shared))
-        return said
+                self._end(waiting, self._errors.being_given_away(shared))
 
     # -- look-ups, and requests without an answer
 
     @answers_to(OffsetFetchRequest)
-    def on_fetch_answer(self, received: ResponseReceived) -> list[Message]:
+    def on_fetch_answer(self, received: ResponseReceived) -> None:
         """Answer whom it answers, ask again for the rest."""
         asked: Asked = received.request.context
         outcome = self._look_ups.read(received.response, received.request.body, asked.partitions)
-        said: list[Message] = []
         for error in outcome.again.values():
             if Do.FIND_COORDINATOR in means(Answer.OFFSET_FETCH, type(error)):
-                said += self._suspect(asked.node, f"{name_of(type(error))} on OffsetFetch")
-        settled = self._look_ups.settle(asked.look_up, outcome, received.now, received.jitter)
-        return [*said, *settled]
+                self._suspect(asked.node, f"{name_of(type(error))} on OffsetFetch")
+        self._look_ups.settle(asked.look_up, outcome, received.now, received.jitter)
 
-    def on_request_failed(self, failed: RequestFailed) -> list[Message]:
+    def on_request_failed(self, failed: RequestFailed) -> None:
         """No answer: the coordinator may be gone, unless it refused who we are."""
         note: _Sent | Asked = failed.request.context
-        said: list[Message] = []
         if isinstance(failed.error, KafkaConnectionError | KafkaTimeoutError):
             what = type(failed.request.body).__name__
-            said += self._suspect(note.node, f"no answer to {what}: {failed.error}")
+            self._suspect(note.node, f"no answer to {what}: {failed.error}")
         if isinstance(note, Asked):
-            return [*said, *self._look_ups.failed(note, failed.error, failed.now, failed.jitter)]
+            self._look_ups.failed(note, failed.error, failed.now, failed.jitter)
+            return
         for commit in note.commits:
             commit.unsure = True
             error = self._errors.no_answer(commit.remaining, failed.error)
-            said += self._attempt_failed(commit, note, error, failed.now, failed.jitter)
-        return said
+            self._attempt_failed(commit, note, error, failed.now, failed.jitter)

@@ -25,7 +25,6 @@ from aktor.events.coordinator import (
     CoordinatorRefused,
     SuspectCoordinator,
 )
-from aktor.events.message import Message
 from aktor.events.metadata import Broker
 from aktor.events.network import Destination, RequestFailed, ResponseReceived
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
@@ -138,14 +137,15 @@ class CoordinatorManager(RequestManager):
     # -- how it ended
 
     @answers_to(FindCoordinatorRequest)
-    def on_found_or_refused(self, received: ResponseReceived) -> list[Message]:
+    def on_found_or_refused(self, received: ResponseReceived) -> None:
         """The answer to our look-up."""
         result = self._result(received.response)
         error_type = CoordinatorNotAvailableError if result is None else error_of(result.error_code)
         if error_type is not NoError:
             said = str(getattr(result, "error_message", None) or "")[:200]
             error = error_type(self._explain(error_type, said))
-            return self._failed(error, received.now, received.jitter)
+            self._failed(error, received.now, received.jitter)
+            return
 
         assert result is not None, "an answer without a coordinator is an error"
         self._move(Step.FOUND)
@@ -158,11 +158,11 @@ class CoordinatorManager(RequestManager):
             node=result.node_id,
             address=f"{result.host}:{result.port}",
         )
-        return [CoordinatorFound(broker=self.broker)]
+        self._tell(CoordinatorFound(broker=self.broker))
 
-    def on_request_failed(self, failed: RequestFailed) -> list[Message]:
+    def on_request_failed(self, failed: RequestFailed) -> None:
         """Nobody answered; another node may."""
-        return self._failed(failed.error, failed.now, failed.jitter)
+        self._failed(failed.error, failed.now, failed.jitter)
 
     def _result(self, response: Any) -> Any:
         """The part of the response that is about our group, None if there is none."""
@@ -171,7 +171,7 @@ class CoordinatorManager(RequestManager):
         ours = [one for one in response.coordinators if one.key == self.settings.group_id]
         return ours[0] if ours else None
 
-    def _failed(self, error: Exception, now: float, jitter: float) -> list[Message]:
+    def _failed(self, error: Exception, now: float, jitter: float) -> None:
         self._move(Step.FAILED)
         # A broker that refuses our credentials is told to the application by the network actor;
         # another broker, or the same with new credentials, may still answer.
@@ -186,7 +186,8 @@ class CoordinatorManager(RequestManager):
                 wait_ms=round((retry_at - now) * 1000),
             )
             because = str(error.args[0]) if error.args else str(error)
-            return [CoordinatorMissing(because=because)]
+            self._tell(CoordinatorMissing(because=because))
+            return
 
         pause = max(self.settings.retry_backoff_max, REFUSED_PAUSE) * (1.0 + 0.2 * jitter)
         self._refused_until = now + pause
@@ -196,7 +197,7 @@ class CoordinatorManager(RequestManager):
             because=error,
             wait_ms=round(pause * 1000),
         )
-        return [CoordinatorRefused(error=error)]
+        self._tell(CoordinatorRefused(error=error))
 
     def _explain(self, error_type: Any, said: str) -> str:
         group = f"group {self.settings.group_id!r}"
@@ -216,13 +217,13 @@ class CoordinatorManager(RequestManager):
     # -- what others say
 
     @handles(SuspectCoordinator)
-    def on_suspect_coordinator(self, suspect: SuspectCoordinator) -> list[Message]:
+    def on_suspect_coordinator(self, suspect: SuspectCoordinator) -> None:
         """A broker that does not act as our coordinator is none: look again."""
         if self.broker is None or self.broker.node_id != suspect.node_id:
             self.log.debug(
                 "suspicion.dropped", node=suspect.node_id, because="it is not the coordinator"
             )
-            return []
+            return
         self._move(Step.SUSPECTED)
         self.broker = None
         self._suspected = True
@@ -232,4 +233,4 @@ class CoordinatorManager(RequestManager):
             node=suspect.node_id,
             because=suspect.because,
         )
-        return [CoordinatorLost(because=suspect.because)]
+        self._tell(CoordinatorLost(because=suspect.because))

@@ -17,7 +17,6 @@ while it fills the buffer, each node may bring a little more (see `FetchRoom.par
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from itertools import islice
 from typing import Any, Final
 
@@ -28,7 +27,6 @@ from kafka.structs import TopicPartition
 from aktor.actors.handlers import answers_to, handles
 from aktor.actors.manager import NEVER, Backoff, Duty, RequestManager
 from aktor.events.fetching import PausePartitions
-from aktor.events.message import Message
 from aktor.events.metadata import ClusterChanged, RefreshMetadata
 from aktor.events.network import ExpectFetches, Lane, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
@@ -440,15 +438,17 @@ class FetchManager(RequestManager):
     # -- what is answered
 
     @answers_to(FetchRequest)
-    def on_fetched(self, received: ResponseReceived) -> Iterable[Message]:
+    def on_fetched(self, received: ResponseReceived) -> None:
         """File what a broker sent: partition by partition, each only if it is still wanted."""
         asked: Asked = received.request.context
         response: FetchResponse = received.response
         node = self._finished(asked)
         if response.error_code:
-            return self._on_refused(node, asked, received)
+            self._on_refused(node, asked, received)
+            return
         if asked.aside:
-            return self._file(self._answer(node.aside.session, received), response)
+            self._file(self._answer(node.aside.session, received), response)
+            return
         node.session.answered(asked.session, response.session_id)
         node.backoff.reset()
 
@@ -456,17 +456,17 @@ class FetchManager(RequestManager):
         node.line.brought(size, asked=asked.max_bytes, seconds=received.now - asked.sent_at)
         if not size:
             node.rest_until = asked.sent_at + EMPTY_PACE
-        return self._file(self._answer(node.session, received), response)
+        self._file(self._answer(node.session, received), response)
 
-    def _file(self, answer: FetchAnswer, response: FetchResponse) -> Iterable[Message]:
+    def _file(self, answer: FetchAnswer, response: FetchResponse) -> None:
         answer.read(response.partitions)
         for cursor in answer.served:
             self._plan.to_the_end(cursor)
             self._buffered[cursor.tp] = None
         self._room.fill(sum(chunk.size for chunk in answer.chunks))
-        news = tuple(answer.news())
+        for news in answer.news():
+            self._tell(news)
         self._touch(*(TopicPartition(said.topic, said.partition) for said in response.partitions))
-        return news
 
     def _answer(self, session: FetchSession, came: ResponseReceived | RequestFailed) -> FetchAnswer:
         return FetchAnswer(
@@ -493,29 +493,27 @@ class FetchManager(RequestManager):
         self._changed = True
         return node
 
-    def _on_refused(
-        self, node: _Node, asked: Asked, received: ResponseReceived
-    ) -> Iterable[Message]:
+    def _on_refused(self, node: _Node, asked: Asked, received: ResponseReceived) -> None:
         error = error_of(received.response.error_code)
         if asked.aside:
             self._trace_failure(asked, error.__name__, node.aside.again_at - received.now)
-            return ()
+            return
         at_once = node.session.refused(error)
         self.log.info("session.restarted", node=asked.node, because=error.__name__)
         if at_once:
-            return ()
+            return
         retry_at = node.backoff.failed(received.now, received.jitter)
         self._trace_failure(asked, error.__name__, retry_at - received.now)
-        return (RefreshMetadata(because=f"node {asked.node} refused a fetch: {error.__name__}"),)
+        self._tell(RefreshMetadata(because=f"node {asked.node} refused a fetch: {error.__name__}"))
 
-    def on_request_failed(self, failed: RequestFailed) -> Iterable[Message]:
+    def on_request_failed(self, failed: RequestFailed) -> None:
         """Nobody knows what became of the session; try again after the backoff."""
         asked: Asked = failed.request.context
         node = self._finished(asked)
         if asked.aside:
             # What is wrong with the node or the line is found out by the session's Fetch.
             self._trace_failure(asked, failed.error, node.aside.again_at - failed.now)
-            return ()
+            return
         node.session.restart()
         if isinstance(failed.error, KafkaTimeoutError):
             node.line.timed_out(asked=asked.max_bytes)
@@ -525,14 +523,14 @@ class FetchManager(RequestManager):
             cursor = self._plan.cursors.get(tp)
             if cursor is not None and cursor.replica == asked.node:
                 cursor.leave_replica(because="it does not answer")
-        news: list[Message] = [RefreshMetadata(because=f"a fetch from node {asked.node} failed")]
+        self._tell(RefreshMetadata(because=f"a fetch from node {asked.node} failed"))
         if isinstance(failed.error, UnsupportedVersionError):
             # Waiting does not help, and nobody else would tell.
             answer = self._answer(node.session, failed)
             answer.refuse_all(failed.error)
-            news += answer.news()
+            for news in answer.news():
+                self._tell(news)
         self._touch(*asked.wanted)
-        return news
 
     def _trace_failure(self, asked: Asked, because: object, retry_in: float) -> None:
         self.log.warning(

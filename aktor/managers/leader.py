@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from aktor.events.message import Message
@@ -22,30 +22,30 @@ class Leader:
     A member that does not lead has no plan and tracks nothing.
     """
 
-    def __init__(self, assignors: Assignors) -> None:
+    def __init__(self, assignors: Assignors, tell: Callable[[Message], None]) -> None:
         self.plan: LeaderPlan | None = None
         self.wait_until = 0.0
         self._assignors = assignors
+        self._tell = tell
         self._skips = False
         self._has_to_learn = False
         self._tracked: frozenset[str] = frozenset()
         self._assigned_by: Mapping[str, frozenset[int] | None] | None = None
 
-    def lead(self, response: Any, cluster: Cluster, now: float) -> list[Message]:
+    def lead(self, response: Any, cluster: Cluster, now: float) -> None:
         """JoinGroup has made us the leader; raises whatever decoding the members raises."""
         self.plan = LeaderPlan(self._assignors.by_name[response.protocol_name], response.members)
         self._skips = bool(response.skip_assignment)
         self.wait_until = now + METADATA_WAIT
         missing = self.plan.missing(cluster)
         stale = missing & self._tracked
-        said = self._track(self.plan.topics)
+        self._track(self.plan.topics)
         if stale:
-            said.append(RefreshMetadata(because=f"the group wants {', '.join(sorted(missing))}"))
-        return said
+            self._tell(RefreshMetadata(because=f"the group wants {', '.join(sorted(missing))}"))
 
-    def follow(self) -> list[Message]:
+    def follow(self) -> None:
         """JoinGroup has made somebody else the leader, or there is no group."""
-        return self._track(frozenset())
+        self._track(frozenset())
 
     def forget_plan(self) -> None:
         """Another rebalance begins; the topics stay tracked until it is known who leads it."""
@@ -53,9 +53,10 @@ class Leader:
         self._assigned_by = None
         self._has_to_learn = False
 
-    def tracked(self) -> list[Message]:
+    def track_again(self) -> None:
         """Say again what is tracked."""
-        return [TrackTopics(owner="membership", topics=self._tracked)] if self._tracked else []
+        if self._tracked:
+            self._tell(TrackTopics(owner="membership", topics=self._tracked))
 
     def is_waiting(self, cluster: Cluster, now: float) -> bool:
         """Whether to wait on for metadata before the group is told.
@@ -117,8 +118,8 @@ class Leader:
         changed = sorted(one for one, ids in current.items() if ids != self._assigned_by[one])
         return f"the partitions of {', '.join(changed)} changed" if changed else None
 
-    def _track(self, topics: frozenset[str]) -> list[Message]:
+    def _track(self, topics: frozenset[str]) -> None:
         if topics == self._tracked:
-            return []
+            return
         self._tracked = topics
-        return [TrackTopics(owner="membership", topics=topics)]
+        self._tell(TrackTopics(owner="membership", topics=topics))

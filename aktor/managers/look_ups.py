@@ -119,9 +119,11 @@ class LookUps:
         consumed: Consumed,
         attempt: float,
         request: Callable[..., Request],
+        tell: Callable[[Message], None],
         log: Trace,
     ) -> None:
         self.log = log
+        self._tell = tell
         self._settings = settings
         self._errors = CommitErrors(settings.group_id)
         self._consumed = consumed
@@ -137,21 +139,23 @@ class LookUps:
 
     # -- what others want
 
-    def ask(self, asked: FetchCommittedOffsets) -> list[Message]:
+    def ask(self, asked: FetchCommittedOffsets) -> None:
         """Look these up, or join a look-up of the same that can still answer the question."""
         if self._settings.group_id is None:
             error = self._errors.no_group("look up committed offsets")
-            return [Failed(ticket=asked.ticket, error=error)]
+            self._tell(Failed(ticket=asked.ticket, error=error))
+            return
         if not asked.partitions:
-            return [Answered(ticket=asked.ticket, value={})]
+            self._tell(Answered(ticket=asked.ticket, value={}))
+            return
         look_up = self._joinable(asked.partitions) or self._add(asked.partitions)
         look_up.askers.append(Asker(asked.ticket, asked.deadline))
-        return []
 
-    def find_starting(self, asked: FindStartingOffsets) -> list[Message]:
+    def find_starting(self, asked: FindStartingOffsets) -> None:
         """Look these up until they are answered, unless that is under way already."""
         if self._settings.group_id is None:
-            return [StartingOffsetsFound(offsets=dict.fromkeys(asked.partitions))]
+            self._tell(StartingOffsetsFound(offsets=dict.fromkeys(asked.partitions)))
+            return
         wanted: dict[TopicPartition, int] = {}
         for one in asked.partitions:
             ownership = self._consumed.ownership(one)
@@ -165,7 +169,6 @@ class LookUps:
                 # with an offset that its former owner has since moved on.
                 look_up = self._add(partitions)
             look_up.for_positions.update(wanted)
-        return []
 
     def _is_being_found(self, partition: TopicPartition, ownership: int) -> bool:
         """Whether a look-up that is fresh enough will say it; older ones shall not any more."""
@@ -220,17 +223,15 @@ class LookUps:
         """When the first of them may be sent."""
         return min((one.due for one in self._under_way), default=NEVER)
 
-    def end_overdue(self, now: float, coordinator: Coordinator) -> list[Message]:
+    def end_overdue(self, now: float, coordinator: Coordinator) -> None:
         """Answer the calls whose deadline has come."""
-        said: list[Message] = []
         for look_up in list(self._under_way):
             for asker in [one for one in look_up.askers if one.deadline <= now]:
                 look_up.askers.remove(asker)
                 waited = self._waited(look_up, asker.since, now, coordinator)
                 error = self._errors.look_up_timeout(look_up.wanted, waited)
-                said.append(Failed(ticket=asker.ticket, error=error))
+                self._tell(Failed(ticket=asker.ticket, error=error))
             self._drop_unless_needed(look_up)
-        return said
 
     def why_not_found(self, tp: TopicPartition, now: float, coordinator: Coordinator) -> str:
         """What the look-up of this committed offset for the position manager waits for."""
@@ -334,32 +335,29 @@ class LookUps:
                 outcome.refused[one] = self._errors.look_up_refused(error_type, one)
         return outcome
 
-    def failed(self, asked: Asked, error: Exception, now: float, jitter: float) -> list[Message]:
+    def failed(self, asked: Asked, error: Exception, now: float, jitter: float) -> None:
         """No answer will come to an OffsetFetch."""
-        said: list[Message] = []
         if isinstance(error, AuthenticationError):
             # The network actor tells the application that its credentials were refused. Calls of
             # the user end. Starting offsets are still looked up: credentials may change.
-            said = self._fail_askers(asked.look_up, error)
+            self._fail_askers(asked.look_up, error)
             outcome = Outcome(again=dict.fromkeys(asked.partitions, error))
         elif Do.RETRY in _meaning(error):
             outcome = Outcome(again=dict.fromkeys(asked.partitions, error))
         else:
             outcome = Outcome(refused=dict.fromkeys(asked.partitions, error))
-        return [*said, *self.settle(asked.look_up, outcome, now, jitter)]
+        self.settle(asked.look_up, outcome, now, jitter)
 
-    def refuse(self, error: Exception) -> list[Message]:
+    def refuse(self, error: Exception) -> None:
         """There is no coordinator for us: end all that are not in flight."""
-        said: list[Message] = []
         for look_up in list(self._under_way):
             if not look_up.exchange.in_flight:
                 outcome = Outcome(refused=dict.fromkeys(look_up.wanted, error))
-                said.extend(self.settle(look_up, outcome))
-        return said
+                self.settle(look_up, outcome)
 
     def settle(
         self, look_up: LookUp, outcome: Outcome, now: float = 0.0, jitter: float = 0.5
-    ) -> list[Message]:
+    ) -> None:
         """Answer whom the outcome answers; the rest is asked for again, at its time."""
         look_up.exchange.ended()
         look_up.found.update(outcome.found)
@@ -375,22 +373,21 @@ class LookUps:
                 because=look_up.last_error,
                 wait_ms=round((retry_at - now) * 1000),
             )
-        said: list[Message] = []
         meanings = [_meaning(error) for error in outcome.again.values()]
         if any(Do.CONFIRM_MEMBERSHIP in one for one in meanings):
             # The heartbeat would find out too, but only when its interval is over.
-            said.append(ConfirmSession())
+            self._tell(ConfirmSession())
         stale = [one for one in outcome.again.values() if Do.REFRESH_METADATA in _meaning(one)]
         if stale:
-            said.append(RefreshMetadata(because=f"{name_of(type(stale[0]))} on OffsetFetch"))
+            self._tell(RefreshMetadata(because=f"{name_of(type(stale[0]))} on OffsetFetch"))
             self._ask_by_name(look_up)
-        said += [*self._tell_positions(look_up, outcome), *self._tell_askers(look_up, outcome)]
+        self._tell_positions(look_up, outcome)
+        self._tell_askers(look_up, outcome)
         if outcome.refused:
             # What is left is asked for the position manager only: no later question may share it.
             look_up.partitions = look_up.wanted
             look_up.found.clear()
         self._drop_unless_needed(look_up)
-        return said
 
     def _ask_by_name(self, look_up: LookUp) -> None:
         """Users ask for a name, whatever topic has it by now.
@@ -402,7 +399,7 @@ class LookUps:
             again.by_name = True
             again.askers, look_up.askers = look_up.askers, []
 
-    def _tell_positions(self, look_up: LookUp, outcome: Outcome) -> list[Message]:
+    def _tell_positions(self, look_up: LookUp, outcome: Outcome) -> None:
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
         refused: dict[TopicPartition, Exception] = {}
         for one, ownership in list(look_up.for_positions.items()):
@@ -416,17 +413,17 @@ class LookUps:
             else:
                 found[one] = look_up.found[one]
         self._consumed.found(found)
-        said: list[Message] = [StartingOffsetsFound(offsets=found)] if found else []
+        if found:
+            self._tell(StartingOffsetsFound(offsets=found))
         for error in {id(error): error for error in refused.values()}.values():
             partitions = frozenset(one for one, its in refused.items() if its is error)
             self.log.warning("offsets.failed", partitions=partitions, because=error)
-            said.append(StartingOffsetsFailed(partitions=partitions, error=error))
-        return said
+            self._tell(StartingOffsetsFailed(partitions=partitions, error=error))
 
-    def _tell_askers(self, look_up: LookUp, outcome: Outcome) -> list[Message]:
+    def _tell_askers(self, look_up: LookUp, outcome: Outcome) -> None:
         if outcome.refused:
-            return self._fail_askers(look_up, next(iter(outcome.refused.values())))
-        said: list[Message] = []
+            self._fail_askers(look_up, next(iter(outcome.refused.values())))
+            return
         only_unknown = all(Do.AWAIT_TOPIC in _meaning(one) for one in outcome.again.values())
         for asker in list(look_up.askers):
             no_time = only_unknown and look_up.exchange.retry_at >= asker.deadline
@@ -434,14 +431,14 @@ class LookUps:
                 continue
             look_up.askers.remove(asker)
             value = {one: look_up.found.get(one) for one in look_up.partitions}
-            said.append(Answered(ticket=asker.ticket, value=value))
-        return said
+            self._tell(Answered(ticket=asker.ticket, value=value))
 
-    def _fail_askers(self, look_up: LookUp, error: Exception) -> list[Message]:
+    def _fail_askers(self, look_up: LookUp, error: Exception) -> None:
         askers, look_up.askers = look_up.askers, []
         if askers:
             self.log.warning("offsets.failed", partitions=look_up.partitions, because=error)
-        return [Failed(ticket=asker.ticket, error=error) for asker in askers]
+        for asker in askers:
+            self._tell(Failed(ticket=asker.ticket, error=error))
 
 
 def _meaning(error: Exception) -> Do:

@@ -41,7 +41,7 @@ class Member(GroupMember[State, Trigger]):
         # who we are in the group
         self.me = Identity()
         self.assignor: str | None = None
-        self.leader = Leader(assignors)
+        self.leader = Leader(assignors, tell)
         # the rebalance under way
         self.rejoin: str | None = None
         self._joined_topics: frozenset[str] = frozenset()
@@ -183,9 +183,10 @@ class Member(GroupMember[State, Trigger]):
     def lead_or_follow(self, response: Any, cluster: Cluster, now: float) -> None:
         """Take up the leader's part, or none; raises whatever decoding the members raises."""
         leads = response.leader == response.member_id
-        said = self.leader.lead(response, cluster, now) if leads else self.leader.follow()
-        for one in said:
-            self._tell(one)
+        if leads:
+            self.leader.lead(response, cluster, now)
+        else:
+            self.leader.follow()
 
     def assignments(self, cluster: Cluster) -> Mapping[str, bytes]:
         """What SyncGroup carries: the leader's assignment, nothing from everybody else.
@@ -282,8 +283,7 @@ class Member(GroupMember[State, Trigger]):
         self.rejoin = None
         self._applied = None
         self.leader.forget_plan()
-        for said in self.leader.follow():
-            self._tell(said)
+        self.leader.follow()
 
     # -- where we are
 
@@ -311,8 +311,7 @@ class Member(GroupMember[State, Trigger]):
 
     def track_again(self) -> None:
         """The metadata manager was restarted."""
-        for said in self.leader.tracked():
-            self._tell(said)
+        self.leader.track_again()
 
     def _is_new(self) -> bool:
         return self.rebalance.is_first

@@ -25,7 +25,6 @@ from kafka.structs import TopicPartition
 from aktor.actors.handlers import after_restart_of, answers_to, handles
 from aktor.actors.manager import NEVER, Backoff, Duty, RequestManager
 from aktor.events.answers import Answered, Failed
-from aktor.events.message import Message
 from aktor.events.metadata import (
     Broker,
     Cluster,
@@ -148,7 +147,7 @@ class MetadataManager(RequestManager):
     # -- what others want
 
     @handles(TrackTopics)
-    def on_track_topics(self, track: TrackTopics) -> Iterable[Message]:
+    def on_track_topics(self, track: TrackTopics) -> None:
         """Ask for new topics at once; drop from the snapshot what nobody needs any more."""
         before, pattern = self._tracked_topics(), self._patterns.pop(track.owner, None)
         if track.owner == "application":
@@ -164,7 +163,8 @@ class MetadataManager(RequestManager):
         known = self.cluster.topics
         gone = before - after if pattern is None else known.keys() - after
         gone = frozenset(one for one in gone if not self._is_matched(one, known.get(one)))
-        return self._forget(gone) if gone else ()
+        if gone:
+            self._forget(gone)
 
     def _ask_again(self, topics: frozenset[str]) -> None:
         """The user subscribes to these: what is refused they have to hear, though its group tracks
@@ -180,7 +180,7 @@ class MetadataManager(RequestManager):
     def _tracked_topics(self) -> frozenset[str]:
         return frozenset().union(*self._tracked.values())
 
-    def _forget(self, gone: frozenset[str]) -> Iterable[Message]:
+    def _forget(self, gone: frozenset[str]) -> None:
         self._seen -= gone
         for topic in gone:
             self._past_ids.pop(topic, None)
@@ -188,7 +188,7 @@ class MetadataManager(RequestManager):
             self._unknown.pop(topic, None)
             self._refused.pop(topic, None)
         kept = {name: info for name, info in self.cluster.topics.items() if name not in gone}
-        return self._take(self.cluster.cluster_id, self.cluster.brokers, kept)
+        self._take(self.cluster.cluster_id, self.cluster.brokers, kept)
 
     @handles(RefreshMetadata)
     def on_refresh_metadata(self, refresh: RefreshMetadata) -> None:
@@ -196,7 +196,7 @@ class MetadataManager(RequestManager):
         self._soon = refresh.because
 
     @handles(LeadersMoved)
-    def on_leaders_moved(self, moved: LeadersMoved) -> Iterable[Message]:
+    def on_leaders_moved(self, moved: LeadersMoved) -> None:
         """Take over newer leaders that a Fetch answer named (KIP-951)."""
         topics = dict(self.cluster.topics)
         for (topic, partition), new in moved.leaders.items():
@@ -212,7 +212,7 @@ class MetadataManager(RequestManager):
                 partitions={**known.partitions, partition: new},
                 internal=known.internal,
             )
-        return self._take(self.cluster.cluster_id, self.cluster.brokers, topics)
+        self._take(self.cluster.cluster_id, self.cluster.brokers, topics)
 
     @handles(LookUpTopics)
     def on_look_up_topics(self, asked: LookUpTopics) -> None:
@@ -226,10 +226,10 @@ class MetadataManager(RequestManager):
         self._naming.hurry()
 
     @after_restart_of("membership")
-    def on_membership_restarted(self) -> Iterable[Message]:
+    def on_membership_restarted(self) -> None:
         """Drop what the old member had tracked or asked for. The new one begins with nothing."""
         self._unnamed = frozenset()
-        return self.on_track_topics(TrackTopics(owner="membership", topics=frozenset()))
+        self.on_track_topics(TrackTopics(owner="membership", topics=frozenset()))
 
     # -- what is sent
 
@@ -315,45 +315,48 @@ class MetadataManager(RequestManager):
     # -- what is answered
 
     @answers_to(MetadataRequest)
-    def on_metadata(self, received: ResponseReceived) -> Iterable[Message]:
+    def on_metadata(self, received: ResponseReceived) -> None:
         """To the snapshot or to the question, whichever the request was for."""
         context = received.request.context
         error = _refusal_of(received.response)
         self._answer_has_all = received.request.body.topics is None
         if isinstance(context, _LookUp):
-            return self._on_looked_up(context.ticket, received, error)
+            self._on_looked_up(context.ticket, received, error)
+            return
         if isinstance(context, _Naming):
-            return self._on_named(received)
+            self._on_named(received)
+            return
         if error is not None:
             self._refresh_failed(error, received.now, received.jitter)
-            return ()
-        return self._on_refreshed(received)
+            return
+        self._on_refreshed(received)
 
-    def on_request_failed(self, failed: RequestFailed) -> Iterable[Message]:
+    def on_request_failed(self, failed: RequestFailed) -> None:
         """Try again after the backoff; the network then chooses another node."""
         context = failed.request.context
         if isinstance(context, _LookUp):
-            return self._retry_question(context.ticket, failed.error, failed.now, failed.jitter)
+            self._retry_question(context.ticket, failed.error, failed.now, failed.jitter)
+            return
         if isinstance(context, _Naming):
             self._naming.failed(failed.now, failed.jitter)
-            return ()
+            return
         self._refresh_failed(failed.error, failed.now, failed.jitter)
-        return ()
 
     def _refresh_failed(self, error: Exception, now: float, jitter: float) -> None:
         retry_at = self._refreshing.failed(now, jitter)
         self.log.warning("metadata.failed", because=error, retry_in=round(retry_at - now, 3))
 
-    def _on_refreshed(self, received: ResponseReceived) -> Iterable[Message]:
+    def _on_refreshed(self, received: ResponseReceived) -> None:
         self._refreshing.answered()
         self._answered_at = received.now
         topics, refusals = self._judge_topics(received.response, received.now)
-        said = self._take(received.response.cluster_id, _brokers(received.response), topics)
+        self._take(received.response.cluster_id, _brokers(received.response), topics)
         if self._is_unresolved:
             self._unresolved.failed(received.now, received.jitter)
         else:
             self._unresolved.reset()
-        return (*said, *refusals)
+        for refusal in refusals:
+            self._tell(refusal)
 
     def _judge_topics(
         self, response: Any, now: float
@@ -494,7 +497,7 @@ class MetadataManager(RequestManager):
         cluster_id: str | None,
         brokers: Mapping[int, Broker],
         topics: Mapping[str, TopicInfo],
-    ) -> Iterable[Message]:
+    ) -> None:
         """The only place where the snapshot is replaced; says so if anything is different."""
         old = self.cluster
         self.cluster = Cluster(
@@ -515,7 +518,8 @@ class MetadataManager(RequestManager):
             self.cluster = replace(self.cluster, version=old.version + 1)
             self._trace_change(old, self.cluster)
         self._is_unresolved = self._lacks_something()
-        return () if self.cluster is old else (ClusterChanged(cluster=self.cluster),)
+        if self.cluster is not old:
+            self._tell(ClusterChanged(cluster=self.cluster))
 
     def _lacks_something(self) -> bool:
         """True while asking again soon may help."""
@@ -554,7 +558,7 @@ class MetadataManager(RequestManager):
 
     # -- names
 
-    def _on_named(self, received: ResponseReceived) -> Iterable[Message]:
+    def _on_named(self, received: ResponseReceived) -> None:
         names = {
             one.topic_id: one.name
             for one in received.response.topics
@@ -564,16 +568,18 @@ class MetadataManager(RequestManager):
         self._unnamed -= names.keys()
         if self._unnamed:
             self._naming.failed(received.now, received.jitter)
-        return (TopicsNamed(names=names),) if names else ()
+        if names:
+            self._tell(TopicsNamed(names=names))
 
     # -- questions
 
     def _on_looked_up(
         self, ticket: int, received: ResponseReceived, error: Exception | None
-    ) -> Iterable[Message]:
+    ) -> None:
         question = self._questions[ticket]
         if error is not None:
-            return self._retry_question(ticket, error, received.now, received.jitter)
+            self._retry_question(ticket, error, received.now, received.jitter)
+            return
         found: dict[str, TopicInfo] = {}
         refused: dict[type[Exception], set[str]] = {}
         unavailable: dict[str, Exception] = {}
@@ -589,22 +595,23 @@ class MetadataManager(RequestManager):
 
         if refused:
             kind, names = next(iter(refused.items()))
-            return self._end_question(Failed(ticket=ticket, error=topics_refused(kind, names)))
+            self._end_question(Failed(ticket=ticket, error=topics_refused(kind, names)))
+            return
         # When all topics were asked for, one that is just being created is not worth the wait.
         if unavailable and question.asked.topics is not None:
             first = next(iter(unavailable.values()))
-            return self._retry_question(ticket, first, received.now, received.jitter)
-        return self._end_question(Answered(ticket=ticket, value=found))
+            self._retry_question(ticket, first, received.now, received.jitter)
+            return
+        self._end_question(Answered(ticket=ticket, value=found))
 
-    def _retry_question(
-        self, ticket: int, error: Exception, now: float, jitter: float
-    ) -> Iterable[Message]:
+    def _retry_question(self, ticket: int, error: Exception, now: float, jitter: float) -> None:
         """Ask again after the backoff, or give up if the deadline comes first."""
         question = self._questions[ticket]
         if isinstance(error, UnsupportedVersionError):
-            return self._end_question(Failed(ticket=ticket, error=error))
+            self._end_question(Failed(ticket=ticket, error=error))
+            return
         if question.exchange.failed(now, jitter) < question.asked.deadline:
-            return ()
+            return
         assert question.since is not None, "an answer to a question that was never sent"
         topics = question.asked.topics
         what = "all topics" if topics is None else f"the topics {', '.join(sorted(topics))}"
@@ -613,13 +620,13 @@ class MetadataManager(RequestManager):
             f" ({question.exchange.failures} attempts); the last one failed with {error}."
             " Check that the brokers are up and can be reached."
         )
-        return self._end_question(Failed(ticket=ticket, error=timeout))
+        self._end_question(Failed(ticket=ticket, error=timeout))
 
-    def _end_question(self, end: Answered | Failed) -> tuple[Message]:
+    def _end_question(self, end: Answered | Failed) -> None:
         del self._questions[end.ticket]
         if isinstance(end, Failed):
             self.log.warning("lookup.failed", ticket=end.ticket, because=end.error)
-        return (end,)
+        self._tell(end)
 
 
 def _metadata_request(topics: Iterable[str] | None, *, create: bool) -> Any:

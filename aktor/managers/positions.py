@@ -33,7 +33,6 @@ from aktor.events.commits import (
     StartingOffsetsFailed,
     StartingOffsetsFound,
 )
-from aktor.events.message import Message
 from aktor.events.metadata import Cluster, ClusterChanged, PartitionInfo, RefreshMetadata
 from aktor.events.network import RequestFailed, ResponseReceived
 from aktor.events.positions import (
@@ -223,7 +222,7 @@ class PositionManager(RequestManager):
     # -- what the application wants
 
     @handles(AssignmentChanged)
-    def on_assignment_changed(self, changed: AssignmentChanged) -> Iterable[Message]:
+    def on_assignment_changed(self, changed: AssignmentChanged) -> None:
         """Forget what is gone, keep what has its old epoch, find positions for the rest."""
         kept = {
             tp: known
@@ -233,24 +232,25 @@ class PositionManager(RequestManager):
         new = {tp: one for tp, one in changed.partitions.items() if tp not in kept}
         self._partitions = kept
         self._awaiting = {tp: None for tp in self._awaiting if tp in kept}
-        return self._admit(new)
+        self._admit(new)
 
-    def _admit(self, new: Mapping[TopicPartition, Assigned]) -> Iterable[Message]:
+    def _admit(self, new: Mapping[TopicPartition, Assigned]) -> None:
         for tp, assigned in new.items():
             self._partitions[tp] = _Partition(
                 epoch=assigned.epoch,
                 state=State.INITIALIZING if assigned.position is None else State.RESOLVED,
                 exchange=Exchange(self.settings),
             )
-        return self._find([tp for tp, assigned in new.items() if assigned.position is None])
+        self._find([tp for tp, assigned in new.items() if assigned.position is None])
 
-    def _find(self, initializing: Iterable[TopicPartition]) -> Iterable[Message]:
+    def _find(self, initializing: Iterable[TopicPartition]) -> None:
         partitions = list(initializing)
         if not partitions:
-            return ()
+            return
         if self.settings.group_id is None:
-            return self._reset_by_policy(partitions, because="there is no group to commit for")
-        return (FindStartingOffsets(partitions=frozenset(partitions)),)
+            self._reset_by_policy(partitions, because="there is no group to commit for")
+            return
+        self._tell(FindStartingOffsets(partitions=frozenset(partitions)))
 
     @handles(SeekPartitions)
     def on_seek_partitions(self, sought: SeekPartitions) -> None:
@@ -263,7 +263,7 @@ class PositionManager(RequestManager):
                 self._awaiting.pop(tp, None)
 
     @handles(ResetPositions)
-    def on_reset_positions(self, reset: ResetPositions) -> Iterable[Message]:
+    def on_reset_positions(self, reset: ResetPositions) -> None:
         """Look the positions up, by strategy or by policy."""
         refused: list[TopicPartition] = []
         for tp, wanted in reset.partitions.items():
@@ -275,7 +275,7 @@ class PositionManager(RequestManager):
             partition.move(Trigger.RESET_WANTED)
             if not self._await_reset(tp, wanted.strategy, reset.because):
                 refused.append(tp)
-        return self._refuse_for_policy(refused)
+        self._refuse_for_policy(refused)
 
     def _assigned(self, tp: TopicPartition, *, because: str) -> _Partition | None:
         partition = self._partitions.get(tp)
@@ -297,7 +297,7 @@ class PositionManager(RequestManager):
     # -- what was committed
 
     @handles(StartingOffsetsFound)
-    def on_starting_offsets_found(self, found: StartingOffsetsFound) -> Iterable[Message]:
+    def on_starting_offsets_found(self, found: StartingOffsetsFound) -> None:
         """Start at what is committed; reset the others, and only these (KAFKA-17674)."""
         resolved: dict[TopicPartition, Assigned] = {}
         uncommitted: list[TopicPartition] = []
@@ -314,54 +314,48 @@ class PositionManager(RequestManager):
                 offset=committed.offset, leader_epoch=-1 if epoch is None else epoch
             )
             resolved[tp] = Assigned(epoch=partition.epoch, position=position)
-        return (
-            *self._resolve(resolved, because="committed"),
-            *self._reset_by_policy(uncommitted, because="no offset is committed"),
-        )
+        self._resolve(resolved, because="committed")
+        self._reset_by_policy(uncommitted, because="no offset is committed")
 
-    def _reset_by_policy(
-        self, partitions: Iterable[TopicPartition], *, because: str
-    ) -> Iterable[Message]:
+    def _reset_by_policy(self, partitions: Iterable[TopicPartition], *, because: str) -> None:
         refused: list[TopicPartition] = []
         for tp in partitions:
             self._partitions[tp].move(Trigger.NOTHING_COMMITTED)
             if not self._await_reset(tp, None, because):
                 refused.append(tp)
-        return self._refuse_for_policy(refused)
+        self._refuse_for_policy(refused)
 
     @handles(StartingOffsetsFailed)
-    def on_starting_offsets_failed(self, failed: StartingOffsetsFailed) -> Iterable[Message]:
+    def on_starting_offsets_failed(self, failed: StartingOffsetsFailed) -> None:
         """What is committed will not be known: the application decides."""
         waiting = [
             tp
             for tp in sorted(failed.partitions)
             if tp in self._partitions and self._partitions[tp].state is State.INITIALIZING
         ]
-        return self._fail(waiting, failed.error)
+        self._fail(waiting, failed.error)
 
     # -- how a partition ends
 
-    def _resolve(
-        self, positions: Mapping[TopicPartition, Assigned], *, because: str
-    ) -> Iterable[Message]:
+    def _resolve(self, positions: Mapping[TopicPartition, Assigned], *, because: str) -> None:
         if not positions:
-            return ()
+            return
         offsets = {tp: one.position.offset for tp, one in positions.items() if one.position}
         self.log.info("position.resolved", partitions=offsets, because=because)
-        return (PositionsResolved(partitions=positions),)
+        self._tell(PositionsResolved(partitions=positions))
 
-    def _fail(self, partitions: Iterable[TopicPartition], error: Exception) -> Iterable[Message]:
+    def _fail(self, partitions: Iterable[TopicPartition], error: Exception) -> None:
         epochs: dict[TopicPartition, int] = {}
         for tp in partitions:
             self._partitions[tp].move(Trigger.REFUSED)
             self._awaiting.pop(tp, None)
             epochs[tp] = self._partitions[tp].epoch
         if not epochs:
-            return ()
+            return
         self.log.warning("position.failed", partitions=list(epochs), because=error)
-        return (PositionsFailed(epochs=epochs, error=error),)
+        self._tell(PositionsFailed(epochs=epochs, error=error))
 
-    def _refuse_for_policy(self, partitions: list[TopicPartition]) -> Iterable[Message]:
+    def _refuse_for_policy(self, partitions: list[TopicPartition]) -> None:
         """With `auto_offset_reset="none"` the application must say where to go."""
         remedy = "seek to an offset, or set auto_offset_reset to earliest or latest"
         outside = {
@@ -370,15 +364,13 @@ class PositionManager(RequestManager):
             if self._partitions[tp].from_offset is not None
         }
         missing = set(partitions) - outside.keys()
-        return (
-            *self._fail(outside, OffsetOutOfRangeError(outside, remedy)),
-            *self._fail(missing, NoOffsetForPartitionError(missing, remedy)),
-        )
+        self._fail(outside, OffsetOutOfRangeError(outside, remedy))
+        self._fail(missing, NoOffsetForPartitionError(missing, remedy))
 
     # -- what others tell
 
     @handles(ClusterChanged)
-    def on_cluster_changed(self, changed: ClusterChanged) -> Iterable[Message]:
+    def on_cluster_changed(self, changed: ClusterChanged) -> None:
         """A partition whose leader is another now need not wait for its backoff."""
         before, self._cluster = self._cluster, changed.cluster
         for tp in self._awaiting:
@@ -387,26 +379,25 @@ class PositionManager(RequestManager):
         for look_up in self._look_ups.values():
             if any(before.leader(*tp) != self._cluster.leader(*tp) for tp in look_up.to_ask()):
                 look_up.backoff.reset()
-        return self._end_forbidden()
+        self._end_forbidden()
 
-    def _end_forbidden(self) -> list[Message]:
+    def _end_forbidden(self) -> None:
         """No leader is told to who may not describe a topic: there is nothing to wait for."""
-        said: list[Message] = []
         for look_up in list(self._look_ups.values()):
             forbidden = {tp.topic for tp in look_up.asked.timestamps} & self._cluster.forbidden
             if forbidden:
                 error = topics_refused(TopicAuthorizationFailedError, forbidden)
-                said += self._end_look_up(Failed(ticket=look_up.asked.ticket, error=error))
-        return said
+                self._end_look_up(Failed(ticket=look_up.asked.ticket, error=error))
 
     @handles(LookUpOffsets)
-    def on_look_up_offsets(self, asked: LookUpOffsets) -> Iterable[Message]:
+    def on_look_up_offsets(self, asked: LookUpOffsets) -> None:
         """Keep the question; `poll` asks the leaders."""
         if not asked.timestamps:
-            return (Answered(ticket=asked.ticket, value={}),)
+            self._tell(Answered(ticket=asked.ticket, value={}))
+            return
         backoff = Backoff(self.settings.retry_backoff, self.settings.retry_backoff_max)
         self._look_ups[asked.ticket] = _LookUp(asked=asked, backoff=backoff)
-        return self._end_forbidden()
+        self._end_forbidden()
 
     # -- what is sent
 
@@ -520,27 +511,31 @@ class PositionManager(RequestManager):
     # -- what is answered
 
     @answers_to(ListOffsetsRequest)
-    def on_list_offsets(self, received: ResponseReceived) -> Iterable[Message]:
+    def on_list_offsets(self, received: ResponseReceived) -> None:
         """Apply what is still wanted, try the rest again."""
         context = received.request.context
         if isinstance(context, _ResetsAsked):
             listed = _take_apart(Answer.LIST_OFFSETS, received.response, context.wanted.keys())
-            return self._on_resets_listed(context, listed, received.now, received.jitter)
+            self._on_resets_listed(context, listed, received.now, received.jitter)
+            return
         listed = _take_apart(Answer.LIST_OFFSETS_BY_TIME, received.response, context.partitions)
-        return self._on_times_listed(context, listed, received.now, received.jitter)
+        self._on_times_listed(context, listed, received.now, received.jitter)
 
-    def on_request_failed(self, failed: RequestFailed) -> Iterable[Message]:
+    def on_request_failed(self, failed: RequestFailed) -> None:
         """The leader did not answer: perhaps it is another one now."""
         context = failed.request.context
         if isinstance(context, _ResetsAsked):
             if isinstance(failed.error, UnsupportedVersionError):
-                return self._fail(self._still_wanted(context), failed.error)
+                self._fail(self._still_wanted(context), failed.error)
+                return
             listed = _Listed(troubles=dict.fromkeys(context.wanted, failed.error))
-            return self._on_resets_listed(context, listed, failed.now, failed.jitter)
+            self._on_resets_listed(context, listed, failed.now, failed.jitter)
+            return
         if isinstance(failed.error, UnsupportedVersionError):
-            return self._end_look_up(Failed(ticket=context.ticket, error=failed.error))
+            self._end_look_up(Failed(ticket=context.ticket, error=failed.error))
+            return
         listed = _Listed(troubles=dict.fromkeys(context.partitions, failed.error))
-        return self._on_times_listed(context, listed, failed.now, failed.jitter)
+        self._on_times_listed(context, listed, failed.now, failed.jitter)
 
     def _still_wanted(self, context: _ResetsAsked) -> list[TopicPartition]:
         """A seek, a new assignment or another reset wins over a reset in flight."""
@@ -560,7 +555,7 @@ class PositionManager(RequestManager):
 
     def _on_resets_listed(
         self, context: _ResetsAsked, listed: _Listed, now: float, jitter: float
-    ) -> Iterable[Message]:
+    ) -> None:
         resets: dict[TopicPartition, OffsetAndTimestamp] = {}
         forbidden: list[TopicPartition] = []
         troubles: dict[TopicPartition, Exception] = {}
@@ -575,13 +570,11 @@ class PositionManager(RequestManager):
                 self._partitions[tp].trouble = troubles[tp]
                 self._partitions[tp].exchange.failed(now, jitter)
         error = topics_refused(TopicAuthorizationFailedError, {tp.topic for tp in forbidden})
-        return (
-            *self._reset(resets),
-            *self._fail(forbidden, error),
-            *self._refresh_after(troubles),
-        )
+        self._reset(resets)
+        self._fail(forbidden, error)
+        self._refresh_after(troubles)
 
-    def _reset(self, resets: Mapping[TopicPartition, OffsetAndTimestamp]) -> Iterable[Message]:
+    def _reset(self, resets: Mapping[TopicPartition, OffsetAndTimestamp]) -> None:
         groups: defaultdict[tuple[ResetStrategy | None, str], list[TopicPartition]]
         groups = defaultdict(list)
         positions: dict[TopicPartition, Assigned] = {}
@@ -602,50 +595,52 @@ class PositionManager(RequestManager):
                 strategy=strategy.name.lower() if strategy else None,
                 because=because,
             )
-        return self._resolve(positions, because="reset")
+        self._resolve(positions, because="reset")
 
-    def _refresh_after(self, troubles: Mapping[TopicPartition, Exception]) -> Iterable[Message]:
+    def _refresh_after(self, troubles: Mapping[TopicPartition, Exception]) -> None:
         """Without a refresh the next attempt would go to the same node (KAFKA-18469)."""
         if not troubles:
-            return ()
+            return
         reasons = sorted({str(error) for error in troubles.values()})
         self.log.warning("position.retrying", partitions=sorted(troubles), because=reasons)
-        return (RefreshMetadata(because=f"offsets were not listed: {reasons[0]}"),)
+        self._tell(RefreshMetadata(because=f"offsets were not listed: {reasons[0]}"))
 
     # -- questions
 
     def _on_times_listed(
         self, context: _TimesAsked, listed: _Listed, now: float, jitter: float
-    ) -> Iterable[Message]:
+    ) -> None:
         look_up = self._look_ups.get(context.ticket)
         if look_up is None:
-            return ()  # another leader's refusal or the deadline has ended it
+            return  # another leader's refusal or the deadline has ended it
         for tp in context.partitions:
             look_up.in_flight.pop(tp, None)
         if listed.forbidden:
             topics = {tp.topic for tp in listed.forbidden}
             error = topics_refused(TopicAuthorizationFailedError, topics)
-            return self._end_look_up(Failed(ticket=context.ticket, error=error))
+            self._end_look_up(Failed(ticket=context.ticket, error=error))
+            return
         for tp, offset in listed.offsets.items():
             if offset is None and look_up.asked.timestamps[tp] < 0:
                 listed.troubles[tp] = OffsetNotAvailableError()
             else:
                 look_up.found[tp] = offset
         if look_up.found.keys() >= look_up.asked.timestamps.keys():
-            return self._end_look_up(Answered(ticket=context.ticket, value=look_up.found))
+            self._end_look_up(Answered(ticket=context.ticket, value=look_up.found))
+            return
         if not listed.troubles:
-            return ()
+            return
         look_up.troubles.update(listed.troubles)
         if now >= look_up.backoff.retry_at:
             look_up.backoff.failed(now, jitter)
-        return self._refresh_after(listed.troubles)
+        self._refresh_after(listed.troubles)
 
-    def _end_look_up(self, end: Answered | Failed) -> Iterable[Message]:
+    def _end_look_up(self, end: Answered | Failed) -> None:
         if self._look_ups.pop(end.ticket, None) is None:
-            return ()
+            return
         if isinstance(end, Failed):
             self.log.warning("lookup.failed", ticket=end.ticket, because=end.error)
-        return (end,)
+        self._tell(end)
 
     def _end_overdue(self, now: float, _jitter: float) -> float:
         """Say why a look-up found nothing by its deadline."""
@@ -665,24 +660,25 @@ class PositionManager(RequestManager):
                 f"no offset was found within {waited:.1f} s for {reasons}{more}."
                 " Check that the partitions exist and that their leaders can be reached."
             )
-            for said in self._end_look_up(Failed(ticket=look_up.asked.ticket, error=error)):
-                self._tell(said)
+            self._end_look_up(Failed(ticket=look_up.asked.ticket, error=error))
         return min((one.asked.deadline for one in self._look_ups.values()), default=NEVER)
 
     @handles(ExplainPosition)
-    def on_explain_position(self, asked: ExplainPosition) -> Iterable[Message]:
+    def on_explain_position(self, asked: ExplainPosition) -> None:
         """Say what the position of an assigned partition waits for."""
         tp = asked.partition
         partition = self._partitions.get(tp)
         if partition is not None and partition.state is State.INITIALIZING:
-            return (ExplainStartingOffset(ticket=asked.ticket, partition=tp, now=asked.now),)
+            self._tell(ExplainStartingOffset(ticket=asked.ticket, partition=tp, now=asked.now))
+            return
         if partition is None or partition.state is not State.AWAIT_RESET:
-            return (Answered(ticket=asked.ticket, value="it was not looked up in time"),)
+            self._tell(Answered(ticket=asked.ticket, value="it was not looked up in time"))
+            return
         where = {ResetStrategy.EARLIEST: "begins", ResetStrategy.LATEST: "ends"}
         of = where.get(partition.strategy) if partition.strategy is not None else None
         asked_of = partition.asked if partition.exchange.in_flight else None
         why = self._obstacle(tp, asked_of, partition.trouble, asked.now)
-        return (Answered(ticket=asked.ticket, value=f"where its log {of or 'is'}: {why}"),)
+        self._tell(Answered(ticket=asked.ticket, value=f"where its log {of or 'is'}: {why}"))
 
     def _obstacle(
         self, tp: TopicPartition, asked: _AskedOf | None, trouble: object, now: float
