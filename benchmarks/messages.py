@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import pykka
 
+from aktor.actors.handlers import handles
 from aktor.actors.manager import RequestManager
-from aktor.actors.network import NetworkActor
-from aktor.actors.runtime import Bell, CooperativeActor, Dispatcher, VirtualTime
+from aktor.actors.runtime import Bell, Dispatcher, VirtualTime
+from aktor.actors.wire import Net
 from aktor.consumer.port import ApplicationPort
 from aktor.consumer.system import ActorSystem, Host
+from aktor.events.message import Message
 from aktor.events.polling import Poll
 from aktor.events.routes import ROUTES
 from aktor.settings import Settings
@@ -29,7 +31,7 @@ TARGET_US: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
+class Hello(Message):
     """Anybody ▶ Listener: a message with one field, as most have."""
 
     number: int
@@ -39,8 +41,8 @@ class Listener(RequestManager):
     """A manager that does nothing with what it hears."""
 
     name = "listener"
-    HANDLERS: ClassVar[Mapping[type, str]] = {Hello: "on_hello"}
 
+    @handles(Hello)
     def on_hello(self, hello: Hello) -> None:
         """Nothing."""
 
@@ -65,6 +67,9 @@ class NoNet:
 
     def connect(self, *_: Any, **__: Any) -> None: ...
     def send(self, *_: Any) -> None: ...
+    def has_heard(self, key: str) -> bool:
+        return False
+
     def close_connection(self, *_: Any) -> None: ...
     def close(self) -> None: ...
     def wait(self, timeout: float) -> None: ...
@@ -74,15 +79,13 @@ class NoNet:
 class Alone(Host):
     """A consumer's actors without a thread, in a time that stands still."""
 
-    def make_dispatcher(self, trace: Trace) -> Dispatcher:
-        return Dispatcher(ROUTES, clock=VirtualTime(1000.0), trace=trace)
+    def make_dispatcher(self, port: ApplicationPort, trace: Trace) -> Dispatcher:
+        dispatcher = Dispatcher(ROUTES, clock=VirtualTime(1000.0), trace=trace)
+        dispatcher.connect("application", port)
+        return dispatcher
 
-    def make_network(
-        self, settings: Settings, dispatcher: Dispatcher, trace: Trace, incarnation: int
-    ) -> CooperativeActor:
-        return NetworkActor.launch(
-            settings, net=lambda tell: NoNet(), incarnation=incarnation, dispatcher=dispatcher
-        )
+    def make_net(self, settings: Settings, tell: Callable[[Message], None]) -> Net:
+        return NoNet()
 
 
 def tables(site: Site) -> list[Table]:

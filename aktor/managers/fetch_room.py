@@ -17,7 +17,15 @@ class CreditError(Exception):
 class FetchRoom:
     """Owns the count of bytes outstanding: those buffered and those that requests may bring.
 
-    `bound` is `max_buffered_bytes`, `per_partition` is `max_partition_fetch_bytes`.
+    `bound` is `max_buffered_bytes`, `per_partition` is `max_partition_fetch_bytes`. The law of what
+    may be asked for: with it, what is buffered and reserved stays within the bound, but for
+
+    - `beside` for each node, asked for beside its Fetch in a long poll;
+    - `least` for each node, of what the application can read and has not read yet, while what it
+      cannot read (of paused partitions) fills the buffer: what it can read, what is reserved and
+      what is asked for are within the bound then.
+
+    A broker may send more than it was asked for: the first batch is sent whole (KIP-74).
     """
 
     def __init__(self, bound: int, per_partition: int) -> None:
@@ -78,7 +86,7 @@ class FetchRoom:
         is how much of that came from this node.
         """
         nodes = max(2, nodes)
-        least, room = self._least(nodes), self._left
+        least, room = self.least(nodes), self._left
         if room >= least:
             # Never all: the next answer should be under way while this one is read.
             return min(max(least, room // waiting), max(least, self._bound // nodes))
@@ -93,24 +101,29 @@ class FetchRoom:
         """How much to ask of a node beside the Fetch in its long poll, at most `limit`; as `part`.
 
         The long polls may have set aside all the room there is, and most of them bring nothing:
-        beyond the bound, a quarter of a least request is kept for each node.
+        `beside` is kept for each node beyond the bound.
         """
         nodes = max(2, nodes)
-        quarter = max(1, self._least(nodes) // 4)
-        if self._left >= quarter:
+        most = self.beside(nodes)
+        if self._left >= most:
             return min(limit, self._left)
-        small = min(limit, quarter)
+        small = min(limit, most)
         fills = self.buffered + small > self._bound
-        if not fills and self._left + nodes * quarter >= small:
+        if not fills and self._left + nodes * most >= small:
             return small
-        if fills and readable + small <= self._bound and held + small <= quarter:
+        if fills and readable + small <= self._bound and held + small <= most:
             return small
         return 0
+
+    def least(self, nodes: int) -> int:
+        """Less is not worth a request. It is so small that each of `nodes` gets its turn."""
+        nodes = max(2, nodes)
+        return max(1, min(self._per_partition, self._bound // 4, self._bound // nodes))
+
+    def beside(self, nodes: int) -> int:
+        """What each node may be asked for beyond the bound, beside its Fetch in a long poll."""
+        return max(1, self.least(nodes) // 4)
 
     @property
     def _left(self) -> int:
         return self._bound - self.buffered - self._reserved
-
-    def _least(self, nodes: int) -> int:
-        """Less is not worth a request. It is so small that each of `nodes` gets its turn."""
-        return max(1, min(self._per_partition, self._bound // 4, self._bound // nodes))
