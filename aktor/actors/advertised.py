@@ -40,7 +40,7 @@ class Advertised:
     """Owns what is known of the advertised addresses, and when the application was told last."""
 
     def __init__(self) -> None:
-        #: Who told us the addresses.
+        #: The broker that told us the addresses.
         self.by = ""
         #: One of the addresses has answered since they are known.
         self.reached = False
@@ -72,7 +72,7 @@ class Advertised:
             self._since = now
 
     def wanted(self, now: float) -> None:
-        """Somebody has a request for one of these brokers."""
+        """There is a request for one of these brokers."""
         self._wanted_at = now
 
     @property
@@ -81,7 +81,7 @@ class Advertised:
         return self._since is not None and not self.reached
 
     def probe_at(self, link: Link) -> float:
-        """When to try this broker although nobody needs it; inf while that is not in doubt."""
+        """When to try this broker although no request needs it; inf if brokers can be reached."""
         if self.reached or self._since is None or link.state is not LinkState.IDLE or link.unsent:
             return math.inf
         return max(self._since + PROBE_AFTER, link.attempted_at + PROBE_REPEAT, link.retry_at)

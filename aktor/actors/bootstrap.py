@@ -27,16 +27,16 @@ REPEAT: Final = 2.0
 
 
 class BootstrapState(enum.Enum):
-    """Whether a broker has answered, and who is asked for one."""
+    """Whether a broker has answered, and which servers are asked for the brokers."""
 
     UNTRIED = "untried"
-    """No connection was begun, since nobody wanted one."""
+    """No connection was begun, because there was no request."""
 
     TRYING = "trying"
     """Connections were begun to brokers that others know; none has answered yet."""
 
     ASKING = "asking"
-    """The bootstrap servers are asked; nobody has answered yet."""
+    """The bootstrap servers are asked; none has answered yet."""
 
     FAILED = "failed"
     """As ASKING, for so long that the application was told."""
@@ -117,13 +117,13 @@ class Bootstrap:
         self.on(BootstrapEvent.TRIED)
 
     def answered(self) -> bool:
-        """A broker has answered; says whether the application believes that nobody is there."""
+        """A broker has answered; returns whether the application was told that none can."""
         told = self.state is BootstrapState.FAILED
         self.on(BootstrapEvent.ANSWERED)
         return told
 
     def complaint_due(self) -> float:
-        """When to tell the application that nobody can be reached (inf: it is not so)."""
+        """When to tell the application that no broker can be reached; inf if one can."""
         if not self.is_begun or not self.is_nobody_there:
             return math.inf
         failures = [one.failure for one in self._servers]

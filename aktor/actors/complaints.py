@@ -64,7 +64,7 @@ class Complaints:
             # (A JoinGroup is answered late on purpose: what else is sent to that broker tells.)
             if since is None or link.node < 0 or link.holds or now < since + LOST_AFTER:
                 continue
-            if link.attempted_at >= now - LOST_AFTER or link.unsent:  # else nobody needs it
+            if link.attempted_at >= now - LOST_AFTER or link.unsent:  # else no request needs it
                 why = reason_of(link.failure) if link.failure else "it hangs up"
                 lost[link.node] = f"{link.address}: {why}"
         if lost.keys() == self._lost:
@@ -75,7 +75,7 @@ class Complaints:
         yield BrokersLost(brokers=lost)
 
     def to_probe(self, nodes: Collection[Link], now: float) -> list[Link]:
-        """Brokers that nobody needs, to be tried while none has answered: perhaps one can be."""
+        """Brokers that no request needs. They are tried while no broker has answered."""
         if not self.advertised.in_doubt:
             return []
         room = PROBES - sum(one.state is LinkState.CONNECTING for one in nodes)

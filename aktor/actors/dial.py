@@ -97,7 +97,7 @@ class Dialer:
         done = Future()
 
         def finish(result: Any, error: Exception | None) -> None:
-            if not self._ended:  # else nobody waits any more
+            if not self._ended:  # else the attempt was given up
                 done.success((result, error))
 
         def run() -> None:

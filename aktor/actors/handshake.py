@@ -1,4 +1,4 @@
-"""What is said on a connection before it is open: which versions both sides speak, and who we are.
+"""What is said on a connection before it is open: the API versions of both sides, and the login.
 
 It knows no socket, and does nothing: its methods are generators that yield what they want (`Ask`,
 `AskRaw`, `SayRaw`, `Work`) and are sent what came of it. A `conversation.Conversation` drives them.

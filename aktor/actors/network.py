@@ -1,4 +1,4 @@
-"""NetworkActor: which broker a request goes to, over which connection, and who is told what.
+"""NetworkActor: which broker a request goes to, over which connection, and how it ended.
 
 Requests come in, exactly one answer each goes out to the sender. The sockets are `KafkaNet`'s; here
 are the queues, the deadlines, the backoff, and the way to a first broker (bootstrap).
@@ -654,7 +654,7 @@ class NetworkActor(CooperativeActor):
 
     @handles(ReportBootstrap)
     def on_report_bootstrap(self, asked: ReportBootstrap) -> None:
-        """Say what came of the attempts so far, if there were any and nobody was reached."""
+        """Say what came of the attempts so far, if there were any and no broker was reached."""
         bootstrap = self._bootstrap
         wanted = bootstrap.is_begun and bootstrap.is_nobody_there
         value = bootstrap.error() if wanted else None

@@ -89,7 +89,7 @@ class Bell:
             self._lock.release()
 
     def wait(self, timeout: float) -> bool:
-        """Sleep until rung or `timeout` seconds have passed; False if nobody rang."""
+        """Sleep until rung or `timeout` seconds have passed; False if it was not rung."""
         return self._lock.acquire(timeout=max(0.0, min(timeout, threading.TIMEOUT_MAX)))
 
 
@@ -289,7 +289,7 @@ class Dispatcher:
         self._random = random.Random(seed)
         self._wake_at = -math.inf
         self._work = True
-        #: Who was given a message since it was last asked: see `has_news`.
+        #: Actors that were given a message since they were last asked: see `has_news`.
         self._news: set[str] = set()
         self._ticking = False
         self._sleeping = False
@@ -297,7 +297,7 @@ class Dispatcher:
         self._thread: threading.Thread | None = None
         self._thread_id: int | None = None
 
-    # -- who is there
+    # -- the receivers
 
     def connect(self, name: str, receiver: Receiver | CooperativeActor) -> None:
         """From now on `name` is this receiver."""
@@ -308,7 +308,7 @@ class Dispatcher:
             self._others[name] = receiver
 
     def disconnect(self, name: str) -> None:
-        """Nobody answers to `name` until it is connected again."""
+        """Messages to `name` are dropped until it is connected again."""
         self._actors.pop(name, None)
         self._others.pop(name, None)
 

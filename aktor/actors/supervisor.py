@@ -32,7 +32,8 @@ from aktor.trace import Trace, silent
 
 __all__ = ["TICK_ORDER", "Supervisor"]
 
-#: Who is asked in which order, every tick. The network comes last and takes what they want sent.
+#: The order in which actors are asked, every tick, as in the Java client's `RequestManagers`. The
+#: network comes last: it is given the requests of all others.
 TICK_ORDER = (
     "coordinator",
     "commits",
@@ -100,7 +101,7 @@ class Supervisor(CooperativeActor):
         self._ask_next()
 
     def _ask_next(self) -> None:
-        """Ask the next one that has a reason to be asked: time alone changes nobody's mind."""
+        """Ask the next actor that was told something, or whose wake time has come."""
         to_ask, now = self._to_ask, self._tick.now
         while to_ask:
             name = to_ask[0]

@@ -235,7 +235,7 @@ def not_yet(default: Any, what: str) -> Check:
 
 def nearest(value: Any, known: Iterable[str]) -> str | None:
     """The known name that is spelt most like `value`, if any is."""
-    import difflib  # here: only who misspelt a setting waits for it
+    import difflib  # here, because importing it takes time and only a misspelt setting needs it
 
     by_lower = {one.lower(): one for one in known}
     near = difflib.get_close_matches(str(value).lower(), by_lower, n=1)

@@ -70,6 +70,6 @@ class ConnectionView:
 
     @property
     def unreachable(self) -> Exception | None:
-        """Why nobody can be reached, while that lasts. From any thread."""
+        """Why no broker can be reached, while that lasts. From any thread."""
         said = self._unreachable
         return None if said is None else said.error

@@ -25,7 +25,7 @@ class EventQueue:
     __slots__ = ("said", "taken_over")
 
     def __init__(self, port: ApplicationPort) -> None:
-        #: The port's: what the background has said, and nobody has looked at.
+        #: The port's queue: what the background has said, and `poll` has not looked at.
         self.said = port.events
         #: What was taken over from there, and is not acted on yet.
         self.taken_over: deque[Message] = deque()

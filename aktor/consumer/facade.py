@@ -521,7 +521,7 @@ class KafkaConsumer:
 
     @looking
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this member is, for transactions; a snapshot that asks nobody.
+        """The member's id and generation, for transactions; a snapshot, no request.
 
         Of a member that was expelled it is who it was: what that one commits is refused.
         """
@@ -639,7 +639,7 @@ class KafkaConsumer:
         return self._metrics.snapshot(self._engine, self._actors(), raw=raw)
 
     def status(self) -> ConsumerStatus:
-        """Who is alive, who we are in the group, what is assigned and how far it was read.
+        """The actors, the member's state in its group, the assignment, and how far it was read.
 
         Works in every state, also after `close` and after a failure; `str()` of it reads well.
         """

@@ -1,4 +1,4 @@
-"""Who is inside a consumer: one call at a time, in the process that made it, until it is closed.
+"""Which call is inside a consumer: one at a time, in the process that made it, until it is closed.
 
 A public call is *outermost*, or *nested*: made by a callback of the user's, or by a signal handler
 that ran in the middle of our own code. What holds the guard is the frame of the outermost call. An
@@ -127,7 +127,7 @@ class Guard:
         self.broken = True
 
     def close(self) -> None:
-        """Nobody may enter any more."""
+        """The consumer is closed: no call may enter any more."""
         self.closed = True
 
     def leave(self, frame: FrameType) -> None:

@@ -128,7 +128,7 @@ class Leaving:
         return error
 
     def _finish_commits(self, until: float) -> Waiting[None]:
-        """Wait for the commits under way: who has left the group can commit no more."""
+        """Wait for the commits under way: after LeaveGroup the coordinator refuses commits."""
         while self._port.waits_for("commits") and self._port.failure is None:
             if self._clock() >= until:
                 return

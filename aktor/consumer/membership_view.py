@@ -17,7 +17,7 @@ NOT_A_MEMBER: Final = MemberChanged(member_id="", generation=-1, state=MemberSta
 
 
 class MembershipView:
-    """Owns the latest snapshot of the member, and who it was before."""
+    """Owns the latest snapshot of the member, and the ids that it had before."""
 
     __slots__ = (
         "_chosen",
@@ -32,7 +32,7 @@ class MembershipView:
 
     def __init__(self) -> None:
         self.member = NOT_A_MEMBER
-        #: Who it was before, and has yet to take its leave as.
+        #: Ids that it had before, and under which it has yet to send LeaveGroup.
         self.leaving: frozenset[str] = frozenset()
         #: The protocol in which we were a member of the group; "" if we never were.
         self.spoken = ""

@@ -219,7 +219,7 @@ class ApplicationPort:
         return self.open(actor, settle, asked), reply
 
     def give_up(self, ticket: int) -> None:
-        """Nobody waits for this answer any more."""
+        """The caller does not wait for this answer any more."""
         self._open.pop(ticket, None)
 
     @property

@@ -31,7 +31,7 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerStatus:
-    """Who is alive, who we are in the group, what is assigned, how far it was read.
+    """The actors, the member's state in its group, the assignment, and how far it was read.
 
     `state` is "running", "running, but <why no broker can be reached>", "closed", "failed: <error>"
     or "unresponsive" (the background thread did not answer within a second). `group_protocol` is

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HOST", "ActorSystem", "Host", "composition", "managers"]
 
-#: Who speaks which group protocol; to all others it is the actor "membership".
+#: The membership manager of each group protocol. To other actors each is called "membership".
 _MEMBERSHIPS: Final[Mapping[str, type[RequestManager]]] = {
     "classic": ClassicMembershipManager,
     "consumer": ConsumerMembershipManager,

@@ -1,1 +1,1 @@
-"""What is said: frozen dataclasses, one module per conversation; `routes` says who hears what."""
+"""The messages between actors: frozen dataclasses, one module per conversation; see `routes`."""

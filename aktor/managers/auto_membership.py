@@ -138,7 +138,7 @@ class AutoMembershipManager(RequestManager):
 
 
 def _refuse_regex(subscription: SubscriptionChanged) -> list[Message]:
-    """The classic protocol has nobody who would evaluate it."""
+    """In the classic protocol no broker evaluates patterns."""
     if not subscription.regex:
         return []
     error = UnsupportedVersionError(

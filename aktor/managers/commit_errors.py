@@ -125,7 +125,7 @@ class Waited:
 
 
 def says_expelled(error: Exception | None) -> bool:
-    """Whether a commit's error says that this member's partitions are somebody else's by now."""
+    """Whether a commit's error says that this member's partitions belong to another by now."""
     refused = error.__cause__ if isinstance(error, CommitFailedError) else error
     return refused is not None and Do.PARTITIONS_LOST in means(Answer.OFFSET_COMMIT, type(refused))
 

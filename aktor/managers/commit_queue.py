@@ -22,7 +22,7 @@ __all__ = ["Commit", "CommitQueue", "Kind"]
 
 
 class Kind(enum.Enum):
-    """Who wanted the commit."""
+    """What the commit was made for."""
 
     ASKED = "asked"
     AUTO = "auto"

@@ -88,7 +88,7 @@ class _Sent:
 
 
 class CommitManager(RequestManager):
-    """Owns the way of commits and look-ups to the coordinator: who goes, and what it ended in.
+    """Owns the way of commits and look-ups to the coordinator: when each is sent, how it ended.
 
     Errors follow the Java client's `CommitRequestManager` and kafka-python's classes. What differs
     on purpose: a retried commit follows the coordinator and its own member's generation as long as
@@ -267,7 +267,7 @@ class CommitManager(RequestManager):
 
     @handles(AssignmentChanged)
     def on_assignment_changed(self, changed: AssignmentChanged) -> None:
-        """Forget what is no longer ours, and note who gave us what is."""
+        """Forget partitions that were taken away; note whether the group assigns the rest."""
         if not self._consumed.owned:
             self._clock.stop()
         self._consumed.assign(changed.partitions)
@@ -316,7 +316,7 @@ class CommitManager(RequestManager):
 
     @handles(CoordinatorMissing)
     def on_coordinator_missing(self, missing: CoordinatorMissing) -> None:
-        """Who runs out of time is told why."""
+        """Note why: the error of a commit or look-up that times out says it."""
         self._missing = missing.because
 
     @handles(CoordinatorRefused)
@@ -629,7 +629,7 @@ class CommitManager(RequestManager):
         self._look_ups.settle(asked.look_up, outcome, received.now, received.jitter)
 
     def on_request_failed(self, failed: RequestFailed) -> None:
-        """No answer: the coordinator may be gone, unless it refused who we are."""
+        """No answer: look the coordinator up anew, unless it refused our credentials."""
         note: _Sent | Asked = failed.request.context
         if isinstance(failed.error, KafkaConnectionError | KafkaTimeoutError):
             what = type(failed.request.body).__name__

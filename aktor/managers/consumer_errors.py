@@ -79,7 +79,7 @@ def is_other_protocol(error: Exception) -> bool:
 
 
 def no_patterns(regex: str) -> str:
-    """What to do where nobody can evaluate it."""
+    """What to do where the brokers cannot evaluate the pattern."""
     return (
         f"the SubscriptionPattern {regex!r} takes brokers that evaluate it (Kafka 4.0 and newer,"
         " with the feature group.version 1) and the consumer group protocol; give a pattern of"

@@ -54,7 +54,7 @@ class Report:
 
 
 def claimed(owned: Assignment, taking: Assignment) -> Assignment:
-    """What nobody else may be given: the coordinator gives away what is not reported."""
+    """The partitions to report as owned: the coordinator gives away what is not reported."""
     nothing: frozenset[int] = frozenset()
     both = owned.keys() | taking.keys()
     return {one: owned.get(one, nothing) | taking.get(one, nothing) for one in both}
@@ -83,7 +83,7 @@ class SentFields:
         self._may_have_regex = has_predecessor or settings.group_instance_id is not None
 
     def forget(self) -> None:
-        """Nobody knows what has arrived: say everything again."""
+        """It is unknown what the coordinator has read: the next heartbeat has all fields."""
         self._sent = None
 
     def knows(self, report: Report) -> bool:

@@ -344,7 +344,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
     # -- where we are
 
     def news(self) -> Iterable[MemberChanged]:
-        """Who we are, if that changed since it was said last."""
+        """The member's state in the group, if it changed since it was said last."""
         state = MemberState.UNJOINED
         if self.state is State.STABLE:
             state = MemberState.STABLE

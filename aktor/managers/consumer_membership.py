@@ -1,4 +1,4 @@
-"""The membership manager of the consumer protocol (KIP-848): the broker decides who owns what.
+"""The membership manager of the consumer protocol (KIP-848): the broker assigns partitions.
 
 What a member is and how it goes round is in `consumer_member`; here is what its heartbeats ask and
 what their answers mean. Handlers note facts; `poll`, which follows every batch of messages,

@@ -161,7 +161,7 @@ class CoordinatorManager(RequestManager):
         self._tell(CoordinatorFound(broker=self.broker))
 
     def on_request_failed(self, failed: RequestFailed) -> None:
-        """Nobody answered; another node may."""
+        """The node did not answer. The next attempt may go to another one."""
         self._failed(failed.error, failed.now, failed.jitter)
 
     def _result(self, response: Any) -> Any:

@@ -78,7 +78,7 @@ class _Node:
         self.rest_until = -math.inf
         #: When the answer to what it was asked is late.
         self.late_at = NEVER
-        #: When it was asked last, counted in requests: who waited longest comes first.
+        #: When it was asked last, counted in requests: the node that waited longest comes first.
         self.turn = 0
 
     @property
@@ -114,7 +114,7 @@ class FetchManager(RequestManager):
         self._changed = True
         self._wake_at = NEVER
 
-    # -- what it counts, for who audits it
+    # -- what it counts, for audits
 
     @property
     def bytes_buffered(self) -> int:
@@ -296,7 +296,7 @@ class FetchManager(RequestManager):
         self._wake_at = min(self._wake_at, at)
 
     def _expect(self) -> None:
-        """Say who will be asked when positions are known: a connection takes a while too."""
+        """Say which nodes are asked as soon as positions are known: connecting takes time, too."""
         expected = self._plan.expected_nodes()
         news = expected - self._expected
         self._expected = expected
@@ -507,7 +507,7 @@ class FetchManager(RequestManager):
         self._tell(RefreshMetadata(because=f"node {asked.node} refused a fetch: {error.__name__}"))
 
     def on_request_failed(self, failed: RequestFailed) -> None:
-        """Nobody knows what became of the session; try again after the backoff."""
+        """The session may be closed at the broker: try again later, with a full Fetch."""
         asked: Asked = failed.request.context
         node = self._finished(asked)
         if asked.aside:
@@ -525,7 +525,7 @@ class FetchManager(RequestManager):
                 cursor.leave_replica(because="it does not answer")
         self._tell(RefreshMetadata(because=f"a fetch from node {asked.node} failed"))
         if isinstance(failed.error, UnsupportedVersionError):
-            # Waiting does not help, and nobody else would tell.
+            # Waiting does not help, and no other part would tell the application.
             answer = self._answer(node.session, failed)
             answer.refuse_all(failed.error)
             for news in answer.news():

@@ -10,7 +10,7 @@ __all__ = ["PATIENCE", "FetchLine"]
 #: connection must be noticed soon; after a timeout the patience doubles, up to the request timeout.
 PATIENCE: Final = 5.0
 
-#: What is asked for at first, while nobody knows how quick the line is.
+#: What is asked for at first, while the speed of the connection is unknown.
 FIRST_BYTES: Final = 2**20
 
 

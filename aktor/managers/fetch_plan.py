@@ -26,7 +26,7 @@ __all__ = ["FetchPlan"]
 class Stand(Enum):
     """What can be done for a partition now."""
 
-    #: Nothing: nobody wants its records, or an error was told of it.
+    #: Not to be fetched: its records are not wanted, or an error was told of it.
     OUT = auto()
     #: Its position is being looked up.
     LOOKED_UP = auto()

@@ -45,7 +45,7 @@ class Watermarks(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRequest:
-    """The part of a Fetch that depends on the session: who we are, what is new, what to forget."""
+    """The part of a Fetch that depends on the session: its id, what is new, what to forget."""
 
     session_id: int
     epoch: int

@@ -57,7 +57,7 @@ class GroupMember(ABC, Generic[S, T]):
         self._settings = settings
         self._tell = tell
         self._transitions = transitions
-        #: What was said last of who we are, by the fields of `MemberChanged`.
+        #: The fields of the last `MemberChanged` that was said.
         self._said: dict[str, Any] | None = None
         self.state: S = next(iter(transitions))
         # what the application wants
@@ -89,7 +89,7 @@ class GroupMember(ABC, Generic[S, T]):
 
     @abstractmethod
     def news(self) -> Iterable[MemberChanged]:
-        """Who we are, if that changed since it was said last."""
+        """The member's state in the group, if it changed since it was said last."""
 
     @property
     def is_revoking(self) -> bool:

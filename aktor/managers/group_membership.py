@@ -80,18 +80,18 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     # -- what is said
 
     def handle(self, message: Message) -> list[Message]:
-        """Handle one message; returns what is to be said, who we are now first."""
+        """Handle one message; returns what is to be said, a `MemberChanged` first."""
         said = super().handle(message)
         return said if type(message) is Tick else [*self._news(), *said]
 
     def _news(self) -> Iterable[MemberChanged]:
-        """Who we are, if that changed since it was said last."""
+        """The member's state in the group, if it changed since it was said last."""
         return self._member.news()
 
     # -- what depends on the time
 
     def poll(self, now: float, jitter: float) -> PollResult:
-        """Note the time, and do what is due; who we are then is said first."""
+        """Note the time, and do what is due; a `MemberChanged` is said first."""
         self._now = now
         result = super().poll(now, jitter)
         news = self._news()

@@ -43,7 +43,7 @@ REASON_MAX: Final = 255
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who a member is in its group; generation -1 before it has joined."""
+    """The id and generation of a member; the generation is -1 before it has joined."""
 
     member_id: str = ""
     generation: int = -1
@@ -68,7 +68,7 @@ class Sent:
     generation: int
 
     def is_by(self, me: Identity) -> bool:
-        """Whether we are still who sent it."""
+        """Whether the member still has the id and generation with which it was sent."""
         return (self.member_id, self.generation) == (me.member_id, me.generation)
 
 

@@ -44,7 +44,7 @@ class Leader:
             self._tell(RefreshMetadata(because=f"the group wants {', '.join(sorted(missing))}"))
 
     def follow(self) -> None:
-        """JoinGroup has made somebody else the leader, or there is no group."""
+        """JoinGroup has made another member the leader, or there is no group."""
         self._track(frozenset())
 
     def forget_plan(self) -> None:
@@ -105,7 +105,7 @@ class Leader:
         }
 
     def learn_nothing(self, cluster: Cluster) -> None:
-        """Nobody tells what the members are assigned: watch the topics from now on."""
+        """The assignments cannot be learnt: watch the topics from now on."""
         assert self.plan is not None, "who has no plan has nothing to learn"
         self._has_to_learn = False
         self._assigned_by = partition_ids(cluster, self.plan.topics)

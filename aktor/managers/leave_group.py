@@ -1,4 +1,4 @@
-"""Leaving the group: the LeaveGroups that are still to be answered, and who waits for them."""
+"""Leaving the group: LeaveGroups without an answer yet, and the questions that wait for them."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Leave:
 
     @property
     def due(self) -> float:
-        """When it may be sent (again): not before it is known who leaves."""
+        """When it may be sent (again): not before the member id is known."""
         return self.exchange.due if self.of_join is None else NEVER
 
     def name(self, member_id: str) -> None:
-        """JoinGroup has told who leaves."""
+        """The answer to JoinGroup has told the member id."""
         self.of_join = None
         self.member_id = member_id
 
@@ -122,7 +122,7 @@ class Leaves:
 
     @property
     def member_ids(self) -> frozenset[str]:
-        """Who has yet to leave, as far as the ids are known."""
+        """The ids that have yet to leave, as far as they are known."""
         return frozenset(one.member_id for one in self._open if one.member_id)
 
     def all(self) -> list[Leave]:

@@ -51,7 +51,7 @@ class Asker:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class LookUp:
-    """One OffsetFetch on its way, and who waits for it.
+    """One OffsetFetch on its way, and the questions that wait for it.
 
     `for_positions` are the partitions that the position manager waits for, each with the number of
     its ownership. `as_of` counts the commits that were stored when it was first sent: a question
@@ -106,7 +106,7 @@ class Outcome:
 
 
 class LookUps:
-    """Owns the look-ups of committed offsets, waiting and in flight, and who waits for them.
+    """Owns the look-ups of committed offsets, waiting and in flight, and their questions.
 
     `request` makes a request of the manager's; `log` is the manager's. Only the partitions whose
     offsets are unstable are asked for again.
@@ -130,7 +130,7 @@ class LookUps:
         self._attempt = attempt
         self._request = request
         self._under_way: list[LookUp] = []
-        #: Who we are in the group, and the ids of topics: the manager keeps them up to date.
+        #: The member's state, and the ids of topics: the manager keeps them up to date.
         self.member = MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED)
         self.topic_ids: TopicIds = {}
 
@@ -202,7 +202,7 @@ class LookUps:
         return look_up
 
     def forget_positions(self) -> None:
-        """A restarted position manager asks again; nobody waits for what it asked before."""
+        """A restarted position manager asks again: forget what the old one asked."""
         for look_up in list(self._under_way):
             look_up.for_positions.clear()
             self._drop_unless_needed(look_up)
@@ -214,7 +214,7 @@ class LookUps:
     # -- when
 
     def askers(self) -> Iterator[Asker]:
-        """Whoever waits until a deadline."""
+        """All questions, each with its deadline."""
         for look_up in self._under_way:
             yield from look_up.askers
 
@@ -287,7 +287,7 @@ class LookUps:
         return now < look_up.held_until
 
     def _forget_lost(self, look_up: LookUp) -> None:
-        """Nobody waits any more for where a lost partition starts."""
+        """The starting offset of a lost partition is not needed any more."""
         for one, ownership in list(look_up.for_positions.items()):
             if self._consumed.changed_hands(one, ownership):
                 del look_up.for_positions[one]

@@ -25,7 +25,7 @@ __all__ = ["Member"]
 
 
 class Member(GroupMember[State, Trigger]):
-    """Owns besides who we are in the group, and the leader's part."""
+    """Owns, besides, the member's id and generation, and the leader's part."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Member(GroupMember[State, Trigger]):
     ) -> None:
         super().__init__(settings, TRANSITIONS, incarnation=incarnation, tell=tell, log=log)
         self._assignors = assignors
-        # who we are in the group
+        # the member's id and generation
         self.me = Identity()
         self.assignor: str | None = None
         self.leader = Leader(assignors, tell)
@@ -288,7 +288,7 @@ class Member(GroupMember[State, Trigger]):
     # -- where we are
 
     def news(self) -> Iterable[MemberChanged]:
-        """Who we are, if that changed since it was said last."""
+        """The member's state in the group, if it changed since it was said last."""
         state = MemberState.REBALANCING
         if not self.in_group:
             state = MemberState.UNJOINED

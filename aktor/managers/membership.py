@@ -175,7 +175,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._fail(message.error)
             return
         for leave in self._leaves.all():
-            self._end(leave)  # there is nobody to tell
+            self._end(leave)  # without a coordinator LeaveGroup cannot be sent
 
     def _abandon_requests(self, because: str) -> None:
         self._calls.abandon()
@@ -482,7 +482,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     @answers_to(DescribeGroupsRequest)
     def on_described(self, received: ResponseReceived) -> None:
-        """What the members are assigned, or why nobody tells."""
+        """The answer to DescribeGroups: what the members are assigned, or an error."""
         self._now = received.now
         self._describing.ended()
         leader = self._member.leader

@@ -50,7 +50,7 @@ __all__ = ["MetadataManager"]
 #: How long a broker may take for its first answer, in seconds.
 PATIENCE: Final = 3.0
 
-#: A topic that nobody has seen yet is reported as unknown after this many answers in a row ...
+#: A topic that no answer had so far is reported as unknown after this many answers in a row ...
 UNKNOWN_ANSWERS: Final = 2
 #: ... and this many seconds: a topic that is being created is unknown for a moment.
 UNKNOWN_SECONDS: Final = 2.0
@@ -148,7 +148,7 @@ class MetadataManager(RequestManager):
 
     @handles(TrackTopics)
     def on_track_topics(self, track: TrackTopics) -> None:
-        """Ask for new topics at once; drop from the snapshot what nobody needs any more."""
+        """Ask for new topics at once; drop topics that no owner tracks any more."""
         before, pattern = self._tracked_topics(), self._patterns.pop(track.owner, None)
         if track.owner == "application":
             self._ask_again(track.topics - self._tracked.get(track.owner, frozenset()))
@@ -389,7 +389,7 @@ class MetadataManager(RequestManager):
         return topics, tuple(self._refuse(kind, names) for kind, names in newly_refused.items())
 
     def _answers(self, response: Any, tracked: frozenset[str]) -> Iterator[Any]:
-        """What the response says of the topics that somebody needs.
+        """What the response says of the topics that are tracked.
 
         When all topics were asked for, it says of a topic that is not there nothing at all.
         """

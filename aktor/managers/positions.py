@@ -382,7 +382,7 @@ class PositionManager(RequestManager):
         self._end_forbidden()
 
     def _end_forbidden(self) -> None:
-        """No leader is told to who may not describe a topic: there is nothing to wait for."""
+        """The leader of a topic that we may not describe is not told: end its look-ups."""
         for look_up in list(self._look_ups.values()):
             forbidden = {tp.topic for tp in look_up.asked.timestamps} & self._cluster.forbidden
             if forbidden:
