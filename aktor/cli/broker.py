@@ -203,7 +203,7 @@ def _user(text: str) -> tuple[str, str]:
 
 
 def _users(arguments: argparse.Namespace) -> dict[str, str] | None:
-    """All users and their passwords; None if nobody has to log in. Raises CommandLineError."""
+    """All users and their passwords; None if no login is needed. Raises CommandLineError."""
     users = dict(arguments.users)
     if arguments.users_file is None:
         return users or None

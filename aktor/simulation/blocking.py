@@ -44,7 +44,7 @@ THREAD: Final = "a thread"
 TOO_LONG: Final = 5
 _LOOK_EVERY_S: Final = 1.0
 
-#: Ignored unless somebody asks for it, so it disturbs nobody; not on Windows.
+#: By default this signal is ignored, so it does no harm; not on Windows.
 _SIGNAL: Final = getattr(signal, "SIGURG", None)
 
 _HOOK: Final = threading.local()
@@ -87,7 +87,7 @@ def _refused_start(thread: threading.Thread) -> None:
 
 
 def _install() -> None:
-    """An audit hook cannot be taken out again, so there is one, which looks who is running."""
+    """An audit hook cannot be taken out again, so there is one, which looks which task runs."""
     global _installed
     if not _installed:
         _installed = True
@@ -152,7 +152,7 @@ class _WatchDog:
         if _SIGNAL is not None and self._thread_of_turns == threading.main_thread().ident:
             signal.pthread_kill(self._thread_of_turns, _SIGNAL)
             return
-        # Python lets nobody interrupt a lock in another thread: at least it is named.
+        # Python cannot interrupt a lock in another thread: at least it is named.
         frame = sys._current_frames().get(self._thread_of_turns)
         print(f"aktor simulation: {self._complaint(frame)}", file=sys.stderr, flush=True)
 

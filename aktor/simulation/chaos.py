@@ -292,7 +292,7 @@ def _requests_refused(sim: Simulation, draw: random.Random) -> End:
 
 
 def _answers_lost(sim: Simulation, draw: random.Random) -> End:
-    """Requests are handled, and nobody hears of it."""
+    """Requests are handled, and their answers are lost."""
     api = draw.choice([*sorted(sim.faults.refusals), *_OF_MEMBERS])
     lost = Drop(before=False)
     return sim.network.disturb(rules.Fault(action=lost, api=api, times=draw.randint(1, 3)))
@@ -436,7 +436,7 @@ def _address_lost(sim: Simulation, draw: random.Random) -> End:
 
 
 def _coordinator_silent(sim: Simulation, draw: random.Random) -> End:
-    """The broker that coordinates a group stands still, not for so long that it is given up."""
+    """The broker that coordinates a group is paused, for less time than makes it dead."""
     node = sim.brokers.coordinator(draw.choice(sim.groups)) if sim.groups else NO_LEADER
     if node == NO_LEADER:
         return _nothing

@@ -81,7 +81,7 @@ class Brokers:
         self._known: dict[str, int] = {}
         #: Records of open transactions: (producer id, topic, partition), after the last one.
         self._open: dict[tuple[int, str, int], int] = {}
-        #: Brokers that run; one that does not answers nobody.
+        #: Brokers that run. The others do not answer.
         self.running = set(self.model.nodes)
         #: Called with a broker's id when its process ends, and whether its sockets say so.
         self.on_end: list[Callable[[int, bool], None]] = []
@@ -404,7 +404,7 @@ class Brokers:
         self._check_topic(topic, partition)
         if self.leader(topic, partition) not in self.running:
             return None
-        # No two records of a partition are alike: who mixes them up is found out.
+        # No two records of a partition are alike, so that a mix-up is found.
         pairs = list(zip(keys or [b"key of " + one for one in values], values, strict=True))
         headers = [("first", pairs[0][1])] if pairs else []
         producer, epoch, sequence = transaction or (-1, -1, -1)
@@ -474,13 +474,13 @@ class Brokers:
             found.log.spoil(offset)
 
     def forbid(self, topic: str) -> None:
-        """Nobody may READ it from now on: Fetch and commits of it are refused, others are not."""
+        """No user may READ it from now on: Fetch and commits of it are refused, others are not."""
         self._check_topic(topic)
         self.model.topics.forbidden.add(topic)
         self._history.note("topic.forbidden", topic=topic)
 
     def hide(self, topic: str) -> None:
-        """Nobody may DESCRIBE it, whether it is there or not."""
+        """No user may DESCRIBE it, whether it exists or not."""
         self.model.topics.hidden.add(topic)
 
     def permit(self, topic: str) -> None:
@@ -542,7 +542,7 @@ class Brokers:
         try:
             act()
         except ValueError:
-            return  # nobody else is in sync
+            return  # no other replica is in sync
         self._look_ahead()
 
     def expire_somebody(self, group: str, draw: random.Random) -> None:

@@ -1,4 +1,4 @@
-"""The tables of crash drills: every point at which an actor can fall over, and what became of it.
+"""The tables of crash drills: every point at which an actor can crash, and how it ended.
 
 There is one for each group protocol. They stand in docs/simulation.md between markers; `aktor sim
 crashes --write docs/simulation.md` puts the present ones there.
@@ -38,7 +38,7 @@ def _markers(protocol: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """How often the actor falls over, and when."""
+    """How often the actor crashes, and when."""
 
     title: str
     times: int

@@ -1,4 +1,4 @@
-"""Crashes of actors on command: at which points one can fall over, and one that does.
+"""Crashes of actors on command: the points at which one can crash, and the crash itself.
 
 An actor can fall over any message that it understands: `POINTS` has all such pairs. The exception
 is raised before the actor has looked at the message, as if the first line of its handler were the
@@ -19,7 +19,7 @@ __all__ = ["ACTORS", "CONSUMER_POINTS", "POINTS", "Crash", "Crashes", "Point"]
 
 
 class Crash(RuntimeError):
-    """What a simulation makes an actor fall over."""
+    """The exception by which a simulation crashes an actor."""
 
 
 class Point(NamedTuple):
@@ -52,7 +52,7 @@ HEARS_OF: Final[Mapping[str, str]] = {
     **{kind.name: kind.mends()[0] for kind in managers("classic") if kind.mends()},
 }
 
-#: Every point at which an actor can fall over; and those where the consumer protocol is spoken.
+#: Every point at which an actor can crash, in the classic and in the consumer protocol.
 POINTS: Final[tuple[Point, ...]] = _points("classic")
 CONSUMER_POINTS: Final[tuple[Point, ...]] = _points("consumer")
 _EVERY_POINT: Final = frozenset(POINTS + CONSUMER_POINTS)

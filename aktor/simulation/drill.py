@@ -1,4 +1,4 @@
-"""The crash drill: a group goes through all that can happen to it, and an actor falls over.
+"""The crash drill: a group goes through all that can happen to it, and an actor crashes.
 
 Three members read a topic. One of them, alice, is asked everything, while members come and go and
 the brokers fail; one of her actors crashes over the first (and second) message of a type. From then
@@ -96,7 +96,7 @@ ROUNDS: Final = 3
 
 
 class Phase(Enum):
-    """When an actor may fall over."""
+    """When an actor may crash."""
 
     #: Before alice is given her first record.
     JOINING = "joining"
@@ -182,7 +182,7 @@ class Drill:
         #: turns.
         self._subscribed = 0
         self._is_subscribed = False
-        #: How many topics have appeared that nobody writes to.
+        #: How many topics have appeared that have no writer.
         self._topics = 0
         self._crashes: Crashes | None = None
         self._times = 0
@@ -209,7 +209,7 @@ class Drill:
     # -- what happens, from outside
 
     def arm(self, point: Point, times: int = 1, *, phase: Phase, late: bool = False) -> None:
-        """Let alice's actor fall over so many messages."""
+        """Crash alice's actor at so many messages."""
         self._times, self._armed_in = times, phase
         self._crashes = Crashes(*point, times, late=late, on_crash=self._on_crash)
 

@@ -20,11 +20,11 @@ class SimulationError(Exception):
 
 
 class DeadlockError(SimulationError):
-    """Nobody will ever do anything again. Says who waits for what."""
+    """No task can ever run again. The text says which task waits for what."""
 
 
 class SpinError(SimulationError):
-    """Somebody works without end while the clock stands still."""
+    """A task works without end while the clock does not move."""
 
 
 class TimeIsUpError(SimulationError):

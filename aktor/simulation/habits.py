@@ -27,7 +27,7 @@ A_SECOND: Final = 1000
 #: Seconds in which a beginning may have been looked up, or not.
 LOOKED_UP: Final = 0.005
 
-#: A topic that nobody may describe.
+#: A topic that no user may describe.
 HIDDEN: Final = "orders-secret"
 
 #: For how many turns of the loop partitions stay paused, and a subscription is another one.

@@ -156,12 +156,12 @@ class Site(Host):
             self._scheduler.can_run(self)
 
     def mail_came(self) -> None:
-        """Somebody told one of its actors something."""
+        """One of its actors was told a message."""
         if self.started:
             self._scheduler.can_run(self)
 
     def freeze(self) -> None:
-        """It stands still."""
+        """The process is paused."""
         self.frozen = True
         for net in self._nets:
             net.freeze()
@@ -176,7 +176,7 @@ class Site(Host):
             self._scheduler.can_run(self)
 
     def end(self) -> None:
-        """Its process is gone: connections break, nobody says good-bye."""
+        """Its process is killed: connections break, and no LeaveGroup is sent."""
         self.freeze()
         for net in self._nets:
             net.close()
@@ -350,7 +350,7 @@ class Site(Host):
             self.note("session.overrated", member_id=member_id, seconds=round(seconds, 3))
 
     def has_told_of_restart(self, actors: Collection[str]) -> None:
-        """Note a question that was asked of one of these actors and that nobody will answer."""
+        """Note a question to one of these actors that will not be answered."""
         for actor in actors:
             if self.port.waits_for(actor):
                 self.note("question.forgotten", actor=actor)
@@ -381,7 +381,7 @@ class SimulatedDispatcher(Dispatcher):
     def __init__(self, site: Site, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.ended = False
-        #: Who is told something under each name.
+        #: The receiver of each name.
         self.receivers: dict[str, Any] = {}
         self._site = site
 
@@ -391,7 +391,7 @@ class SimulatedDispatcher(Dispatcher):
             site.mail_came()
 
     def connect(self, name: str, receiver: Any) -> None:
-        """Remember who it is."""
+        """Remember the receiver."""
         self.receivers[name] = receiver
         super().connect(name, receiver)
 
@@ -487,13 +487,13 @@ class _Drawn:
             self.put(mail)
 
     def clear(self) -> None:
-        """Nobody will read it."""
+        """It will not be read."""
         self._inboxes.clear()
         self._waiting.clear()
 
     @property
     def empty(self) -> bool:
-        """Whether nobody has mail."""
+        """Whether no actor has mail."""
         return not self._waiting
 
     def take(self) -> _Mail | None:

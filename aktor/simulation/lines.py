@@ -18,7 +18,7 @@ import aktor
 
 __all__ = ["Lines"]
 
-#: Whose lines are nobody's own: Python's, and those of the client and what it stands on.
+#: Code that is not the user's: Python's, the client's, and that of its libraries.
 _PYTHON: Final = sysconfig.get_path("stdlib")
 _CLIENT: Final = tuple(
     f"{Path(module.__file__ or '').parent}{os.sep}" for module in (aktor, kafka, pykka)

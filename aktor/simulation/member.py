@@ -98,7 +98,7 @@ class Member(Host):
 
     @property
     def what_it_does(self) -> str:
-        """In words, for who wonders why nothing comes."""
+        """In words, for a user who asks why no records come."""
         if self.task.frozen:
             return "stands still" if not self.gone else "was killed"
         return "has ended" if self.task.over else f"waits for {self.task.waits_for}"
@@ -106,7 +106,7 @@ class Member(Host):
     # -- what happens to it
 
     def crash(self, actor: str, on: type, *, times: int = 1, late: bool = False) -> Crashes:
-        """Let this actor of this member fall over the next messages of this type.
+        """Crash this actor of this member at the next messages of this type.
 
         `late`: after it has handled them. Returns what counts how often it happened.
         """
@@ -115,7 +115,7 @@ class Member(Host):
         return crashes
 
     def kill(self) -> None:
-        """Its process is gone: connections break, nobody says good-bye."""
+        """Its process is killed: connections break, and no LeaveGroup is sent."""
         if not self.gone:
             self.gone = True
             for task in self.tasks:

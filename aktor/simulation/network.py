@@ -554,7 +554,7 @@ class SimulatedNet:
     # -- what happens to the member's process
 
     def freeze(self) -> None:
-        """It stands still: what arrives waits in the sockets."""
+        """The process is paused: what arrives waits in the sockets."""
         self.frozen = True
 
     def thaw(self) -> None:

@@ -103,7 +103,7 @@ class Producers:
     # -- what happens to it
 
     def end(self) -> None:
-        """Its process is gone: connections break, nobody says good-bye."""
+        """Its process is killed: its connections break."""
         for socket in self._sockets:
             socket.close()
 

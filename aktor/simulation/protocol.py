@@ -65,7 +65,7 @@ class Protocol:
 
     @property
     def is_classic(self) -> bool:
-        """Whether nobody ever speaks anything else."""
+        """Whether no member ever speaks the other protocol."""
         return self.name == "classic"
 
     def spoken(self, number: int, now: float) -> str:

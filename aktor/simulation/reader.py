@@ -308,7 +308,7 @@ class Loop:
         raise AssertionError(f"{kind.__name__} was not raised within {RAISED_WITHIN} s")
 
     def close(self, consumer: KafkaConsumer, **options: Any) -> None:
-        """Nobody needs it any more."""
+        """The reader is not needed any more."""
         self._closing = True
         try:
             consumer.close(**options)

@@ -42,7 +42,7 @@ START: Final = 1_700_000_000.0
 
 
 class Turn(Protocol):
-    """Somebody who takes turns."""
+    """What takes turns."""
 
     #: Whether the scheduler has it among those that can run; only the scheduler writes it.
     queued: bool
@@ -118,7 +118,7 @@ class Task:
         self.scheduler.can_run(self)
 
     def freeze(self) -> None:
-        """It stands still, whatever happens, until `thaw`."""
+        """It is paused, whatever happens, until `thaw`."""
         self.frozen = True
 
     def thaw(self) -> None:
@@ -196,7 +196,7 @@ class Task:
         return self.scheduler.now
 
     def look(self) -> None:
-        """Who looks at the clock all the time takes some."""
+        """A task that looks at the clock all the time is charged some time."""
         if self._looked_at != self.scheduler.now:
             self._looked_at, self._looks = self.scheduler.now, 0
         self._looks += 1
@@ -212,7 +212,7 @@ class Task:
 
 
 class Scheduler(VirtualTime):
-    """Owns the time, the agenda, and who can run; is itself the clock."""
+    """Owns the time, the agenda, and the tasks that can run; is itself the clock."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(START)
@@ -234,7 +234,7 @@ class Scheduler(VirtualTime):
         #: Ends the time of its own that members' code has since it first ran.
         self._real_time_again: weakref.finalize[..., Any] | None = None
 
-    # -- who takes turns
+    # -- the tasks
 
     def spawn(self, name: str, work: Callable[[], Any]) -> Task:
         """A new application thread, which begins at one of the next turns."""

@@ -94,7 +94,7 @@ class Topic(str):
     def append(
         self, partition: int, count: int, *, transaction: tuple[int, int, int] | None = None
     ) -> int | None:
-        """One batch; the offset after it, None if nobody takes it. See `Brokers.write`."""
+        """One batch; returns the offset after it, None if no broker takes it. See `Brokers.write`."""
         more = b"." * self.simulation.random.randint(0, self.bulk) if self.bulk else b""
         values = [f"{self}:{len(self.values) + one}".encode() + more for one in range(count)]
         drawn = self.simulation.random
@@ -143,7 +143,7 @@ class Simulation:
         self.crashes: list[Crashes] = []
         self._names = itertools.count()
 
-    # -- who and what is there
+    # -- members and topics
 
     @property
     def now(self) -> float:
@@ -300,7 +300,7 @@ class Simulation:
         return self
 
     def crash(self, actor: str, on: type, *, times: int = 1) -> Crashes:
-        """Let this actor, of whatever member, fall over the next messages of this type.
+        """Crash this actor, of any member, at the next messages of this type.
 
         `actor` is a name as in `consumer.status()`. Returns what counts how often it happened.
         """
@@ -356,7 +356,7 @@ class Simulation:
         return max(0.0, grown + max(ages, default=0.0) - self.now) if grown else 0.0
 
     def _let_sinks_settle(self) -> None:
-        """Who commits first and works then is still at it; so is who was frozen meanwhile."""
+        """A member that commits first may still work; so may one that was frozen meanwhile."""
         for sink in self.sinks:
             sink.expect()
         while not all(sink.has_settled for sink in self.sinks):
@@ -408,7 +408,7 @@ class Simulation:
         return "\n  ".join([f"records are not committed: {', '.join(left)}", *where])
 
     def _where_it_hangs(self, group: str, topic: Topic, number: int) -> str:
-        """How far the group has committed the partition, who owns it, and what that waits for."""
+        """How far the group has committed the partition, its owner, and what that waits for."""
         brokers, one = self.brokers, TopicPartition(topic, number)
         committed = brokers.committed(group, topic, number)
         done = "nothing" if committed is None else f"up to {committed}"

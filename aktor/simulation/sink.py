@@ -168,7 +168,7 @@ class Sink:
 
     @property
     def has_settled(self) -> bool:
-        """Whether nobody is expected to put anything more, now that everything is committed."""
+        """Whether no member is expected to put anything more, now that everything is committed."""
         quiet = self._simulation.now - self._changed_at
         if quiet > QUIET:
             return True

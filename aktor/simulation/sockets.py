@@ -186,7 +186,7 @@ class _End:
 
 
 class SimulatedSelector:
-    """Owns which sockets a client waits for, and who waits; as far as `selectors` is used."""
+    """Owns which sockets a client waits for by `selectors`, and the waiting tasks."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -216,7 +216,7 @@ class SimulatedSelector:
         return {_BELL: None, **self._keys}
 
     def ring(self) -> None:
-        """Let who waits look again."""
+        """Let the waiting task look again."""
         self._rung = True
         if self._waiter is not None:
             self._waiter.wake()

@@ -1,4 +1,4 @@
-"""Members of a group that nobody looks after: no consumer that lives knows them as its own.
+"""Members of a group without a consumer: no consumer that lives knows them as its own.
 
 The group gives them partitions, and its rebalances wait for them, until their session is over.
 """

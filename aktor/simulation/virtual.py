@@ -1,4 +1,4 @@
-"""Python's `time`, virtual for the code of members and for nobody else.
+"""Python's `time`, virtual for the code of members only.
 
 While a simulation lives, `sleep`, `monotonic`, `perf_counter` and `time` (and their `_ns`) are
 replaced, in `time` itself and where they were imported by name. The replacements ask whose turn it

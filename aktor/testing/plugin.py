@@ -78,7 +78,7 @@ def simulation(request: pytest.FixtureRequest) -> Iterator[Simulation]:
 
 @pytest.fixture
 def crash(simulation: Simulation) -> Callable[..., Any]:
-    """`crash("fetch", on=Tick)`: the next actor of this name falls over such a message."""
+    """`crash("fetch", on=Tick)`: the next actor of this name crashes at such a message."""
     return simulation.crash
 
 

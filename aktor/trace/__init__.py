@@ -1,4 +1,4 @@
-"""The trace: one event for each thing that happened, silent unless somebody listens.
+"""The trace: one event for each thing that happened, silent unless there is a listener.
 
 Events are named `noun.verb` ("commit.sent", "membership.moved"), their values are keys;
 `docs/trace.md` lists them. They go to the standard logger `aktor` (as text, with the event as

@@ -1,4 +1,4 @@
-"""Actors: no message is lost, no handler raises, and who falls over too often stays down."""
+"""Actors: no message is lost, no handler raises, and one that crashes too often is given up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WITHIN: Final = 60.0
 
 
 def no_message_vanishes(history: History) -> list[str]:
-    """Nobody is told what they do not know; no fetched data has a hole in front of it."""
+    """No actor is told what it has no handler for; no fetched data has a gap before it."""
     return [
         f"{when(event)}: {event}"
         for event in history.named("message.dropped", "chunk.dropped")

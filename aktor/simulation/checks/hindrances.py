@@ -74,7 +74,7 @@ class Hindrances:
     def __init__(self) -> None:
         self._faults: dict[int, list[_Whom]] = {}
         self._lasts: dict[int, float] = {}
-        #: Brokers whose machines were gone: who waited for an answer was not told.
+        #: Brokers whose machines failed: their clients were not told that connections ended.
         self._silent_brokers: set[int] = set()
         self._ended: dict[_Whom, float] = defaultdict(float)
         self._frozen: set[str] = set()

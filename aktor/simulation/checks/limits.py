@@ -63,7 +63,7 @@ def the_background_reads_what_is_wanted(history: History) -> list[str]:
 
 
 def no_connection_is_forgotten(history: History) -> list[str]:
-    """Who does not need a connection any more closes it; what waited for it ends with it."""
+    """A connection that is not needed any more is closed; its requests end with it."""
     return [
         f"{when(event)} has {one}, which it does not know"
         for event, one in _seen_twice(history, "unused")

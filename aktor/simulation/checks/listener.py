@@ -93,7 +93,7 @@ class _Heard(enum.Enum):
 
 
 def the_listener_hears_the_right_word(history: History) -> list[str]:
-    """Whose membership has ended is told *lost*; who gives back as a member is told *revoked*."""
+    """If the membership has ended, the listener hears *lost*; if a member gives back, *revoked*."""
     complaints = []
     #: When each consumer's membership ended; when anything happened by which it may have.
     lost: dict[str, float] = defaultdict(lambda: math.inf)

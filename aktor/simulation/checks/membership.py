@@ -1,4 +1,4 @@
-"""Membership: who leaves is gone, and nobody takes itself for a member for too long."""
+"""Membership: a member that leaves is removed, and none takes itself for a member too long."""
 
 from __future__ import annotations
 

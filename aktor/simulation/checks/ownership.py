@@ -1,4 +1,4 @@
-"""Ownership: one consumer of a group at a time, and nobody else, has a partition."""
+"""Ownership: a partition has one consumer of a group at a time."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def nothing_is_fetched_that_was_given_up(history: History) -> list[str]:
 
 
 def partitions_are_handed_over_in_order(history: History) -> list[str]:
-    """Nobody is assigned what another member has yet to revoke, unless that one is expelled."""
+    """No member is assigned what another has yet to revoke, unless that one is expelled."""
     complaints = []
     early: dict[tuple[str, str], str] = {}
     readers: dict[str, Reader] = {}
@@ -128,7 +128,7 @@ def partitions_are_handed_over_in_order(history: History) -> list[str]:
         elif name == "partitions.revoking":
             for one in event["partitions"]:
                 told = early.pop((event["member"], one), None)
-                # Who slept meanwhile may not know.
+                # A member that was paused meanwhile may not know.
                 if told is not None and event["loss"] == "revoked" and not reader.expelled:
                     complaints.append(f"{told} was assigned {one} before {when(event)} gave it up")
         elif name == "partitions.released":
@@ -139,7 +139,7 @@ def partitions_are_handed_over_in_order(history: History) -> list[str]:
 
 
 def nothing_is_assigned_after_unsubscribing(history: History) -> list[str]:
-    """Who has unsubscribed is given partitions only by a group that was joined anew."""
+    """After unsubscribe, partitions come only from a group that was joined anew."""
     complaints = []
     out: set[str] = set()
     for event in history.events:

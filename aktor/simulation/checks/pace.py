@@ -41,7 +41,7 @@ SOON: Final = 0.7
 LATE: Final = 2.0
 SLACK: Final = 0.3
 
-#: Seconds after which who owns records that can be read has given some of them out.
+#: Seconds within which the owner of a partition with records gives some of them out.
 DELIVERS: Final = 10.0
 
 

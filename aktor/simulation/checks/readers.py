@@ -64,7 +64,7 @@ class Reader:
 
 
 class Replay:
-    """Reads a history and keeps who owns what, and what there is; the checks look on."""
+    """Reads a history and keeps owners, topics and members; the checks look at them."""
 
     def __init__(self, history: History) -> None:
         self.history = history
