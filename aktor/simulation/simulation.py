@@ -94,7 +94,7 @@ class Topic(str):
     def append(
         self, partition: int, count: int, *, transaction: tuple[int, int, int] | None = None
     ) -> int | None:
-        """One batch; returns the offset after it, None if no broker takes it. See `Brokers.write`."""
+        """Write one batch; returns the offset after it, None if refused. See `Brokers.write`."""
         more = b"." * self.simulation.random.randint(0, self.bulk) if self.bulk else b""
         values = [f"{self}:{len(self.values) + one}".encode() + more for one in range(count)]
         drawn = self.simulation.random
