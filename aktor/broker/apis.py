@@ -1,4 +1,4 @@
-"""Which part of the broker handles which API, and who may be asked."""
+"""Which part handles which API, and which broker may be asked."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class Apis:
                 return
             handler = self._handlers.get(api)
             if handler is None:
-                # SASL, where nobody has to log in.
+                # SASL, where no login is needed.
                 raise Refused(Code.ILLEGAL_SASL_STATE)
             handler(call)
         except Refused as refused:

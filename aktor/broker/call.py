@@ -1,4 +1,4 @@
-"""One request at one broker: who asks, when, and the way to answer.
+"""One request at one broker: its client, its time, and the way to answer.
 
 The broker's parts are state machines without threads, clocks or sockets. Each handler is given a
 `Call`, and sooner or later calls `call.reply(response)`, once. What must wait (a join, a long poll)

@@ -104,7 +104,7 @@ class Cluster:
         self._progress()
 
     def tick(self, now: float) -> None:
-        """Do what is due: answer who waited long enough, expire sessions, delete old records,
+        """Do what is due: answer what waited long enough, expire sessions, delete old records,
         compact topics."""
         self.now = max(self.now, now)
         self.fetching.waiting.tick(now)
@@ -165,7 +165,7 @@ class Cluster:
         )
 
     def auto_create_topic(self, name: str) -> Topic:
-        """A topic somebody asked for; Kafka's own are made as it needs them. Raises Refused."""
+        """A topic that a client asked for; Kafka's own are made as needed. Raises Refused."""
         partitions = {
             GROUP_OFFSETS: self.settings.offsets_topic_partitions,
             TRANSACTION_STATE: self.settings.transactions_topic_partitions,
@@ -210,7 +210,7 @@ class Cluster:
     # -- coordinators
 
     def coordinator(self, topic: str, key: str) -> Node | None:
-        """Who coordinates this group (`__consumer_offsets`) or transactional id; None: nobody."""
+        """The coordinator of this group (`__consumer_offsets`) or transactional id, or None."""
         if self.topics.get(topic) is None:
             self.auto_create_topic(topic)
         return self.topology.leader_of_key(topic, key)
@@ -259,7 +259,7 @@ class Cluster:
         self.groups.end_transaction(group_id, producer_id, commit, now)
 
     def append(self, topic: str, partition: int, batch: bytes, now: float) -> Appended | None:
-        """Append a batch from outside, without a producer; None if nobody leads the partition.
+        """Append a batch from outside, without a producer; None if the partition has no leader.
 
         Raises Refused.
         """

@@ -24,7 +24,7 @@ _NOT_FOUND: Final = 404
 _NOT_ALLOWED: Final = 405
 _GONE: Final = 503
 
-#: More than anybody tests with; so many are made in about a second, in which nobody is served.
+#: More than a test needs; so many are made in about a second, in which no client is served.
 _MOST_PARTITIONS: Final = 10_000
 
 

@@ -1,4 +1,4 @@
-"""Configs changed at run time: AlterConfigs, its incremental successor, and who has configs."""
+"""Configs changed at run time: AlterConfigs, its incremental successor, and what has configs."""
 
 from __future__ import annotations
 

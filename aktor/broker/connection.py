@@ -215,7 +215,7 @@ class Connection:
             case Drop(before=True):
                 self.close()
             case FailWith(code=code) if incoming.request is not None:
-                # Who wants no answer to a Produce learns of an error by the connection's end.
+                # A producer without answers (acks=0) learns of an error by the connection's end.
                 heard = getattr(incoming.request, "acks", None) != 0
                 refusal = error_response(incoming.request, incoming.version, code)
                 self._answer(incoming, refusal if heard else CLOSE, None)
@@ -240,7 +240,7 @@ class Connection:
             self._exchange.receive(call, incoming.api.name)
 
     def _logs_in(self, authentication: Authentication, call: Call, incoming: Incoming) -> bool:
-        """Whether the request was about who the client is, or may not be asked before that."""
+        """Whether the request was part of the login, or may not be asked before it."""
         name = incoming.api.name
         if name == "SaslHandshake":
             authentication.handshake(call)

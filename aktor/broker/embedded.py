@@ -397,7 +397,7 @@ class EmbeddedKafka:
         self.server.ask(lambda: cluster.groups.expire_session(group_id, member_id, cluster.now))
 
     def fence_member(self, group_id: str, member_id: str) -> None:
-        """Its next request is refused as one of somebody who was replaced."""
+        """Its next request is refused, as if the member had been replaced."""
         cluster = self.server.cluster
         self.server.ask(lambda: cluster.groups.fence_member(group_id, member_id, cluster.now))
 

@@ -30,7 +30,7 @@ _Endpoint: Final = FetchResponse.NodeEndpoint
 #: Read uncommitted, read committed.
 ISOLATION_LEVELS: Final = (0, 1)
 _READ_COMMITTED: Final = 1
-#: Errors after which the client wants to know who leads now (KIP-951).
+#: Errors after which the client wants to know the new leader (KIP-951).
 _MOVED: Final = (Code.NOT_LEADER_OR_FOLLOWER, Code.FENCED_LEADER_EPOCH)
 _TELLS_LEADER: Final = 16
 
@@ -234,7 +234,7 @@ class Fetching:
             if read.leader:
                 leaders.add(read.leader[0])
             if session.session_id and read.records:
-                # Who had records goes to the end, so that nobody starves.
+                # A partition that had records goes to the end, so that none starves.
                 session.wanted.move_to_end(read.place)
         response = FetchResponse(
             error_code=Code.NONE, session_id=session.session_id, responses=topics
@@ -251,7 +251,7 @@ class Fetching:
 
 
 def _replica(request: Any) -> int:
-    """Who fetches, if it says that it is a broker; below zero: a consumer."""
+    """The id of the broker that fetches; below zero: a consumer."""
     state = request.replica_state
     return int(request.replica_id if state is None else state.replica_id)
 

@@ -368,7 +368,7 @@ def _check_empty(path: Path) -> None:
 
 
 def _read_or_write_format(path: Path, cluster_id: str | None) -> str:
-    """The id of the cluster. Looks again: who had the lock before us may have made the folder."""
+    """The id of the cluster. Looks again: whatever had the lock before may have made the folder."""
     found = _check_format(path)
     if found is None:
         if cluster_id is None:  # as Kafka makes them: 16 random bytes

@@ -128,7 +128,7 @@ class LookUps:
         self._each(call, OffsetForLeaderEpochResponse, _Ended, answer)
 
     def describe_producers(self, call: Call) -> None:
-        """Who writes to each partition, idempotently or in a transaction (KIP-664)."""
+        """The idempotent and transactional producers of each partition (KIP-664)."""
 
         def answer(name: str, index: int) -> Any:
             try:

@@ -67,7 +67,7 @@ class MetadataRequests:
         self._coordinators = coordinators
 
     def api_versions(self, call: Call) -> None:
-        """What is spoken here. A call without a request asked in a version nobody knows."""
+        """The APIs and versions spoken here. A call without a request had an unknown version."""
         if call.request is None:
             apis = [APIS[_API_VERSIONS_KEY]]
             call.reply(
@@ -263,7 +263,7 @@ class MetadataRequests:
         )
 
     def find_coordinator(self, call: Call) -> None:
-        """Who coordinates a group, or a transactional id."""
+        """The coordinator of a group, or of a transactional id."""
         request = call.request
         if call.version < _COORDINATOR_KEYS:
             one = self._coordinator(request.key, request.key_type)

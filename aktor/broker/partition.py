@@ -1,4 +1,4 @@
-"""A partition and its replicas: who leads, who is in sync, up to where all have it.
+"""A partition and its replicas: its leader, the in-sync replicas, the high watermark.
 
 All replicas are in one process, so that there is one log: the leader's. A replica is a number, how
 much of that log it has. Followers fetch at once, unless they are down or held back.
@@ -195,7 +195,7 @@ class Partition:
         self.settle()
 
     def node_up(self, node: int, *, unclean: bool) -> None:
-        """Its broker is back: it leads if nobody does and it may, else it catches up."""
+        """Its broker is back: it leads if there is no leader and it may, else it catches up."""
         if node not in self._down:
             return
         self._down.discard(node)
@@ -253,7 +253,7 @@ class Partition:
         }
         self.leader = node
         self._next_epoch()
-        # Also those that came back before, and had nobody to fetch from.
+        # Also those that came back before, and had no leader to fetch from.
         for one in self.replicas:
             self._catch_up(one)
 

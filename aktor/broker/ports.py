@@ -17,7 +17,7 @@ class TopicChanges(Protocol):
     """Groups that subscribe to the topics are told."""
 
     def auto_create_topic(self, name: str) -> Topic:
-        """A topic somebody asked for; Kafka's own are made as it needs them. Raises Refused."""
+        """A topic that a client asked for; Kafka's own are made as needed. Raises Refused."""
 
     def make_topic(
         self, name: str, assignment: Sequence[tuple[int, ...]], configs: Mapping[str, str]
@@ -45,10 +45,10 @@ class LeaderChanges(Protocol):
 
 
 class Coordinators(Protocol):
-    """Kafka's own topics say who coordinates what; asking for one makes its topic."""
+    """Kafka's own topics decide the coordinators; asking for one makes its topic."""
 
     def coordinator(self, topic: str, key: str) -> Node | None:
-        """Who coordinates this group (`__consumer_offsets`) or transactional id; None: nobody."""
+        """The coordinator of this group (`__consumer_offsets`) or transactional id, or None."""
 
     def coordinates(self, node: int, topic: str, key: str) -> bool:
         """Whether this broker coordinates this group or transactional id."""

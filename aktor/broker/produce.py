@@ -75,7 +75,7 @@ class Producing:
             response.responses.append(answered)
         self._point_to_leaders(response, written)
         if request.acks == 0:
-            # Nobody reads an answer: an error can only be told by closing (KafkaApis).
+            # The client reads no answer: an error can only be told by closing (KafkaApis).
             call.reply(CLOSE if any(one.answer.error_code for one in written) else None)
         elif request.acks == 1 or not _missing(written):
             call.reply(response)

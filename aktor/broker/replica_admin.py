@@ -78,7 +78,7 @@ class ReplicaAdmin:
     # -- elections
 
     def elect_leaders(self, call: Call) -> None:
-        """ElectLeaders: the preferred replica, or an unclean one where nobody leads (KIP-460)."""
+        """ElectLeaders: the preferred replica, or an unclean one without a leader (KIP-460)."""
         request = call.request
         kind = request.election_type if call.version > 0 else _PREFERRED
         everywhere = request.topic_partitions is None
@@ -114,7 +114,7 @@ class ReplicaAdmin:
         return _ElectedPartition(partition_id=index, error_code=code, error_message=why)
 
     def _candidate(self, partition: Partition, kind: int) -> int:
-        """Who is to lead from now on. Raises Refused if nobody else should or can."""
+        """The replica that is to lead from now on. Raises Refused if no other should or can."""
         preferred = partition.replicas[0]
         if partition.leader == preferred if kind == _PREFERRED else partition.leader != NO_LEADER:
             raise Refused(

@@ -1,4 +1,4 @@
-"""Who a client is: the server's side of SASL on one connection, by PLAIN or by SCRAM."""
+"""The server's side of SASL on one connection, by PLAIN or by SCRAM."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TOKENS_IN_REQUESTS: Final = 1
 
 
 class _AuthenticationFailed(Exception):
-    """The client is not who it says. The message, if any, may be told to anybody."""
+    """The client could not prove its name. The message, if any, is sent to the client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class _ScramKeys:
 
 
 class Users:
-    """Owns the passwords, and tells nobody: not in its repr, not in an error."""
+    """Owns the passwords, and shows them nowhere: not in its repr, not in an error."""
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self._passwords = {name: secret.encode() for name, secret in passwords.items()}
@@ -62,7 +62,7 @@ class Users:
         return same and known is not None
 
     def scram_keys(self, name: str, hash_name: str, rng: Random) -> _ScramKeys | None:
-        """The keys of a user, made when first asked for; None for nobody."""
+        """The keys of a user, made when first asked for; None if there is no such user."""
         password = self._passwords.get(name)
         if password is None:
             return None
@@ -84,7 +84,7 @@ def _scram_keys(password: bytes, hash_name: str, rng: Random) -> _ScramKeys:
 
 
 class _Exchange(Protocol):
-    """One try to log in. `name` is who logged in, None before that."""
+    """One try to log in. `name` is the user that logged in, None before that."""
 
     name: str | None
 
@@ -268,7 +268,7 @@ class Authentication:
 
     @property
     def principal(self) -> str | None:
-        """Who the client is, as "User:name"; None until that is proved."""
+        """The client's principal, as "User:name"; None until that is proved."""
         name = self._exchange.name if self._exchange else None
         return f"User:{name}" if self._state is _State.COMPLETE else None
 

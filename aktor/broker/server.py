@@ -181,7 +181,7 @@ class Server:
         self.ask(act)
 
     def pause_broker(self, node_id: int, *, session_timeout: float = 9.0) -> None:
-        """It stands still: takes connections, answers nobody. Others take over after a while."""
+        """Paused: it takes connections and answers nothing. Others take over after a while."""
 
         def act() -> None:
             if node_id not in self._listeners or node_id in self._paused:
@@ -331,7 +331,7 @@ class Server:
         heapq.heappush(self._agenda, (self.now() + delay, next(self._numbers), act))
 
     def _sweep(self) -> None:
-        """Close what nobody has used for long."""
+        """Close connections that were not used for long."""
         before = self.now() - _IDLE
         for connection in list(self._streams):
             if not connection.busy and connection.used_at < before:
@@ -431,7 +431,7 @@ class Server:
         return self._clock()
 
     def at_broker(self, node: int, act: Callable[[], None]) -> None:
-        """A broker that is paused answers nobody, and later its connections break."""
+        """A broker that is paused answers nothing, and later its connections break."""
         if node not in self._paused:
             act()
 
@@ -449,4 +449,4 @@ class Server:
         self.cluster.forget(lambda call: call.connection == connection.number)
 
     def hindered(self, connection: Connection, api: str, fault: Action) -> None:
-        """Who asked for the fault knows."""
+        """No warning: the fault was asked for."""

@@ -67,7 +67,7 @@ class WaitingList:
             waiting.again(True)
 
     def forget(self, which: Callable[[Call], bool]) -> None:
-        """Nobody listens to these any more: a broker stopped, a connection broke."""
+        """These are not to be answered any more: a broker stopped, or a connection broke."""
         for waiting in [one for _, _, one in self._deadlines if not one.gone and which(one.call)]:
             self._remove(waiting)
 
@@ -77,7 +77,7 @@ class WaitingList:
         waiting.gone = True
         self._gone += 1
         if self._gone > _GONE_MAX and self._gone > len(self._deadlines) // 2:
-            # Who asks for a long wait and is answered soon must not be kept all that time.
+            # A request with a long wait that is answered soon must not be kept all that time.
             self._deadlines = [one for one in self._deadlines if not one[2].gone]
             heapq.heapify(self._deadlines)
             self._gone = 0

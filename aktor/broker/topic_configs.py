@@ -51,7 +51,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Who said it; numbers of DescribeConfigsResponse.ConfigSource."""
+    """Where a value comes from; the numbers of DescribeConfigsResponse.ConfigSource."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2

@@ -15,7 +15,7 @@ from aktor.broker.partition import NO_LEADER, Partition
 
 __all__ = ["GROUP_OFFSETS", "INTERNAL_TOPICS", "TRANSACTION_STATE", "Topic", "Topics", "check_name"]
 
-#: Kafka's own topics. Here they hold no records: they are there to say who coordinates what.
+#: Kafka's own topics. Here they hold no records: they only decide the coordinators.
 GROUP_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
 INTERNAL_TOPICS: Final = frozenset({GROUP_OFFSETS, TRANSACTION_STATE})
@@ -147,7 +147,7 @@ class Topics:
         self._changed(topic)
 
     def delete(self, topic: Topic) -> None:
-        """It is gone, and its records; who waits for them is told."""
+        """It is deleted, and its records; requests that wait for them are answered."""
         del self._by_name[topic.name]
         del self._by_id[topic.topic_id]
         self.version += 1

@@ -123,7 +123,7 @@ class Topology:
 
     @property
     def default_replication(self) -> int:
-        """How many replicas a partition has unless somebody says it."""
+        """How many replicas a partition has by default."""
         wanted = self._settings.replication_factor
         return wanted if wanted is not None else min(len(self.nodes), _MOST_DEFAULT_REPLICAS)
 
@@ -309,7 +309,7 @@ class Topology:
         return java_hash(key) % self.topics.partitions(topic)
 
     def leader_of_key(self, topic: str, key: str) -> Node | None:
-        """Who leads there; None: nobody."""
+        """The leader; None without one."""
         leader = self.partition(topic, self.partition_of_key(topic, key)).leader
         return self.nodes[leader] if leader != NO_LEADER else None
 

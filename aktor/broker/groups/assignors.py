@@ -1,4 +1,4 @@
-"""Who shall own what: the assignors a broker has for consumer groups (KIP-848).
+"""The brokers' assignors for consumer groups (KIP-848).
 
 `uniform` gives every member as many partitions as the others and moves as few as it can; `range`
 gives neighbouring partitions, the same numbers of every topic to the same member.

@@ -14,7 +14,7 @@ __all__ = ["Balancer", "Owners"]
 
 
 class Owners:
-    """Who owns each partition, and how many each member has. Members are numbers."""
+    """The owner of each partition, and how many each member has. Members are numbers."""
 
     def __init__(self, partitions: Mapping[UUID, int], *, members: int) -> None:
         self._owners: dict[UUID, list[int | None]] = {t: [None] * n for t, n in partitions.items()}
@@ -32,7 +32,7 @@ class Owners:
         self.sizes[member] += 1
 
     def unowned(self, topic_id: UUID) -> list[int]:
-        """The partitions of a topic that nobody has."""
+        """The partitions of a topic without an owner."""
         return [p for p, owner in enumerate(self._owners[topic_id]) if owner is None]
 
     def by_member(self, topic_id: UUID) -> dict[int, list[int]]:
@@ -90,7 +90,7 @@ class Balancer:
         return member
 
     def _next_most_loaded(self) -> int | None:
-        """The member to give the next partition; None if nobody is left."""
+        """The member to give the next partition; None if none is left."""
         if self._high_next < self._high_start:
             if self._high_end <= self._high_start and self._high_start > 0:
                 # All at this level had nothing to give: go down to the next ones, however far.

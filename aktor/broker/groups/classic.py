@@ -118,7 +118,7 @@ class ClassicGroup:
 
     @property
     def leader_id(self) -> str | None:
-        """Who makes the assignments; None without members."""
+        """The leader, which makes the assignments; None without members."""
         return self._group.members.leader_id
 
     def subscribed_topics(self) -> frozenset[str] | None:

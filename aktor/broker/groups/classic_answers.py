@@ -73,14 +73,14 @@ def heartbeat_answer(code: Code = Code.NONE) -> Any:
 
 
 def leavers(call: Call) -> list[tuple[str, str | None]]:
-    """Who shall leave: member ids with group instance ids; before v3 always one, without."""
+    """The members that shall leave: ids with group instance ids; before v3 always one, without."""
     if call.version < 3:
         return [(call.request.member_id, None)]
     return [(member.member_id, member.group_instance_id) for member in call.request.members]
 
 
 def leave_outcome(member_id: str, group_instance_id: str | None, code: Code) -> Any:
-    """What became of one who should leave."""
+    """How it ended for one of them."""
     return LeaveGroupResponse.MemberResponse(
         member_id=member_id, group_instance_id=group_instance_id, error_code=code
     )

@@ -56,7 +56,7 @@ class Generations:
         self.protocol_name: str | None = kept.get("protocol")
         self.members = Members()
         self.timers = Timers()
-        #: Who has not asked for the assignment of this generation.
+        #: Members that have not asked for the assignment of this generation.
         self._pending_sync: set[str] = set()
         #: In the first rebalance of an empty group: the delay that runs, and how much longer it
         #: may become; and whether somebody came while it ran.
@@ -97,7 +97,7 @@ class Generations:
         self._journal.put("classic-group", (self.group_id,), self.kept)
 
     def give_up(self, code: Code) -> None:
-        """Answer all who wait with an error."""
+        """Answer all requests that wait with an error."""
         for member in self.members:
             self.answer_join(member, code)
             self.answer_sync(member, code)
@@ -195,7 +195,7 @@ class Generations:
         self.timers.cancel(_SESSION + member_id)
 
     def expel(self, member_id: str, now: float) -> None:
-        """Drop a member, or one who is about to be, and let the others rebalance."""
+        """Remove a member, or one that is about to be, and let the others rebalance."""
         was_pending = member_id in self.members.pending
         self.drop(member_id)
         if self.state is State.PREPARING_REBALANCE:
@@ -248,7 +248,7 @@ class Generations:
             self.timers.set(_JOIN, now, self.members.rebalance_timeout())
 
     def maybe_complete_join(self, now: float) -> None:
-        """End the first half if nobody is missing; an empty group's first one lasts its time."""
+        """End the first half if all have joined; an empty group's first one lasts its time."""
         if (
             self.state is State.PREPARING_REBALANCE
             and self._initial is None
@@ -267,7 +267,7 @@ class Generations:
         self.timers.set(_INITIAL, now, delay)
 
     def _end_initial_delay(self, now: float) -> None:
-        """The delay is over: another one if somebody came, within the rebalance timeout."""
+        """The delay is over: another one if a member came, within the rebalance timeout."""
         assert self._initial is not None, "the delay of a first rebalance that does not run"
         delay, remaining = self._initial
         if not self._newcomers or remaining <= 0:

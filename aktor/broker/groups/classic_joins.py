@@ -1,4 +1,4 @@
-"""JoinGroup at a classic group: who is let in, as whom, and whether that means a rebalance."""
+"""JoinGroup at a classic group: which member it is, and whether that means a rebalance."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Joins:
         )
 
     def _join_anew(self, call: Call) -> None:
-        """Somebody without a member id: a new member, or a static one that was restarted."""
+        """A request without a member id: a new member, or a static one that was restarted."""
         group, instance = self._group, call.request.group_instance_id
         name = call.client_id if instance is None else instance
         member_id = f"{name}-{UUID(int=self._rng.getrandbits(128), version=4)}"
@@ -98,7 +98,7 @@ class Joins:
             self._add(call, member_id)
 
     def _join_as_told(self, call: Call) -> None:
-        """Somebody who got its id with MEMBER_ID_REQUIRED."""
+        """A request with an id that the group gave with MEMBER_ID_REQUIRED (KIP-394)."""
         if call.request.group_instance_id is None:
             self._add(call, call.request.member_id)
         else:
@@ -106,7 +106,7 @@ class Joins:
             self._group.answer(call, join_answer(call, Code.UNKNOWN_SERVER_ERROR))
 
     def _join_again(self, call: Call) -> None:
-        """Somebody who says to be a member."""
+        """A request with the id of a member."""
         group, request = self._group, call.request
         member_id = request.member_id
         try:

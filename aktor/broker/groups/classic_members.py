@@ -1,4 +1,4 @@
-"""All members of a classic group: who leads, who is static, which protocol they agree on."""
+"""All members of a classic group: the leader, static members, the protocol they agree on."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Members:
             self.leader_id = member.member_id
 
     def static_id(self, group_instance_id: str) -> str | None:
-        """Who is the static member of this name now."""
+        """The member id of the static member of this name."""
         return self._static.get(group_instance_id)
 
     def check(self, member_id: str, group_instance_id: str | None) -> None:
@@ -82,11 +82,11 @@ class Members:
         return sum(member.join_call is not None for member in self)
 
     def all_joined(self) -> bool:
-        """Whether nobody is missing."""
+        """Whether all members have joined."""
         return not self.pending and all(member.join_call is not None for member in self)
 
     def elect(self) -> bool:
-        """See that the leader is one who has joined; False if nobody has."""
+        """Make sure that the leader has joined; False if no member has."""
         if self.leader_id is None:
             return False
         if self.by_id[self.leader_id].join_call is None:

@@ -1,4 +1,4 @@
-"""One consumer group as its coordinator keeps it: who is in it and who shall own what (KIP-848).
+"""One consumer group as its coordinator keeps it: members and target assignment (KIP-848).
 
 Members say what they want and what they have with each heartbeat. A change raises the group
 epoch; a target assignment is made for it; each member comes to its part of it step by step, and
@@ -313,7 +313,7 @@ class ConsumerGroup:
         return self._group.wake_at()
 
     def tick(self, now: float) -> None:
-        """Take out who was not heard of in time, or did not do in time what it was told."""
+        """Remove members that were not heard of, or did not revoke, in time."""
         self._group.tick(now)
 
     def topics_changed(self, now: float) -> None:

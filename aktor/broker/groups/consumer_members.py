@@ -76,7 +76,7 @@ class Members:
         return self._regex_users
 
     def is_free(self, topic_id: UUID, partition: int) -> bool:
-        """Whether the partition is nobody's."""
+        """Whether the partition has no owner."""
         return (topic_id, partition) not in self._owner
 
     def put(self, member: Member) -> None:

@@ -338,7 +338,7 @@ class Rebalances:
         )
 
     def tick(self, now: float) -> None:
-        """Take out who was not heard of in time, or did not do in time what it was told."""
+        """Remove members that were not heard of, or did not revoke, in time."""
         for member_id in self._overdue(now):
             self.remove(member_id)
             if self._classic_again is not None:

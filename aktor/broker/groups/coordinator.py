@@ -79,7 +79,7 @@ class GroupCoordinator:
             groups=groups, offsets=offsets, settings=settings, topics=topics
         )
         self._listing = Listing(groups=groups, offsets=offsets)
-        #: When to look for offsets that nobody needs any more; never, without groups.
+        #: When to look for expired offsets; never, without groups.
         self._expire_at = math.inf
 
     def restore(self, values: Mapping[tuple[str, tuple[str | int, ...]], Any], now: float) -> None:

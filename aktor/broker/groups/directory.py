@@ -66,7 +66,7 @@ class Directory:
         #: It may be too early, as most alarms are put off by a sign of life; never too late.
         self._due: dict[str, float] = {}
         self._queue: list[tuple[float, str]] = []
-        #: Groups whose coordinator stands still, and nothing becomes due there.
+        #: Groups whose coordinator is paused: nothing becomes due there.
         self._still: set[str] = set()
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Commits: who may commit offsets in a group, and what is kept of them."""
+"""Commits: which requests may commit offsets in a group, and what is kept of them."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class OffsetCommits:
                     partition.code = Code.TOPIC_AUTHORIZATION_FAILED
         return asked
 
-    # Who may commit.
+    # Which requests may commit.
 
     def _permit(self, call: Call) -> _Check | None:
         """Raise Refused unless the sender may commit; what is returned is asked per partition."""

@@ -1,4 +1,4 @@
-"""How committed offsets end: by OffsetDelete, or by nobody caring for them any more."""
+"""How committed offsets end: by OffsetDelete, or by retention."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class OffsetDeletes:
             raise Refused(Code.INVALID_GROUP_ID)
         group = self._groups[group_id]
         if not is_empty(group) and group.protocol_type != "consumer":
-            # What members other than consumers subscribe to, nobody knows.
+            # It is unknown what members other than consumers subscribe to.
             raise Refused(Code.NON_EMPTY_GROUP)
         return group
 

@@ -67,7 +67,7 @@ class TopicRegexes:
         return tuple(self._resolved)
 
     def forget(self, regex: str) -> None:
-        """Nobody subscribes to it any more."""
+        """No member subscribes to it any more."""
         self._resolved.pop(regex, None)
         self._patterns.pop(regex, None)
         if not self._resolved:

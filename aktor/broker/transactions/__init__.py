@@ -1,4 +1,4 @@
-"""Transactions as their coordinator sees them: who may produce under an id, and what is open."""
+"""Transactions as their coordinator sees them: the producer of each id, and what is open."""
 
 from __future__ import annotations
 

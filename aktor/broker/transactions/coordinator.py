@@ -54,7 +54,7 @@ class TransactionCoordinator:
         self._ports = ports
         self._registry = Registry(settings=settings, journal=journal or NoJournal(), ports=ports)
 
-    # InitProducerId: who may produce.
+    # InitProducerId: the producer of an id.
 
     def handle_init_producer_id(self, call: Call) -> None:
         """A producer id of its own; for a transactional id its next epoch, which fences others."""

@@ -21,7 +21,7 @@ class ProducerIds:
         self._end = 0
 
     def take(self) -> int:
-        """An id nobody had before."""
+        """An id that no producer had before."""
         if self._next == self._end:
             self._end += _BLOCK
             self._journal.put("producer-id", ("next",), self._end)

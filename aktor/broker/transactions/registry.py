@@ -184,7 +184,7 @@ class Registry:
                 self._forget(transaction, now)
 
     def _due(self, transaction: Transaction) -> float:
-        """When something happens to it if nobody asks."""
+        """When something happens to it without a request."""
         if transaction.prepared:
             return transaction.retry_at
         if transaction.state is State.ONGOING and transaction.started is not None:

@@ -1,4 +1,4 @@
-"""One transactional id: who produces under it, and how far its transaction has come."""
+"""One transactional id: its producer, and how far its transaction has come."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ class Transaction:
         self.next_producer_id = NONE
 
     def expire(self, now: float) -> None:
-        """Nobody used the id for long; it is to be forgotten."""
+        """The id was not used for long; it is to be forgotten."""
         self._on(Trigger.EXPIRED, now)
 
     # How it is kept.
