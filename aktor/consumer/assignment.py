@@ -1,4 +1,4 @@
-"""The assigned partitions, as the user moves and pauses them and as the background is told.
+"""Assign, seek, reset, pause and resume: each changes partitions, and tells the background.
 
 Every change here is applied to `Delivery` first and then said to the background in the partition's
 epoch, which tells what is stale.
@@ -32,7 +32,7 @@ __all__ = ["Assignment"]
 
 
 class Assignment:
-    """Owns nothing of its own: it changes the partitions of `Delivery`, and says so."""
+    """Owns no state: it changes the partitions of `Delivery`, and tells the background."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Assignment:
     # -- which partitions
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """The user assigns these by hand."""
+        """`assign()`: the user assigns these partitions."""
         self._delivery.assign(partitions)
         self.track_topics()
         self.say()
@@ -101,23 +101,23 @@ class Assignment:
     # -- after a restart, or an interrupt
 
     def say_anew(self, because: str) -> None:
-        """Say all of it again, with the resets that are not answered."""
+        """Tell the background the whole assignment again, and the resets without an answer."""
         self.track_topics()
         self.say()
         self.say_resets(because)
 
     def renew_all(self) -> None:
-        """What was fetched ahead is not counted on: new epochs for all, with what they had."""
+        """Give all partitions new epochs: records that were fetched before are dropped."""
         for state in self._delivery.partitions.values():
             self.renew(state)
 
     def renew(self, state: Partition) -> None:
-        """A new epoch for a partition, with what it had: position, or reset to be answered."""
+        """Give a partition a new epoch; its position, or the reset it waits for, is kept."""
         position = None if state.reset is not None else state.position
         self._delivery.seek(state.topic_partition, position, state.reset)
 
     def say_paused(self, *, resumed: bool) -> None:
-        """Say which partitions are not to be fetched; `resumed`: and which are."""
+        """Tell the background which partitions are not to be fetched; `resumed`: also which are."""
         kept = self._delivery.not_wanted()
         others = frozenset(self._delivery.partitions) - kept if resumed else frozenset()
         self._publish(PausePartitions(partitions=kept, resumed=others))
@@ -147,7 +147,7 @@ class Assignment:
         self._publish(ResetPositions(partitions=resets, because="the application asked for it"))
 
     def reset_out_of_range(self) -> None:
-        """What a Fetch was refused for is reset by the policy; only a policy "none" raises it."""
+        """An offset out of range is reset by `auto_offset_reset`; only "none" raises it."""
         refused = [
             state
             for state in self._delivery.failed()
@@ -160,7 +160,7 @@ class Assignment:
             self.say_resets("the offset is out of range")
 
     def say_resets(self, because: str) -> None:
-        """Say every reset that is not answered yet; repeating one does no harm."""
+        """Ask again for every reset that has no answer; repeating one does no harm."""
         resets = {
             one: state.reset
             for one, state in self._delivery.partitions.items()
@@ -170,7 +170,7 @@ class Assignment:
             self._publish(ResetPositions(partitions=resets, because=because))
 
     def refetch_offset_gaps(self) -> None:
-        """Fetch anew from the position where what came had a gap."""
+        """Fetch partitions anew from their positions, where the records that came had a gap."""
         for one in list(self._delivery.offset_gaps):
             self.seek(one, self._delivery.partitions[one].position)
         self._delivery.offset_gaps.clear()
@@ -183,7 +183,7 @@ class Assignment:
             found.popleft()
 
     def drain_buffer(self) -> None:
-        """Take over what was found and fetched; no waiting, no word to the background."""
+        """Take over the positions and chunks that came, without waiting."""
         if self._port.positions:
             self.apply_positions()
         chunks = self._port.chunks
@@ -193,14 +193,14 @@ class Assignment:
         self._delivery.all_put()
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What of the present topics the application is through with."""
+        """The consumed positions in topics that still exist under their ids."""
         self.follow_topics()
         return self._delivery.consumed()
 
     # -- topics that are deleted and created anew
 
     def follow_topics(self) -> None:
-        """Reset, by the policy, what is of a topic that was deleted and created anew.
+        """Reset partitions of a topic that was deleted and created anew, by `auto_offset_reset`.
 
         An offset of the old topic means nothing in the new one: what lies below it there would be
         skipped. A seek that comes later wins. Members of a KIP-848 group are assigned the new topic
@@ -221,7 +221,7 @@ class Assignment:
         if resets:
             because = "the topic was deleted and created anew"
             self._publish(ResetPositions(partitions=resets, because=because))
-        # Last, so that an interrupt before this has everything done again.
+        # Last: after an interrupt before this line all of it is done again.
         ids.learn(anew)
         self.note_topics()
         ids.follow(cluster)
@@ -243,7 +243,7 @@ class Assignment:
     # -- pausing
 
     def pause(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Give out nothing of these."""
+        """Pause: give out no records of these."""
         in_order = tuple(topic_partitions)
         self._delivery.pause(in_order, paused=True)
         if self._log.hears_debug:
@@ -252,7 +252,7 @@ class Assignment:
         self._drop_surplus(in_order)
 
     def resume(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Give out records of these again."""
+        """Resume: give out records of these again."""
         in_order = tuple(topic_partitions)
         self._delivery.pause(in_order, paused=False)
         those = frozenset(in_order)
@@ -261,7 +261,7 @@ class Assignment:
         self._publish(PausePartitions(resumed=those - self._delivery.not_wanted(those)))
 
     def _drop_surplus(self, just_paused: Iterable[TopicPartition]) -> None:
-        """Read again, once they are resumed, what paused partitions have buffered beyond the bound.
+        """Drop what paused partitions have buffered beyond the bound; it is fetched again later.
 
         While they fill the buffer the others are fetched beyond the bound (see `FetchRoom.part`):
         who reads a little of one after the other and pauses it would add to that each time.

@@ -37,7 +37,7 @@ class Taken:
         self.bytes = 0
 
     def add_records(self, count: int) -> None:
-        """So many records were decoded."""
+        """Count records that were decoded."""
         self.records += count
 
     def add_chunk(self, chunk: Chunk) -> None:
@@ -57,7 +57,7 @@ class Delivery:
         self.credit = Credit()
         #: What was decoded in all.
         self.taken = Taken()
-        #: Partitions to be sought anew: what came of them had a gap.
+        #: Partitions to be fetched anew from their positions: the records that came had a gap.
         self.offset_gaps: set[TopicPartition] = set()
         self.log = trace.bind(actor="application")
         self._make_reader = make_reader
@@ -83,7 +83,7 @@ class Delivery:
         return self._epoch
 
     def assign(self, partitions: Iterable[TopicPartition], *, by_group: bool = False) -> None:
-        """Own exactly these; those owned before keep their state.
+        """Own exactly these partitions; those that were owned before keep their state.
 
         What a group assigns is given out once `deliver` says that the listener has heard of it.
         """
@@ -105,7 +105,7 @@ class Delivery:
         self.partitions = owned
 
     def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Own these no more; what is buffered for them is dropped."""
+        """Remove these partitions; their buffered records are dropped."""
         gone = self.partitions.keys() & topic_partitions
         self._forget(gone)
         self.partitions = {one: state for one, state in self.partitions.items() if one not in gone}
@@ -133,7 +133,7 @@ class Delivery:
         return state
 
     def hold_back(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Give out nothing more of these (they are about to be revoked)."""
+        """Stop delivery of these partitions: they are about to be revoked."""
         for one in topic_partitions:
             state = self.partitions.get(one)
             if state is not None:
@@ -141,7 +141,7 @@ class Delivery:
                 self._drop_buffered(state)
 
     def pause(self, topic_partitions: Iterable[TopicPartition], *, paused: bool) -> None:
-        """Give out nothing of these, or give them out again."""
+        """Pause or resume these partitions."""
         for one in topic_partitions:
             state = self.partitions[one]
             if paused:
@@ -151,7 +151,7 @@ class Delivery:
             self._line_up(state)
 
     def deliver(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Give out what was kept of these while `on_partitions_assigned` ran."""
+        """Deliver records of these: `on_partitions_assigned` has returned."""
         for one in topic_partitions:
             state = self.partitions[one]
             state.deliver()
@@ -172,7 +172,7 @@ class Delivery:
     # -- positions
 
     def offsets(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Any]:
-        """Where those of them are that are owned, as the trace tells it; None: not known yet."""
+        """The positions of those that are owned, for the trace; None: not known yet."""
         owned = self.partitions
         return {one: owned[one].offset for one in topic_partitions if one in owned}
 
@@ -241,11 +241,11 @@ class Delivery:
             self.log.debug("records.delivered", partition=topic_partition, **run)
 
     def accept(self) -> None:
-        """What was given out last has arrived."""
+        """`poll` has returned: its records have reached the user."""
         self._given = []
 
     def take_back(self) -> None:
-        """What was given out last did not arrive: the positions are what they were."""
+        """The last records did not reach the user: set the positions back."""
         for state, epoch, offset, leader_epoch in self._given:
             if state.epoch == epoch:
                 state.take_back(offset, leader_epoch)
@@ -282,7 +282,7 @@ class Delivery:
     # -- errors
 
     def next_error(self, *, again: bool) -> tuple[Partition, Exception] | None:
-        """An error to be raised now, and whose; with `again` also one that was raised before.
+        """The error to raise now, and its partition; with `again` also one that was raised before.
 
         Each call gives another partition its turn.
         """
@@ -308,7 +308,7 @@ class Delivery:
         return bool(self._failed)
 
     def forget_error(self, state: Partition) -> None:
-        """It was raised and may pass by itself: go on with what was fetched since."""
+        """The error was raised and may pass by itself: go on with the next chunk."""
         state.forget_error()
         self._look_for_refusal(state)
         self._line_up(state)
@@ -318,7 +318,7 @@ class Delivery:
         self._failed[state.topic_partition] = False
 
     def _look_for_refusal(self, state: Partition) -> None:
-        """What the broker refused is no record to be waited for: it is due when it comes next."""
+        """If the next chunk is a refusal by the broker, note it as the partition's error."""
         refusal = state.take_refusal()
         if refusal is not None:
             self._fail(state, refusal)
@@ -343,17 +343,17 @@ class Delivery:
             self._line_up(state)
 
     def put_back(self, state: Partition, records: list[Any]) -> None:
-        """These were taken and not given out: they come first."""
+        """These records were decoded and not delivered: deliver them first."""
         state.hold(records)
         self._line_up(state)
 
     def all_put(self) -> None:
-        """Everything that came was filed: nothing of it can come again."""
+        """All chunks that came were filed: none can be filed a second time."""
         self.credit.counted_all()
 
     @property
     def anything_ready(self) -> bool:
-        """Whether there is something to give out now: then the first in the line has some."""
+        """Whether there are records to deliver now: the first partition in the line has some."""
         while self._line:
             first = next(iter(self._line))
             if first.ready:
@@ -362,14 +362,14 @@ class Delivery:
         return False
 
     def _line_up(self, state: Partition) -> None:
-        """Give it its turn, after the others, if it has something to give out."""
+        """Put the partition at the end of the line, if it has records to deliver."""
         if state.ready:
             self._line.setdefault(state)
         elif state.paused and state.chunks:
             self._idle.setdefault(state)
 
     def next_idle(self) -> Partition | None:
-        """A paused partition that has something buffered; None if there is no other."""
+        """A paused partition that has buffered records; None if there is no other."""
         while self._idle:
             state = self._idle.popitem(last=False)[0]
             if state.paused and state.chunks:
@@ -402,7 +402,7 @@ class Delivery:
         return taken
 
     def advance_past(self, state: Partition) -> None:
-        """Everything that was taken of this partition has been given out."""
+        """All records that were decoded of this partition were delivered."""
         offset = state.given_up_to
         assert offset is not None, "records are taken only after the position is known"
         if offset != state.offset:

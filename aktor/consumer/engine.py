@@ -167,7 +167,7 @@ class Engine:
 
     @property
     def _has_input(self) -> bool:
-        """Whether something came that a poll acts on: it need not wait for it."""
+        """Whether something came that a poll acts on, so that it need not wait."""
         port = self.port
         return bool(
             self.background.events
@@ -232,7 +232,7 @@ class Engine:
         self.assignment.assign(partitions)
 
     def unsubscribe(self, deadline: float) -> Waiting[None]:
-        """No subscription, no assignment."""
+        """`unsubscribe()`: drop the subscription and the assignment."""
         because = "the consumer unsubscribed"
         error = yield from self.leaving.leave(deadline, because=because)
         self.assignment.track_topics()
@@ -253,7 +253,7 @@ class Engine:
         self.assignment.reset(topic_partitions, strategy)
 
     def pause(self, topic_partitions: Iterable[TopicPartition], *, paused: bool) -> None:
-        """Give out nothing of these, or give them out again."""
+        """Pause or resume these partitions."""
         self.call.touch()
         if paused:
             self.assignment.pause(topic_partitions)
@@ -315,5 +315,5 @@ class Engine:
         return why
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What of the present topics the application is through with."""
+        """The consumed positions in topics that still exist under their ids."""
         return self.assignment.consumed()

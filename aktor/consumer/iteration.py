@@ -19,7 +19,7 @@ from aktor.consumer.waiting import Waiting
 
 __all__ = ["Batch", "Iteration"]
 
-#: How long records are handed out without a word to the background, in seconds.
+#: How long records are handed out without telling the background, in seconds.
 LOOK_EVERY: Final = 1.0
 
 
@@ -130,7 +130,7 @@ class Iteration:
             self._engine.delivery.advance_past(batch.state)
 
     def forget(self) -> None:
-        """Hand out nothing more of what is here: the partitions are read anew."""
+        """Drop the records that are here: the partitions are read anew."""
         self._waiting = []
         self.batch = Batch(None, [])
 

@@ -23,7 +23,7 @@ LEAVE_SHARE: Final = 0.25
 
 
 class Leaving:
-    """Owns what is known of the membership that ends: whether the group has it still."""
+    """Owns what is known of a membership that ends: whether the group still has the member."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Leaving:
         self._under_way = None
 
     def is_member(self) -> bool:
-        """Whether the group counts on us, and our session cannot have run out unheard."""
+        """Whether the group has the member, and its session cannot have ended unnoticed."""
         overdue = self._clock() - self._port.membership.session_until
         if self._port.membership.member.generation < 0:
             because = "it is in no generation of the group"
@@ -146,11 +146,12 @@ class Leaving:
                     ),
                     deadline=deadline,
                     what="leaving the group",
-                    # Who goes on must not be given a step of the membership that it has left.
+                    # A consumer that goes on must not be given a step of the membership that it
+                    # has left.
                     interruptible=self._call.closing,
                 )
             except ActorRestartedError:
-                # Nobody knows whether the group was told: the new one leaves for the old one.
+                # LeaveGroup may not have arrived: the new membership manager sends it again.
                 self._port.membership.rejoin_as(member_id)
                 continue
             except Exception as error:

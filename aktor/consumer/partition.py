@@ -1,4 +1,4 @@
-"""One assigned partition, as the application thread sees it: where it is, and what is buffered.
+"""One assigned partition, as the application thread sees it: its position and its buffer.
 
 Its fields are changed by its own methods only, which say what has happened in Kafka's words.
 """
@@ -72,8 +72,8 @@ class Partition:
         self.taken_epoch = -1
         self.paused = False
         self.stage = Stage.OWNED if delivering else Stage.PENDING_CALLBACK
-        #: Why nothing more of it can be given out: no position, a refusal, a record that cannot be
-        #: read. Kept until it was raised and may have passed, or until a seek.
+        #: Why no more of its records can be delivered: no position, a refusal, a record that cannot
+        #: be read. Kept until it was raised and may have passed, or until a seek.
         self.error: Exception | None = None
         #: The reset that was asked for and not yet answered; asked again after a restart.
         self.reset: Reset | None = None
@@ -92,15 +92,15 @@ class Partition:
             self.stage = Stage.OWNED
 
     def pause(self) -> None:
-        """The user wants nothing of it for now."""
+        """The user has paused it."""
         self.paused = True
 
     def resume(self) -> None:
-        """The user wants records of it again."""
+        """The user has resumed it."""
         self.paused = False
 
     def revoke(self) -> None:
-        """It is about to be revoked: nothing more of it is given out."""
+        """It is about to be revoked: no more of its records are delivered."""
         self.stage = Stage.PENDING_REVOCATION
 
     def seek(self, epoch: int, position: Position | None, reset: Reset | None = None) -> None:
@@ -124,15 +124,15 @@ class Partition:
         self.leader_epoch = leader_epoch
 
     def take_back(self, offset: int | None, leader_epoch: int) -> None:
-        """What was given out last has not arrived: the consumed position is the one before."""
+        """The last records did not reach the user: set the consumed position back."""
         self.offset, self.leader_epoch = offset, leader_epoch
 
     def fail(self, error: Exception) -> None:
-        """Nothing more of it can be given out, because of this."""
+        """No more of its records can be delivered, because of this error."""
         self.error = error
 
     def forget_error(self) -> None:
-        """It was raised, and may have passed."""
+        """The error was raised, and may have passed."""
         self.error = None
 
     # -- what is buffered
@@ -151,7 +151,7 @@ class Partition:
         return True
 
     def read_by(self, reader: RecordReader) -> RecordReader:
-        """Read the next chunk by this."""
+        """Decode the next chunk with this reader."""
         self.reader = reader
         return reader
 
@@ -177,16 +177,16 @@ class Partition:
         return refusal
 
     def hold(self, records: list[ConsumerRecord]) -> None:
-        """These were taken and not given out: they come first."""
+        """Keep these records, which were decoded and not delivered: they are delivered first."""
         self.held = records + self.held
 
     def take_held(self, limit: int) -> list[ConsumerRecord]:
-        """Up to so many of them."""
+        """Take up to `limit` of the records that are held."""
         records, self.held = self.held[:limit], self.held[limit:]
         return records
 
     def drop_buffered(self) -> Iterable[Chunk]:
-        """What was fetched and decoded is not given out; reading goes on at the position.
+        """Drop chunks and decoded records; reading goes on at the position.
 
         Returns what was fetched.
         """

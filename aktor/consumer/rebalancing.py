@@ -1,4 +1,4 @@
-"""The application's part in a rebalance: give partitions up, take partitions on, run the listener.
+"""The application's part in a rebalance: revoke partitions, assign them, run the listener.
 
 Runs on the application thread, inside `poll`, `unsubscribe` and `close` only. Each step is asked
 for by the membership manager and answered to it (see `events/membership.py`), so that nothing here
@@ -49,7 +49,7 @@ class UserCode:
 
 
 class _Outcome:
-    """What came of calling the listener for a step: it is called once, whatever interrupts us."""
+    """How the listener's call for a step ended. It is called once, also if interrupted."""
 
     __slots__ = ("begun", "error", "step")
 
@@ -129,7 +129,7 @@ class Rebalancing:
     def give_up(
         self, partitions: frozenset[TopicPartition], loss: Loss, event: object = None
     ) -> Waiting[BaseException | None]:
-        """Run the callback for partitions that go away, then own them no more."""
+        """Run the callback for revoked or lost partitions, then remove them."""
         self._delivery.hold_back(partitions)
         owned = set(partitions) & self._delivery.partitions.keys()
         callback = "on_partitions_revoked" if loss is Loss.REVOKED else "on_partitions_lost"
