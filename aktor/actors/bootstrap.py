@@ -117,7 +117,7 @@ class Bootstrap:
         self.on(BootstrapEvent.TRIED)
 
     def answered(self) -> bool:
-        """A broker has answered; returns whether the application was told that none can."""
+        """A broker has answered. Returns whether the application was told that none did."""
         told = self.state is BootstrapState.FAILED
         self.on(BootstrapEvent.ANSWERED)
         return told

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar, overload
 __all__ = [
     "after_restart_of",
     "answers_to",
+    "bound",
     "handlers",
     "handles",
     "mending",
@@ -80,6 +81,11 @@ def response_handlers(of: type) -> Mapping[type, str]:
 def mending(of: type) -> Mapping[str, str]:
     """Actor -> the name of the handler that mends what its restart has lost."""
     return _collected(of, _ACTORS)
+
+
+def bound(actor: object, names: Mapping[Any, str]) -> dict[Any, Callable[[Any], None]]:
+    """One of the mappings above with the methods of this actor: the table it dispatches by."""
+    return {key: getattr(actor, name) for key, name in names.items()}
 
 
 @functools.cache

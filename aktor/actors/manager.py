@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
-from aktor.actors.handlers import handlers, handles, mending, response_handlers
+from aktor.actors.handlers import bound, handlers, handles, mending, response_handlers
 from aktor.actors.runtime import CooperativeActor, Dispatcher
 from aktor.events.lifecycle import ActorsRestarted, Tick, Ticked
 from aktor.events.message import Message
@@ -105,12 +105,8 @@ class RequestManager(CooperativeActor):
         self.settings = settings
         self.incarnation = incarnation
         self.log = (trace or silent()).bind(actor=self.name, incarnation=incarnation)
-        self._table: dict[type, Callable[[Any], None]] = {
-            kind: getattr(self, method) for kind, method in handlers(type(self)).items()
-        }
-        self._responses: dict[type, Callable[[ResponseReceived], None]] = {
-            kind: getattr(self, method) for kind, method in response_handlers(type(self)).items()
-        }
+        self._table = bound(self, handlers(type(self)))
+        self._responses = bound(self, response_handlers(type(self)))
         self._duties = self.duties()
         self._outbox: list[Message] = []
         self._unsent: list[Request] = []

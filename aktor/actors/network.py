@@ -17,7 +17,7 @@ from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, Kaf
 from aktor.actors.bootstrap import Bootstrap, BootstrapEvent
 from aktor.actors.complaints import Complaints
 from aktor.actors.diagnosis import reason_of
-from aktor.actors.handlers import handlers, handles
+from aktor.actors.handlers import bound, handlers, handles
 from aktor.actors.lanes import Lanes
 from aktor.actors.links import Link, LinkEvent, LinkState, Waiting
 from aktor.actors.manager import Backoff
@@ -99,7 +99,7 @@ class NetworkActor(CooperativeActor):
         #: The latest time that a message brought, and the jitter that was used last.
         self._now = -math.inf
         self._jitter = 0.0
-        self._table = {kind: getattr(self, method) for kind, method in handlers(type(self)).items()}
+        self._table = bound(self, handlers(type(self)))
         self._said: list[Message] = []
         #: Of requests, in the order in which they came, and of attempts to connect.
         self._numbers = itertools.count(1)

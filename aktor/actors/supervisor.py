@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from aktor.actors.handlers import handlers, handles
+from aktor.actors.handlers import bound, handlers, handles
 from aktor.actors.runtime import CooperativeActor, Dispatcher
 from aktor.actors.supervision import Child, GiveUp, LastFacts, after_crash, check_order
 from aktor.errors import ActorCrashedError
@@ -58,7 +58,7 @@ class Supervisor(CooperativeActor):
         self.runtime = dispatcher
         self.children = tuple(children)
         self.facts = LastFacts(FACTS)
-        self._table = {kind: getattr(self, method) for kind, method in handlers(Supervisor).items()}
+        self._table = bound(self, handlers(type(self)))
         self.log = (trace or silent()).bind(actor=self.name, incarnation=1)
         self.incarnations = {child.name: 0 for child in self.children}
         self.restarts = {child.name: 0 for child in self.children}

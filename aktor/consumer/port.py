@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from aktor.actors.handlers import handlers, handles
+from aktor.actors.handlers import bound, handlers, handles
 from aktor.actors.runtime import Bell, Reply
 from aktor.consumer.connection_view import ConnectionView
 from aktor.consumer.membership_view import MembershipView
@@ -70,9 +70,7 @@ class ApplicationPort:
         self._watches_cluster = False
         self._tickets = itertools.count(1)
         self._open: dict[int, tuple[str, Settle]] = {}
-        self._table: dict[type, Callable[[Any], None]] = {
-            kind: getattr(self, method) for kind, method in handlers(type(self)).items()
-        }
+        self._table = bound(self, handlers(type(self)))
 
     # -- the background's side
 

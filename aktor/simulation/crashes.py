@@ -1,6 +1,6 @@
 """Crashes of actors on command: the points at which one can crash, and the crash itself.
 
-An actor can fall over any message that it understands: `POINTS` has all such pairs. The exception
+An actor can crash at any message that it understands: `POINTS` has all such pairs. The exception
 is raised before the actor has looked at the message, as if the first line of its handler were the
 bug, or after it has done all, as if the last were.
 """
@@ -61,7 +61,7 @@ _EVERY_POINT: Final = frozenset(POINTS + CONSUMER_POINTS)
 class Crashes:
     """Crashes of one actor over one type of message; `happened` so many times.
 
-    `late`: it handles the message, and says what it has to say, before it falls over.
+    `late`: it handles the message, and says what it has to say, before it crashes.
     `on_crash` is called before each of them is raised. Raises ValueError for what can never happen.
     """
 

@@ -150,7 +150,7 @@ def drill(
 ) -> Outcome:
     """Let it happen.
 
-    late: the actor falls over when it has handled the message, not before.
+    late: the actor crashes when it has handled the message, not before.
     settings: of all three consumers; `group_protocol="consumer"` may be among them.
 
     Raises SimulationError if the group does not recover, or breaks a promise.
