@@ -1,4 +1,4 @@
-# make test | demo | kafka | lint | bench | soak | mutations | clean      (a .venv is made when it is first needed)
+# make test | build | demo | kafka | lint | bench | soak | mutations | clean      (a .venv is made when it is first needed)
 #
 #   PYTHON=python3.12    the Python to make the .venv with (any from 3.11 on is found by itself)
 #   REAL=1               for `make demo`: use an Apache Kafka (Java) instead of the embedded one
@@ -13,11 +13,12 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := test
-.PHONY: test demo kafka lint bench soak mutations clean venv
+.PHONY: test build demo kafka lint bench soak mutations clean venv
 
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+KERNEL := build/.kernel
 NODES ?= 1
 PORT ?= 9092
 JOBS ?= 1
@@ -53,10 +54,17 @@ mutations: venv
 	@$(PY) -m tests.mutations $(ARGS)
 
 clean:
-	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) build dist *.egg-info aktor/records/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-venv: $(STAMP)
+venv: $(STAMP) $(KERNEL)
+
+build: venv
+
+# The compiled reader of record batches. Without a compiler nothing is built, and the reader in
+# Python is used.
+$(KERNEL): aktor/records/kernel.pyx aktor/records/kernel.h setup.py | $(STAMP)
+	@mkdir -p build && $(PY) setup.py --quiet build_ext --inplace && touch $@
 
 # Written last, and only then: an interrupted installation is done again.
 $(STAMP): setup.cfg pyproject.toml

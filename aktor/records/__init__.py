@@ -1,9 +1,40 @@
-"""Kafka record batches in, kafka-python's `ConsumerRecord`s out."""
+"""Kafka record batches in, kafka-python's `ConsumerRecord`s out.
+
+There are two readers with the same behaviour: `kernel`, which is compiled when aktor is installed,
+and `reader`, in Python, which is used where there was no compiler. `status` says which one it is.
+"""
 
 from __future__ import annotations
 
+import os
+from typing import TYPE_CHECKING, Final
+
 from kafka.consumer.fetcher import ConsumerRecord
 
-from aktor.records.reader import MAX_BATCH_BYTES, Deserialize, RecordReader
+from aktor.records.codecs import MAX_BATCH_BYTES
+from aktor.records.reader import Deserialize
 
-__all__ = ["MAX_BATCH_BYTES", "ConsumerRecord", "Deserialize", "RecordReader"]
+__all__ = ["MAX_BATCH_BYTES", "ConsumerRecord", "Deserialize", "RecordReader", "status"]
+
+#: If this is set to anything but "" or "0", the reader in Python is used.
+PURE_PYTHON: Final = "AKTOR_PURE_PYTHON"
+
+_why_python = ""
+if TYPE_CHECKING:
+    from aktor.records.reader import RecordReader
+elif os.environ.get(PURE_PYTHON, "0") not in ("", "0"):
+    from aktor.records.reader import RecordReader
+
+    _why_python = f"{PURE_PYTHON} is set"
+else:
+    try:
+        from aktor.records.kernel import RecordReader
+    except ImportError as error:
+        from aktor.records.reader import RecordReader
+
+        _why_python = f"the compiled one cannot be imported: {error}"
+
+
+def status() -> str:
+    """Which reader is used, and why if it is not the compiled one; for logs and bug reports."""
+    return f"Python, because {_why_python}" if _why_python else "compiled"

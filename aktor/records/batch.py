@@ -30,6 +30,8 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 _CHECKED_FROM = 21
 #: A message of v0 without key and value: checksum, magic, attributes and two lengths.
 _SMALLEST_LENGTH = 14
+#: The greatest offset that a record may have: the one after it must be an int64 too.
+LAST_OFFSET: Final = 2**63 - 2
 #: Each field of a v2 record takes one byte at least.
 _SMALLEST_RECORD = 7
 
@@ -91,7 +93,11 @@ class BatchHeader:
         ) = _HEADER.unpack_from(view)
         self.view = view
         self.payload = view[_HEADER.size :]
-        if self.base_offset < 0 or last_offset_delta < 0:
+        if (
+            self.base_offset < 0
+            or last_offset_delta < 0
+            or self.base_offset + last_offset_delta > LAST_OFFSET
+        ):
             raise Malformed(f"offsets {self.base_offset} and {last_offset_delta:+} after it")
         self.last_offset: int = self.base_offset + last_offset_delta
         # Compaction may leave fewer records than offsets, never more.

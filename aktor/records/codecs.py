@@ -19,6 +19,10 @@ NAMES: Final = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 #: the time of the copy is not worth having the batch in memory twice.
 COPY_AT_MOST: Final = 16 * 1024 * 1024
 
+#: How many bytes one batch may decompress to. Brokers take 1 MB compressed by default
+#: (`message.max.bytes`), so honest batches stay far below.
+MAX_BATCH_BYTES: Final = 256 * 1024 * 1024
+
 #: How much one step of gzip takes in and gives out.
 _STEP = 256 * 1024
 

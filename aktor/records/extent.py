@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from aktor.records.batch import LOG_OVERHEAD, MAGIC_AT, V2
+from aktor.records.batch import LAST_OFFSET, LOG_OVERHEAD, MAGIC_AT, V2
 
 __all__ = ["extent"]
 
@@ -18,9 +18,6 @@ _LAST_OFFSET_DELTA_AT: Final = 23
 #: Shorter is no batch of that format, whatever is in it (v0 and v1 have a message for a batch).
 _SMALLEST_V2: Final = 61 - LOG_OVERHEAD
 _SMALLEST_MESSAGE: Final = 14
-
-#: Where a log must end at the latest, for its end to be an offset too.
-_LAST_OFFSET: Final = 2**63 - 1
 
 
 def extent(data: memoryview, offset: int) -> tuple[int, int]:
@@ -40,7 +37,7 @@ def extent(data: memoryview, offset: int) -> tuple[int, int]:
         if length > end - at - LOG_OVERHEAD:
             break
         last = _last_offset(data, at, first, length)
-        if not 0 <= last < _LAST_OFFSET:
+        if not 0 <= last <= LAST_OFFSET:
             return offset, end
         following = max(following, last + 1)
         at += LOG_OVERHEAD + length

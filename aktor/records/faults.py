@@ -1,9 +1,14 @@
 """What can be wrong with a batch, said before topic, partition and offset are known.
 
-These never leave the package: `RecordReader` turns each into the public error with coordinates.
+These never leave the package: both readers turn each into the public error with coordinates.
 """
 
 from __future__ import annotations
+
+from kafka.consumer.fetcher import ConsumerRecord
+from kafka.errors import KafkaError, UnsupportedCodecError
+
+from aktor.errors import BatchTooLargeError, CorruptBatchError, RecordDeserializationError
 
 
 class Malformed(Exception):
@@ -16,3 +21,32 @@ class Oversized(Exception):
 
 class CodecUnavailable(Exception):
     """A batch is compressed in a way that cannot be read here; the text says why and the remedy."""
+
+
+def public_error(
+    fault: Exception, *, topic: str, partition: int, offset: int, max_batch_bytes: int
+) -> KafkaError:
+    """The error that the user gets for `fault`."""
+    if isinstance(fault, Oversized):
+        return BatchTooLargeError(
+            topic=topic, partition=partition, offset=offset, limit=max_batch_bytes
+        )
+    if isinstance(fault, CodecUnavailable):
+        return UnsupportedCodecError(
+            f"the record batch in {topic}-{partition} at offset {offset} is {fault}"
+        )
+    return CorruptBatchError(topic=topic, partition=partition, offset=offset, reason=str(fault))
+
+
+def undeserializable(record: ConsumerRecord, cause: Exception) -> RecordDeserializationError:
+    """The error that the user gets for a record which a deserializer refused; it has raw bytes."""
+    error = RecordDeserializationError(
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+        key=record.key,
+        value=record.value,
+        headers=record.headers,
+    )
+    error.__cause__ = cause
+    return error

@@ -8,7 +8,7 @@ from zlib import crc32
 
 from kafka.consumer.fetcher import ConsumerRecord
 
-from aktor.records.batch import CODEC_MASK, LOG_APPEND_TIME, LOG_OVERHEAD
+from aktor.records.batch import CODEC_MASK, LAST_OFFSET, LOG_APPEND_TIME, LOG_OVERHEAD
 from aktor.records.codecs import decompress, repair_lz4_header
 from aktor.records.faults import CodecUnavailable, Malformed
 from aktor.records.records import Mark
@@ -57,6 +57,8 @@ class Message:
             raise Malformed("a message runs beyond its batch") from None
         if self.magic != magic:
             raise Malformed(f"a message of format v{self.magic} among those of v{magic}")
+        if self.offset > LAST_OFFSET:
+            raise Malformed(f"offset {self.offset} is greater than any")
         if self.offset < 0 or pos != self.end:
             raise Malformed(f"the message at offset {self.offset} is not as long as it says")
 
@@ -82,6 +84,7 @@ class MessageCursor:
         "base_offset",
         "buffer",
         "check_crcs",
+        "last",
         "leader_epoch",
         "magic",
         "mark",
@@ -114,7 +117,7 @@ class MessageCursor:
         self.base_offset = 0
         self.alone: Message | None = outer
         self.check_crcs = False  # an outer message was checked before
-        count = 1
+        count, last_offset = 1, outer.offset
         if outer.attributes & CODEC_MASK:
             self.alone = None
             self.check_crcs = check_crcs
@@ -125,6 +128,9 @@ class MessageCursor:
                 self.base_offset = outer.offset - last_offset
                 if self.base_offset < 0:
                     raise Malformed(f"offset {last_offset} in the wrapper {outer.offset}")
+        if self.base_offset + last_offset > LAST_OFFSET:
+            raise Malformed(f"offset {last_offset} is greater than any")
+        self.last = last_offset
         self.mark = Mark(0, count, -1)
 
     def skip_before(self, offset: int) -> None:
@@ -150,8 +156,8 @@ class MessageCursor:
                 message.verify(self.buffer)
             if self.alone is None and message.attributes & CODEC_MASK:
                 raise Malformed("a compressed message in a compressed one")
-            if message.offset <= previous:
-                raise Malformed(f"offset {message.offset} after {previous}")
+            if not previous < message.offset <= self.last:
+                raise Malformed(f"offset {message.offset} after {previous}, of {self.last}")
             pos, previous = message.end, message.offset
             records.append(self._record(message))
         return Mark(pos, left - take, previous)

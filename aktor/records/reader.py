@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from kafka.consumer.fetcher import ConsumerRecord
-from kafka.errors import KafkaError, UnsupportedCodecError
+from kafka.errors import KafkaError
 
-from aktor.errors import BatchTooLargeError, CorruptBatchError, RecordDeserializationError
+from aktor.errors import RecordDeserializationError
 from aktor.records.batch import (
-    CODEC_MASK,
     CONTROL,
     MAGIC_AT,
     TRANSACTIONAL,
@@ -19,15 +18,17 @@ from aktor.records.batch import (
     end_of_batch,
     offset_at,
 )
-from aktor.records.codecs import decompress, readable
-from aktor.records.faults import CodecUnavailable, Malformed, Oversized
+from aktor.records.codecs import MAX_BATCH_BYTES
+from aktor.records.faults import (
+    CodecUnavailable,
+    Malformed,
+    Oversized,
+    public_error,
+    undeserializable,
+)
 from aktor.records.legacy import Message, MessageCursor
-from aktor.records.records import Headers, RecordCursor
-from aktor.records.transactions import AbortedProducers
-
-#: How many bytes one batch may decompress to. Brokers take 1 MB compressed by default
-#: (`message.max.bytes`), so honest batches stay far below.
-MAX_BATCH_BYTES: Final = 256 * 1024 * 1024
+from aktor.records.records import Headers, RecordCursor, records_of
+from aktor.records.transactions import AbortedProducers, is_abort_marker
 
 Deserialize = Callable[[str, Headers, "bytes | None"], Any]
 
@@ -70,7 +71,7 @@ class RecordReader:
         self._deserialize_key = deserialize_key
         self._deserialize_value = deserialize_value
         self._max_batch_bytes = max_batch_bytes
-        self._aborted = AbortedProducers(aborted) if read_committed else None
+        self._aborted = AbortedProducers(aborted) if read_committed and aborted else None
 
         self._at = 0  # where the next batch begins
         self._cursor: RecordCursor | MessageCursor | None = None
@@ -155,7 +156,8 @@ class RecordReader:
         after = header.last_offset + 1
         if self._is_hidden(header) or after <= self._position:
             return after, None
-        cursor = RecordCursor(header, self._records_of(header), self._topic, self._partition)
+        records = records_of(header, self._max_batch_bytes)
+        cursor = RecordCursor(header, records, self._topic, self._partition)
         if header.base_offset < self._position:
             cursor.skip_before(self._position)
         return after, cursor
@@ -171,28 +173,10 @@ class RecordReader:
             return control
         self._aborted.reach(header.last_offset)
         if control:
-            if self._is_abort_marker(header):
+            if is_abort_marker(header, self._max_batch_bytes):
                 self._aborted.end(header.producer_id)
             return True
         return bool(header.flags & TRANSACTIONAL) and header.producer_id in self._aborted
-
-    def _is_abort_marker(self, header: BatchHeader) -> bool:
-        """A control record's key is an int16 version and an int16 type, where 0 is ABORT."""
-        marker: list[ConsumerRecord] = []
-        cursor = RecordCursor(header, self._records_of(header), self._topic, self._partition)
-        cursor.decode(1, marker)
-        if not marker:
-            return False  # the marker was compacted away
-        key = marker[0].key
-        if key is None or len(key) < 4:
-            raise Malformed("a control record without a type")
-        return bool(key[2:4] == b"\x00\x00")
-
-    def _records_of(self, header: BatchHeader) -> bytes | memoryview:
-        codec = header.flags & CODEC_MASK
-        if codec:
-            return decompress(codec, header.payload, self._max_batch_bytes)
-        return readable(header.payload)
 
     def _enter_messages(self, view: memoryview) -> tuple[int, MessageCursor | None]:
         """The offset after the message, and what is in it unless there is nothing to deliver."""
@@ -257,37 +241,17 @@ class RecordReader:
                     value = self._deserialize_value(self._topic, headers, value)
             except Exception as cause:
                 del records[index:]
-                return self._undeserializable(record, cause)
+                return undeserializable(record, cause)
             records[index] = ConsumerRecord(*record[:6], key, value, *record[8:])
         return None
-
-    def _undeserializable(
-        self, record: ConsumerRecord, cause: Exception
-    ) -> RecordDeserializationError:
-        error = RecordDeserializationError(
-            topic=self._topic,
-            partition=self._partition,
-            offset=record.offset,
-            key=record.key,
-            value=record.value,
-            headers=record.headers,
-        )
-        error.__cause__ = cause
-        return error
 
     def _fail(self, fault: Exception, offset: int) -> None:
         """Keep the public error for `fault`; the position goes to `offset` and stays there."""
         self._position = offset
-        topic, partition = self._topic, self._partition
-        if isinstance(fault, Oversized):
-            self._error = BatchTooLargeError(
-                topic=topic, partition=partition, offset=offset, limit=self._max_batch_bytes
-            )
-        elif isinstance(fault, CodecUnavailable):
-            self._error = UnsupportedCodecError(
-                f"the record batch in {topic}-{partition} at offset {offset} is {fault}"
-            )
-        else:
-            self._error = CorruptBatchError(
-                topic=topic, partition=partition, offset=offset, reason=str(fault)
-            )
+        self._error = public_error(
+            fault,
+            topic=self._topic,
+            partition=self._partition,
+            offset=offset,
+            max_batch_bytes=self._max_batch_bytes,
+        )

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from kafka.consumer.fetcher import ConsumerRecord
 
-from aktor.records.batch import LOG_APPEND_TIME, BatchHeader
+from aktor.records.batch import CODEC_MASK, LOG_APPEND_TIME, BatchHeader
+from aktor.records.codecs import decompress, readable
 from aktor.records.faults import Malformed
 
 Headers = list[tuple[str, bytes | None]]
@@ -60,9 +61,12 @@ class RecordCursor:
                 delta = raw_delta >> 1
                 if delta >= wanted:
                     break
-                if length & 1 or raw_delta & 1 or at > start + (length >> 1) or delta <= previous:
+                end = start + (length >> 1)
+                if length & 1 or raw_delta & 1 or at > end or delta <= previous:
                     raise Malformed("a record does not have the structure of one")
-                pos, left, previous = start + (length >> 1), left - 1, delta
+                if end > len(buffer):
+                    raise IndexError
+                pos, left, previous = end, left - 1, delta
         except IndexError:
             raise Malformed("a record runs beyond its batch") from None
         self.mark = Mark(pos, left, previous)
@@ -208,6 +212,14 @@ class RecordCursor:
         if mark.pos != len(self.buffer):
             excess = len(self.buffer) - mark.pos
             raise Malformed(f"{excess} bytes after the last record of {self.header.offsets}")
+
+
+def records_of(header: BatchHeader, limit: int) -> bytes | memoryview:
+    """The records of a batch, decompressed to `limit` bytes at most."""
+    codec = header.flags & CODEC_MASK
+    if codec:
+        return decompress(codec, header.payload, limit)
+    return readable(header.payload)
 
 
 def read_varint(buffer: bytes | memoryview, pos: int, longest: int) -> tuple[int, int]:

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kafka.consumer.fetcher import ConsumerRecord
+
+from aktor.records.batch import BatchHeader
+from aktor.records.faults import Malformed
+from aktor.records.records import RecordCursor, records_of
+
 
 class AbortedProducers:
     """Owns the aborted transactions of a Fetch response: which are open, and which are to come."""
@@ -24,3 +30,18 @@ class AbortedProducers:
 
     def __contains__(self, producer_id: int) -> bool:
         return producer_id in self._open
+
+
+def is_abort_marker(batch: BatchHeader, limit: int) -> bool:
+    """Whether a control batch aborts a transaction.
+
+    A control record's key is an int16 version and an int16 type, where 0 is ABORT.
+    """
+    marker: list[ConsumerRecord] = []
+    RecordCursor(batch, records_of(batch, limit), "", 0).decode(1, marker)
+    if not marker:
+        return False  # the marker was compacted away
+    key = marker[0].key
+    if key is None or len(key) < 4:
+        raise Malformed("a control record without a type")
+    return bool(key[2:4] == b"\x00\x00")

@@ -15,7 +15,7 @@ from kafka.consumer.fetcher import ConsumerRecord, Fetcher, IsolationLevel
 from kafka.record import MemoryRecords
 from kafka.structs import TopicPartition
 
-from aktor.records import RecordReader
+from aktor.records.reader import RecordReader
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
@@ -26,12 +26,24 @@ CONTROL = 0x20
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-def a_reader(data: bytes | memoryview, **settings: Any) -> RecordReader:
+try:
+    from aktor.records import kernel
+
+    READERS: dict[str, Any] = {"python": RecordReader, "compiled": kernel.RecordReader}
+except ImportError:  # `test_choice` fails if there is a compiler
+    READERS = {"python": RecordReader}
+
+#: Which of them the tests are run with: the last item (see `conftest`).
+in_use = [RecordReader]
+
+
+def a_reader(data: bytes | memoryview, *, reader: str | None = None, **settings: Any) -> Any:
     fetch_offset = settings.pop("fetch_offset", 0)
-    return RecordReader(data, topic="orders", partition=3, fetch_offset=fetch_offset, **settings)
+    made = in_use[-1] if reader is None else READERS[reader]
+    return made(data, topic="orders", partition=3, fetch_offset=fetch_offset, **settings)
 
 
-def take_all(reader: RecordReader, limit: int = 500) -> list[ConsumerRecord]:
+def take_all(reader: Any, limit: int = 500) -> list[ConsumerRecord]:
     """Everything until the reader is exhausted; its error ends this too."""
     records = []
     while not reader.exhausted:

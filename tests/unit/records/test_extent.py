@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
 from aktor.errors import CorruptBatchError
-from aktor.records import RecordReader
 from aktor.records.extent import extent
+from tests.unit.records.building import a_reader
 
 
 def a_batch(base_offset: int, records: int, *, magic: int = 2, codec: int = 0) -> bytes:
@@ -96,7 +96,7 @@ def test_the_reader_gives_what_precedes_the_bad_batch_and_then_the_error() -> No
     data = a_batch(10, 3) + bytes(bad)
 
     _, size = of(data, 10)
-    reader = RecordReader(data[:size], topic="orders", partition=0, fetch_offset=10)
+    reader = a_reader(data[:size], fetch_offset=10)
 
     assert [record.offset for record in reader.take(100)] == [10, 11, 12]
     with pytest.raises(CorruptBatchError) as raised:

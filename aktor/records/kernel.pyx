@@ -1,0 +1,703 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: freethreading_compatible=True
+"""The compiled reader of record batches; `reader` and `records` are its twin in Python.
+
+Both promise the same: signature, records, positions, errors and their texts, which one suite of
+tests checks on both. Here are batch headers, checksums, the order of batches and the walk over
+their records. Formats v0 and v1, codecs and the texts of public errors are the twin's.
+
+State is in objects only. A reader belongs to one thread.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.list cimport PyList_Append, PyList_GET_SIZE
+from cpython.object cimport PyTypeObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_SET_ITEM
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from crc32c import crc32c
+from kafka.consumer.fetcher import ConsumerRecord
+
+from aktor.records.batch import BatchHeader
+from aktor.records.codecs import MAX_BATCH_BYTES, decompress
+from aktor.records.faults import (
+    CodecUnavailable,
+    Malformed,
+    Oversized,
+    public_error,
+    undeserializable,
+)
+from aktor.records.legacy import Message, MessageCursor
+from aktor.records.transactions import AbortedProducers, is_abort_marker
+
+cdef extern from "kernel.h":
+    object aktor_untracked_tuple(PyTypeObject *type, Py_ssize_t size)
+    object aktor_untracked_list()
+    const uint8_t *aktor_varint(
+        const uint8_t *at, const uint8_t *end, int longest, uint64_t *value, int *fault
+    ) nogil
+    uint32_t aktor_be32(const uint8_t *at) nogil
+    int64_t aktor_be64(const uint8_t *at) nogil
+    bint aktor_sum(int64_t one, int64_t other, int64_t *sum) nogil
+    bint aktor_has_crc() nogil
+    uint32_t aktor_crc(const uint8_t *at, size_t size) nogil
+    enum:
+        AKTOR_TOO_LONG
+
+#: See `batch` for what stands where.
+cdef enum:
+    LOG_OVERHEAD = 12
+    MAGIC_AT = 16
+    CRC_AT = 17
+    CHECKED_FROM = 21
+    HEADER_SIZE = 61
+    SMALLEST_LENGTH = 14
+    SMALLEST_RECORD = 7
+    V2 = 2
+    CODEC_MASK = 0x07
+    LOG_APPEND_TIME = 0x08
+    TRANSACTIONAL = 0x10
+    CONTROL = 0x20
+    #: Longer batches are left to the crc32c package, which reads three words at a time.
+    SHORT = 2048
+    FIELDS = 13
+
+if ConsumerRecord.__basicsize__ != tuple.__basicsize__ or len(ConsumerRecord._fields) != FIELDS:
+    raise ImportError("kafka-python's ConsumerRecord is not the tuple that this was written for")
+
+cdef PyTypeObject *RECORD = <PyTypeObject *>ConsumerRecord
+cdef bint HAS_CRC = aktor_has_crc()
+cdef object MINUS_ONE = -1
+cdef object NEW_TUPLE = tuple.__new__
+
+
+cdef class _Room:
+    """Owns a claim on the bytes of an object: while this lives, they stay where they are."""
+
+    cdef Py_buffer buffer
+
+    def __cinit__(self, source):
+        PyObject_GetBuffer(source, &self.buffer, PyBUF_SIMPLE)
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self.buffer)
+
+
+cdef class RecordReader:
+    """See `aktor.records.reader.RecordReader`."""
+
+    cdef readonly int64_t next_offset
+    cdef readonly int32_t leader_epoch
+    #: What `take` raises after the records before it.
+    cdef readonly object error
+
+    cdef object _view, _topic, _partition, _deserialize_key, _deserialize_value, _aborted
+    cdef object _max_batch_bytes
+    cdef bint _check_crcs, _deserializes
+    cdef _Room _bytes
+    cdef const uint8_t *_data
+    cdef Py_ssize_t _size
+
+    cdef Py_ssize_t _at  # where the next batch begins
+    cdef int64_t _after_batch  # the position once the batch before `_at` is through
+    cdef int64_t _position  # ahead of `next_offset` by what is in `_ready`
+    cdef list _ready
+    cdef object _messages  # the cursor of a message of format v0 or v1 that is being read
+
+    # The v2 batch that is being read, if `_records` is not NULL: where its next record begins and
+    # its last one ends, how many are left, and what its header says.
+    cdef const uint8_t *_records
+    cdef const uint8_t *_end
+    cdef _Room _room
+    cdef int32_t _left
+    cdef int64_t _previous, _base_offset, _last_delta, _base_timestamp, _max_timestamp
+    cdef object _epoch, _timestamp_type
+
+    def __init__(
+        self,
+        data,
+        *,
+        topic,
+        partition,
+        int64_t fetch_offset,
+        bint check_crcs=True,
+        bint read_committed=False,
+        aborted=(),
+        deserialize_key=None,
+        deserialize_value=None,
+        max_batch_bytes=MAX_BATCH_BYTES,
+    ):
+        self.next_offset = self._position = fetch_offset
+        self.leader_epoch = -1
+        self._view = memoryview(data)
+        self._bytes = _Room(self._view)
+        self._data = <const uint8_t *>self._bytes.buffer.buf
+        self._size = self._bytes.buffer.len
+        self._topic = topic
+        self._partition = partition
+        self._check_crcs = check_crcs
+        self._deserialize_key = deserialize_key
+        self._deserialize_value = deserialize_value
+        self._deserializes = deserialize_key is not None or deserialize_value is not None
+        self._max_batch_bytes = max_batch_bytes
+        self._aborted = AbortedProducers(aborted) if read_committed and aborted else None
+        self._ready = []
+
+    @property
+    def exhausted(self):
+        """Whether there is nothing more in here. What is left of a cut-off batch does not count."""
+        if (
+            PyList_GET_SIZE(self._ready)
+            or self._records != NULL
+            or self._messages is not None
+            or self.error is not None
+        ):
+            return False
+        cdef Py_ssize_t left = self._size - self._at
+        if left < LOG_OVERHEAD:
+            return True
+        cdef int32_t length = <int32_t>aktor_be32(self._data + self._at + 8)
+        return SMALLEST_LENGTH <= length and length > left - LOG_OVERHEAD
+
+    def take(self, Py_ssize_t limit):
+        """The next records, `limit` at most, and none only if this is exhausted.
+
+        What was read before an error is returned first. Then this call and every later one
+        raise that same error: `CorruptBatchError`, `BatchTooLargeError`,
+        `RecordDeserializationError` or kafka's `UnsupportedCodecError`.
+        """
+        assert limit > 0, "taking no records would look like the end"
+        # Python's code runs in codecs and deserializers only. If it is interrupted there (Ctrl-C),
+        # `_ready` and the place in the batch stay good for the next call.
+        cdef Py_ssize_t wanted
+        while self.error is None:
+            wanted = limit - PyList_GET_SIZE(self._ready)
+            if wanted <= 0:
+                break
+            if self._records != NULL:
+                if self._deserializes:
+                    self._decode_and_deserialize(wanted)
+                else:
+                    self._decode(wanted)
+            elif self._messages is not None:
+                self._decode_messages(wanted)
+            elif not self._enter_batch():
+                break
+        return self._hand_over(limit)
+
+    cdef list _hand_over(self, Py_ssize_t limit):
+        cdef list records = self._ready
+        if self.error is not None and not PyList_GET_SIZE(records):
+            self.next_offset = self._position
+            raise self.error.with_traceback(None)
+        if PyList_GET_SIZE(records) <= limit:
+            self._ready = []
+            self.next_offset = self._position
+            return records
+        self._ready = records[limit:]
+        records = records[:limit]
+        self.next_offset = records[limit - 1].offset + 1
+        return records
+
+    # -- batches
+
+    cdef bint _enter_batch(self) except -1:
+        """Check the batch at `_at` and either move past it or make it the one being read.
+
+        False if there is no batch left.
+        """
+        cdef int64_t claimed = self._position
+        cdef Py_ssize_t left = self._size - self._at
+        cdef const uint8_t *batch = self._data + self._at
+        cdef int32_t length
+        try:
+            if left < LOG_OVERHEAD:
+                return False
+            length = <int32_t>aktor_be32(batch + 8)
+            if length < SMALLEST_LENGTH:
+                raise Malformed(f"a batch of {length} bytes is too short")
+            if length > left - LOG_OVERHEAD:
+                return False
+            if batch[MAGIC_AT] == V2:
+                claimed = aktor_be64(batch)
+                self._enter_records(batch, length + LOG_OVERHEAD)
+            elif batch[MAGIC_AT] < V2:
+                self._enter_messages(length + LOG_OVERHEAD)
+            else:
+                raise Malformed(f"unknown message format v{batch[MAGIC_AT]}")
+        except (Malformed, Oversized, CodecUnavailable) as fault:
+            self._fail(fault, max(self._position, claimed))
+        return True
+
+    cdef int _enter_records(self, const uint8_t *batch, Py_ssize_t size) except -1:
+        """Begin with the v2 batch of `size` bytes, or pass it if there is nothing to deliver."""
+        if size < HEADER_SIZE:
+            raise Malformed(f"a batch of {size} bytes is shorter than its header")
+        cdef int64_t base_offset = aktor_be64(batch)
+        cdef int32_t last_delta = <int32_t>aktor_be32(batch + 23)
+        cdef int32_t count = <int32_t>aktor_be32(batch + 57)
+        if base_offset < 0 or last_delta < 0 or base_offset >= INT64_MAX - last_delta:
+            raise Malformed(f"offsets {base_offset} and {last_delta:+} after it")
+        cdef int64_t last_offset = base_offset + last_delta
+        # Compaction may leave fewer records than offsets, never more.
+        if count < 0 or count > <int64_t>last_delta + 1:
+            raise Malformed(f"{count} records in {_offsets(base_offset, last_offset)}")
+        if self._check_crcs:
+            self._verify(batch, size, base_offset, last_offset)
+        self._verify_order(base_offset)
+        self.leader_epoch = <int32_t>aktor_be32(batch + 12)
+        cdef int flags = batch[22]
+        if self._is_hidden(flags, aktor_be64(batch + 43), last_offset, size):
+            return self._pass(size, last_offset + 1)
+        if last_offset < self._position:
+            return self._pass(size, last_offset + 1)
+
+        cdef _Room room = self._bytes
+        cdef const uint8_t *records = batch + HEADER_SIZE
+        cdef const uint8_t *end = batch + size
+        if flags & CODEC_MASK:
+            payload = self._view[self._at + HEADER_SIZE : self._at + size]
+            room = _Room(decompress(flags & CODEC_MASK, payload, self._max_batch_bytes))
+            records = <const uint8_t *>room.buffer.buf
+            end = records + room.buffer.len
+        if count > (end - records) // SMALLEST_RECORD:
+            offsets = _offsets(base_offset, last_offset)
+            raise Malformed(f"{count} records in {end - records} bytes of {offsets}")
+        self._base_offset = base_offset
+        self._last_delta = last_delta
+        self._previous = -1
+        self._left = count
+        cdef const uint8_t *first = records
+        if count and base_offset < self._position:
+            first = self._skip(records, end, self._position - base_offset)
+        if not self._left:
+            self._verify_end(first, end)
+            return self._pass(size, last_offset + 1)
+        # All at once and last: an interrupt before this leaves the batch still to be entered.
+        self._room = room
+        self._records = first
+        self._end = end
+        self._base_timestamp = aktor_be64(batch + 27)
+        self._max_timestamp = aktor_be64(batch + 35)
+        self._epoch = self.leader_epoch
+        self._timestamp_type = 1 if flags & LOG_APPEND_TIME else 0
+        self._after_batch = last_offset + 1
+        self._at += size
+        return 0
+
+    cdef int _pass(self, Py_ssize_t size, int64_t after) except -1:
+        """Move past a batch of which there is nothing to deliver."""
+        self._at += size
+        self._after_batch = after
+        self._position = max(self._position, after)
+        return 0
+
+    cdef int _verify(
+        self, const uint8_t *batch, Py_ssize_t size, int64_t base_offset, int64_t last_offset
+    ) except -1:
+        cdef uint32_t wanted = aktor_be32(batch + CRC_AT)
+        cdef uint32_t found
+        if HAS_CRC and size < SHORT:
+            found = aktor_crc(batch + CHECKED_FROM, size - CHECKED_FROM)
+        else:
+            found = crc32c(self._view[self._at + CHECKED_FROM : self._at + size])
+        if found != wanted:
+            offsets = _offsets(base_offset, last_offset)
+            raise Malformed(f"checksum {found:#010x} instead of {wanted:#010x} in {offsets}")
+        return 0
+
+    cdef int _verify_order(self, int64_t offset) except -1:
+        if self._at and offset < self._after_batch:
+            raise Malformed(f"offset {offset} after those before {self._after_batch}")
+        return 0
+
+    cdef bint _is_hidden(
+        self, int flags, int64_t producer_id, int64_t last_offset, Py_ssize_t size
+    ) except -1:
+        """Whether the batch is a control batch or of an aborted transaction (KIP-98)."""
+        if self._aborted is None or producer_id < 0:
+            return flags & CONTROL
+        self._aborted.reach(last_offset)
+        if flags & CONTROL:
+            batch = BatchHeader(self._view[self._at : self._at + size])
+            if is_abort_marker(batch, self._max_batch_bytes):
+                self._aborted.end(producer_id)
+            return True
+        return flags & TRANSACTIONAL and producer_id in self._aborted
+
+    cdef const uint8_t *_skip(
+        self, const uint8_t *at, const uint8_t *end, int64_t wanted
+    ) except NULL:
+        """Pass the records whose offsets are less than `wanted` after the first."""
+        cdef uint64_t length = 0, raw_delta = 0, unused = 0
+        cdef const uint8_t *start
+        cdef const uint8_t *pos
+        cdef int fault = 0
+        while self._left:
+            start = aktor_varint(at, end, 5, &length, &fault)
+            if start == NULL:
+                raise _bad_varint(fault)
+            if start == end:
+                raise Malformed("a record runs beyond its batch")
+            pos = aktor_varint(start + 1, end, 10, &unused, &fault)
+            if pos == NULL:
+                raise _bad_varint(fault)
+            pos = aktor_varint(pos, end, 5, &raw_delta, &fault)
+            if pos == NULL:
+                raise _bad_varint(fault)
+            if <int64_t>(raw_delta >> 1) >= wanted:
+                break
+            if (
+                length & 1
+                or raw_delta & 1
+                or <uint64_t>(pos - start) > length >> 1
+                or <int64_t>(raw_delta >> 1) <= self._previous
+            ):
+                raise Malformed("a record does not have the structure of one")
+            if length >> 1 > <uint64_t>(end - start):
+                raise Malformed("a record runs beyond its batch")
+            at = start + (length >> 1)
+            self._left -= 1
+            self._previous = <int64_t>(raw_delta >> 1)
+        return at
+
+    cdef int _verify_end(self, const uint8_t *at, const uint8_t *end) except -1:
+        if at != end:
+            offsets = _offsets(self._base_offset, self._base_offset + self._last_delta)
+            raise Malformed(f"{end - at} bytes after the last record of {offsets}")
+        return 0
+
+    # -- records
+
+    cdef int _decode(self, Py_ssize_t limit) except -1:
+        """Move up to `limit` records from the batch being read to `_ready`."""
+        try:
+            self._read_rows(limit, self._ready)
+        except Malformed as fault:
+            self._fail(fault, self._position)
+            return 0
+        self._leave_if_read()
+        return 0
+
+    cdef int _decode_and_deserialize(self, Py_ssize_t limit) except -1:
+        cdef const uint8_t *records = self._records
+        cdef int32_t left = self._left
+        cdef int64_t previous = self._previous, position = self._position
+        cdef list rows = []
+        fault = None
+        try:
+            try:
+                self._read_rows(limit, rows)
+            except Malformed as malformed:
+                fault = malformed
+            error = self._deserialize(rows)
+        except BaseException:
+            # Interrupted: the same records will be decoded again.
+            self._records, self._left, self._previous = records, left, previous
+            self._position = position
+            raise
+        self._ready += rows
+        if error is not None:
+            self._position = error.offset
+            self.error = error
+        elif fault is not None:
+            self._fail(fault, self._position)
+        else:
+            self._leave_if_read()
+        return 0
+
+    cdef int _leave_if_read(self) except -1:
+        if not self._left:
+            self._records = NULL
+            self._room = None
+            self._position = max(self._position, self._after_batch)
+        return 0
+
+    cdef int _read_rows(self, Py_ssize_t limit, list rows) except -1:
+        """Append the next records of the batch, `limit` at most.
+
+        Raises `Malformed` at the first bad one, after those before it were appended.
+        """
+        cdef const uint8_t *at = self._records
+        cdef const uint8_t *end = self._end
+        cdef const uint8_t *start
+        cdef const uint8_t *key_at
+        cdef const uint8_t *value_at
+        cdef uint64_t length = 0, moment = 0, raw = 0
+        cdef int64_t delta, since, timestamp = 0, key_size, value_size, previous_since = 0
+        cdef Py_ssize_t headers_size
+        cdef int fault = 0
+        cdef object record, headers
+        cdef object topic = self._topic, partition = self._partition, epoch = self._epoch
+        cdef object timestamp_type = self._timestamp_type
+        cdef object when = None
+        cdef bint append_time = timestamp_type is 1
+        if append_time:
+            when = self._max_timestamp
+
+        while limit > 0 and self._left > 0:
+            at = aktor_varint(at, end, 5, &length, &fault)
+            if at == NULL:
+                raise _bad_varint(fault)
+            start = at
+            # The attributes of a record are unused.
+            if at == end:
+                raise Malformed("a record runs beyond its batch")
+            at = aktor_varint(at + 1, end, 10, &moment, &fault)
+            if at == NULL:
+                raise _bad_varint(fault)
+            at = aktor_varint(at, end, 5, &raw, &fault)
+            if at == NULL:
+                raise _bad_varint(fault)
+            if raw & 1:
+                raise Malformed("a record with a negative offset delta")
+            delta = <int64_t>(raw >> 1)
+            if not self._previous < delta <= self._last_delta:
+                raise Malformed(
+                    f"offset delta {delta} after {self._previous}, of {self._last_delta}"
+                )
+
+            if at == end:
+                raise Malformed("a record runs beyond its batch")
+            if at[0] == 1:
+                at += 1
+                key_at = NULL
+                key_size = -1
+            else:
+                at = aktor_varint(at, end, 5, &raw, &fault)
+                if at == NULL:
+                    raise _bad_varint(fault)
+                if raw & 1:
+                    raise Malformed("a key of negative length")
+                key_at = at
+                key_size = <int64_t>(raw >> 1)
+                if key_size > end - at:
+                    raise Malformed("a record runs beyond its batch")
+                at += key_size
+
+            at = aktor_varint(at, end, 5, &raw, &fault)
+            if at == NULL:
+                raise _bad_varint(fault)
+            if raw & 1:
+                if raw != 1:
+                    raise Malformed("a value of negative length")
+                value_at = NULL
+                value_size = -1
+            else:
+                value_at = at
+                value_size = <int64_t>(raw >> 1)
+                if value_size > end - at:
+                    raise Malformed("a record runs beyond its batch")
+                at += value_size
+
+            if at == end:
+                raise Malformed("a record runs beyond its batch")
+            headers_size = -1
+            headers = aktor_untracked_list()
+            if at[0] == 0:
+                at += 1
+            else:
+                at = _read_headers(at, end, headers, &headers_size)
+            if <uint64_t>(at - start) * 2 != length:
+                raise Malformed("a record is not as long as it says")
+
+            # Records of a batch often have the same timestamp: one object does for them.
+            if not append_time:
+                since = <int64_t>(moment >> 1) ^ -<int64_t>(moment & 1)
+                if when is None or since != previous_since:
+                    previous_since = since
+                    if aktor_sum(self._base_timestamp, since, &timestamp):
+                        when = timestamp
+                    else:
+                        when = int(self._base_timestamp) + int(since)
+
+            record = aktor_untracked_tuple(RECORD, FIELDS)
+            _put(record, 0, topic)
+            _put(record, 1, partition)
+            _put(record, 2, epoch)
+            _put(record, 3, self._base_offset + delta)
+            _put(record, 4, when)
+            _put(record, 5, timestamp_type)
+            _put(record, 6, None if key_at == NULL else _bytes(key_at, key_size))
+            _put(record, 7, None if value_at == NULL else _bytes(value_at, value_size))
+            _put(record, 8, headers)
+            _put(record, 9, None)
+            _put(record, 10, MINUS_ONE if key_size < 0 else key_size)
+            _put(record, 11, value_size)
+            _put(record, 12, MINUS_ONE if headers_size < 0 else headers_size)
+            PyList_Append(rows, record)
+            self._records = at
+            self._left -= 1
+            self._previous = delta
+            self._position = self._base_offset + delta + 1
+            limit -= 1
+        if not self._left:
+            self._verify_end(at, end)
+        return 0
+
+    # -- formats v0 and v1
+
+    cdef int _enter_messages(self, Py_ssize_t size) except -1:
+        """Begin with the message, or pass it if there is nothing to deliver."""
+        view = self._view[self._at : self._at + size]
+        outer = Message(view, 0, view[MAGIC_AT])
+        if self._check_crcs:
+            outer.verify(view)
+        self._verify_order(outer.offset)
+        cdef int64_t after = outer.offset + 1
+        if after <= self._position:
+            return self._pass(size, after)
+        cursor = MessageCursor(
+            view,
+            outer,
+            self._topic,
+            self._partition,
+            self.leader_epoch,
+            check_crcs=self._check_crcs,
+            limit=self._max_batch_bytes,
+        )
+        cursor.skip_before(self._position)
+        self._at += size
+        self._after_batch = after
+        self._messages = cursor
+        self._leave_messages_if_read()
+        return 0
+
+    cdef int _decode_messages(self, Py_ssize_t limit) except -1:
+        """Move up to `limit` records from the message being read to `_ready`."""
+        cdef list rows = []
+        cursor = self._messages
+        mark = cursor.mark
+        fault = None
+        try:
+            mark = cursor.decode(limit, rows)
+        except Malformed as malformed:
+            fault = malformed
+        error = self._deserialize(rows) if self._deserializes else None
+        cursor.mark = mark
+        self._ready += rows
+        if rows:
+            self._position = rows[len(rows) - 1].offset + 1
+        if error is not None:
+            self._position = error.offset
+            self.error = error
+        elif fault is not None:
+            self._fail(fault, self._position)
+        else:
+            self._leave_messages_if_read()
+        return 0
+
+    cdef int _leave_messages_if_read(self) except -1:
+        if not self._messages.mark.left:
+            self._messages = None
+            self._position = max(self._position, self._after_batch)
+        return 0
+
+    # -- deserializers and errors
+
+    cdef object _deserialize(self, list rows):
+        """Deserialize in place. At the first failure cut the list there and return the error."""
+        cdef Py_ssize_t index
+        cdef object record, made
+        for index in range(PyList_GET_SIZE(rows)):
+            record = rows[index]
+            key, value, headers = record[6], record[7], record[8]
+            try:
+                if self._deserialize_key is not None:
+                    key = self._deserialize_key(self._topic, headers, key)
+                if self._deserialize_value is not None:
+                    value = self._deserialize_value(self._topic, headers, value)
+            except Exception as cause:
+                del rows[index:]
+                return undeserializable(record, cause)
+            # By the class itself: what a deserializer gives may be a container, which may refer to
+            # the record, so that the garbage collector must know of both.
+            made = list(record)
+            made[6] = key
+            made[7] = value
+            rows[index] = NEW_TUPLE(ConsumerRecord, made)
+        return None
+
+    cdef int _fail(self, fault, int64_t offset) except -1:
+        """Keep the public error for `fault`; the position goes to `offset` and stays there."""
+        self._position = offset
+        self.error = public_error(
+            fault,
+            topic=self._topic,
+            partition=self._partition,
+            offset=offset,
+            max_batch_bytes=self._max_batch_bytes,
+        )
+        return 0
+
+
+cdef inline void _put(object record, Py_ssize_t place, object field):
+    Py_INCREF(field)
+    PyTuple_SET_ITEM(record, place, field)
+
+
+cdef inline object _bytes(const uint8_t *at, Py_ssize_t size):
+    return PyBytes_FromStringAndSize(<const char *>at, size)
+
+
+cdef object _offsets(int64_t first, int64_t last):
+    return f"offsets {first} to {last}"
+
+
+cdef object _bad_varint(int fault):
+    if fault == AKTOR_TOO_LONG:
+        return Malformed("a varint is too long")
+    return Malformed("a record runs beyond its batch")
+
+
+cdef const uint8_t *_read_headers(
+    const uint8_t *at, const uint8_t *end, list headers, Py_ssize_t *size
+) except NULL:
+    """Append the headers of the record whose count of headers is at `at`; returns where they end.
+
+    `size` becomes that of their names and values, and stays -1 if there are none.
+    """
+    cdef uint64_t count = 0, raw = 0
+    cdef Py_ssize_t total = 0
+    cdef int fault = 0
+    at = aktor_varint(at, end, 5, &count, &fault)
+    if at == NULL:
+        raise _bad_varint(fault)
+    if count & 1:
+        raise Malformed("a record with a negative number of headers")
+    count >>= 1
+    if not count:
+        return at
+    while count:
+        count -= 1
+        at = aktor_varint(at, end, 5, &raw, &fault)
+        if at == NULL:
+            raise _bad_varint(fault)
+        if raw & 1:
+            raise Malformed("a header without a key")
+        if raw >> 1 >= <uint64_t>(end - at):
+            raise Malformed("a record runs beyond its batch")
+        # As Java does: a name that is not UTF-8 must not keep the record from being read.
+        name = PyUnicode_DecodeUTF8(<char *>at, raw >> 1, "replace")
+        at += raw >> 1
+        total += raw >> 1
+        at = aktor_varint(at, end, 5, &raw, &fault)
+        if at == NULL:
+            raise _bad_varint(fault)
+        if raw & 1:
+            if raw != 1:
+                raise Malformed("a header's value of negative length")
+            headers.append((name, None))
+            continue
+        if raw >> 1 > <uint64_t>(end - at):
+            raise Malformed(
+                "a record runs beyond its batch" if count else "a header runs beyond its batch"
+            )
+        headers.append((name, _bytes(at, raw >> 1)))
+        at += raw >> 1
+        total += raw >> 1
+    size[0] = total if total >= 0 else -1
+    return at

@@ -1,0 +1,49 @@
+"""Which reader of record batches is used, and why."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+import aktor.records
+
+FOLDER = Path(aktor.records.__file__).parent
+
+
+def status(**environment: str) -> str:
+    """What a new process says."""
+    code = "from aktor import records; print(records.status(), records.RecordReader.__module__)"
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        cwd=FOLDER.parent.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return run.stdout.strip()
+
+
+def test_the_reader_in_python_is_used_if_the_environment_says_so() -> None:
+    asked = status(AKTOR_PURE_PYTHON="1")
+
+    assert asked == "Python, because AKTOR_PURE_PYTHON is set aktor.records.reader"
+
+
+def test_where_there_is_a_compiler_the_compiled_reader_is_used_and_is_up_to_date() -> None:
+    compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
+    if shutil.which(compiler) is None:
+        pytest.skip(f"there is no {compiler} here")
+    assert status(AKTOR_PURE_PYTHON="0") == "compiled aktor.records.kernel"
+
+    from aktor.records import kernel
+
+    built = Path(kernel.__file__).stat().st_mtime
+    newest = max((FOLDER / name).stat().st_mtime for name in ("kernel.pyx", "kernel.h"))
+    assert built >= newest, "run `make build`: the compiled reader is older than its source"

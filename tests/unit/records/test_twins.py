@@ -1,0 +1,231 @@
+"""Both readers do the same with the same bytes: records, positions, errors and their texts."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka.errors import KafkaError
+
+from tests.unit.records.building import (
+    CODECS,
+    CONTROL,
+    LOG_APPEND_TIME,
+    READERS,
+    TRANSACTIONAL,
+    a_batch,
+    a_marker,
+    a_message,
+    a_reader,
+    a_record,
+    a_wrapper,
+    unsigned_varint,
+    with_right_checksum,
+)
+
+#: What one call of `take` gave, or raised; then the positions.
+Step = tuple[object, ...]
+
+
+def all_steps(reader: Any, limit: int) -> list[Step]:
+    """What `take` does until the end, and two calls beyond an error."""
+    steps: list[Step] = []
+    errors = 0
+    for _ in range(10_000):
+        if reader.exhausted or errors == 2:
+            break
+        try:
+            given = [tuple(record) for record in reader.take(limit)]
+            types = [[type(field) for field in record] for record in given]
+            result: tuple[object, ...] = (given, types)
+        except KafkaError as error:
+            errors += 1
+            result = (type(error), str(error), repr(error.__cause__))
+        steps.append((*result, reader.next_offset, reader.leader_epoch))
+    return [*steps, (reader.exhausted, reader.next_offset, reader.leader_epoch)]
+
+
+def assert_alike(data: bytes, limit: int = 3, **how: Any) -> None:
+    """All readers that there are do the same."""
+    expected = all_steps(a_reader(data, reader="python", **how), limit)
+    for name in READERS:
+        assert all_steps(a_reader(data, reader=name, **how), limit) == expected
+
+
+numbers = st.integers(-(2**31), 2**31 - 1) | st.integers(-2, 9)
+long_numbers = st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 2**41)
+contents = st.none() | st.binary(max_size=40)
+headers = st.lists(st.tuples(st.text(max_size=9), contents), max_size=3)
+
+
+@st.composite
+def record_bytes(draw: st.DrawFn) -> bytes:
+    made = a_record(
+        draw(st.integers(-1, 8)),
+        draw(contents),
+        key=draw(contents),
+        headers=draw(headers),
+        timestamp_delta=draw(st.integers(-9, 9) | st.integers(-(2**63), 2**63 - 1)),
+    )
+    return draw(st.just(made) | st.binary(max_size=12))
+
+
+@st.composite
+def batch_bytes(draw: st.DrawFn) -> bytes:
+    made = a_batch(
+        draw(st.lists(record_bytes(), max_size=4)),
+        base_offset=draw(st.integers(0, 30) | long_numbers),
+        codec=draw(st.sampled_from(sorted(CODECS))),
+        flags=draw(st.sampled_from([0, 0, TRANSACTIONAL, CONTROL, LOG_APPEND_TIME, 0x07])),
+        count=draw(st.none() | numbers),
+        last_offset_delta=draw(st.just(8) | numbers),
+        base_timestamp=draw(long_numbers),
+        max_timestamp=draw(long_numbers),
+        producer_id=draw(st.integers(-1, 1)),
+        magic=draw(st.sampled_from([2, 2, 2, 1, 3])),
+    )
+    return draw(st.just(made) | st.just(made + bytes(draw(st.integers(0, 3)))))
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.lists(batch_bytes(), max_size=3),
+    st.integers(0, 40),
+    st.integers(1, 5),
+    st.booleans(),
+    st.lists(st.tuples(st.integers(0, 1), st.integers(0, 30)), max_size=2),
+)
+def test_made_batches(
+    batches: list[bytes], fetch_offset: int, limit: int, check: bool, aborted: list[Any]
+) -> None:
+    assert_alike(
+        b"".join(batches),
+        limit,
+        fetch_offset=fetch_offset,
+        check_crcs=check,
+        read_committed=bool(aborted),
+        aborted=aborted,
+        max_batch_bytes=1 << 20,
+    )
+
+
+SAMPLES = [
+    a_batch(
+        [
+            a_record(0, b"a", key=b"k", headers=[("h", b"x"), ("i", None), ("", b"")]),
+            a_record(2, None, timestamp_delta=-900),
+            a_record(3, b"b" * 200, timestamp_delta=2**40),
+        ],
+        base_offset=5,
+        last_offset_delta=4,
+    ),
+    a_batch([a_record(delta) for delta in range(5)], flags=LOG_APPEND_TIME),
+    a_marker(commit=False, offset=7, producer_id=1),
+    a_message(4, b"v", key=b"k") + a_message(5, None, magic=0),
+    a_wrapper([a_message(0, b"a"), a_message(1, b"b")], 10),
+    a_wrapper([a_message(2**63 - 1, b"a"), a_message(1, b"b")], 10),
+    a_message(2**63 - 1, b"a"),
+]
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.sampled_from(SAMPLES), st.data())
+def test_damaged_batches(sample: bytes, draw: st.DataObject) -> None:
+    data = bytearray(sample)
+    for _ in range(draw.draw(st.integers(1, 3))):
+        start = draw.draw(st.integers(0, len(data)))
+        data[start : start + draw.draw(st.integers(0, 3))] = draw.draw(st.binary(max_size=3))
+    data[8:12] = (len(data) - 12).to_bytes(4, "big")
+    fetch_offset = draw.draw(st.integers(0, 12))
+    if len(data) > 61 and sample[16] == 2:
+        data[:] = with_right_checksum(bytes(data))
+    how = {"fetch_offset": fetch_offset, "read_committed": True, "aborted": [(1, 0)]}
+
+    assert_alike(bytes(data) + sample, **how, max_batch_bytes=1 << 20)
+    assert_alike(bytes(data), **how, check_crcs=False, max_batch_bytes=1 << 20)
+
+
+@pytest.mark.parametrize("sample", range(len(SAMPLES)))
+@pytest.mark.parametrize("fetch_offset", [0, 6, 8, 11])
+def test_every_bit_flipped(sample: int, fetch_offset: int) -> None:
+    whole = SAMPLES[sample]
+    for bit in range(len(whole) * 8):
+        data = bytearray(whole)
+        data[bit // 8] ^= 1 << bit % 8
+        damaged = bytes(data)
+        if len(data) > 61 and data[16] == 2:
+            damaged = with_right_checksum(damaged)
+
+        assert_alike(damaged, fetch_offset=fetch_offset, max_batch_bytes=1 << 20)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.binary(min_size=1, max_size=11), min_size=5, max_size=5), st.integers(0, 4))
+def test_any_bytes_for_the_numbers_of_a_record(parts: list[bytes], fetch_offset: int) -> None:
+    body = b"\0" + b"".join(parts)
+    record = unsigned_varint(len(body) * 2) + body
+
+    assert_alike(a_batch([record, a_record(1)]), fetch_offset=fetch_offset)
+
+
+@pytest.mark.parametrize("number", [b"\x80\x00", b"\x81\x00", b"\x80" * 4 + b"\x0f", b"\xff" * 10])
+@pytest.mark.parametrize("place", range(6))
+def test_numbers_that_are_longer_than_they_need_be(number: bytes, place: int) -> None:
+    parts = [b"\0", b"\0", b"\0", b"\1", b"\1", b"\0"]
+    parts[place] = number
+    body = b"".join(parts)
+
+    assert_alike(a_batch([unsigned_varint(len(body) * 2) + body]))
+    assert_alike(a_batch([number + body, a_record(1)]))
+    assert_alike(a_batch([number + body, a_record(1)]), fetch_offset=1)
+
+
+def test_deserializers_that_refuse() -> None:
+    def upper(topic: str, headers: Any, data: bytes | None) -> Any:
+        if data == b"bad":
+            raise ValueError("not that one")
+        return [topic, headers, data]
+
+    records = [a_record(delta, b"bad" if delta == 3 else b"v", key=b"k") for delta in range(5)]
+    data = a_batch(records)
+    wrapped = a_wrapper([a_message(0, b"v"), a_message(1, b"bad")], 10)
+    for sample in (data, wrapped, a_batch([*records[:2], b"\xff" * 9], count=4)):
+        assert_alike(sample, deserialize_value=upper)
+        assert_alike(sample, deserialize_key=upper, deserialize_value=upper)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_only_what_a_deserializer_gave_is_known_to_the_garbage_collector(reader: str) -> None:
+    def parsed(topic: str, headers: Any, data: bytes | None) -> Any:
+        return {"data": data}
+
+    data = a_batch([a_record(0, headers=[("h", b"x")])])
+    plain = a_reader(data, reader=reader).take(1)[0]
+    made = a_reader(data, reader=reader, deserialize_value=parsed).take(1)[0]
+
+    assert gc.is_tracked(made)
+    assert gc.is_tracked(plain) == (reader == "python")
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_an_interrupt_in_a_deserializer_loses_and_repeats_nothing(reader: str) -> None:
+    calls = 0
+
+    def interrupted(topic: str, headers: Any, data: bytes | None) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise KeyboardInterrupt
+        return data
+
+    records = [a_record(delta, b"%d" % delta) for delta in range(6)]
+    made = a_reader(a_batch(records), reader=reader, deserialize_value=interrupted)
+
+    with pytest.raises(KeyboardInterrupt):
+        made.take(4)
+
+    assert [record.value for record in made.take(10)] == [b"%d" % delta for delta in range(6)]
+    assert made.next_offset == 6
