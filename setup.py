@@ -1,23 +1,32 @@
-"""Builds the compiled reader of record batches; the rest of the package is described in setup.cfg.
+"""Builds what is compiled; the rest of the package is described in setup.cfg.
 
-`optional`: where there is no compiler, the installation goes on without it, and `aktor.records`
-uses its reader in Python.
+`optional`: where there is no compiler, the installation goes on without it, and the twins in Python
+are used (see `aktor.compiled`).
 """
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
+
+def compiled(module: str, *depends: str) -> Extension:
+    """A module that may be missing: there is one in Python that does the same."""
+    folder, _, name = module.replace(".", "/").rpartition("/")
+    return Extension(
+        module,
+        [f"{folder}/{name}.pyx"],
+        depends=[f"{folder}/{one}" for one in depends],
+        include_dirs=[folder],
+        extra_compile_args=["-O3", "-g0"],
+        optional=True,
+    )
+
+
 setup(
     ext_modules=cythonize(
         [
-            Extension(
-                "aktor.records.kernel",
-                ["aktor/records/kernel.pyx"],
-                depends=["aktor/records/kernel.h"],
-                include_dirs=["aktor/records"],
-                extra_compile_args=["-O3", "-g0"],
-                optional=True,
-            )
+            compiled("aktor.records.kernel", "kernel.h"),
+            compiled("aktor.actors.frame_memory"),
+            compiled("aktor.consumer.record_iterator"),
         ],
         build_dir="build",
     )

@@ -70,7 +70,9 @@ NAMED = {
 @functools.cache
 def tree_of(module: str) -> ast.Module:
     """The code of a module, by its dotted name."""
-    return ast.parse(ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text())
+    path = ROOT.joinpath(*module.split("."))
+    stub = path.with_suffix(".pyi")  # of a module that is compiled: those speak with nobody
+    return ast.parse((stub if stub.exists() else path.with_suffix(".py")).read_text())
 
 
 def _imports(module: str) -> Iterator[str]:

@@ -27,11 +27,12 @@ from tests import protocol_table, settings_table
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "aktor"
 
-#: Who may import whom inside aktor; `errors`, `settings` and `trace` may be imported by all, and
-#: import nothing of it.
+#: Who may import whom inside aktor; `compiled`, `errors`, `settings` and `trace` may be imported by
+#: all, and import nothing of it.
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "settings": set(),
+    "compiled": set(),
     "events": {"events"},
     "records": {"records"},
     "protocol": {"protocol"},
@@ -44,7 +45,7 @@ ALLOWED: dict[str, set[str]] = {
     "testing": {"testing", "simulation", "broker"},
     "cli": {"cli", "simulation", "broker"},
 }
-FOR_ALL = {"errors", "settings", "trace"}
+FOR_ALL = {"compiled", "errors", "settings", "trace"}
 
 #: The broker's modules and packages from the lowest layer to the highest. One may import those of
 #: its own layer and of lower ones.

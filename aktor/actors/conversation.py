@@ -283,10 +283,15 @@ class Conversation:
 
     # -- bytes in
 
-    def receive(self, recv_into: Callable[[memoryview], int]) -> tuple[int, int]:
-        """Receive once; returns how many bytes came and how many could have."""
+    def receive(
+        self, recv_into: Callable[[memoryview], int], plain: int | None = None
+    ) -> tuple[int, int]:
+        """Receive once; returns how many bytes came and how many could have.
+
+        `plain`: the descriptor, if `recv_into` is that of a socket without TLS.
+        """
         try:
-            got = self._cutter.receive(recv_into)
+            got = self._cutter.receive(recv_into, plain)
         except BadLength:
             self._read_frames()  # what precedes it is well
             raise

@@ -1,24 +1,28 @@
 """Cuts what a socket delivers into Kafka's frames: four bytes of length, and as many of content.
 
 What arrives goes into a scratch buffer; from there a small frame is copied out. A frame which is
-longer than what has arrived gets a buffer of its own, and the rest is received straight into it:
-no byte is copied more than once between the socket and the frame.
+longer than what has arrived gets memory of its own, and the rest is received straight into it:
+no byte is copied more than once between the socket and the frame. That memory is `FrameMemory`,
+which is compiled, or its twin here.
 """
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["SCRATCH_SIZE", "BadLength", "FrameCutter"]
+from aktor import compiled
+
+__all__ = ["SCRATCH_SIZE", "BadLength", "FrameCutter", "GrowingFrame"]
 
 #: Bytes read at once while no long frame is under way.
 SCRATCH_SIZE: Final = 64 * 1024
 
-#: What a frame gets before its bytes are there; from then on it doubles, so a peer that announces
-#: much and sends little costs little.
+#: What a `GrowingFrame` gets before its bytes are there; from then on it doubles, so a peer that
+#: announces much and sends little costs little.
 FIRST_ALLOCATION: Final = 1024 * 1024
 
 _LENGTH: Final = struct.Struct(">i")
@@ -33,6 +37,42 @@ class BadLength(ValueError):
         super().__init__(f"a frame of {length} bytes, where 0 to {limit} are allowed")
 
 
+class GrowingFrame:
+    """Owns the bytes of one frame of `length` bytes, of which those in `arrived` are here."""
+
+    def __init__(self, length: int, arrived: memoryview) -> None:
+        self.length = length
+        self.filled = len(arrived)
+        self._bytes = bytearray(max(min(length, FIRST_ALLOCATION), len(arrived)))
+        self._bytes[: len(arrived)] = arrived
+
+    def receive(self, recv_into: Callable[[memoryview], int]) -> tuple[int, int]:
+        """Receive once; returns how many bytes came and how many could have."""
+        frame = self._bytes
+        if self.filled == len(frame):
+            frame.extend(bytes(min(len(frame), self.length - len(frame))))
+        with memoryview(frame) as whole, whole[self.filled :] as space:
+            room = len(space)
+            received = recv_into(space)
+        self.filled += received
+        return received, room
+
+    def content(self) -> memoryview:
+        """The frame, once it is complete."""
+        return memoryview(self._bytes).toreadonly()
+
+
+if TYPE_CHECKING:
+    from aktor.actors.frame_memory import FrameMemory
+
+_made: type[GrowingFrame | FrameMemory] = GrowingFrame
+if compiled.is_wanted():
+    with contextlib.suppress(ImportError):
+        from aktor.actors.frame_memory import FrameMemory
+
+        _made = FrameMemory
+
+
 class FrameCutter:
     """Owns the frame that is arriving, and the complete `frames` until they are taken.
 
@@ -44,42 +84,48 @@ class FrameCutter:
         self._limit = limit
         self._scratch = memoryview(scratch)
         self._head = b""
-        self._frame = bytearray()
-        self._length = 0
-        self._filled = 0
+        #: The frame that is arriving.
+        self._frame: GrowingFrame | FrameMemory | None = None
         self._heard_of = 0
 
     @property
     def mid_frame(self) -> bool:
         """True if some bytes of a frame have arrived, and not all."""
-        return bool(self._head) or self._filled < self._length
+        return bool(self._head) or self._frame is not None
 
     def has_heard(self) -> bool:
         """Whether a frame is under way, and more of it came since this was last asked."""
-        before, self._heard_of = self._heard_of, self._filled
-        return self.mid_frame and self._filled != before
+        filled = 0 if self._frame is None else self._frame.filled
+        before, self._heard_of = self._heard_of, filled
+        return self.mid_frame and filled != before
 
-    def receive(self, recv_into: Callable[[memoryview], int]) -> tuple[int, int]:
+    def receive(
+        self, recv_into: Callable[[memoryview], int], plain: int | None = None
+    ) -> tuple[int, int]:
         """Receive once; returns how many bytes came and how many could have.
 
-        Raises `BadLength`; what precedes the bad frame is in `frames`.
+        `plain`: the descriptor, if `recv_into` is that of a socket without TLS. Raises `BadLength`;
+        what precedes the bad frame is in `frames`.
         """
-        if self._filled < self._length:
-            return self._receive_rest(recv_into)
+        if self._frame is not None:
+            return self._receive_rest(self._frame, recv_into, plain)
         received = recv_into(self._scratch)
         self._cut(received)
         return received, len(self._scratch)
 
-    def _receive_rest(self, recv_into: Callable[[memoryview], int]) -> tuple[int, int]:
-        frame = self._frame
-        if self._filled == len(frame):
-            frame.extend(bytes(min(len(frame), self._length - len(frame))))
-        with memoryview(frame) as whole, whole[self._filled :] as space:
-            room = len(space)
-            received = recv_into(space)
-        self._filled += received
-        if self._filled == self._length:
-            self._finish(frame)
+    def _receive_rest(
+        self,
+        frame: GrowingFrame | FrameMemory,
+        recv_into: Callable[[memoryview], int],
+        plain: int | None,
+    ) -> tuple[int, int]:
+        if plain is None or isinstance(frame, GrowingFrame):
+            received, room = frame.receive(recv_into)
+        else:
+            received, room = frame.fill(plain)
+        if frame.filled == frame.length:
+            self.frames.append(frame.content())
+            self._frame = None
         return received, room
 
     def _cut(self, end: int) -> None:
@@ -100,10 +146,4 @@ class FrameCutter:
         if len(arrived) == length:
             self.frames.append(memoryview(bytes(arrived)))
             return
-        self._frame = bytearray(max(min(length, FIRST_ALLOCATION), len(arrived)))
-        self._frame[: len(arrived)] = arrived
-        self._filled, self._length = len(arrived), length
-
-    def _finish(self, frame: bytearray) -> None:
-        self.frames.append(memoryview(frame).toreadonly())
-        self._frame, self._filled, self._length = bytearray(), 0, 0
+        self._frame = _made(length, arrived)

@@ -417,10 +417,12 @@ class _Connection:
         """Take what is there, up to the budget; True if the budget ended it."""
         left = READ_BUDGET
         while left > 0:
-            if self._dial.sock is None:
+            sock = self._dial.sock
+            if sock is None:
                 return False
             try:
-                received, room = self._talk.receive(self._dial.sock.recv_into)
+                plain = None if self._tls else sock.fileno()
+                received, room = self._talk.receive(sock.recv_into, plain)
             except _BLOCKED:
                 return False
             finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 
+from aktor.consumer.batch import Attention
 from aktor.consumer.port import ApplicationPort
 from aktor.errors import ConsumerClosedError, WakeupError
 
@@ -22,6 +23,7 @@ class Call:
         "_owed",
         "_port",
         "asked",
+        "attention",
         "close_asked",
         "closing",
         "ended_in",
@@ -32,6 +34,8 @@ class Call:
 
     def __init__(self, port: ApplicationPort) -> None:
         self._port = port
+        #: What the compiled iterator heeds.
+        self.attention = Attention()
         #: Whether the call has begun to change anything.
         self.touched = False
         #: It is `close`.
@@ -109,11 +113,13 @@ class Call:
     def wakeup(self) -> None:
         """End the blocked call, or the next one. From any thread."""
         self.woken = True
+        self.attention.call()
         self._port.bell.ring()
 
     def end_waits(self) -> None:
         """A nested `close` waits for the outermost call: what it waits for comes no more."""
         self.close_asked = True
+        self.attention.call()
         self._port.bell.ring()
 
     def end_for_close(self) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
@@ -27,6 +28,7 @@ from kafka.structs import (
 )
 
 from aktor.consumer import arguments, configuration, deserializers
+from aktor.consumer.batch import iterator
 from aktor.consumer.engine import Engine
 from aktor.consumer.guard import Guard, exclusive, looking
 from aktor.consumer.iteration import Iteration
@@ -290,8 +292,17 @@ class KafkaConsumer:
             self._engine.poll(self._clock() + timeout, limit, advance=update_offsets)
         )
 
-    def __iter__(self) -> KafkaConsumer:
-        return self
+    def __iter__(self) -> Iterator[Any]:
+        if iterator is None:
+            return self
+        call, clock = self._engine.call, self._clock
+        return iterator(
+            self.__next__,
+            self._iterating,
+            call.attention,
+            self._port.events,
+            None if clock is time.monotonic else clock,
+        )
 
     def __next__(self) -> Any:
         """The next record, waiting up to `consumer_timeout_ms` for it.
@@ -811,6 +822,7 @@ class KafkaConsumer:
 
     def _begin_call(self, *, closing: bool = False) -> None:
         """Before anything else of an outermost call: repair what the last one left half done."""
+        self._engine.call.attention.call()
         if self._system.dispatcher.turns_here:
             raise IllegalStateError(
                 "the consumer was called on its own background thread, by a callback of a Future."

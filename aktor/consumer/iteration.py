@@ -13,44 +13,21 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+from aktor.consumer.batch import Batch
 from aktor.consumer.engine import Engine
 from aktor.consumer.partition import Partition
 from aktor.consumer.waiting import Waiting
 
-__all__ = ["Batch", "Iteration"]
+__all__ = ["Iteration"]
 
 #: How long records are handed out without telling the background, in seconds.
 LOOK_EVERY: Final = 1.0
 
 
-class Batch:
-    """The records that a poll took of one partition.
-
-    The first `handed` were handed out, the first `told` of them the trace knows of.
-    """
-
-    __slots__ = ("epoch", "handed", "records", "state", "told")
-
-    def __init__(self, state: Partition | None, records: list[Any]) -> None:
-        self.state = state
-        self.epoch = 0 if state is None else state.epoch
-        self.records = records
-        self.handed = self.told = 0
-
-    def take_back(self, handed: int) -> None:
-        """Of what was handed out only so many records have arrived."""
-        self.handed = handed
-
-    def tell(self) -> list[Any]:
-        """What was handed out since this was last called."""
-        told, self.told = self.told, self.handed
-        return self.records[told : self.handed]
-
-
 class Iteration:
     """Owns the records of a poll that an iteration has not handed out yet."""
 
-    __slots__ = ("_call", "_clock", "_engine", "_events", "_look_at", "_waiting", "batch")
+    __slots__ = ("_call", "_clock", "_engine", "_events", "_waiting", "batch", "look_at")
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -60,7 +37,8 @@ class Iteration:
         #: The one being handed out, and those after it (the next one is last).
         self.batch = Batch(None, [])
         self._waiting: list[Batch] = []
-        self._look_at = -math.inf
+        #: When to tell the background something, whatever else is to be done.
+        self.look_at = -math.inf
 
     def next(self) -> Any:
         """The next record that is already here; None: look at what is pending first.
@@ -74,7 +52,7 @@ class Iteration:
             or batch.state.epoch != batch.epoch  # type: ignore[union-attr]  # it has records
             or self._events
             or self._call.woken
-            or self._clock() > self._look_at
+            or self._clock() > self.look_at
         ):
             return None
         record = batch.records[index]
@@ -145,9 +123,9 @@ class Iteration:
                 if not taken:
                     yield from self._engine.questions.raise_if_unreached()
                     return None
-                self._look_at = self._engine.clock() + LOOK_EVERY
+                self.look_at = self._engine.clock() + LOOK_EVERY
                 if self._engine.subscription.in_group:
-                    self._look_at = min(self._look_at, self._engine.port.membership.session_until)
+                    self.look_at = min(self.look_at, self._engine.port.membership.session_until)
                 partitions = self._engine.delivery.partitions
                 self._waiting = [Batch(partitions[one], taken[one]) for one in reversed(taken)]
                 self._begin_next_batch()

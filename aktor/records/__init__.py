@@ -6,26 +6,23 @@ and `reader`, in Python, which is used where there was no compiler. `status` say
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kafka.consumer.fetcher import ConsumerRecord
 
+from aktor import compiled
 from aktor.records.codecs import MAX_BATCH_BYTES
 from aktor.records.reader import Deserialize
 
 __all__ = ["MAX_BATCH_BYTES", "ConsumerRecord", "Deserialize", "RecordReader", "status"]
 
-#: If this is set to anything but "" or "0", the reader in Python is used.
-PURE_PYTHON: Final = "AKTOR_PURE_PYTHON"
-
 _why_python = ""
 if TYPE_CHECKING:
     from aktor.records.reader import RecordReader
-elif os.environ.get(PURE_PYTHON, "0") not in ("", "0"):
+elif not compiled.is_wanted():
     from aktor.records.reader import RecordReader
 
-    _why_python = f"{PURE_PYTHON} is set"
+    _why_python = f"{compiled.PURE_PYTHON} is set"
 else:
     try:
         from aktor.records.kernel import RecordReader

@@ -634,7 +634,7 @@ cdef class RecordReader:
         return 0
 
 
-cdef inline void _put(object record, Py_ssize_t place, object field):
+cdef inline void _put(object record, Py_ssize_t place, object field) noexcept:
     Py_INCREF(field)
     PyTuple_SET_ITEM(record, place, field)
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import resource
+import socket
 import struct
-import tracemalloc
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from aktor.actors.frames import BadLength, FrameCutter
+from aktor.actors import frames
+from aktor.actors.frames import BadLength, FrameCutter, GrowingFrame
 
 
 class Stream:
@@ -23,6 +30,20 @@ class Stream:
         space[:count] = self.data[:count]
         self.data = self.data[count:]
         return count
+
+
+@pytest.fixture(
+    autouse=True, params=["python", "compiled"] if frames._made is not GrowingFrame else ["python"]
+)
+def _each_kind_of_memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "python":
+        monkeypatch.setattr(frames, "_made", GrowingFrame)
+
+
+def resident() -> int:
+    """The bytes of memory that this process has touched and not given back."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
 
 
 def framed(*contents: bytes) -> bytes:
@@ -66,15 +87,13 @@ def test_a_frame_longer_than_the_first_allocation_grows_as_it_arrives() -> None:
 def test_an_announced_length_is_not_believed_before_the_bytes_are_there() -> None:
     cutter = FrameCutter(100_000_000, bytearray(64))
     stream = Stream(struct.pack(">i", 99_000_000) + bytes(100), 1000)
-    tracemalloc.start()
-    try:
-        while stream.data:
-            cutter.receive(stream.recv_into)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+    before = resident()
 
-    assert peak < 3_000_000
+    while stream.data:
+        cutter.receive(stream.recv_into)
+
+    assert resident() - before < 3_000_000
+    assert cutter.mid_frame
 
 
 @pytest.mark.parametrize("length", [-1, 101, 2**31 - 1])
@@ -108,3 +127,81 @@ def test_cutters_can_share_the_scratch_buffer() -> None:
             cutter.receive(stream.recv_into)
 
     assert [bytes(cutter.frames[0]) for cutter in cutters] == contents
+
+
+# -- from a plain socket, at one go
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with ours, theirs:
+        yield ours, theirs
+
+
+def a_memory(length: int) -> Any:
+    made = pytest.importorskip("aktor.actors.frame_memory", reason="nothing is compiled here")
+    return made.FrameMemory(length, memoryview(b"begun"))
+
+
+def test_the_rest_of_a_frame_comes_at_one_go_and_nothing_of_the_next_one(pair: Any) -> None:
+    ours, theirs = pair
+    memory = a_memory(100_005)
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1_000_000)
+    content = random.Random(2).randbytes(100_000)
+    theirs.sendall(content + b"next")
+
+    assert memory.fill(ours.fileno()) == (100_000, 100_000)
+    assert memory.content() == b"begun" + content
+    assert memory.content().readonly
+    assert ours.recv(100) == b"next"
+
+
+def test_a_silence_ends_it(pair: Any) -> None:
+    ours, theirs = pair
+    memory = a_memory(1000)
+    theirs.sendall(b"a little")
+
+    assert memory.fill(ours.fileno()) == (8, 995)
+    with pytest.raises(BlockingIOError):
+        memory.fill(ours.fileno())
+    assert (memory.filled, memory.length) == (13, 1000)
+
+
+def test_a_peer_that_never_stops_sending_does_not_keep_it(pair: Any) -> None:
+    ours, theirs = pair
+    memory = a_memory(2**31)
+
+    def flood() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                theirs.sendall(bytes(100_000))
+
+    sending = threading.Thread(target=flood, daemon=True)
+    sending.start()
+    received = 0
+    while not received:
+        with contextlib.suppress(BlockingIOError):
+            received, _ = memory.fill(ours.fileno())
+    ours.close()
+    sending.join()
+
+    assert 0 < received < 2**31 - 5
+
+
+def test_the_end_and_an_error_of_the_socket_are_told(pair: Any) -> None:
+    ours, theirs = pair
+    memory = a_memory(1000)
+    theirs.sendall(b"last words")
+    theirs.close()
+
+    assert memory.fill(ours.fileno())[0] == 10
+    assert memory.fill(ours.fileno())[0] == 0
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        memory.fill(-1)
+
+
+def test_an_incomplete_frame_is_not_given_out() -> None:
+    with pytest.raises(AssertionError):
+        a_memory(1000).content()

@@ -32,6 +32,7 @@ from kafka.protocol.consumer import (
 )
 from kafka.protocol.metadata import MetadataRequest
 
+from aktor.actors import frames
 from aktor.actors.addresses import Resolver
 from aktor.actors.kafka_net import KafkaNet
 from aktor.actors.wire import (
@@ -450,6 +451,7 @@ def test_a_peer_that_never_stops_sending_does_not_starve_the_others(
 
     begun = threading.Event()
     monkeypatch.setattr(socket.socket, "recv_into", recv_into)
+    monkeypatch.setattr(frames, "_made", frames.GrowingFrame)  # the other one: see `test_frames`
     with open_to(serve) as (client, _), ScriptedBroker(script) as other:
         assert isinstance(client.connect(other.port, key="flood"), ConnectionOpened)
         before = received[other.port]

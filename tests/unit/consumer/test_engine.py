@@ -27,7 +27,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.actors.runtime import Bell, VirtualTime
 from aktor.consumer.engine import Engine
-from aktor.consumer.poll_heartbeat import POLL_REPEAT
+from aktor.consumer.poll_heartbeat import NEWS_EVERY, POLL_REPEAT
 from aktor.consumer.port import ApplicationPort
 from aktor.consumer.position_errors import POSITION_RETRY
 from aktor.consumer.questions import ANSWER_GRACE, REPORT_WAIT
@@ -419,11 +419,13 @@ def test_a_position_that_moved_is_told_with_the_next_poll_and_wakes_nobody() -> 
     assert site.poll() == {A: [0, 1, 2]}
     assert site.of(Poll) == []
 
+    site.clock.now += NEWS_EVERY
     site.fetched(a_chunk(offset=3))
     assert site.poll() == {A: [3, 4, 5]}
 
+    now = 100.0 + NEWS_EVERY
     assert site.of(Poll) == [
-        Poll(now=100.0, positions={A: OffsetAndMetadata(3, "", 5)}, freed_bytes=chunk.size)
+        Poll(now=now, positions={A: OffsetAndMetadata(3, "", 5)}, freed_bytes=chunk.size)
     ]
     assert site.wakes == [False]
 
@@ -446,6 +448,7 @@ def test_the_background_is_woken_when_a_quarter_of_the_buffer_was_freed() -> Non
     for turn in range(4):
         site.fetched(a_chunk(A, 3 * turn, b"0", b"1", b"2"))
         site.poll()
+        site.clock.now += NEWS_EVERY
     site.poll()
 
     assert [one.freed_bytes for one in site.of(Poll)] == [size, 2 * size, 3 * size, 4 * size]
@@ -471,6 +474,7 @@ def test_what_was_said_without_a_wake_is_made_to_be_read_by_a_poll_that_gives_no
     site.poll(limit=3)
     site.engine.pause([B], paused=True)
     site.forget()
+    site.clock.now += NEWS_EVERY
 
     site.poll(timeout)
 
@@ -498,12 +502,27 @@ def test_what_was_said_without_a_wake_is_made_to_be_read_by_a_poll_that_raises()
     site.poll()
     site.fetched(a_refusal(CorruptRecordError()))
     site.forget()
+    site.clock.now += NEWS_EVERY
 
     for wakes in ([False, True], []):
         with pytest.raises(CorruptRecordError):
             site.poll(5.0)
         assert site.wakes == wakes
         site.forget()
+
+
+def test_many_polls_that_give_records_tell_their_news_together() -> None:
+    site = a_site()
+    site.fetched(*(a_chunk(offset=3 * number) for number in range(20)))
+
+    for _ in range(20):
+        assert site.poll(limit=3)
+        site.clock.now += NEWS_EVERY / 4
+
+    told = [one.positions[A].offset for one in site.of(Poll)]
+    assert told == [12, 24, 36, 48]
+    site.poll()
+    assert site.of(Poll)[-1].positions == {A: OffsetAndMetadata(60, "", 5)}
 
 
 def test_polls_that_give_records_wake_nobody() -> None:

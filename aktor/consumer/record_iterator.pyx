@@ -1,0 +1,137 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: freethreading_compatible=True
+"""The compiled iterator of a consumer, and what it shares with `iteration`.
+
+It hands out the records of a batch one by one as long as nothing else is to be done. Else, and for
+the first record of each batch, it calls `KafkaConsumer.__next__`, which does everything that an
+iteration has to do. Without it (see `aktor.compiled`) that is called for every record.
+"""
+
+from cpython.object cimport PyObject_Size
+from cpython.pythread cimport PyThread_get_thread_ident
+
+import os
+
+cdef extern from "<time.h>" nogil:
+    struct timespec:
+        long tv_sec
+        long tv_nsec
+    int clock_gettime(int clock, timespec *time)
+
+cdef extern from *:
+    """
+    /* The clock of `time.monotonic`, to some milliseconds, where it can be had more cheaply. */
+    #ifdef CLOCK_MONOTONIC_COARSE
+    #define AKTOR_CLOCK CLOCK_MONOTONIC_COARSE
+    #else
+    #define AKTOR_CLOCK CLOCK_MONOTONIC
+    #endif
+    """
+    int AKTOR_CLOCK
+
+#: How often this process, as its own parent, was forked.
+cdef int forks = 0
+
+
+def _count_fork():
+    global forks
+    forks += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
+
+cdef class Batch:
+    """See `batch.Batch`."""
+
+    cdef readonly object state, epoch
+    cdef readonly list records
+    cdef public Py_ssize_t handed, told
+
+    def __init__(self, state, list records):
+        self.state = state
+        self.epoch = 0 if state is None else state.epoch
+        self.records = records
+
+    def take_back(self, Py_ssize_t handed):
+        """Of what was handed out only so many records have arrived."""
+        self.handed = handed
+
+    def tell(self):
+        """What was handed out since this was last called."""
+        cdef Py_ssize_t told = self.told
+        self.told = self.handed
+        return self.records[told : self.handed]
+
+
+cdef class Attention:
+    """See `batch.Attention`."""
+
+    cdef bint raised
+
+    def call(self):
+        """Something else was done, or is to be done. From any thread."""
+        self.raised = True
+
+
+cdef class RecordIterator:
+    """Hands out the records of `iteration`'s batches; `next_record` does all that is not that."""
+
+    cdef object _next_record, _iteration, _events
+    #: The clock, if it is not `time.monotonic`.
+    cdef object _clock
+    cdef Attention _attention
+    cdef Batch _batch
+    cdef unsigned long _thread
+    cdef double _look_at
+    cdef int _forks
+
+    def __init__(self, next_record, iteration, Attention attention, events, clock=None):
+        self._next_record = next_record
+        self._iteration = iteration
+        self._events = events
+        self._attention = attention
+        self._attention.raised = True
+        self._clock = clock
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef Batch batch = self._batch
+        cdef Py_ssize_t index
+        if (
+            not self._attention.raised
+            and batch.handed < len(batch.records)
+            and self._thread == <unsigned long>PyThread_get_thread_ident()
+            and self._forks == forks
+            and not PyObject_Size(self._events)
+        ):
+            if self._now() <= self._look_at:
+                index = batch.handed
+                batch.handed = index + 1
+                return batch.records[index]
+        return self._look()
+
+    cdef double _now(self) except *:
+        cdef timespec now
+        if self._clock is not None:
+            return self._clock()
+        clock_gettime(AKTOR_CLOCK, &now)
+        return now.tv_sec + now.tv_nsec * 1e-9
+
+    cdef object _look(self):
+        cdef object record
+        # First: what is told from now on is looked at before the next record.
+        self._attention.raised = False
+        self._batch = None
+        try:
+            record = self._next_record()
+        except BaseException:
+            self._attention.raised = True
+            raise
+        self._batch = self._iteration.batch
+        self._look_at = self._iteration.look_at
+        self._thread = PyThread_get_thread_ident()
+        self._forks = forks
+        return record
