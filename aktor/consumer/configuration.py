@@ -26,6 +26,9 @@ from aktor.trace import Trace, open_trace
 
 __all__ = ["DEFAULT_CONFIG", "parse"]
 
+#: The default bound of what is fetched ahead: more does not make reading faster, and less does
+#: (measured with records of 100 bytes, 10,000 a poll).
+BUFFERED_BYTES: Final = 32 * 1024 * 1024
 #: What kafka-python takes for brokers before 3.0, whose default limit was lower (KIP-735).
 SESSION_TIMEOUT_BEFORE_3_0: Final = 30_000
 ASSIGNORS_MUST: Final = "a list of assignors (classes or instances), as [RangePartitionAssignor]"
@@ -294,7 +297,7 @@ def _follow_each_other(config: dict[str, Any], supplied: frozenset[str]) -> None
         min(INT32_MAX, config["fetch_max_bytes"] + config["max_partition_fetch_bytes"]),
     )
     if config["max_buffered_bytes"] is None:
-        config["max_buffered_bytes"] = config["fetch_max_bytes"]
+        config["max_buffered_bytes"] = min(BUFFERED_BYTES, config["fetch_max_bytes"])
 
 
 def _follow_old_brokers(config: dict[str, Any], supplied: frozenset[str]) -> None:

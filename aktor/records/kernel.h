@@ -1,4 +1,4 @@
-/* What Cython cannot say, or says too slowly: the allocation of a record, a varint, a checksum. */
+/* What Cython cannot say, or says too slowly: how a record is allocated and read, and a checksum. */
 
 #ifndef AKTOR_RECORDS_KERNEL_H
 #define AKTOR_RECORDS_KERNEL_H
@@ -37,7 +37,22 @@ aktor_untracked_list(void)
     return made;
 }
 
-enum { AKTOR_BEYOND = 1, AKTOR_TOO_LONG = 2 };
+/* What can be wrong with a record; `kernel.pyx` has the texts. */
+enum {
+    AKTOR_SOUND,
+    AKTOR_BEYOND,
+    AKTOR_TOO_LONG,
+    AKTOR_STRUCTURE,
+    AKTOR_NEGATIVE_DELTA,
+    AKTOR_DELTA,
+    AKTOR_NEGATIVE_KEY,
+    AKTOR_NEGATIVE_VALUE,
+    AKTOR_NEGATIVE_HEADERS,
+    AKTOR_HEADER_WITHOUT_KEY,
+    AKTOR_NEGATIVE_HEADER,
+    AKTOR_HEADER_BEYOND,
+    AKTOR_LENGTH
+};
 
 /* The rest of `aktor_varint`: numbers of two bytes and more. */
 static const uint8_t *
@@ -74,6 +89,185 @@ aktor_varint(const uint8_t *at, const uint8_t *end, int longest, uint64_t *value
         return at + 1;
     }
     return aktor_long_varint(at, end, longest, value, fault);
+}
+
+/* One record, in the bytes of its batch. Sizes are -1 for what is null. */
+typedef struct {
+    const uint8_t *key, *value;
+    int64_t key_size, value_size;
+    int64_t offset_delta, timestamp_delta;
+    const uint8_t *headers; /* the first one */
+    uint32_t header_count;
+    int64_t header_bytes; /* of their names and values; -1 if there are none */
+    const uint8_t *end;
+} aktor_record;
+
+/* One header of a record that was read: its name and its value, and where it ends. */
+static inline const uint8_t *
+aktor_read_header(const uint8_t *at, const uint8_t *end, const uint8_t **name, int64_t *name_size,
+                  const uint8_t **value, int64_t *value_size)
+{
+    uint64_t size = 0;
+    int fault;
+    at = aktor_varint(at, end, 5, &size, &fault);
+    *name = at;
+    *name_size = (int64_t)(size >> 1);
+    at = aktor_varint(at + *name_size, end, 5, &size, &fault);
+    *value = at;
+    *value_size = size & 1 ? -1 : (int64_t)(size >> 1);
+    return size & 1 ? at : at + *value_size;
+}
+
+/* Checks the headers at `at`, the first of which follows their count. */
+static int
+aktor_check_headers(const uint8_t *at, const uint8_t *end, aktor_record *record)
+{
+    uint64_t size = 0;
+    int fault = AKTOR_SOUND;
+    at = aktor_varint(at, end, 5, &size, &fault);
+    if (at == NULL)
+        return fault;
+    if (size & 1)
+        return AKTOR_NEGATIVE_HEADERS;
+    record->headers = at;
+    record->header_count = (uint32_t)(size >> 1);
+    if (record->header_count)
+        record->header_bytes = 0;
+    for (uint32_t left = record->header_count; left; left--) {
+        at = aktor_varint(at, end, 5, &size, &fault);
+        if (at == NULL)
+            return fault;
+        if (size & 1)
+            return AKTOR_HEADER_WITHOUT_KEY;
+        if (size >> 1 >= (uint64_t)(end - at))
+            return AKTOR_BEYOND;
+        at += size >> 1;
+        record->header_bytes += size >> 1;
+        at = aktor_varint(at, end, 5, &size, &fault);
+        if (at == NULL)
+            return fault;
+        if (size & 1) {
+            if (size != 1)
+                return AKTOR_NEGATIVE_HEADER;
+            continue;
+        }
+        if (size >> 1 > (uint64_t)(end - at))
+            return left > 1 ? AKTOR_BEYOND : AKTOR_HEADER_BEYOND;
+        at += size >> 1;
+        record->header_bytes += size >> 1;
+    }
+    record->end = at;
+    return AKTOR_SOUND;
+}
+
+/* Reads the record at `at`. Its offset must be greater than the `previous` one, and not than that
+ * of the `last`; these count from the first of the batch. */
+static inline int
+aktor_read_record(const uint8_t *at, const uint8_t *end, int64_t previous, int64_t last,
+                  aktor_record *record)
+{
+    uint64_t length = 0, number = 0;
+    int fault = AKTOR_SOUND;
+    at = aktor_varint(at, end, 5, &length, &fault);
+    if (at == NULL)
+        return fault;
+    const uint8_t *start = at;
+    if (at == end)
+        return AKTOR_BEYOND;
+    at = aktor_varint(at + 1, end, 10, &number, &fault); /* the attributes are unused */
+    if (at == NULL)
+        return fault;
+    record->timestamp_delta = (int64_t)(number >> 1) ^ -(int64_t)(number & 1);
+    at = aktor_varint(at, end, 5, &number, &fault);
+    if (at == NULL)
+        return fault;
+    record->offset_delta = (int64_t)(number >> 1);
+    if (number & 1)
+        return AKTOR_NEGATIVE_DELTA;
+    if (record->offset_delta <= previous || record->offset_delta > last)
+        return AKTOR_DELTA;
+
+    if (at == end)
+        return AKTOR_BEYOND;
+    if (*at == 1) {
+        record->key = NULL;
+        record->key_size = -1;
+        at++;
+    } else {
+        at = aktor_varint(at, end, 5, &number, &fault);
+        if (at == NULL)
+            return fault;
+        if (number & 1)
+            return AKTOR_NEGATIVE_KEY;
+        record->key = at;
+        record->key_size = (int64_t)(number >> 1);
+        if (record->key_size > end - at)
+            return AKTOR_BEYOND;
+        at += record->key_size;
+    }
+
+    at = aktor_varint(at, end, 5, &number, &fault);
+    if (at == NULL)
+        return fault;
+    if (number & 1) {
+        if (number != 1)
+            return AKTOR_NEGATIVE_VALUE;
+        record->value = NULL;
+        record->value_size = -1;
+    } else {
+        record->value = at;
+        record->value_size = (int64_t)(number >> 1);
+        if (record->value_size > end - at)
+            return AKTOR_BEYOND;
+        at += record->value_size;
+    }
+
+    record->headers = NULL;
+    record->header_count = 0;
+    record->header_bytes = -1;
+    if (at == end)
+        return AKTOR_BEYOND;
+    if (*at == 0) {
+        record->end = at + 1;
+    } else {
+        fault = aktor_check_headers(at, end, record);
+        if (fault)
+            return fault;
+    }
+    return (uint64_t)(record->end - start) * 2 == length ? AKTOR_SOUND : AKTOR_LENGTH;
+}
+
+/* Passes the record at `at` if its offset is less than `wanted`: 1, and `at` and `previous` are
+ * those after it; 0 if it is not, -1 with a `fault` if it cannot be passed. */
+static inline int
+aktor_skip_record(const uint8_t **at, const uint8_t *end, int64_t wanted, int64_t *previous,
+                  int *fault)
+{
+    uint64_t length = 0, number = 0;
+    const uint8_t *start = aktor_varint(*at, end, 5, &length, fault);
+    if (start == NULL)
+        return -1;
+    *fault = AKTOR_BEYOND;
+    if (start == end)
+        return -1;
+    const uint8_t *pos = aktor_varint(start + 1, end, 10, &number, fault);
+    if (pos == NULL)
+        return -1;
+    pos = aktor_varint(pos, end, 5, &number, fault);
+    if (pos == NULL)
+        return -1;
+    if ((int64_t)(number >> 1) >= wanted)
+        return 0;
+    *fault = AKTOR_STRUCTURE;
+    if (length & 1 || number & 1 || (uint64_t)(pos - start) > length >> 1 ||
+        (int64_t)(number >> 1) <= *previous)
+        return -1;
+    *fault = AKTOR_BEYOND;
+    if (length >> 1 > (uint64_t)(end - start))
+        return -1;
+    *at = start + (length >> 1);
+    *previous = (int64_t)(number >> 1);
+    return 1;
 }
 
 static inline uint32_t

@@ -36,8 +36,26 @@ from aktor.records.transactions import AbortedProducers, is_abort_marker
 cdef extern from "kernel.h":
     object aktor_untracked_tuple(PyTypeObject *type, Py_ssize_t size)
     object aktor_untracked_list()
-    const uint8_t *aktor_varint(
-        const uint8_t *at, const uint8_t *end, int longest, uint64_t *value, int *fault
+    ctypedef struct aktor_record:
+        const uint8_t *key
+        const uint8_t *value
+        const uint8_t *headers
+        const uint8_t *end
+        int64_t key_size, value_size, offset_delta, timestamp_delta, header_bytes
+        uint32_t header_count
+    int aktor_read_record(
+        const uint8_t *at, const uint8_t *end, int64_t previous, int64_t last, aktor_record *record
+    ) nogil
+    const uint8_t *aktor_read_header(
+        const uint8_t *at,
+        const uint8_t *end,
+        const uint8_t **name,
+        int64_t *name_size,
+        const uint8_t **value,
+        int64_t *value_size,
+    ) nogil
+    int aktor_skip_record(
+        const uint8_t **at, const uint8_t *end, int64_t wanted, int64_t *previous, int *fault
     ) nogil
     uint32_t aktor_be32(const uint8_t *at) nogil
     int64_t aktor_be64(const uint8_t *at) nogil
@@ -45,7 +63,18 @@ cdef extern from "kernel.h":
     bint aktor_has_crc() nogil
     uint32_t aktor_crc(const uint8_t *at, size_t size) nogil
     enum:
+        AKTOR_BEYOND
         AKTOR_TOO_LONG
+        AKTOR_STRUCTURE
+        AKTOR_NEGATIVE_DELTA
+        AKTOR_DELTA
+        AKTOR_NEGATIVE_KEY
+        AKTOR_NEGATIVE_VALUE
+        AKTOR_NEGATIVE_HEADERS
+        AKTOR_HEADER_WITHOUT_KEY
+        AKTOR_NEGATIVE_HEADER
+        AKTOR_HEADER_BEYOND
+        AKTOR_LENGTH
 
 #: See `batch` for what stands where.
 cdef enum:
@@ -71,6 +100,19 @@ if ConsumerRecord.__basicsize__ != tuple.__basicsize__ or len(ConsumerRecord._fi
 cdef PyTypeObject *RECORD = <PyTypeObject *>ConsumerRecord
 cdef bint HAS_CRC = aktor_has_crc()
 cdef object MINUS_ONE = -1
+cdef dict WRONG = {
+    AKTOR_BEYOND: "a record runs beyond its batch",
+    AKTOR_TOO_LONG: "a varint is too long",
+    AKTOR_STRUCTURE: "a record does not have the structure of one",
+    AKTOR_NEGATIVE_DELTA: "a record with a negative offset delta",
+    AKTOR_NEGATIVE_KEY: "a key of negative length",
+    AKTOR_NEGATIVE_VALUE: "a value of negative length",
+    AKTOR_NEGATIVE_HEADERS: "a record with a negative number of headers",
+    AKTOR_HEADER_WITHOUT_KEY: "a header without a key",
+    AKTOR_NEGATIVE_HEADER: "a header's value of negative length",
+    AKTOR_HEADER_BEYOND: "a header runs beyond its batch",
+    AKTOR_LENGTH: "a record is not as long as it says",
+}
 cdef object NEW_TUPLE = tuple.__new__
 
 
@@ -114,6 +156,7 @@ cdef class RecordReader:
     cdef _Room _room
     cdef int32_t _left
     cdef int64_t _previous, _base_offset, _last_delta, _base_timestamp, _max_timestamp
+    cdef bint _append_time
     cdef object _epoch, _timestamp_type
 
     def __init__(
@@ -283,7 +326,8 @@ cdef class RecordReader:
         self._base_timestamp = aktor_be64(batch + 27)
         self._max_timestamp = aktor_be64(batch + 35)
         self._epoch = self.leader_epoch
-        self._timestamp_type = 1 if flags & LOG_APPEND_TIME else 0
+        self._append_time = flags & LOG_APPEND_TIME
+        self._timestamp_type = 1 if self._append_time else 0
         self._after_batch = last_offset + 1
         self._at += size
         return 0
@@ -332,36 +376,14 @@ cdef class RecordReader:
         self, const uint8_t *at, const uint8_t *end, int64_t wanted
     ) except NULL:
         """Pass the records whose offsets are less than `wanted` after the first."""
-        cdef uint64_t length = 0, raw_delta = 0, unused = 0
-        cdef const uint8_t *start
-        cdef const uint8_t *pos
-        cdef int fault = 0
+        cdef int fault = 0, passed
         while self._left:
-            start = aktor_varint(at, end, 5, &length, &fault)
-            if start == NULL:
-                raise _bad_varint(fault)
-            if start == end:
-                raise Malformed("a record runs beyond its batch")
-            pos = aktor_varint(start + 1, end, 10, &unused, &fault)
-            if pos == NULL:
-                raise _bad_varint(fault)
-            pos = aktor_varint(pos, end, 5, &raw_delta, &fault)
-            if pos == NULL:
-                raise _bad_varint(fault)
-            if <int64_t>(raw_delta >> 1) >= wanted:
+            passed = aktor_skip_record(&at, end, wanted, &self._previous, &fault)
+            if passed < 0:
+                raise self._malformed(fault)
+            if not passed:
                 break
-            if (
-                length & 1
-                or raw_delta & 1
-                or <uint64_t>(pos - start) > length >> 1
-                or <int64_t>(raw_delta >> 1) <= self._previous
-            ):
-                raise Malformed("a record does not have the structure of one")
-            if length >> 1 > <uint64_t>(end - start):
-                raise Malformed("a record runs beyond its batch")
-            at = start + (length >> 1)
             self._left -= 1
-            self._previous = <int64_t>(raw_delta >> 1)
         return at
 
     cdef int _verify_end(self, const uint8_t *at, const uint8_t *end) except -1:
@@ -422,121 +444,59 @@ cdef class RecordReader:
         Raises `Malformed` at the first bad one, after those before it were appended.
         """
         cdef const uint8_t *at = self._records
-        cdef const uint8_t *end = self._end
-        cdef const uint8_t *start
-        cdef const uint8_t *key_at
-        cdef const uint8_t *value_at
-        cdef uint64_t length = 0, moment = 0, raw = 0
-        cdef int64_t delta, since, timestamp = 0, key_size, value_size, previous_since = 0
-        cdef Py_ssize_t headers_size
-        cdef int fault = 0
-        cdef object record, headers
+        cdef aktor_record one
+        cdef int64_t timestamp = 0, previous_delta = 0
+        cdef int fault
+        cdef object record
         cdef object topic = self._topic, partition = self._partition, epoch = self._epoch
         cdef object timestamp_type = self._timestamp_type
-        cdef object when = None
-        cdef bint append_time = timestamp_type is 1
-        if append_time:
-            when = self._max_timestamp
+        cdef object when = self._max_timestamp if self._append_time else None
 
         while limit > 0 and self._left > 0:
-            at = aktor_varint(at, end, 5, &length, &fault)
-            if at == NULL:
-                raise _bad_varint(fault)
-            start = at
-            # The attributes of a record are unused.
-            if at == end:
-                raise Malformed("a record runs beyond its batch")
-            at = aktor_varint(at + 1, end, 10, &moment, &fault)
-            if at == NULL:
-                raise _bad_varint(fault)
-            at = aktor_varint(at, end, 5, &raw, &fault)
-            if at == NULL:
-                raise _bad_varint(fault)
-            if raw & 1:
-                raise Malformed("a record with a negative offset delta")
-            delta = <int64_t>(raw >> 1)
-            if not self._previous < delta <= self._last_delta:
-                raise Malformed(
-                    f"offset delta {delta} after {self._previous}, of {self._last_delta}"
-                )
-
-            if at == end:
-                raise Malformed("a record runs beyond its batch")
-            if at[0] == 1:
-                at += 1
-                key_at = NULL
-                key_size = -1
-            else:
-                at = aktor_varint(at, end, 5, &raw, &fault)
-                if at == NULL:
-                    raise _bad_varint(fault)
-                if raw & 1:
-                    raise Malformed("a key of negative length")
-                key_at = at
-                key_size = <int64_t>(raw >> 1)
-                if key_size > end - at:
-                    raise Malformed("a record runs beyond its batch")
-                at += key_size
-
-            at = aktor_varint(at, end, 5, &raw, &fault)
-            if at == NULL:
-                raise _bad_varint(fault)
-            if raw & 1:
-                if raw != 1:
-                    raise Malformed("a value of negative length")
-                value_at = NULL
-                value_size = -1
-            else:
-                value_at = at
-                value_size = <int64_t>(raw >> 1)
-                if value_size > end - at:
-                    raise Malformed("a record runs beyond its batch")
-                at += value_size
-
-            if at == end:
-                raise Malformed("a record runs beyond its batch")
-            headers_size = -1
-            headers = aktor_untracked_list()
-            if at[0] == 0:
-                at += 1
-            else:
-                at = _read_headers(at, end, headers, &headers_size)
-            if <uint64_t>(at - start) * 2 != length:
-                raise Malformed("a record is not as long as it says")
-
+            fault = aktor_read_record(at, self._end, self._previous, self._last_delta, &one)
+            if fault:
+                raise self._malformed(fault, one.offset_delta)
             # Records of a batch often have the same timestamp: one object does for them.
-            if not append_time:
-                since = <int64_t>(moment >> 1) ^ -<int64_t>(moment & 1)
-                if when is None or since != previous_since:
-                    previous_since = since
-                    if aktor_sum(self._base_timestamp, since, &timestamp):
-                        when = timestamp
-                    else:
-                        when = int(self._base_timestamp) + int(since)
+            if not self._append_time and (when is None or one.timestamp_delta != previous_delta):
+                previous_delta = one.timestamp_delta
+                if aktor_sum(self._base_timestamp, previous_delta, &timestamp):
+                    when = timestamp
+                else:
+                    when = int(self._base_timestamp) + int(previous_delta)
 
             record = aktor_untracked_tuple(RECORD, FIELDS)
             _put(record, 0, topic)
             _put(record, 1, partition)
             _put(record, 2, epoch)
-            _put(record, 3, self._base_offset + delta)
+            _put(record, 3, self._base_offset + one.offset_delta)
             _put(record, 4, when)
             _put(record, 5, timestamp_type)
-            _put(record, 6, None if key_at == NULL else _bytes(key_at, key_size))
-            _put(record, 7, None if value_at == NULL else _bytes(value_at, value_size))
-            _put(record, 8, headers)
+            _put(record, 6, None if one.key == NULL else _bytes(one.key, one.key_size))
+            _put(record, 7, None if one.value == NULL else _bytes(one.value, one.value_size))
+            _put(record, 8, _headers(&one))
             _put(record, 9, None)
-            _put(record, 10, MINUS_ONE if key_size < 0 else key_size)
-            _put(record, 11, value_size)
-            _put(record, 12, MINUS_ONE if headers_size < 0 else headers_size)
+            _put(record, 10, MINUS_ONE if one.key_size < 0 else one.key_size)
+            _put(record, 11, MINUS_ONE if one.value_size < 0 else one.value_size)
+            _put(record, 12, MINUS_ONE if one.header_bytes < 0 else one.header_bytes)
             PyList_Append(rows, record)
-            self._records = at
-            self._left -= 1
-            self._previous = delta
-            self._position = self._base_offset + delta + 1
+            at = one.end
+            self._move(&one)
             limit -= 1
         if not self._left:
-            self._verify_end(at, end)
+            self._verify_end(at, self._end)
         return 0
+
+    cdef inline void _move(self, const aktor_record *one) noexcept nogil:
+        """The record was read."""
+        self._records = one.end
+        self._left -= 1
+        self._previous = one.offset_delta
+        self._position = self._base_offset + one.offset_delta + 1
+
+    cdef object _malformed(self, int fault, int64_t delta=0):
+        if fault == AKTOR_DELTA:
+            return Malformed(f"offset delta {delta} after {self._previous}, of {self._last_delta}")
+        return Malformed(WRONG[fault])
 
     # -- formats v0 and v1
 
@@ -647,57 +607,19 @@ cdef object _offsets(int64_t first, int64_t last):
     return f"offsets {first} to {last}"
 
 
-cdef object _bad_varint(int fault):
-    if fault == AKTOR_TOO_LONG:
-        return Malformed("a varint is too long")
-    return Malformed("a record runs beyond its batch")
+cdef list _headers(const aktor_record *record):
+    """The headers of a record that was read: pairs of name and value."""
+    cdef list headers = aktor_untracked_list()
+    cdef const uint8_t *at = record.headers
+    cdef const uint8_t *name = NULL
+    cdef const uint8_t *value = NULL
+    cdef int64_t name_size = 0, value_size = 0
+    for _ in range(record.header_count):
+        at = aktor_read_header(at, record.end, &name, &name_size, &value, &value_size)
+        headers.append((_text(name, name_size), None if value_size < 0 else _bytes(value, value_size)))
+    return headers
 
 
-cdef const uint8_t *_read_headers(
-    const uint8_t *at, const uint8_t *end, list headers, Py_ssize_t *size
-) except NULL:
-    """Append the headers of the record whose count of headers is at `at`; returns where they end.
-
-    `size` becomes that of their names and values, and stays -1 if there are none.
-    """
-    cdef uint64_t count = 0, raw = 0
-    cdef Py_ssize_t total = 0
-    cdef int fault = 0
-    at = aktor_varint(at, end, 5, &count, &fault)
-    if at == NULL:
-        raise _bad_varint(fault)
-    if count & 1:
-        raise Malformed("a record with a negative number of headers")
-    count >>= 1
-    if not count:
-        return at
-    while count:
-        count -= 1
-        at = aktor_varint(at, end, 5, &raw, &fault)
-        if at == NULL:
-            raise _bad_varint(fault)
-        if raw & 1:
-            raise Malformed("a header without a key")
-        if raw >> 1 >= <uint64_t>(end - at):
-            raise Malformed("a record runs beyond its batch")
-        # As Java does: a name that is not UTF-8 must not keep the record from being read.
-        name = PyUnicode_DecodeUTF8(<char *>at, raw >> 1, "replace")
-        at += raw >> 1
-        total += raw >> 1
-        at = aktor_varint(at, end, 5, &raw, &fault)
-        if at == NULL:
-            raise _bad_varint(fault)
-        if raw & 1:
-            if raw != 1:
-                raise Malformed("a header's value of negative length")
-            headers.append((name, None))
-            continue
-        if raw >> 1 > <uint64_t>(end - at):
-            raise Malformed(
-                "a record runs beyond its batch" if count else "a header runs beyond its batch"
-            )
-        headers.append((name, _bytes(at, raw >> 1)))
-        at += raw >> 1
-        total += raw >> 1
-    size[0] = total if total >= 0 else -1
-    return at
+cdef inline object _text(const uint8_t *at, Py_ssize_t size):
+    # As Java does: a name that is not UTF-8 must not keep the record from being read.
+    return PyUnicode_DecodeUTF8(<const char *>at, size, "replace")

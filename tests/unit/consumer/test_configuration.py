@@ -545,7 +545,9 @@ def test_the_frame_limit_grows_with_the_fetch_size() -> None:
     assert config()["receive_message_max_bytes"] == 100_000_000
 
 
-def test_the_buffer_is_as_large_as_a_fetch_unless_said() -> None:
+def test_the_buffer_has_32_mib_or_the_size_of_a_fetch_if_that_is_less_unless_said() -> None:
+    assert settings().max_buffered_bytes == 32 * 1024 * 1024
+    assert settings(fetch_max_bytes=200_000_000).max_buffered_bytes == 32 * 1024 * 1024
     assert settings(fetch_max_bytes=1_000).max_buffered_bytes == 1_000
     assert settings(fetch_max_bytes=1_000, max_buffered_bytes=9).max_buffered_bytes == 9
 
