@@ -517,7 +517,7 @@ def test_many_polls_that_give_records_tell_their_news_together() -> None:
 
     for _ in range(20):
         assert site.poll(limit=3)
-        site.clock.now += NEWS_EVERY / 4
+        site.clock.now += NEWS_EVERY * 0.3
 
     told = [one.positions[A].offset for one in site.of(Poll)]
     assert told == [12, 24, 36, 48]
