@@ -24,7 +24,7 @@ def compiled(module: str, *depends: str) -> Extension:
 setup(
     ext_modules=cythonize(
         [
-            compiled("aktor.records.kernel", "kernel.h"),
+            compiled("aktor.records.kernel", "kernel.h", "columns.h"),
             compiled("aktor.actors.frame_memory"),
             compiled("aktor.consumer.record_iterator"),
         ],

@@ -10,7 +10,7 @@ import re
 import sys
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
@@ -293,11 +293,17 @@ class KafkaConsumer:
         )
 
     def __iter__(self) -> Iterator[Any]:
+        # A subclass that hands out records its own way does so in a loop, too.
+        overridden = type(self).__next__ is not KafkaConsumer.__next__
+        return self if overridden else self._records(self.__next__)
+
+    def _records(self, next_record: Callable[[], Any]) -> Iterator[Any]:
+        """Hands out records without a call of `next_record` for each, if that is compiled."""
         if iterator is None:
             return self
         call, clock = self._engine.call, self._clock
         return iterator(
-            self.__next__,
+            next_record,
             self._iterating,
             call.attention,
             self._port.events,

@@ -14,19 +14,29 @@ from aktor import compiled
 from aktor.records.codecs import MAX_BATCH_BYTES
 from aktor.records.reader import Deserialize
 
-__all__ = ["MAX_BATCH_BYTES", "ConsumerRecord", "Deserialize", "RecordReader", "status"]
+__all__ = [
+    "MAX_BATCH_BYTES",
+    "Columns",
+    "ConsumerRecord",
+    "Deserialize",
+    "RecordReader",
+    "status",
+]
 
 _why_python = ""
 if TYPE_CHECKING:
+    from aktor.records.columns import Columns
     from aktor.records.reader import RecordReader
 elif not compiled.is_wanted():
+    from aktor.records.columns import Columns
     from aktor.records.reader import RecordReader
 
     _why_python = f"{compiled.PURE_PYTHON} is set"
 else:
     try:
-        from aktor.records.kernel import RecordReader
+        from aktor.records.kernel import Columns, RecordReader
     except ImportError as error:
+        from aktor.records.columns import Columns
         from aktor.records.reader import RecordReader
 
         _why_python = f"the compiled one cannot be imported: {error}"

@@ -5,7 +5,10 @@ from collections.abc import Sequence
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaError
 
+from aktor.records import columns
 from aktor.records.reader import Deserialize
+
+class Columns(columns.Columns): ...
 
 class RecordReader:
     @property
@@ -31,3 +34,4 @@ class RecordReader:
         max_batch_bytes: int = ...,
     ) -> None: ...
     def take(self, limit: int) -> list[ConsumerRecord]: ...
+    def fill(self, columns: columns.Columns) -> int: ...

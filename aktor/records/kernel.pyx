@@ -9,20 +9,21 @@ their records. Formats v0 and v1, codecs and the texts of public errors are the 
 State is in objects only. A reader belongs to one thread.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.list cimport PyList_Append, PyList_GET_SIZE
 from cpython.object cimport PyTypeObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from crc32c import crc32c
 from kafka.consumer.fetcher import ConsumerRecord
 
 from aktor.records.batch import BatchHeader
 from aktor.records.codecs import MAX_BATCH_BYTES, decompress
+from aktor.records.columns import MAX_COLUMN_BYTES, Binary, Row
 from aktor.records.faults import (
     CodecUnavailable,
     Malformed,
@@ -76,6 +77,45 @@ cdef extern from "kernel.h":
         AKTOR_HEADER_BEYOND
         AKTOR_LENGTH
 
+cdef extern from "columns.h":
+    ctypedef struct aktor_buffer:
+        uint8_t *bytes
+        int64_t size
+    ctypedef struct aktor_binary:
+        aktor_buffer ends, data, valid
+        int64_t count, nulls
+    ctypedef struct aktor_columns:
+        aktor_binary key, value, header_name, header_value
+        aktor_buffer topic, partition, offset, timestamp, timestamp_type, leader_epoch, header_ends
+        int64_t rows, bytes
+        int has_key, has_value, has_headers
+    bint aktor_reserve(aktor_buffer *buffer, int64_t more) nogil
+    bint aktor_add_row(
+        aktor_columns *columns,
+        int32_t topic,
+        int32_t partition,
+        int64_t offset,
+        int64_t timestamp,
+        int timestamp_type,
+        int32_t leader_epoch,
+    ) nogil
+    bint aktor_add_contents(
+        aktor_columns *columns,
+        const uint8_t *key,
+        int64_t key_size,
+        const uint8_t *value,
+        int64_t value_size,
+    ) nogil
+    bint aktor_add_header(
+        aktor_columns *columns,
+        const uint8_t *name,
+        int64_t name_size,
+        const uint8_t *value,
+        int64_t value_size,
+    ) nogil
+    int aktor_add_headers(aktor_columns *columns, const aktor_record *record) nogil
+    void aktor_free_columns(aktor_columns *columns)
+
 #: See `batch` for what stands where.
 cdef enum:
     LOG_OVERHEAD = 12
@@ -128,6 +168,170 @@ cdef class _Room:
         PyBuffer_Release(&self.buffer)
 
 
+cdef class _Piece:
+    """A buffer of columns, which keeps them."""
+
+    cdef Columns columns
+    cdef aktor_buffer *buffer
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.buffer.bytes, self.buffer.size, 1, flags)
+
+    def __len__(self):
+        return self.buffer.size
+
+
+cdef class Columns:
+    """See `aktor.records.columns.Columns`."""
+
+    cdef aktor_columns all
+    cdef int64_t _max_bytes
+    cdef readonly int64_t limit
+    cdef readonly list topics, undated
+
+    def __init__(
+        self,
+        int64_t limit,
+        max_bytes=None,
+        *,
+        bint key=True,
+        bint value=True,
+        bint headers=True,
+        int64_t expected=0,
+    ):
+        self.limit = limit
+        self._max_bytes = min(max_bytes or MAX_COLUMN_BYTES, MAX_COLUMN_BYTES)
+        self.topics = []
+        self.undated = []
+        self.all.has_key = key
+        self.all.has_value = value
+        self.all.has_headers = headers
+        aktor_reserve(&self.all.value.data, expected)
+
+    def __dealloc__(self):
+        aktor_free_columns(&self.all)
+
+    @property
+    def rows(self):
+        return self.all.rows
+
+    @property
+    def size(self):
+        return self.all.bytes
+
+    @property
+    def full(self):
+        """Whether no row may be added."""
+        return self.is_full()
+
+    cdef inline bint is_full(self) noexcept nogil:
+        return self.all.rows >= self.limit or self.all.bytes >= self._max_bytes
+
+    cdef int32_t topic(self, name):
+        """The index of the topic that the next rows are of."""
+        if not self.topics or self.topics[len(self.topics) - 1] != name:
+            self.topics.append(name)
+        return len(self.topics) - 1
+
+    def append(self, record):
+        """Add a record, whose key and value are bytes or None."""
+        timestamp = record.timestamp
+        if timestamp is None:
+            self.undated.append(self.all.rows)
+            timestamp = 0
+        cdef bytes key = record.key, value = record.value
+        if not aktor_add_contents(
+            &self.all,
+            NULL if key is None else <const uint8_t *>PyBytes_AS_STRING(key),
+            -1 if key is None else len(key),
+            NULL if value is None else <const uint8_t *>PyBytes_AS_STRING(value),
+            -1 if value is None else len(value),
+        ):
+            raise MemoryError
+        if self.all.has_headers:
+            self.add_headers(record.headers)
+        if not aktor_add_row(
+            &self.all,
+            self.topic(record.topic),
+            record.partition,
+            record.offset,
+            min(max(timestamp, INT64_MIN), INT64_MAX),
+            record.timestamp_type or 0,
+            record.leader_epoch,
+        ):
+            raise MemoryError
+
+    cdef int add_headers(self, list headers) except -1:
+        cdef bytes name, value
+        for text, value in headers:
+            name = text.encode()
+            if not aktor_add_header(
+                &self.all,
+                <const uint8_t *>PyBytes_AS_STRING(name),
+                len(name),
+                NULL if value is None else <const uint8_t *>PyBytes_AS_STRING(value),
+                -1 if value is None else len(value),
+            ):
+                raise MemoryError
+        return 0
+
+    cdef _Piece _piece(self, aktor_buffer *buffer):
+        cdef _Piece piece = _Piece()
+        piece.columns = self
+        piece.buffer = buffer
+        return piece
+
+    def numbers(self, name):
+        """See the twin."""
+        if name == "topic":
+            return self._piece(&self.all.topic)
+        if name == "partition":
+            return self._piece(&self.all.partition)
+        if name == "offset":
+            return self._piece(&self.all.offset)
+        if name == "timestamp":
+            return self._piece(&self.all.timestamp)
+        if name == "timestamp_type":
+            return self._piece(&self.all.timestamp_type)
+        if name == "leader_epoch":
+            return self._piece(&self.all.leader_epoch)
+        raise KeyError(name)
+
+    def binary(self, name):
+        """See the twin."""
+        if name == "key":
+            return self._binary(&self.all.key)
+        if name == "value":
+            return self._binary(&self.all.value)
+        if name == "header_name":
+            return self._binary(&self.all.header_name)
+        if name == "header_value":
+            return self._binary(&self.all.header_value)
+        raise KeyError(name)
+
+    cdef _binary(self, aktor_binary *binary):
+        if not binary.count:
+            return Binary(None, bytes(4), b"")
+        return Binary(
+            self._piece(&binary.valid) if binary.nulls else None,
+            self._piece(&binary.ends),
+            self._piece(&binary.data),
+        )
+
+    @property
+    def header_ends(self):
+        """See the twin."""
+        return self._piece(&self.all.header_ends) if self.all.rows else bytes(4)
+
+    def between(self, Py_ssize_t start, Py_ssize_t end):
+        """See the twin."""
+        cdef const int64_t *offsets = <const int64_t *>self.all.offset.bytes
+        cdef const int64_t *times = <const int64_t *>self.all.timestamp.bytes
+        cdef const int32_t *epochs = <const int32_t *>self.all.leader_epoch.bytes
+        assert 0 <= start <= end <= self.all.rows, "there are no such rows"
+        return [Row(offsets[row], epochs[row], times[row]) for row in range(start, end)]
+
+
 cdef class RecordReader:
     """See `aktor.records.reader.RecordReader`."""
 
@@ -156,6 +360,7 @@ cdef class RecordReader:
     cdef _Room _room
     cdef int32_t _left
     cdef int64_t _previous, _base_offset, _last_delta, _base_timestamp, _max_timestamp
+    cdef int64_t _wrong_delta
     cdef bint _append_time
     cdef object _epoch, _timestamp_type
 
@@ -230,6 +435,28 @@ cdef class RecordReader:
             elif not self._enter_batch():
                 break
         return self._hand_over(limit)
+
+    def fill(self, Columns columns):
+        """Add the next records to `columns`; returns how many, and 0 only if this is exhausted or
+        they are full.
+
+        Nothing is deserialized. Errors are raised as by `take`.
+        """
+        cdef int64_t before = columns.all.rows
+        for record in self._ready:
+            columns.append(record)
+        self._ready = []
+        while self.error is None and not columns.is_full():
+            if self._records != NULL:
+                self._fill(columns)
+            elif self._messages is not None:
+                self._fill_with_messages(columns)
+            elif not self._enter_batch():
+                break
+        self.next_offset = self._position
+        if self.error is not None and columns.all.rows == before:
+            raise self.error.with_traceback(None)
+        return columns.all.rows - before
 
     cdef list _hand_over(self, Py_ssize_t limit):
         cdef list records = self._ready
@@ -485,6 +712,92 @@ cdef class RecordReader:
         if not self._left:
             self._verify_end(at, self._end)
         return 0
+
+    # -- columns
+
+    cdef int _fill(self, Columns columns) except -1:
+        """Move records from the batch being read to `columns`, until these are full."""
+        cdef int fault
+        try:
+            while self._left and not columns.is_full():
+                fault = self._read_columns(columns)
+                if fault:
+                    raise self._malformed(fault, self._wrong_delta)
+            if not self._left:
+                self._verify_end(self._records, self._end)
+        except Malformed as wrong:
+            self._fail(wrong, self._position)
+            return 0
+        self._leave_if_read()
+        return 0
+
+    cdef int _read_columns(self, Columns columns) except -1:
+        """Add the next records, all but some of them without the GIL; returns what is wrong."""
+        cdef aktor_record one
+        cdef int32_t topic = columns.topic(self._topic), partition = self._partition
+        cdef int fault = 0, headers = 1
+        cdef bint room = True
+        with nogil:
+            while self._left and not columns.is_full():
+                fault = aktor_read_record(
+                    self._records, self._end, self._previous, self._last_delta, &one
+                )
+                if fault:
+                    self._wrong_delta = one.offset_delta
+                    break
+                if columns.all.has_headers and one.header_count:
+                    headers = aktor_add_headers(&columns.all, &one)
+                    if headers < 0:
+                        break
+                room = headers and self._add_row(columns, &one, topic, partition)
+                if not room:
+                    break
+                self._move(&one)
+        if not room:
+            raise MemoryError
+        if headers < 0:
+            columns.add_headers(_headers(&one))
+            if not self._add_row(columns, &one, topic, partition):
+                raise MemoryError
+            self._move(&one)
+        return fault
+
+    cdef inline bint _add_row(
+        self, Columns columns, const aktor_record *one, int32_t topic, int32_t partition
+    ) noexcept nogil:
+        cdef int64_t timestamp = self._max_timestamp
+        if not self._append_time and not aktor_sum(
+            self._base_timestamp, one.timestamp_delta, &timestamp
+        ):
+            timestamp = INT64_MAX if one.timestamp_delta > 0 else INT64_MIN
+        return aktor_add_contents(
+            &columns.all, one.key, one.key_size, one.value, one.value_size
+        ) and aktor_add_row(
+            &columns.all,
+            topic,
+            partition,
+            self._base_offset + one.offset_delta,
+            timestamp,
+            self._append_time,
+            self.leader_epoch,
+        )
+
+    cdef int _fill_with_messages(self, Columns columns) except -1:
+        """The same for the message of format v0 or v1 being read."""
+        cdef list rows = []
+        cursor = self._messages
+        try:
+            mark = cursor.decode(1, rows)
+        except Malformed as wrong:
+            self._fail(wrong, self._position)
+            return 0
+        columns.append(rows[0])
+        cursor.mark = mark
+        self._position = rows[0].offset + 1
+        self._leave_messages_if_read()
+        return 0
+
+    # -- both
 
     cdef inline void _move(self, const aktor_record *one) noexcept nogil:
         """The record was read."""

@@ -19,6 +19,7 @@ from aktor.records.batch import (
     offset_at,
 )
 from aktor.records.codecs import MAX_BATCH_BYTES
+from aktor.records.columns import Columns
 from aktor.records.faults import (
     CodecUnavailable,
     Malformed,
@@ -111,6 +112,44 @@ class RecordReader:
             elif not self._enter_batch():
                 break
         return self._hand_over(limit)
+
+    def fill(self, columns: Columns) -> int:
+        """Add the next records to `columns`; returns how many, and 0 only if this is exhausted or
+        they are full.
+
+        Nothing is deserialized. Errors are raised as by `take`.
+        """
+        before = columns.rows
+        for record in self._ready:
+            columns.append(record)
+        self._ready = []
+        while self._error is None and not columns.full:
+            if self._cursor is not None:
+                self._move_to_columns(self._cursor, columns)
+            elif not self._enter_batch():
+                break
+        self.next_offset = self._position
+        if self._error is not None and columns.rows == before:
+            raise self._error.with_traceback(None)
+        return columns.rows - before
+
+    def _move_to_columns(self, cursor: RecordCursor | MessageCursor, columns: Columns) -> None:
+        """Move the next record from the batch being read to `columns`."""
+        records: list[ConsumerRecord] = []
+        fault: Exception | None = None
+        mark = cursor.mark
+        try:
+            mark = cursor.decode(1, records)
+        except Malformed as malformed:
+            fault = malformed
+        for record in records:
+            columns.append(record)
+            self._position = record.offset + 1
+        cursor.mark = mark
+        if fault is not None:
+            self._fail(fault, offset=self._position)
+        else:
+            self._leave_if_read()
 
     def _hand_over(self, limit: int) -> list[ConsumerRecord]:
         if self._error is not None and not self._ready:

@@ -82,6 +82,20 @@ def observe(
     consumer._polls_told = 0  # type: ignore[attr-defined]
 
 
+class _Loop:
+    """An iteration over an observed consumer."""
+
+    def __init__(self, consumer: _Observed, records: Iterator[Any]) -> None:
+        self._consumer = consumer
+        self._records = records
+
+    def __iter__(self) -> _Loop:
+        return self
+
+    def __next__(self) -> Any:
+        return self._consumer._observe_next(self._records.__next__)
+
+
 class _Heard(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python is untyped
     """The user's listener; that it was called, and with what, is noted. Its time is not a call's.
 
@@ -186,10 +200,18 @@ class _Observed(KafkaConsumer):
         if count > limit:
             self._note("limit.exceeded", records=count, limit=limit)
 
+    def __iter__(self) -> Iterator[Any]:
+        # As in a loop over a consumer that is not observed, what is compiled hands records out.
+        records = self._records(super().__next__)
+        return self if records is self else _Loop(self, records)
+
     def __next__(self) -> Any:
+        return self._observe_next(super().__next__)
+
+    def _observe_next(self, next_record: Callable[[], Any]) -> Any:
         self._came_back()
         try:
-            record = super().__next__()
+            record = next_record()
         except StopIteration:
             self._raised(None)  # as an empty poll; records are of a poll that was before
             raise
