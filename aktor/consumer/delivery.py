@@ -7,7 +7,7 @@ what was fetched for an older epoch is dropped here, which is all the locking th
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from kafka.errors import KafkaError
@@ -18,7 +18,7 @@ from aktor.consumer.partition import Partition
 from aktor.consumer.runs import runs
 from aktor.events.fetching import Chunk
 from aktor.events.positions import Assigned, Position, PositionsFailed, PositionsResolved, Reset
-from aktor.records import RecordReader
+from aktor.records import Columns, RecordReader
 from aktor.trace import Trace
 
 __all__ = ["Delivery"]
@@ -221,7 +221,7 @@ class Delivery:
             self.advance(state, offset, leader_epoch)
         self.mark_moved(state)
 
-    def give(self, taken: Mapping[TopicPartition, list[Any]]) -> None:
+    def give(self, taken: Mapping[TopicPartition, Sequence[Any]]) -> None:
         """These records are given out now: the positions move past what was taken.
 
         The last thing that a call does. If it is interrupted before it returns, nothing was given
@@ -235,7 +235,7 @@ class Delivery:
             for topic_partition, records in taken.items():
                 self.tell(topic_partition, records)
 
-    def tell(self, topic_partition: TopicPartition, records: list[Any]) -> None:
+    def tell(self, topic_partition: TopicPartition, records: Sequence[Any]) -> None:
         """Trace that the user is given these."""
         for run in runs(records):
             self.log.debug("records.delivered", partition=topic_partition, **run)
@@ -384,11 +384,7 @@ class Delivery:
         not deserialized, ...) keeps that as its error, see `next_error`; its position stays there.
         """
         taken: dict[TopicPartition, list[Any]] = {}
-        for _ in range(len(self._line)):
-            state = self._line.popitem(last=False)[0]
-            if not state.ready:
-                continue
-            self._line[state] = None
+        for state in self._in_turn():
             records = self._take_from(state, limit)
             if records:
                 taken[state.topic_partition] = records
@@ -400,6 +396,32 @@ class Delivery:
         if advance and taken:
             self.give(taken)
         return taken
+
+    def take_columns(self, columns: Columns) -> dict[TopicPartition, Sequence[Any]]:
+        """The same, by columns, until they are full; returns the rows of each partition."""
+        taken: dict[TopicPartition, Sequence[Any]] = {}
+        for state in self._in_turn():
+            before = columns.rows
+            self._fill_from(state, columns)
+            if columns.rows == before:
+                self.advance_past(state)
+            elif self.log.hears_debug:
+                taken[state.topic_partition] = columns.between(before, columns.rows)
+            else:
+                taken[state.topic_partition] = range(before, columns.rows)
+            if columns.full:
+                break
+        if taken:
+            self.give(taken)
+        return taken
+
+    def _in_turn(self) -> Iterator[Partition]:
+        """The partitions that have records to deliver, each once; it is the last one next time."""
+        for _ in range(len(self._line)):
+            state = self._line.popitem(last=False)[0]
+            if state.ready:
+                self._line[state] = None
+                yield state
 
     def advance_past(self, state: Partition) -> None:
         """All records that were decoded of this partition were delivered."""
@@ -431,6 +453,29 @@ class Delivery:
                 self._finish_chunk(state)
         self.taken.add_records(len(records))
         return records
+
+    def _fill_from(self, state: Partition, columns: Columns) -> None:
+        """`_take_from`, by columns."""
+        before = columns.rows
+        for record in state.take_held(columns.limit - before):
+            columns.append(record)
+        while not columns.full and state.chunks and state.error is None and not state.held:
+            if columns.rows > before and self._has_offset_gap(state):
+                break
+            reader = state.reader or self._open_reader(state)
+            if reader is None:
+                break
+            try:
+                reader.fill(columns)
+            except KafkaError as error:
+                if error is not reader.error:
+                    raise
+                self._fail(state, reader.error)
+                break
+            state.take_up_to(reader.next_offset, reader.leader_epoch)
+            if reader.exhausted:
+                self._finish_chunk(state)
+        self.taken.add_records(columns.rows - before)
 
     def _open_reader(self, state: Partition) -> RecordReader | None:
         chunk = state.chunks[0]

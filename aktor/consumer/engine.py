@@ -8,8 +8,8 @@ are any (without a word to the background), tell the background what changed, el
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 from kafka.errors import IllegalStateError, KafkaError, TopicAuthorizationFailedError
 from kafka.structs import OffsetAndMetadata, TopicPartition
@@ -35,10 +35,13 @@ from aktor.consumer.waiting import Waiting
 from aktor.events.metadata import TopicPattern
 from aktor.events.positions import ExplainPosition, Position, ResetStrategy
 from aktor.protocol.refusals import topics_refused
+from aktor.records import Columns
 from aktor.settings import Settings
 from aktor.trace import Trace
 
 __all__ = ["Engine"]
+
+R = TypeVar("R")
 
 #: A poll that has waited so long (one of a second has) does not end with nothing as if the topics
 #: were empty, if no broker has ever answered. Shorter ones are called in loops from the start.
@@ -132,6 +135,17 @@ class Engine:
         self, deadline: float, limit: int, *, advance: bool = True
     ) -> Waiting[dict[TopicPartition, list[Any]]]:
         """Records as soon as there are any, {} at the deadline. See the module's docstring."""
+        return self._poll(deadline, lambda: self.delivery.take(limit, advance=advance))
+
+    def poll_columns(
+        self, deadline: float, columns: Columns
+    ) -> Waiting[dict[TopicPartition, Sequence[Any]]]:
+        """The same into `columns`; returns the rows of each partition."""
+        return self._poll(deadline, lambda: self.delivery.take_columns(columns))
+
+    def _poll(
+        self, deadline: float, take: Callable[[], dict[TopicPartition, R]]
+    ) -> Waiting[dict[TopicPartition, R]]:
         call, errors, heartbeat = self.call, self.errors, self.heartbeat
         call.touch()
         began = self.clock()
@@ -143,7 +157,7 @@ class Engine:
             errors.look_up_anew(now)
             heartbeat.tell(now)
             try:
-                records = self._collect(limit, now, deadline, advance=advance)
+                records = self._collect(take, now, deadline)
             except BaseException as error:
                 if error is call.ended_in:  # after an interrupt, positions are not what they seem
                     heartbeat.be_heard(now)
@@ -177,8 +191,8 @@ class Engine:
         )
 
     def _collect(
-        self, limit: int, now: float, deadline: float, *, advance: bool
-    ) -> dict[TopicPartition, list[Any]]:
+        self, take: Callable[[], dict[TopicPartition, R]], now: float, deadline: float
+    ) -> dict[TopicPartition, R]:
         self.assignment.drain_buffer()
         delivery, errors = self.delivery, self.errors
         if not (delivery.buffered_bytes or delivery.has_errors or delivery.anything_ready):
@@ -189,7 +203,7 @@ class Engine:
         if delivery.has_errors:
             errors.raise_before_records()
         try:
-            records = delivery.take(limit, advance=advance)
+            records = take()
         finally:
             if delivery.offset_gaps:
                 self.assignment.refetch_offset_gaps()

@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafka.consumer.subscription_state import (
     AsyncConsumerRebalanceListener,
@@ -27,7 +27,7 @@ from kafka.structs import (
     TopicPartition,
 )
 
-from aktor.consumer import arguments, configuration, deserializers
+from aktor.consumer import arguments, arrow_range, configuration, deserializers
 from aktor.consumer.batch import iterator
 from aktor.consumer.engine import Engine
 from aktor.consumer.guard import Guard, exclusive, looking
@@ -45,8 +45,11 @@ from aktor.events.lifecycle import ActorStatus, ReportStatus
 from aktor.events.membership import Operation
 from aktor.events.metadata import LookUpTopics, TopicInfo, TopicPattern, TrackTopics
 from aktor.events.positions import LookUpOffsets, Position, ResetStrategy
-from aktor.records import RecordReader
+from aktor.records import Columns, RecordReader
 from aktor.trace import open_trace
+
+if TYPE_CHECKING:
+    import pyarrow
 
 __all__ = ["KafkaConsumer"]
 
@@ -55,6 +58,16 @@ STATUS_WAIT: Final = 1.0
 
 #: How long `unsubscribe` waits for its last commit, in seconds.
 LAST_COMMIT_WAIT: Final = 5.0
+
+
+def import_arrow() -> Any:
+    """The module `aktor.consumer.arrow`, which needs pyarrow."""
+    try:
+        from aktor.consumer import arrow
+    except ImportError as error:
+        text = f"columns need pyarrow: pip install 'aktor[arrow]' ({error})"
+        raise ImportError(text) from None
+    return arrow
 
 
 class _Close(NamedTuple):
@@ -111,6 +124,8 @@ class KafkaConsumer:
         self._driver = Blocking(bell, dispatcher.clock)
         self._metrics = ConsumerMetrics(self.config) if self.config["metrics_enabled"] else None
         self._iterating = Iteration(self._engine)
+        #: How many bytes of values the next columns will probably have.
+        self._expected_bytes = 0
         if topics:
             self.subscribe(topics)
         # A consumer that is dropped without close(), or whose constructor is interrupted, must not
@@ -291,6 +306,112 @@ class KafkaConsumer:
         return self._driver.run(
             self._engine.poll(self._clock() + timeout, limit, advance=update_offsets)
         )
+
+    def poll_arrow(
+        self,
+        timeout_ms: float = 0,
+        max_records: int = 10_000,
+        max_bytes: int | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> pyarrow.RecordBatch:
+        """The same as columns: a `pyarrow.RecordBatch`, without rows when `timeout_ms` has passed.
+
+        Rows of a partition are in order; those of several partitions follow each other. Positions,
+        commits, rebalances and errors are those of `poll`. Deserializers do not apply.
+
+        Args:
+            timeout_ms: how long to wait for a first record.
+            max_records: at most so many rows.
+            max_bytes: no row follows once keys, values and headers have so many bytes (at most, and
+                by default, 1 GiB).
+            columns: their names, in this order. Default: `arrow.DEFAULT_COLUMNS`: key, value
+                (binary), topic (dictionary), partition (int32), offset (int64), timestamp (ms,
+                UTC), timestamp_type (int8; 0: the producer's, 1: the broker's), headers (a list of
+                key, value). On request also leader_epoch (int32).
+
+        Raises:
+            ImportError: pyarrow is missing; `pip install 'aktor[arrow]'`.
+            ValueError: an unknown column.
+            What `poll` raises, but RecordDeserializationError.
+        """
+        arrow = import_arrow()
+        names = arrow.checked_columns(columns)
+        limit = arguments.record_limit(max_records)
+        return self._arrow_batch(arguments.seconds(timeout_ms), limit, max_bytes, names)
+
+    def arrow_batches(
+        self,
+        max_records: int = 10_000,
+        max_bytes: int | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Iterator[pyarrow.RecordBatch]:
+        """Batches as `poll_arrow` gives them, until none came within `consumer_timeout_ms`."""
+        names = import_arrow().checked_columns(columns)
+        limit = arguments.record_limit(max_records)
+        timeout = self.config["consumer_timeout_ms"] / 1000
+        while (batch := self._arrow_batch(timeout, limit, max_bytes, names)).num_rows:
+            yield batch
+
+    def to_table(
+        self,
+        start: arrow_range.Bound = None,
+        end: arrow_range.Bound = None,
+        *,
+        columns: Sequence[str] | None = None,
+        timeout_ms: float | None = None,
+        progress: Callable[[int, int], Any] | None = None,
+    ) -> pyarrow.Table:
+        """A bounded range of the assigned partitions, as a `pyarrow.Table`.
+
+        The positions are at the ends of the ranges afterwards, and nothing else has changed.
+
+        Args:
+            start: where to begin: {TopicPartition: offset}, a time (datetime, with a time zone or
+                of the local one), "earliest"; default: the present positions.
+            end: where to stop, not included: the same; "latest" and the default: where the
+                partitions end now.
+            columns: as for `poll_arrow`.
+            timeout_ms: how long nothing may come (default `default_api_timeout_ms`).
+            progress: called with the offsets that are done and their number in all.
+
+        Raises:
+            IllegalStateError: no partition is assigned.
+            KafkaTimeoutError: nothing came for `timeout_ms`; the positions are where it stopped.
+            What `poll_arrow` raises.
+        """
+        names = import_arrow().checked_columns(columns)
+        timeout = arguments.seconds(timeout_ms, self._settings.default_api_timeout)
+        return arrow_range.read(
+            self, start, end, columns=names, timeout=timeout, progress=progress, clock=self._clock
+        )
+
+    def _arrow_batch(
+        self, timeout: float, limit: int, max_bytes: int | None, names: Sequence[str]
+    ) -> pyarrow.RecordBatch:
+        columns = Columns(
+            limit,
+            max_bytes,
+            key="key" in names,
+            value="value" in names,
+            headers="headers" in names,
+            expected=self._expected_bytes,
+        )
+        arrow = import_arrow()
+        if not self._poll_columns(timeout, columns):
+            return arrow.no_rows(names)
+        self._expected_bytes = columns.size
+        return arrow.batch_of(columns, names)
+
+    @exclusive
+    def _poll_columns(self, timeout: float, columns: Columns) -> bool:
+        """Whether there are rows in `columns` now."""
+        self._iterating.stow()
+        if self._to_close != [None, None]:
+            for one, state in self._engine.delivery.partitions.items():
+                if state.held:  # they were deserialized: read them again
+                    self._engine.seek(one, state.position)
+        deadline = self._clock() + timeout
+        return bool(self._driver.run(self._engine.poll_columns(deadline, columns)))
 
     def __iter__(self) -> Iterator[Any]:
         # A subclass that hands out records its own way does so in a loop, too.
@@ -865,8 +986,8 @@ class KafkaConsumer:
         """Close, as a signal handler or a listener has asked for during a call that is over."""
         asked = self._close_asked
         if asked is not None:
-            if method == "_poll" and result:  # they will not be given out
-                result = {}
+            if method in ("_poll", "_poll_columns"):  # nothing will be given out
+                result = type(result)()
             self.close(
                 asked.autocommit,
                 asked.timeout * 1000,

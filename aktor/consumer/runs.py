@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 __all__ = ["runs"]
@@ -11,7 +11,7 @@ __all__ = ["runs"]
 RUNS_MAX: Final = 50
 
 
-def runs(records: list[Any]) -> Iterator[dict[str, list[Any]]]:
+def runs(records: Sequence[Any]) -> Iterator[dict[str, list[Any]]]:
     """Offsets 1, 2, 3, 7 as [[1, 3], [7, 7]], and the timestamp of the first record of each run,
     which is all of one leader epoch; in parts that an event can hold."""
     offsets: list[list[int]] = []
@@ -26,7 +26,7 @@ def runs(records: list[Any]) -> Iterator[dict[str, list[Any]]]:
         yield {"offsets": offsets, "times": times}
 
 
-def _runs(records: list[Any]) -> Iterator[tuple[Any, Any]]:
+def _runs(records: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
     """The first and the last record of each run."""
     first, last = records[0], records[-1]
     if first.leader_epoch == last.leader_epoch and last.offset - first.offset < len(records):

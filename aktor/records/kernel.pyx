@@ -140,6 +140,7 @@ if ConsumerRecord.__basicsize__ != tuple.__basicsize__ or len(ConsumerRecord._fi
 cdef PyTypeObject *RECORD = <PyTypeObject *>ConsumerRecord
 cdef bint HAS_CRC = aktor_has_crc()
 cdef object MINUS_ONE = -1
+cdef uint8_t NOTHING = 0
 cdef dict WRONG = {
     AKTOR_BEYOND: "a record runs beyond its batch",
     AKTOR_TOO_LONG: "a varint is too long",
@@ -175,7 +176,11 @@ cdef class _Piece:
     cdef aktor_buffer *buffer
 
     def __getbuffer__(self, Py_buffer *view, int flags):
-        PyBuffer_FillInfo(view, self, self.buffer.bytes, self.buffer.size, 1, flags)
+        # Not even no bytes may be at no address, for pyarrow.
+        cdef void *bytes = self.buffer.bytes
+        if bytes == NULL:
+            bytes = &NOTHING
+        PyBuffer_FillInfo(view, self, bytes, self.buffer.size, 1, flags)
 
     def __len__(self):
         return self.buffer.size
