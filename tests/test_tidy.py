@@ -41,7 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "managers": {"events", "actors", "managers", "protocol", "records"},
     "consumer": {"events", "actors", "managers", "consumer", "records", "protocol"},
     "broker": {"broker", "records", "protocol"},
-    "simulation": {"simulation", "broker", "consumer", "managers", "actors", "events"},
+    "simulation": {"simulation", "broker", "consumer", "managers", "actors", "events", "records"},
     "testing": {"testing", "simulation", "broker"},
     "cli": {"cli", "simulation", "broker"},
 }

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from kafka.consumer.fetcher import ConsumerRecord
 
-__all__ = ["MAX_COLUMN_BYTES", "Binary", "Buffer", "Columns", "Row"]
+__all__ = ["MAX_COLUMN_BYTES", "Binary", "Buffer", "Columns", "Row", "to_records"]
 
 #: Whatever has the buffer protocol.
 Buffer: TypeAlias = Any
@@ -137,7 +137,7 @@ class Columns:
         return [Row(*row) for row in zip(*parts, strict=True)]
 
 
-_NUMBERS: Final = {
+_NUMBERS: Final[dict[str, Literal["b", "i", "q"]]] = {
     "topic": "i",
     "partition": "i",
     "offset": "q",
@@ -172,3 +172,51 @@ class _BinaryBuilder:
 
     def finish(self) -> Binary:
         return Binary(self._valid if self._nulls else None, self._ends, self._data)
+
+
+def to_records(columns: Columns) -> list[ConsumerRecord]:
+    """The rows as records, where no column was left out; for tests and simulations."""
+    numbers = {
+        name: memoryview(columns.numbers(name)).cast("B").cast(code)
+        for name, code in _NUMBERS.items()
+    }
+    keys, values = _contents(columns.binary("key")), _contents(columns.binary("value"))
+    names = [bytes(name or b"").decode() for name in _contents(columns.binary("header_name"))]
+    headers = list(zip(names, _contents(columns.binary("header_value")), strict=True))
+    ends = memoryview(columns.header_ends).cast("B").cast("i")
+    undated = set(columns.undated)
+    records = []
+    for row in range(columns.rows):
+        pairs = headers[ends[row] : ends[row + 1]]
+        size = sum(len(name.encode()) + len(content or b"") for name, content in pairs)
+        key, value = keys[row], values[row]
+        records.append(
+            ConsumerRecord(
+                columns.topics[numbers["topic"][row]],
+                numbers["partition"][row],
+                numbers["leader_epoch"][row],
+                numbers["offset"][row],
+                None if row in undated else numbers["timestamp"][row],
+                None if row in undated else numbers["timestamp_type"][row],
+                key,
+                value,
+                pairs,
+                None,
+                -1 if key is None else len(key),
+                -1 if value is None else len(value),
+                size if pairs else -1,
+            )
+        )
+    return records
+
+
+def _contents(binary: Binary) -> list[bytes | None]:
+    ends = memoryview(binary.ends).cast("B").cast("i")
+    data = memoryview(binary.data)
+    valid = None if binary.valid is None else memoryview(binary.valid)
+    return [
+        bytes(data[ends[index] : ends[index + 1]])
+        if valid is None or valid[index >> 3] >> (index & 7) & 1
+        else None
+        for index in range(len(ends) - 1)
+    ]

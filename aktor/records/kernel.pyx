@@ -558,7 +558,7 @@ cdef class RecordReader:
         self._base_timestamp = aktor_be64(batch + 27)
         self._max_timestamp = aktor_be64(batch + 35)
         self._epoch = self.leader_epoch
-        self._append_time = flags & LOG_APPEND_TIME
+        self._append_time = (flags & LOG_APPEND_TIME) != 0
         self._timestamp_type = 1 if self._append_time else 0
         self._after_batch = last_offset + 1
         self._at += size

@@ -20,6 +20,8 @@ from kafka.structs import TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
 from aktor.events.fetching import Chunk
+from aktor.records import Columns
+from aktor.records.columns import to_records
 from aktor.simulation.history import fingerprint
 
 __all__ = ["LOOKS", "names_of", "observe", "settings_told"]
@@ -161,6 +163,22 @@ class _Observed(KafkaConsumer):
             self._gave(one, records)
         self._last_asked = self._now()
         return taken
+
+    def _poll_columns(self, timeout: float, columns: Columns) -> bool:
+        self._came_back()
+        with self._timed("poll", timeout), self._telling():
+            has_rows: bool = super()._poll_columns(timeout, columns)
+        if columns.rows > columns.limit:
+            self._note("limit.exceeded", records=columns.rows, limit=columns.limit)
+        taken: dict[TopicPartition, list[Any]] = {}
+        for record in to_records(columns) if has_rows else ():
+            where = TopicPartition(record.topic, record.partition)
+            taken.setdefault(where, []).append(record)
+        self._look_what_is_left(taken)
+        for one, records in taken.items():
+            self._gave(one, records)
+        self._last_asked = self._now()
+        return has_rows
 
     def error_is_due(self) -> None:
         """The background has an error for the user: the next polls are noted until one raises."""

@@ -35,7 +35,7 @@ from aktor.simulation.habits import HABITS
 from aktor.simulation.interrupts import INTERRUPTS
 from aktor.simulation.listeners import LISTENERS
 from aktor.simulation.member import Member
-from aktor.simulation.ways import SETTINGS, WAYS
+from aktor.simulation.ways import SETTINGS, WAYS, WAYS_BY_COLUMNS
 
 if TYPE_CHECKING:
     from aktor.simulation.simulation import Simulation
@@ -98,7 +98,7 @@ class Reader:
         self.simulation = simulation
         self.topics = topics
         self.listener = LISTENERS[kind]
-        self.way = WAYS[way]
+        self.way = {**WAYS, **WAYS_BY_COLUMNS}[way]
         #: Where its members go on.
         self.elsewhere: dict[Any, int] = {}
         self._group = group

@@ -39,7 +39,7 @@ from aktor.simulation.listeners import LISTENERS
 from aktor.simulation.protocol import CHOICES, MIX, Protocol, draw_protocol
 from aktor.simulation.simulation import Simulation, Topic
 from aktor.simulation.strangers import Strangers
-from aktor.simulation.ways import WAYS
+from aktor.simulation.ways import WAYS, WAYS_BY_COLUMNS
 
 __all__ = ["CHOICES", "FAULTY", "MIX", "Outcome", "Size", "run_storm", "shrink"]
 
@@ -93,6 +93,9 @@ KEYS: Final = (3, 30)
 #: The share of storms in which batches become corrupt for good, and how many.
 SPOILED: Final = 0.05
 BATCHES: Final = 3
+
+#: The share of groups, and of members without one, whose loops take columns.
+COLUMNS: Final = 0.2
 
 #: The share of storms with a second group, which reads the same.
 TWO_GROUPS: Final = 0.1
@@ -368,13 +371,15 @@ def _read(
     settings |= buffers
     settings |= {**login, **_racks(sim, random.Random(f"{seed} racks"))}
 
+    columns = random.Random(f"{seed} columns")
+
     def join(group: str, count: int) -> None:
         sim.consumers(
             group=group,
             topics=SubscriptionPattern("ord.*") if spoken.has_regex else topics,
             count=count,
             kind=kind,
-            way=readers.choice(list(WAYS)),
+            way=_way(readers, columns),
             looked_at=readers.random() < LOOKED_AT,
             each=lambda configs, number: spoken.configs(configs, number, sim.now),
             **settings,
@@ -382,9 +387,15 @@ def _read(
 
     join("g", members)
     if readers.random() < BY_HAND and others:
-        _read_by_hand(sim, topics, readers, login)
+        _read_by_hand(sim, topics, readers, columns, login)
     if readers.random() < TWO_GROUPS and others:
         join("k", readers.randint(1, 2))
+
+
+def _way(draw: random.Random, columns: random.Random) -> str:
+    """How members take their records; some take columns."""
+    way = draw.choice(list(WAYS))
+    return columns.choice(list(WAYS_BY_COLUMNS)) if columns.random() < COLUMNS else way
 
 
 def _racks(sim: Simulation, draw: random.Random) -> dict[str, Any]:
@@ -397,14 +408,18 @@ def _racks(sim: Simulation, draw: random.Random) -> dict[str, Any]:
 
 
 def _read_by_hand(
-    sim: Simulation, topics: Sequence[Topic], draw: random.Random, login: Mapping[str, Any]
+    sim: Simulation,
+    topics: Sequence[Topic],
+    draw: random.Random,
+    columns: random.Random,
+    login: Mapping[str, Any],
 ) -> None:
     """One more member, which assigns itself all partitions: for a group of its own, or for none."""
     sim.consumers(
         group=draw.choice(["h", None]),
         topics=topics,
         by_hand=True,
-        way=draw.choice(list(WAYS)),
+        way=_way(draw, columns),
         looked_at=draw.random() < LOOKED_AT,
         enable_auto_commit=draw.random() < 0.5,
         isolation_level=draw.choice(["read_uncommitted", "read_committed"]),

@@ -1,4 +1,4 @@
-"""The ways in which a loop may take its records: by `poll`, by iterating, one by one."""
+"""The ways in which a loop may take records: by `poll`, by iterating, one by one, by columns."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 from kafka.structs import TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
+from aktor.records import Columns
+from aktor.records.columns import to_records
 
 if TYPE_CHECKING:
     from aktor.simulation.reader import Loop
 
-__all__ = ["SETTINGS", "WAYS"]
+__all__ = ["SETTINGS", "WAYS", "WAYS_BY_COLUMNS"]
 
 #: How long each of them waits for records.
 WAIT_MS: Final = 200
@@ -59,6 +61,21 @@ def _see_whether_it_is_open(consumer: KafkaConsumer, *, has_read: bool) -> None:
         consumer.assignment()
 
 
+def _polls_columns(loop: Loop, consumer: KafkaConsumer) -> None:
+    """As `poll_arrow`, which makes a batch of pyarrow's of these columns."""
+    loop.finish()
+    columns = Columns(loop.draw.choice((5, 500)), loop.draw.choice((None, 200)))
+    consumer._poll_columns(WAIT_MS / 1000, columns)
+    for record in to_records(columns):
+        loop.take(TopicPartition(record.topic, record.partition), record.offset)
+    loop.settle(consumer, has_read=columns.rows > 0)
+
+
+def _mixes_all(loop: Loop, consumer: KafkaConsumer) -> None:
+    """Rows this time, columns the next time."""
+    loop.draw.choice((_polls, _iterates, _takes_one, _polls_columns))(loop, consumer)
+
+
 def _mixes(loop: Loop, consumer: KafkaConsumer) -> None:
     """One way this time, another one the next time."""
     loop.draw.choice((_polls, _iterates, _takes_one))(loop, consumer)
@@ -70,6 +87,12 @@ WAYS: Final[Mapping[str, Callable[[Loop, KafkaConsumer], None]]] = {
     "iterates": _iterates,
     "takes one": _takes_one,
     "mixes": _mixes,
+}
+
+#: Ways with columns.
+WAYS_BY_COLUMNS: Final[Mapping[str, Callable[[Loop, KafkaConsumer], None]]] = {
+    "polls columns": _polls_columns,
+    "mixes rows and columns": _mixes_all,
 }
 
 #: What all of them need.
