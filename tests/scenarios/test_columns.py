@@ -1,0 +1,244 @@
+"""Columns: positions, commits, pauses, rebalances and errors are those of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from kafka.errors import IllegalStateError, KafkaTimeoutError
+from kafka.structs import TopicPartition
+
+from aktor.consumer.facade import KafkaConsumer
+from aktor.errors import CorruptBatchError, WakeupError
+from tests.scenarios.reading import T0, T1, a_member, offsets, read
+from tests.scenarios.world import World, seeds
+
+
+@pytest.fixture(params=seeds(5))
+def world(request: Any) -> Iterator[World]:
+    """A topic with two partitions of 40 records each; closed and checked at the end."""
+    with World(request.param) as world:
+        world.cluster.create_topic("orders", partitions=2)
+        world.cluster.fill("orders", 40)
+        yield world
+
+
+def read_columns(world: World, consumer: KafkaConsumer, count: int, **options: Any) -> pa.Table:
+    until = world.now + 5.0
+    batches: list[pa.RecordBatch] = []
+    while sum(one.num_rows for one in batches) < count and world.now < until:
+        batches.append(consumer.poll_arrow(100, **options))
+    return pa.Table.from_batches(batches)
+
+
+def places(table: pa.Table) -> list[tuple[int, int]]:
+    return list(zip(*(table.column(one).to_pylist() for one in ("partition", "offset"))))  # noqa: B905
+
+
+def test_columns_have_every_record_once_and_in_order(world: World) -> None:
+    consumer = a_member(world)
+
+    table = read_columns(world, consumer, 80, max_records=world.random.randint(1, 50))
+
+    found = places(table)
+    assert sorted(found) == [(p, n) for p in (0, 1) for n in range(40)]
+    assert [n for p, n in found if p == 0] == list(range(40))
+    values = [value.decode() for value in table.column("value").to_pylist()]
+    assert values == [f"{p}:{n}" for p, n in found]
+    assert set(table.column("topic").to_pylist()) == {"orders"}
+    assert consumer.poll_arrow().num_rows == 0, "nothing is left"
+
+
+def test_a_batch_has_the_columns_that_were_asked_for(world: World) -> None:
+    consumer = a_member(world)
+
+    table = read_columns(world, consumer, 80, columns=["leader_epoch", "offset"])
+    nothing = consumer.poll_arrow(columns=["offset", "key"])
+
+    assert table.schema.names == ["leader_epoch", "offset"]
+    assert (nothing.schema.names, nothing.num_rows) == (["offset", "key"], 0)
+    assert consumer.poll_arrow().schema.names == [
+        *("key", "value", "topic", "partition", "offset", "timestamp", "timestamp_type", "headers")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        (["ofset"], "unknown column 'ofset'; did you mean 'offset'"),
+        ([], "at least one"),
+        (["key", "key"], "different"),
+        ("value", "a list of names"),
+    ],
+)
+def test_columns_that_there_are_not_are_refused(world: World, columns: Any, says: str) -> None:
+    consumer = a_member(world)
+
+    with pytest.raises(ValueError, match=says):
+        consumer.poll_arrow(columns=columns)
+    with pytest.raises(ValueError, match=says):
+        next(consumer.arrow_batches(columns=columns))
+    with pytest.raises(ValueError, match="max_records"):
+        consumer.poll_arrow(max_records=0)
+
+
+def test_rows_and_columns_take_turns(world: World) -> None:
+    consumer = a_member(world, consumer_timeout_ms=1000, value_deserializer=lambda data: [data])
+    found: list[tuple[int, int]] = []
+    while len(found) < 80:
+        match world.random.randint(0, 2):
+            case 0:
+                found += places(pa.table(consumer.poll_arrow(100, 7)))
+            case 1:
+                taken = consumer.poll(100, max_records=7)
+                for records in taken.values():
+                    assert all(type(one.value) is list for one in records)
+                    found += [(one.partition, one.offset) for one in records]
+            case _:
+                record = next(consumer)
+                found.append((record.partition, record.offset))
+
+    assert sorted(found) == [(p, n) for p in (0, 1) for n in range(40)]
+
+
+def test_positions_and_commits_are_after_the_last_row(world: World) -> None:
+    consumer = a_member(world, enable_auto_commit=False)
+    seen = {T0: 0, T1: 0}
+    for _ in range(6):
+        for partition, offset in places(pa.table(consumer.poll_arrow(1000, 9))):
+            seen[TopicPartition("orders", partition)] = offset + 1
+        assert {one: consumer.position(one) for one in seen} == seen
+        consumer.commit()
+        committed = {one: world.cluster.committed("g", *one) for one in seen}
+        assert committed == seen
+
+
+def test_a_paused_partition_has_no_rows_and_a_sought_one_begins_there(world: World) -> None:
+    consumer = world.consumer(auto_offset_reset="earliest")
+    consumer.assign([T0, T1])
+    consumer.pause(T0)
+
+    assert places(read_columns(world, consumer, 40)) == [(1, n) for n in range(40)]
+    consumer.seek(T1, 35)
+    consumer.resume(T0)
+    found = places(read_columns(world, consumer, 45))
+
+    assert sorted(found) == [(0, n) for n in range(40)] + [(1, n) for n in range(35, 40)]
+
+
+def test_rows_before_a_corrupt_batch_come_first_and_then_it_is_raised_until_sought_past(
+    world: World,
+) -> None:
+    world.cluster.log("orders", 0).corrupt(25)
+    consumer = world.consumer(auto_offset_reset="earliest")
+    consumer.assign([T0])
+
+    assert places(read_columns(world, consumer, 20)) == [(0, n) for n in range(20)]
+    for _ in range(2):
+        with pytest.raises(CorruptBatchError) as raised:
+            consumer.poll_arrow(1000)
+        assert raised.value.offset == 20
+    consumer.seek(T0, 30)
+    assert places(read_columns(world, consumer, 10)) == [(0, n) for n in range(30, 40)]
+
+
+def test_a_wakeup_ends_it_and_nothing_is_lost(world: World) -> None:
+    consumer = a_member(world)
+    consumer.wakeup()
+
+    with pytest.raises(WakeupError):
+        consumer.poll_arrow(1000)
+    assert read_columns(world, consumer, 80).num_rows == 80
+
+
+def test_members_that_read_columns_share_the_partitions(world: World) -> None:
+    first, second = a_member(world), a_member(world)
+    found: list[tuple[int, int]] = []
+    while len(found) < 80:
+        for consumer in (first, second):
+            found += places(pa.table(consumer.poll_arrow(50, 5)))
+
+    assert len(found) < 80 + 20
+    assert set(found) == {(p, n) for p in (0, 1) for n in range(40)}
+
+
+def test_arrow_batches_end_when_nothing_comes_any_more(world: World) -> None:
+    consumer = a_member(world, consumer_timeout_ms=1000)
+
+    sizes = [one.num_rows for one in consumer.arrow_batches(max_records=30)]
+
+    assert sum(sizes) == 80
+    assert 0 < min(sizes) <= max(sizes) <= 30
+
+
+# -- to_table
+
+
+def by_hand(world: World) -> KafkaConsumer:
+    consumer = world.consumer(auto_offset_reset="earliest", group_id=None)
+    consumer.assign([T0, T1])
+    return consumer
+
+
+def test_a_table_has_exactly_the_range_and_the_positions_are_at_its_end(world: World) -> None:
+    consumer = by_hand(world)
+    told: list[tuple[int, int]] = []
+
+    table = consumer.to_table(
+        {T0: 5, T1: 38}, {T0: 33, T1: 39}, progress=lambda *done: told.append(done)
+    )
+
+    assert sorted(places(table)) == [(0, n) for n in range(5, 33)] + [(1, 38)]
+    assert [consumer.position(one) for one in (T0, T1)] == [33, 39]
+    assert consumer.paused() == set()
+    assert told[-1] == (29, 29)
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert sorted(offsets(read(world, consumer, 8), 0)) == list(range(33, 40))
+
+
+def test_a_table_without_bounds_is_from_the_position_to_the_present_end(world: World) -> None:
+    consumer = by_hand(world)
+    consumer.seek(T0, 39)
+    consumer.pause(T1)
+
+    table = consumer.to_table(columns=["value"])
+    again = consumer.to_table(columns=["value"])
+
+    assert table.schema.names == again.schema.names == ["value"]
+    assert (table.num_rows, again.num_rows) == (41, 0)
+    assert consumer.paused() == {T1}
+
+
+def test_a_table_can_begin_and_end_at_a_time(world: World) -> None:
+    consumer = by_hand(world)
+    everything = consumer.to_table("earliest", "latest")
+    times = sorted(set(everything.column("timestamp").to_pylist()))
+
+    assert everything.num_rows == 80
+    assert consumer.to_table(times[0]).num_rows == 80
+    assert consumer.to_table("earliest", times[0]).num_rows == 0
+    assert consumer.to_table(datetime(2100, 1, 1, tzinfo=UTC)).num_rows == 0
+
+
+def test_a_range_that_cannot_be_is_refused(world: World) -> None:
+    with pytest.raises(IllegalStateError, match="assigned"):
+        world.consumer(group_id=None).to_table()
+    with pytest.raises(ValueError, match="end has no offset for orders-1"):
+        by_hand(world).to_table(end={T0: 5})
+    with pytest.raises(ValueError, match="'yesterday'"):
+        by_hand(world).to_table("yesterday")
+
+
+def test_a_range_whose_end_never_comes_ends_in_time(world: World) -> None:
+    consumer = by_hand(world)
+    began = world.now
+
+    with pytest.raises(KafkaTimeoutError, match="orders-1 at 40"):
+        consumer.to_table(end={T0: 40, T1: 41}, timeout_ms=3000)
+
+    assert world.now - began < 10
+    assert [consumer.position(one) for one in (T0, T1)] == [40, 40]
+    assert consumer.paused() == set()
