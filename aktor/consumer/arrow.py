@@ -56,6 +56,8 @@ def checked_columns(names: Sequence[str] | None) -> Sequence[str]:
 
 def batch_of(columns: Columns, names: Sequence[str]) -> pa.RecordBatch:
     """These columns of the rows, which are not copied."""
+    if not columns.rows:
+        return no_rows(names)
     arrays = [_ARRAYS[name](columns) for name in names]
     return pa.RecordBatch.from_arrays(arrays, schema=_schema(names))
 

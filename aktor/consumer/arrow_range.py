@@ -12,16 +12,17 @@ from kafka.structs import TopicPartition
 if TYPE_CHECKING:
     import pyarrow
 
-    from aktor.consumer.facade import KafkaConsumer
-
 __all__ = ["Bound", "read"]
+
+#: A `KafkaConsumer`; named here, its module and this one would import each other.
+Consumer: TypeAlias = Any
 
 #: Where a range begins or ends: an offset for each partition, a time, "earliest" or "latest".
 Bound: TypeAlias = Mapping[TopicPartition, int] | datetime | str | None
 
 
 def read(
-    consumer: KafkaConsumer,
+    consumer: Consumer,
     start: Bound,
     end: Bound,
     *,
@@ -48,6 +49,10 @@ def read(
     try:
         for batch in _batches(consumer, begins, ends, asked, timeout, progress, clock):
             batches.append(batch.select(list(columns)))
+    except BaseException:
+        for one in consumer.assignment() & begins.keys():
+            consumer.seek(one, begins[one])
+        raise
     finally:
         still = consumer.assignment()
         consumer.resume(*(consumer.paused() - paused))
@@ -58,7 +63,7 @@ def read(
 
 
 def _batches(
-    consumer: KafkaConsumer,
+    consumer: Consumer,
     begins: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     columns: Sequence[str],
@@ -94,7 +99,7 @@ def _batches(
 
 
 def _end_those_read(
-    consumer: KafkaConsumer,
+    consumer: Consumer,
     done: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     left: set[TopicPartition],
@@ -105,15 +110,15 @@ def _end_those_read(
     return left - over
 
 
-def _position(consumer: KafkaConsumer, partition: TopicPartition) -> int:
-    position = consumer.position(partition)
+def _position(consumer: Consumer, partition: TopicPartition) -> int:
+    position: int | None = consumer.position(partition)
     if position is None:
         raise KafkaTimeoutError(f"no position of {partition.topic}-{partition.partition} was found")
     return position
 
 
 def _offsets(
-    consumer: KafkaConsumer, partitions: Sequence[TopicPartition], bound: Bound, name: str
+    consumer: Consumer, partitions: Sequence[TopicPartition], bound: Bound, name: str
 ) -> dict[TopicPartition, int]:
     """The offset of each partition that the bound means."""
     if isinstance(bound, Mapping):

@@ -6,13 +6,14 @@ they differ the docstring says so. Differences on purpose are listed in `docs/di
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kafka.consumer.subscription_state import (
     AsyncConsumerRebalanceListener,
@@ -31,7 +32,7 @@ from aktor.consumer import arguments, arrow_range, configuration, deserializers
 from aktor.consumer.batch import iterator
 from aktor.consumer.engine import Engine
 from aktor.consumer.guard import Guard, exclusive, looking
-from aktor.consumer.iteration import Iteration
+from aktor.consumer.iteration import Calls, Iteration
 from aktor.consumer.metrics import ConsumerMetrics
 from aktor.consumer.pattern import SubscriptionPattern
 from aktor.consumer.port import ApplicationPort
@@ -53,8 +54,13 @@ if TYPE_CHECKING:
 
 __all__ = ["KafkaConsumer"]
 
+R = TypeVar("R")
+
 #: How long `status` and `metrics` wait for the background thread, in seconds.
 STATUS_WAIT: Final = 1.0
+
+#: What a callback may not call.
+_NEVER_NESTED: Final = ("poll", "poll_arrow", "subscribe", "unsubscribe", "assign")
 
 #: How long `unsubscribe` waits for its last commit, in seconds.
 LAST_COMMIT_WAIT: Final = 5.0
@@ -337,7 +343,9 @@ class KafkaConsumer:
         arrow = import_arrow()
         names = arrow.checked_columns(columns)
         limit = arguments.record_limit(max_records)
-        return self._arrow_batch(arguments.seconds(timeout_ms), limit, max_bytes, names)
+        wanted = self._new_columns(limit, max_bytes, names)
+        make = functools.partial(arrow.batch_of, names=names)
+        return self._poll_arrow(arguments.seconds(timeout_ms), wanted, make)
 
     def arrow_batches(
         self,
@@ -346,11 +354,21 @@ class KafkaConsumer:
         columns: Sequence[str] | None = None,
     ) -> Iterator[pyarrow.RecordBatch]:
         """Batches as `poll_arrow` gives them, until none came within `consumer_timeout_ms`."""
-        names = import_arrow().checked_columns(columns)
+        arrow = import_arrow()
+        names = arrow.checked_columns(columns)
         limit = arguments.record_limit(max_records)
         timeout = self.config["consumer_timeout_ms"] / 1000
-        while (batch := self._arrow_batch(timeout, limit, max_bytes, names)).num_rows:
-            yield batch
+
+        def next_batch() -> pyarrow.RecordBatch:
+            wanted = self._new_columns(limit, max_bytes, names)
+            return self._poll_arrow(timeout, wanted, make)
+
+        def make(columns: Columns) -> pyarrow.RecordBatch:
+            if not columns.rows:
+                raise self._engine.call.own(StopIteration())
+            return arrow.batch_of(columns, names)
+
+        return Calls(next_batch)
 
     def to_table(
         self,
@@ -363,7 +381,8 @@ class KafkaConsumer:
     ) -> pyarrow.Table:
         """A bounded range of the assigned partitions, as a `pyarrow.Table`.
 
-        The positions are at the ends of the ranges afterwards, and nothing else has changed.
+        The positions are at the ends of the ranges afterwards, or where the ranges begin if it
+        raises; nothing else has changed.
 
         Args:
             start: where to begin: {TopicPartition: offset}, a time (datetime, with a time zone or
@@ -376,7 +395,7 @@ class KafkaConsumer:
 
         Raises:
             IllegalStateError: no partition is assigned.
-            KafkaTimeoutError: nothing came for `timeout_ms`; the positions are where it stopped.
+            KafkaTimeoutError: nothing came for `timeout_ms`.
             What `poll_arrow` raises.
         """
         names = import_arrow().checked_columns(columns)
@@ -385,10 +404,8 @@ class KafkaConsumer:
             self, start, end, columns=names, timeout=timeout, progress=progress, clock=self._clock
         )
 
-    def _arrow_batch(
-        self, timeout: float, limit: int, max_bytes: int | None, names: Sequence[str]
-    ) -> pyarrow.RecordBatch:
-        columns = Columns(
+    def _new_columns(self, limit: int, max_bytes: int | None, names: Sequence[str]) -> Columns:
+        return Columns(
             limit,
             max_bytes,
             key="key" in names,
@@ -396,22 +413,19 @@ class KafkaConsumer:
             headers="headers" in names,
             expected=self._expected_bytes,
         )
-        arrow = import_arrow()
-        if not self._poll_columns(timeout, columns):
-            return arrow.no_rows(names)
-        self._expected_bytes = columns.size
-        return arrow.batch_of(columns, names)
 
     @exclusive
-    def _poll_columns(self, timeout: float, columns: Columns) -> bool:
-        """Whether there are rows in `columns` now."""
+    def _poll_arrow(self, timeout: float, columns: Columns, make: Callable[[Columns], R]) -> R:
+        """What `make` makes of the columns: in this call, since an interrupt takes rows back that
+        the call has not returned."""
         self._iterating.stow()
         if self._to_close != [None, None]:
             for one, state in self._engine.delivery.partitions.items():
                 if state.held:  # they were deserialized: read them again
                     self._engine.seek(one, state.position)
-        deadline = self._clock() + timeout
-        return bool(self._driver.run(self._engine.poll_columns(deadline, columns)))
+        self._driver.run(self._engine.poll_columns(self._clock() + timeout, columns))
+        self._expected_bytes = columns.size or self._expected_bytes
+        return make(columns)
 
     def __iter__(self) -> Iterator[Any]:
         # A subclass that hands out records its own way does so in a loop, too.
@@ -986,8 +1000,10 @@ class KafkaConsumer:
         """Close, as a signal handler or a listener has asked for during a call that is over."""
         asked = self._close_asked
         if asked is not None:
-            if method in ("_poll", "_poll_columns"):  # nothing will be given out
-                result = type(result)()
+            if method == "_poll" and result:  # they will not be given out
+                result = {}
+            elif method == "_poll_arrow":
+                result = result[:0]
             self.close(
                 asked.autocommit,
                 asked.timeout * 1000,
@@ -999,7 +1015,7 @@ class KafkaConsumer:
         """A call in the middle of another one of this thread: only callbacks of the user's may."""
         call, user_code = self._engine.call, self._engine.rebalancing.user_code
         callback, name = user_code.name, method.__name__.strip("_")
-        if not callback or name in ("poll", "subscribe", "unsubscribe", "assign"):
+        if not callback or name in _NEVER_NESTED:
             raise self._refusal(name, callback)
         try:
             user_code.enter("")

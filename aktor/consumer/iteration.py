@@ -11,6 +11,7 @@ it (`settle`): whatever interrupts an iteration, no record is skipped and none c
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
 from aktor.consumer.batch import Batch
@@ -18,10 +19,28 @@ from aktor.consumer.engine import Engine
 from aktor.consumer.partition import Partition
 from aktor.consumer.waiting import Waiting
 
-__all__ = ["Iteration"]
+__all__ = ["Calls", "Iteration"]
 
 #: How long records are handed out without telling the background, in seconds.
 LOOK_EVERY: Final = 1.0
+
+
+class Calls:
+    """Iterates over the results of a call, until that raises StopIteration.
+
+    No generator: one that is interrupted between the call and its `yield` would lose the result.
+    """
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+
+    def __iter__(self) -> Calls:
+        return self
+
+    def __next__(self) -> Any:
+        return self._call()
 
 
 class Iteration:

@@ -164,21 +164,21 @@ class _Observed(KafkaConsumer):
         self._last_asked = self._now()
         return taken
 
-    def _poll_columns(self, timeout: float, columns: Columns) -> bool:
+    def _poll_arrow(self, timeout: float, columns: Columns, make: Any) -> Any:
         self._came_back()
         with self._timed("poll", timeout), self._telling():
-            has_rows: bool = super()._poll_columns(timeout, columns)
+            result = super()._poll_arrow(timeout, columns, make)
         if columns.rows > columns.limit:
             self._note("limit.exceeded", records=columns.rows, limit=columns.limit)
         taken: dict[TopicPartition, list[Any]] = {}
-        for record in to_records(columns) if has_rows else ():
+        for record in to_records(columns):
             where = TopicPartition(record.topic, record.partition)
             taken.setdefault(where, []).append(record)
         self._look_what_is_left(taken)
         for one, records in taken.items():
             self._gave(one, records)
         self._last_asked = self._now()
-        return has_rows
+        return result
 
     def error_is_due(self) -> None:
         """The background has an error for the user: the next polls are noted until one raises."""

@@ -65,10 +65,10 @@ def _polls_columns(loop: Loop, consumer: KafkaConsumer) -> None:
     """As `poll_arrow`, which makes a batch of pyarrow's of these columns."""
     loop.finish()
     columns = Columns(loop.draw.choice((5, 500)), loop.draw.choice((None, 200)))
-    consumer._poll_columns(WAIT_MS / 1000, columns)
-    for record in to_records(columns):
+    records = consumer._poll_arrow(WAIT_MS / 1000, columns, to_records)
+    for record in records or ():  # None if it was closed meanwhile
         loop.take(TopicPartition(record.topic, record.partition), record.offset)
-    loop.settle(consumer, has_read=columns.rows > 0)
+    loop.settle(consumer, has_read=bool(records))
 
 
 def _mixes_all(loop: Loop, consumer: KafkaConsumer) -> None:

@@ -18,6 +18,7 @@ from kafka import ConsumerRebalanceListener
 from kafka.errors import IllegalStateError
 from kafka.structs import TopicPartition
 
+import aktor.consumer.arrow  # noqa: F401  # else its lines would count in the first program
 from aktor.errors import (
     ConcurrentAccessError,
     ConsumerClosedError,
@@ -146,6 +147,24 @@ class Program:
             if record is not None:
                 self.given[TopicPartition(record.topic, record.partition)].append(record.offset)
 
+    def poll_columns(self) -> None:
+        batch = self.attempt(
+            lambda: self.consumer.poll_arrow(50, 7, columns=["partition", "offset"])
+        )
+        for row in batch.to_pylist() if batch is not None else ():
+            self.given[TopicPartition("orders", row["partition"])].append(row["offset"])
+
+    def batches(self) -> None:
+        batches = self.attempt(lambda: self.consumer.arrow_batches(5))
+        while batches is not None and not self.ended:
+            try:
+                batch = self.attempt(lambda: next(batches))
+            except StopIteration:
+                self.ended = self.consumer._guard.closed
+                return
+            for row in batch.to_pylist() if batch is not None else ():
+                self.given[TopicPartition("orders", row["partition"])].append(row["offset"])
+
     @property
     def in_a_call(self) -> bool:
         """Whether a signal would find a call under way: one that has let go does but return."""
@@ -178,6 +197,12 @@ def polling(program: Program) -> None:
 def iterating(program: Program) -> None:
     program.subscribe()
     program.read_all(program.iterate)
+
+
+def columns(program: Program) -> None:
+    program.subscribe()
+    program.poll_columns()
+    program.read_all(program.batches)
 
 
 def committing(program: Program) -> None:
@@ -286,6 +311,7 @@ SCENARIOS: dict[str, Scenario] = {
     for one in (
         polling,
         iterating,
+        columns,
         committing,
         asking,
         pausing,

@@ -982,7 +982,7 @@ def test_a_slow_line_brings_what_it_can(rate: float) -> None:
 
 
 def test_a_line_that_was_slow_is_used_in_full_when_it_is_quick_again() -> None:
-    around = Around.reading(dict.fromkeys(range(20), 1))
+    around = Around.reading(dict.fromkeys(range(20), 1), max_buffered_bytes=50 * KIB**2)
     brought_by_a_line(around, 100e3, 120.0)
 
     brought_by_a_line(around, 100e6, 1.0)
