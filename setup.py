@@ -17,17 +17,18 @@ def compiled(module: str, *depends: str) -> Extension:
         depends=[f"{folder}/{one}" for one in depends],
         include_dirs=[folder],
         extra_compile_args=["-O3", "-g0"],
-        optional=True,
     )
 
 
-setup(
-    ext_modules=cythonize(
-        [
-            compiled("aktor.records.kernel", "kernel.h", "columns.h"),
-            compiled("aktor.actors.frame_memory"),
-            compiled("aktor.consumer.record_iterator"),
-        ],
-        build_dir="build",
-    )
+modules = cythonize(
+    [
+        compiled("aktor.records.kernel", "kernel.h", "columns.h"),
+        compiled("aktor.actors.frame_memory"),
+        compiled("aktor.consumer.record_iterator"),
+    ],
+    build_dir="build",
 )
+for module in modules:
+    module.optional = True  # Cython makes new ones, and forgets it
+
+setup(ext_modules=modules)

@@ -38,8 +38,9 @@ def test_the_reader_in_python_is_used_if_the_environment_says_so() -> None:
 
 def test_where_there_is_a_compiler_the_compiled_reader_is_used_and_is_up_to_date() -> None:
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
-    if shutil.which(compiler) is None:
-        pytest.skip(f"there is no {compiler} here")
+    headers = Path(sysconfig.get_path("include"), "Python.h")
+    if shutil.which(compiler) is None or not headers.exists():
+        pytest.skip(f"nothing can be compiled here: no {compiler}, or no {headers.name}")
     assert status(AKTOR_PURE_PYTHON="0") == "compiled aktor.records.kernel"
 
     from aktor.records import kernel
