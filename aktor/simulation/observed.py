@@ -171,7 +171,8 @@ class _Observed(KafkaConsumer):
         if columns.rows > columns.limit:
             self._note("limit.exceeded", records=columns.rows, limit=columns.limit)
         taken: dict[TopicPartition, list[Any]] = {}
-        for record in to_records(columns):
+        # Nothing is given if a signal handler closed the consumer during the call.
+        for record in to_records(columns) if len(result) else ():
             where = TopicPartition(record.topic, record.partition)
             taken.setdefault(where, []).append(record)
         self._look_what_is_left(taken)

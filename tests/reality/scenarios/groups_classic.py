@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from typing import Any, Final
 
 from tests.reality.classic import alone, beat, describe, join, joining, new_id, pair, sync, syncing
+from tests.reality.client import SETTLE_TIMEOUT_S
 from tests.reality.world import World
+
+_PAUSE_S: Final = 0.02
 
 
 def a_member_joins_syncs_beats_and_leaves(world: World) -> None:
@@ -213,6 +217,7 @@ def _new_id_with(world: World, group: str, on: str, protocols: list[dict[str, An
 def members_are_described_and_groups_listed_in_each_state(world: World) -> None:
     group = world.group()
     pending = new_id(world, group)
+    _wait_until_listed(world, group)
     _list(world, "a member id was given out", group)
     describe(world, "a member id was given out (described)", group)
     joined = join(world, group, member_id=pending)
@@ -227,6 +232,17 @@ def _list(world: World, label: str, group: str, version: int = 5, **fields: Any)
     answer = world.client.settled("ListGroups", version, **fields)
     answer.groups = [each for each in answer.groups if each.group_id == group]
     world.note(label, answer)
+
+
+def _wait_until_listed(world: World, group: str) -> None:
+    """Kafka lists a group when its first record is written: a member id is given out before."""
+    deadline = time.monotonic() + SETTLE_TIMEOUT_S
+    while time.monotonic() < deadline:
+        answer = world.client.settled("ListGroups", 5)
+        if any(each.group_id == group for each in answer.groups):
+            return
+        time.sleep(_PAUSE_S)
+    raise TimeoutError(f"group {group} was never listed")
 
 
 def groups_are_listed_by_state_and_type(world: World) -> None:
