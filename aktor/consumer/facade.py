@@ -477,6 +477,8 @@ class KafkaConsumer:
 
     def _wait_for_record(self) -> Any:
         self._guard.check_process()
+        if self._guard.closed:  # by a signal handler, as this call came in
+            raise StopIteration("KafkaConsumer closed")
         self._begin_call()
         record = self._driver.run(
             self._iterating.wait(
@@ -964,6 +966,8 @@ class KafkaConsumer:
     def _begin_call(self, *, closing: bool = False) -> None:
         """Before anything else of an outermost call: repair what the last one left half done."""
         self._engine.call.attention.call()
+        if self._guard.closed and not closing:  # by a signal handler, as this call came in
+            raise self._engine.call.own(ConsumerClosedError())
         if self._system.dispatcher.turns_here:
             raise IllegalStateError(
                 "the consumer was called on its own background thread, by a callback of a Future."

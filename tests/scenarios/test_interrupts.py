@@ -10,10 +10,15 @@ from __future__ import annotations
 import linecache
 import os
 import random
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
-from tests.scenarios.interrupts import choose
+from aktor.consumer.facade import KafkaConsumer
+from aktor.errors import ConsumerClosedError
+from tests.scenarios.interrupts import Injection, choose
 from tests.scenarios.programs import (
     ACTS,
     SCENARIOS,
@@ -23,6 +28,8 @@ from tests.scenarios.programs import (
     lines_of,
     run,
 )
+from tests.scenarios.reading import T0, a_member, read
+from tests.scenarios.world import World
 
 #: How many lines are tried of each program, with each kind of interrupt.
 SAMPLE = 10 * int(os.environ.get("AKTOR_SEEDS", "1"))
@@ -59,3 +66,36 @@ def test_what_a_call_was_about_to_give_when_it_was_to_close_is_not_committed(lat
     for place in ends[1:5]:
         left = iter(handlers)
         run("polling", [place, place + later], lambda program, left=left: next(left)(program))
+
+
+CALLS_THAT_NEED_A_CONSUMER: dict[str, Callable[[KafkaConsumer], Any]] = {
+    "poll": lambda consumer: consumer.poll(50),
+    "poll_arrow": lambda consumer: consumer.poll_arrow(50),
+    "next": lambda consumer: next(consumer, None),
+    "seek": lambda consumer: consumer.seek(T0, 1),
+    "seek_to_beginning": lambda consumer: consumer.seek_to_beginning(T0),
+    "position": lambda consumer: consumer.position(T0),
+    "pause": lambda consumer: consumer.pause(T0),
+    "commit": lambda consumer: consumer.commit(),
+    "committed": lambda consumer: consumer.committed(T0),
+    "subscribe": lambda consumer: consumer.subscribe(["orders"]),
+}
+
+
+@pytest.mark.parametrize("name", CALLS_THAT_NEED_A_CONSUMER)
+@pytest.mark.parametrize("line", range(1, 13))
+def test_a_call_that_a_handler_closes_as_it_comes_in_says_that_the_consumer_is_closed(
+    line: int, name: str
+) -> None:
+    """Before it is inside, `close` is not put off: the call finds a consumer that has ended."""
+    call = CALLS_THAT_NEED_A_CONSUMER[name]
+    with World() as world:
+        world.cluster.create_topic("orders", partitions=2)
+        world.cluster.fill("orders", 20)
+        consumer = a_member(world)
+        assert read(world, consumer, 5)
+
+        with Injection(world, at=[line], act=consumer.close), suppress(ConsumerClosedError):
+            call(consumer)
+
+        assert consumer.status().state == "closed"
