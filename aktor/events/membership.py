@@ -171,7 +171,11 @@ class MemberChanged(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionExtended(Message):
-    """membership ▶ application: the group confirmed us; records may be given out until `until`."""
+    """membership ▶ application: the group confirmed us; records may be given out until `until`.
+
+    `until` is past if the group has said that it does not know us: nothing is given out
+    before it confirms us again.
+    """
 
     until: float
 

@@ -36,6 +36,7 @@ from aktor.events.membership import (
     LeaveGroup,
     MemberChanged,
     Operation,
+    SessionExtended,
     SubscriptionChanged,
 )
 from aktor.events.network import Destination, Lane, Request, RequestFailed, ResponseReceived
@@ -459,6 +460,9 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             return False
         if Do.REJOIN in meaning:
             self._disowned_at = min(self._disowned_at, self._now)
+            # What is owned may be another member's by now: nothing of it is given out until the
+            # group confirms the member.
+            self._tell(SessionExtended(until=math.nextafter(self._now, -math.inf)))
         return self._now < self._disowned_at + DISOWNED_FOR
 
     # -- what a leader that skips the assignment has to learn

@@ -165,14 +165,21 @@ class _Observed(KafkaConsumer):
         return taken
 
     def _poll_arrow(self, timeout: float, columns: Columns, make: Any) -> Any:
+        rows: list[Any] = []
+
+        def made(columns: Columns) -> Any:
+            # Within the call: an interrupt of it takes them back.
+            rows.extend(to_records(columns))
+            return make(columns)
+
         self._came_back()
         with self._timed("poll", timeout), self._telling():
-            result = super()._poll_arrow(timeout, columns, make)
+            result = super()._poll_arrow(timeout, columns, made)
         if columns.rows > columns.limit:
             self._note("limit.exceeded", records=columns.rows, limit=columns.limit)
         taken: dict[TopicPartition, list[Any]] = {}
         # Nothing is given if a signal handler closed the consumer during the call.
-        for record in to_records(columns) if len(result) else ():
+        for record in rows if len(result) else ():
             where = TopicPartition(record.topic, record.partition)
             taken.setdefault(where, []).append(record)
         self._look_what_is_left(taken)

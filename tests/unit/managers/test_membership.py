@@ -1517,6 +1517,18 @@ def test_who_is_disowned_while_join_group_is_not_answered_begins_anew_beside_it(
     assert (again.lane, again.body.member_id) == (Lane.HOLDS, "")
 
 
+def test_who_is_disowned_while_join_group_is_not_answered_gives_nothing_out() -> None:
+    """Found by a simulation (seed 20219): what it owned was another member's by then."""
+    scene = a_stable_cooperative_member("a-0")
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.sent(JoinGroupRequest)
+
+    scene.beats(UNKNOWN_MEMBER_ID)
+
+    assert scene.manager.state is State.JOINING
+    assert scene.last_said(SessionExtended).until < scene.now
+
+
 def test_what_may_be_anothers_is_not_handed_back_as_ours_before_the_group_is_heard() -> None:
     """Found by a simulation (seed 3000613): the member was frozen while it handed back."""
     scene = a_member(session_timeout=10.0, enable_auto_commit=False).is_stable("a-0")
