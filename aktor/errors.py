@@ -32,6 +32,7 @@ __all__ = [
     "ConsumerForkedError",
     "CorruptBatchError",
     "FrameError",
+    "HandlerError",
     "InvalidRegularExpressionError",
     "RecordDeserializationError",
     "UserCallbackError",
@@ -235,6 +236,41 @@ class RecordDeserializationError(KafkaError):
                 "key": self.key,
                 "value": self.value,
                 "headers": self.headers,
+            },
+        )
+
+
+class HandlerError(KafkaError):
+    """In `process`, a handler failed with a record, and nothing else was to be done about it.
+
+    `topic`, `partition`, `offset` and `attempts` say which record, and how often it was tried; the
+    handler's exception is `__cause__`. Nothing from this record on was committed.
+    """
+
+    def __init__(
+        self, *, topic: str, partition: int, offset: int, attempts: int, what: str = ""
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.attempts = attempts
+        self.what = what
+        super().__init__(
+            f"{what or 'the handler failed'} with the record at offset {offset} of"
+            f" {topic}-{partition} ({attempts} attempt{'' if attempts == 1 else 's'})."
+            " The group goes on from this record; see the cause, or give process() on_error='skip'"
+            " or a dead_letter topic."
+        )
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (
+            type(self),
+            {
+                "topic": self.topic,
+                "partition": self.partition,
+                "offset": self.offset,
+                "attempts": self.attempts,
+                "what": self.what,
             },
         )
 

@@ -39,9 +39,13 @@ ALLOWED: dict[str, set[str]] = {
     "trace": {"trace"},
     "actors": {"events", "actors", "protocol"},
     "managers": {"events", "actors", "managers", "protocol", "records"},
-    "consumer": {"events", "actors", "managers", "consumer", "records", "protocol"},
+    "consumer": {
+        *{"events", "actors", "managers", "consumer", "records", "protocol", "processing"}
+    },
+    "processing": {"actors", "consumer", "processing"},
     "broker": {"broker", "records", "protocol"},
-    "simulation": {"simulation", "broker", "consumer", "managers", "actors", "events", "records"},
+    "simulation": {"simulation", "broker", "consumer", "managers", "actors", "events"}
+    | {"records", "processing"},
     "testing": {"testing", "simulation", "broker"},
     "cli": {"cli", "simulation", "broker"},
 }

@@ -8,6 +8,7 @@ then begins with a repair (see `guard` and `Recovery.repair`).
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 
 from aktor.consumer.batch import Attention
 from aktor.consumer.port import ApplicationPort
@@ -27,6 +28,7 @@ class Call:
         "close_asked",
         "closing",
         "ended_in",
+        "poll_ends",
         "touched",
         "unraised",
         "woken",
@@ -46,6 +48,8 @@ class Call:
         self.woken = False
         #: The error of our own that the call ends in.
         self.ended_in: BaseException | None = None
+        #: A poll without records ends when this says so, before its time; None: it does not.
+        self.poll_ends: Callable[[], bool] | None = None
         #: The tickets of its questions.
         self.asked: list[int] = []
         #: An error that is raised later if an interrupt takes its place; and one that is due now,

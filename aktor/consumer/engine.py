@@ -169,6 +169,8 @@ class Engine:
                 if now - began >= UNREACHED_AFTER:
                     yield from self.questions.raise_if_unreached()
                 return {}
+            if call.poll_ends is not None and call.poll_ends():
+                return {}
             if not self._has_input:
                 yield min(
                     deadline,

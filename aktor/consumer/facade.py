@@ -11,7 +11,7 @@ import re
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -51,6 +51,9 @@ from aktor.trace import open_trace
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from aktor.processing import Failure, Processed, Retries
+    from aktor.processing.processor import Processor
 
 __all__ = ["KafkaConsumer"]
 
@@ -109,6 +112,8 @@ class KafkaConsumer:
         self._guard = Guard()
         #: What a nested `close` has asked for: the outermost call does it as it ends.
         self._close_asked: _Close | None = None
+        #: The `process` under way.
+        self._processor: Processor | None = None
         self._ended = False
         self._to_close = [self.config["value_deserializer"], self.config["key_deserializer"]]
         self._trace = open_trace(consumer=settings.client_id, group=settings.group_id)
@@ -489,6 +494,123 @@ class KafkaConsumer:
         if record is None:
             raise self._engine.call.own(StopIteration())
         return record
+
+    def process(
+        self,
+        handler: Callable[[Any], Any],
+        *,
+        concurrency: int = 8,
+        order: str = "key",
+        on_error: Callable[[Failure], Any] | str = "raise",
+        retries: int | Retries = 0,
+        workers: str | None = None,
+        max_pending: int = 1000,
+        max_uncommitted: int = 10_000,
+        commit_interval_ms: float | None = None,
+        drain_timeout_ms: float = 30_000,
+    ) -> Processed:
+        """Call `handler(record)` for each record, several at a time; commit what is finished.
+
+        Of a partition, offsets are committed up to its lowest unfinished record: at-least-once.
+        What is revoked is handed back when its running handlers have ended and are committed. The
+        method returns when nothing has come for `consumer_timeout_ms` (by default it waits for
+        ever), after SIGTERM (unless the application handles that itself), and after `close` was
+        called by a signal handler or a listener. It raises what `poll` raises, WakeupError, and
+        KeyboardInterrupt. In every case it waits for the running handlers, commits, and leaves the
+        positions at the lowest unfinished records.
+
+        Args:
+            handler: a function, or a coroutine function. It may not call the consumer.
+            concurrency: so many handlers run at a time.
+            order: what is handled one after the other: records with the same "key" (those without
+                one in any order), those of a "partition", or "none".
+            on_error: what is done with a record whose attempts have all failed: "raise", "skip", a
+                `dead_letter(...)`, or a function of a `Failure`; the record is finished when it
+                returns. Records that a deserializer refuses are treated so, too.
+            retries: further attempts, as a number or as `Retries`.
+            workers: "threads", "processes" (the handler is pickled) or "coroutines"; default:
+                threads, or coroutines if the handler is a coroutine function.
+            max_pending: so many records are in hand at most; beyond it partitions are paused.
+            max_uncommitted: a partition is paused that is so many offsets ahead of its lowest
+                unfinished one.
+            commit_interval_ms: default: `auto_commit_interval_ms`.
+            drain_timeout_ms: how long running handlers are waited for at a revocation (at most half
+                of `max_poll_interval_ms`) and at the end. Coroutines are cancelled then, others go
+                on in the background; their records are given out again.
+
+        Returns:
+            `Processed`: how many records were finished, skipped, dead-lettered, tried again, and
+            left unfinished.
+
+        Raises:
+            ConfigurationError: `enable_auto_commit` is on: it would commit what is unfinished.
+            HandlerError: on_error is "raise", or failed itself; the cause is the handler's.
+            ValueError, TypeError: a bad argument.
+            IllegalStateError: called in a listener or in another `process`.
+        """
+        from aktor.processing.plan import plan
+        from aktor.processing.processor import Processor
+        from aktor.processing.surroundings import Surroundings
+
+        self._guard.check_usable()
+        user_code = self._engine.rebalancing.user_code.name
+        if user_code or self._processor is not None:
+            raise self._refusal("process", user_code or "a handler")
+        settings = self._settings
+        if settings.group_id is not None and settings.enable_auto_commit:
+            raise ConfigurationError(
+                "process() commits what is finished; auto-commit would commit what is not: set"
+                " enable_auto_commit=False"
+            )
+        chosen = plan(
+            handler,
+            order=order,
+            on_error=on_error,
+            retries=retries,
+            workers=workers,
+            numbers={
+                "concurrency": concurrency,
+                "max_pending": max_pending,
+                "max_uncommitted": max_uncommitted,
+            },
+            commit_interval=arguments.seconds(
+                commit_interval_ms, self.config["auto_commit_interval_ms"] / 1000
+            ),
+            drain_timeout=arguments.seconds(drain_timeout_ms),
+            idle_timeout=self.config["consumer_timeout_ms"] / 1000,
+        )
+        around = Surroundings(
+            consumer=self,
+            engine=self._engine,
+            driver=self._driver,
+            clock=self._clock,
+            host=self._host,
+            trace=self._trace,
+            repair=self._repair,
+            hand_back=self._hand_back,
+        )
+        processor = Processor(around, chosen)
+        try:
+            self._processor = processor
+            return processor.run()
+        finally:
+            self._processor = None
+            asked = processor.close_asked
+            if asked is not None:
+                self.close(
+                    asked.autocommit,
+                    asked.timeout * 1000,
+                    group_membership_operation=asked.operation,
+                )
+
+    def _hand_back(self, partitions: Collection[TopicPartition]) -> None:
+        """In `process`, these partitions are revoked."""
+        if self._processor is not None:
+            self._processor.hand_back(partitions)
+
+    @exclusive
+    def _repair(self) -> None:
+        """What an interrupt has left half done is repaired as each call begins: as this one."""
 
     def wakeup(self) -> None:
         """End a blocked call with `WakeupError`, or the next one. From any thread."""
@@ -909,6 +1031,10 @@ class KafkaConsumer:
             return
         timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
         asked = _Close(autocommit, timeout, group_membership_operation)
+        if self._processor is not None:
+            self._processor.check_thread()
+            self._processor.close(asked)
+            return
         if not self._guard.enter(sys._getframe()):
             self._close_asked = asked
             self._engine.call.end_waits()
@@ -966,6 +1092,8 @@ class KafkaConsumer:
     def _begin_call(self, *, closing: bool = False) -> None:
         """Before anything else of an outermost call: repair what the last one left half done."""
         self._engine.call.attention.call()
+        if self._processor is not None:
+            self._processor.check_thread()
         if self._guard.closed and not closing:  # by a signal handler, as this call came in
             raise self._engine.call.own(ConsumerClosedError())
         if self._system.dispatcher.turns_here:

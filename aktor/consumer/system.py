@@ -8,6 +8,8 @@ a simulated one.
 from __future__ import annotations
 
 import base64
+import signal
+import threading
 import uuid
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -88,6 +90,26 @@ class Host:
     def start(self, dispatcher: Dispatcher, name: str) -> None:
         """Begin to turn."""
         dispatcher.start_thread(name)
+
+    def start_worker(self, work: Callable[[], None], name: str) -> None:
+        """Do this beside the application: in a thread that keeps no process from ending."""
+        threading.Thread(target=work, name=name, daemon=True).start()
+
+    def on_sigterm(self, act: Callable[[], None]) -> Callable[[], None]:
+        """Call `act` on SIGTERM, until the function that is returned is called.
+
+        Nothing is done outside of the main thread, or if the application has a handler of its own.
+        """
+        before = signal.getsignal(signal.SIGTERM)
+        here = threading.current_thread() is threading.main_thread()
+        if not here or before is not signal.SIG_DFL:
+            return lambda: None
+        signal.signal(signal.SIGTERM, lambda _number, _frame: act())
+
+        def restore() -> None:
+            signal.signal(signal.SIGTERM, before)
+
+        return restore
 
 
 #: What consumers run on that are made in this context: a simulation puts its own here.

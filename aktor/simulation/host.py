@@ -123,6 +123,14 @@ class Site(Host):
         self.started = True
         self._scheduler.can_run(self)
 
+    def start_worker(self, work: Callable[[], None], name: str) -> None:
+        """Another thread of the member, in virtual time."""
+        self.member.also(work)
+
+    def on_sigterm(self, act: Callable[[], None]) -> Callable[[], None]:
+        """The process of the simulation is not the member's: nothing is done."""
+        return lambda: None
+
     def now(self) -> float:
         """The member's clock; whoever looks at it may be overtaken."""
         self._scheduler.overtake()
@@ -298,8 +306,9 @@ class Site(Host):
         return group, None if subscription.regex else subscription.topics | assigned
 
     def note(self, event: str, **values: Any) -> None:
-        """Add something to the history."""
-        self._simulation.history.note(event, self.name, **values)
+        """Add something to the history. Of a killed process no `finally` runs in earnest."""
+        if not self.member.gone:
+            self._simulation.history.note(event, self.name, **values)
 
     def note_books(self) -> None:
         """Note what its consumer counts, if nothing is on its way between its actors."""

@@ -20,6 +20,7 @@ from kafka.structs import TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
 from aktor.events.fetching import Chunk
+from aktor.processing import Processed
 from aktor.records import Columns
 from aktor.records.columns import to_records
 from aktor.simulation.history import fingerprint
@@ -187,6 +188,27 @@ class _Observed(KafkaConsumer):
             self._gave(one, records)
         self._last_asked = self._now()
         return result
+
+    def process(self, handler: Callable[[Any], Any], **options: Any) -> Processed:
+        order = options.get("order", "key")
+
+        def noted(record: Any) -> None:
+            of = {"partition": _name(record), "offset": record.offset}
+            of["lane"] = _lane(order, of["partition"], record.key)
+            self._note("handler.began", **of)
+            try:
+                handler(record)
+            except Exception as error:
+                self._note("handler.ended", error=type(error).__name__, **of)
+                raise
+            self._note("handler.ended", error=None, **of)
+
+        self._note("user.processes", order=order)
+        return super().process(noted, **options)
+
+    def _hand_back(self, partitions: Collection[TopicPartition]) -> None:
+        with self._in_listener():
+            super()._hand_back(partitions)
 
     def error_is_due(self) -> None:
         """The background has an error for the user: the next polls are noted until one raises."""
@@ -444,6 +466,13 @@ def names_of(offsets: Any) -> list[str] | None:
 
 def _name(where: Any) -> str:
     return f"{where.topic}-{where.partition}"
+
+
+def _lane(order: str, partition: str, key: Any) -> str | None:
+    """What this record keeps its order with; None: with nothing."""
+    if order == "partition":
+        return f"{partition}/"
+    return None if order == "none" or key is None else f"{partition}/{key!r}"
 
 
 def _with_one_batch(chunk: Chunk) -> int:

@@ -11,10 +11,18 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from kafka import KafkaProducer
 
 from aktor import KafkaConsumer, TopicPartition
 from aktor.errors import BootstrapError
-from examples import bad_record, poll_and_commit, rebalance_listener, watch_from_another_thread
+from aktor.processing import Processed
+from examples import (
+    bad_record,
+    poll_and_commit,
+    process_in_order,
+    rebalance_listener,
+    watch_from_another_thread,
+)
 from examples.wait_for_kafka import wait_for_kafka
 from tests.embedded import EmbeddedCluster
 from tests.kafka.support import PROMPT_S, ROOT, SOON_S, quick
@@ -54,6 +62,22 @@ def test_bad_record_puts_it_aside_and_goes_on(kafka: Any, topic: str, group: str
 
     assert good == [1, 3]
     assert bad == [b"not json"]
+
+
+def test_process_in_order_bills_what_it_can_and_puts_the_rest_aside(
+    kafka: Any, topic: str, group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in (topic, f"{topic}-dead"):
+        create_topic(kafka.bootstrap_servers, name, partitions=1)
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+    for amount in (b'{"amount": 1}', b"not json", b'{"amount": 3}'):
+        producer.send(topic, key=b"alice", value=amount)
+    producer.close()
+
+    done = process_in_order.main(",".join(kafka.bootstrap_servers), topic, group, idle_ms=3000)
+
+    assert done == Processed(finished=2, dead_lettered=1, retried=2)
+    assert capsys.readouterr().out == "billed 1 to alice\nbilled 3 to alice\n"
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])

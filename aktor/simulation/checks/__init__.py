@@ -19,6 +19,7 @@ from aktor.simulation.checks import (
     membership,
     ownership,
     pace,
+    processing,
     records,
 )
 from aktor.simulation.history import History
@@ -43,4 +44,5 @@ CHECKS: Final[tuple[Check, ...]] = (
     *limits.CHECKS,
     *pace.CHECKS,
     *listener.CHECKS,
+    *processing.CHECKS,
 )

@@ -1,0 +1,117 @@
+"""Dead letters: records that could not be handled are written to a topic of their own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from kafka.errors import KafkaTimeoutError
+
+from aktor.processing.failures import Failure
+
+__all__ = ["DeadLetter", "dead_letter"]
+
+#: Seconds between two looks whether confluent-kafka's producer has delivered.
+_LOOK: Final = 0.05
+
+Serializer = Callable[[Any], bytes]
+
+
+def dead_letter(
+    topic: str,
+    producer: Any,
+    *,
+    key_serializer: Serializer | None = None,
+    value_serializer: Serializer | None = None,
+    timeout_ms: float = 30_000,
+) -> DeadLetter:
+    """For `process(on_error=...)`: write the record to `topic`, and go on when it is there.
+
+    Key, value and headers stay; headers with the prefix `aktor.errors.` are added: topic,
+    partition, offset and timestamp of the record, the group, the number of attempts, and the
+    exception with its traceback (see `Failure.headers`). If the record cannot be written, `process`
+    raises, and the record is not committed.
+
+    Args:
+        topic: where to write.
+        producer: yours: kafka-python's `KafkaProducer` or confluent-kafka's `Producer`, without
+            serializers. It is used from several threads, and not closed.
+        key_serializer, value_serializer: make bytes of what the consumer's deserializers have
+            made; not called for bytes and None.
+        timeout_ms: how long the producer may take.
+
+    Raises:
+        TypeError: the producer has neither `send` nor `produce`.
+    """
+    return DeadLetter(topic, producer, key_serializer, value_serializer, timeout_ms / 1000)
+
+
+class DeadLetter:
+    """Writes failed records to a topic. Owns nothing: the producer is the user's."""
+
+    def __init__(
+        self,
+        topic: str,
+        producer: Any,
+        key_serializer: Serializer | None,
+        value_serializer: Serializer | None,
+        timeout: float,
+    ) -> None:
+        if hasattr(producer, "produce"):
+            self._write = self._by_confluent
+        elif hasattr(producer, "send"):
+            self._write = self._by_kafka_python
+        else:
+            raise TypeError(
+                "the producer of a dead letter must be kafka-python's KafkaProducer or"
+                f" confluent-kafka's Producer, not {type(producer).__name__}"
+            )
+        self.topic = topic
+        self._producer = producer
+        self._serializers = {"key": key_serializer, "value": value_serializer}
+        self._timeout = timeout
+
+    def __call__(self, failure: Failure) -> None:
+        """Write it, and wait until the broker has it."""
+        record = failure.record
+        self._write(
+            self._bytes("key", record.key),
+            self._bytes("value", record.value),
+            [*(record.headers or ()), *failure.headers()],
+        )
+
+    def _bytes(self, what: str, content: Any) -> bytes | None:
+        if content is None or isinstance(content, bytes):
+            return content
+        serializer = self._serializers[what]
+        if serializer is None:
+            raise TypeError(
+                f"the {what} of the record was deserialized to {type(content).__name__}; give"
+                f" dead_letter() a {what}_serializer that makes bytes of it"
+            )
+        return serializer(content)
+
+    def _by_kafka_python(self, key: Any, value: Any, headers: list[tuple[str, Any]]) -> None:
+        future = self._producer.send(self.topic, key=key, value=value, headers=headers)
+        future.get(timeout=self._timeout)
+
+    def _by_confluent(self, key: Any, value: Any, headers: list[tuple[str, Any]]) -> None:
+        outcome: list[Any] = []
+        self._producer.produce(
+            self.topic,
+            key=key,
+            value=value,
+            headers=headers,
+            on_delivery=lambda error, _message: outcome.append(error),
+        )
+        until = time.monotonic() + self._timeout
+        while not outcome:
+            if time.monotonic() >= until:
+                raise KafkaTimeoutError(
+                    f"the producer did not deliver a record to {self.topic} within"
+                    f" {self._timeout:g} s"
+                )
+            self._producer.poll(_LOOK)
+        if outcome[0] is not None:
+            raise RuntimeError(f"the producer could not write to {self.topic}: {outcome[0]}")

@@ -1,0 +1,38 @@
+"""The rebalance listener of a consumer that processes: it hands back what is revoked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from kafka.consumer.subscription_state import ConsumerRebalanceListener
+from kafka.structs import TopicPartition
+
+__all__ = ["HandingBack"]
+
+Partitions = Collection[TopicPartition]
+
+
+class HandingBack(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python is untyped
+    """Calls `revoked` and `lost` first, then the user's listener, if there is one."""
+
+    def __init__(
+        self, users: Any, revoked: Callable[[Partitions], None], lost: Callable[[Partitions], None]
+    ) -> None:
+        self._users = users
+        self._revoked = revoked
+        self._lost = lost
+
+    def on_partitions_assigned(self, assigned: Partitions) -> Any:
+        """Only the user's is called."""
+        return self._users and self._users.on_partitions_assigned(assigned)
+
+    def on_partitions_revoked(self, revoked: Partitions) -> Any:
+        """Once what runs has ended, and is committed."""
+        self._revoked(revoked)
+        return self._users and self._users.on_partitions_revoked(revoked)
+
+    def on_partitions_lost(self, lost: Partitions) -> Any:
+        """They are another member's by now."""
+        self._lost(lost)
+        return self._users and self._users.on_partitions_lost(lost)

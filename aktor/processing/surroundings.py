@@ -1,0 +1,57 @@
+"""What `process` needs of the consumer that it is called on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from aktor.actors.runtime import Bell
+from aktor.consumer.engine import Engine
+from aktor.consumer.waiting import Blocking
+from aktor.trace import Trace
+
+__all__ = ["Consumer", "Host", "Surroundings"]
+
+
+class Consumer(Protocol):
+    """What is called as a user would call it; see `KafkaConsumer`."""
+
+    config: dict[str, Any]
+
+    def poll(self, timeout_ms: float, max_records: int) -> dict[TopicPartition, list[Any]]: ...
+    def pause(self, *partitions: TopicPartition) -> None: ...
+    def resume(self, *partitions: TopicPartition) -> None: ...
+    def seek(self, partition: TopicPartition, offset: int) -> None: ...
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float
+    ) -> None: ...
+    def commit_async(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], callback: Any
+    ) -> Any: ...
+
+
+class Host(Protocol):
+    """What it runs on: see `consumer.system.Host`."""
+
+    def make_bell(self) -> Bell: ...
+    def start_worker(self, work: Callable[[], None], name: str) -> None: ...
+    def on_sigterm(self, act: Callable[[], None]) -> Callable[[], None]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The consumer, and what it is made of."""
+
+    consumer: Consumer
+    engine: Engine
+    driver: Blocking
+    clock: Callable[[], float]
+    host: Host
+    trace: Trace
+    #: Repairs what an interrupt has left half done, as each call of the consumer does.
+    repair: Callable[[], None]
+    #: Calls `Processor.hand_back`.
+    hand_back: Callable[[Collection[TopicPartition]], None]

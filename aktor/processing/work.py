@@ -1,0 +1,244 @@
+"""The records that were polled and are not finished: what may be begun, what may be committed.
+
+Nothing here waits, and all of it belongs to the application thread. Records that must keep their
+order stand in one lane; the first of a lane is the only one that is worked on. Of a partition,
+everything below its lowest unfinished offset may be committed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from typing import Any
+
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+__all__ = ["Task", "Work"]
+
+
+class Task:
+    """One record on its way. `cancel` gives it back from a worker that has not begun with it."""
+
+    __slots__ = (
+        "attempts",
+        "cancel",
+        "dropped",
+        "epoch_before",
+        "error",
+        "lane",
+        "partition",
+        "record",
+        "running",
+    )
+
+    def __init__(self, record: Any, partition: TopicPartition, epoch_before: int | None) -> None:
+        self.record = record
+        self.partition = partition
+        #: The leader epoch of what was before it: of its own offset, if that is committed.
+        self.epoch_before = epoch_before
+        self.lane: Hashable = None
+        #: Attempts that have failed, and what the last one raised.
+        self.attempts = 0
+        self.error: BaseException | None = None
+        #: A worker has it.
+        self.running = False
+        #: Its partition is not this member's any more: what becomes of it does not count.
+        self.dropped = False
+        self.cancel: Callable[[], bool] = lambda: False
+
+
+class _Partition:
+    """What is unfinished of one partition, since it was assigned."""
+
+    __slots__ = ("end", "end_epoch", "pending")
+
+    def __init__(self) -> None:
+        #: By offset. An OrderedDict, since its first entry is found at once after many deletions.
+        self.pending: OrderedDict[int, Task] = OrderedDict()
+        #: The offset after the last record that came, and that record's leader epoch.
+        self.end = -1
+        self.end_epoch: int | None = None
+
+
+class Work:
+    """Owns the unfinished records of all partitions, and the order in which they are begun."""
+
+    def __init__(self, order: str) -> None:
+        #: Tasks that workers have, also those that do not count any more.
+        self.running: set[Task] = set()
+        #: Records that were polled and are not finished.
+        self.pending = 0
+        self._order = order
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        #: Records that keep their order among themselves. The first is ready, running, or waits for
+        #: another attempt.
+        self._lanes: dict[Hashable, deque[Task]] = {}
+        self._ready: deque[Task] = deque()
+        #: Those that wait for another attempt: (when, number, task).
+        self._later: list[tuple[float, int, Task]] = []
+        self._numbers = itertools.count()
+
+    # -- records come
+
+    def add(self, partition: TopicPartition, records: Sequence[Any]) -> None:
+        """These were polled. If they go back behind what came before (the log was truncated, and
+        the position reset), what came before does not count any more."""
+        for record in records:
+            self._line_up(self.add_aside(partition, record))
+
+    def add_aside(self, partition: TopicPartition, record: Any) -> Task:
+        """This was polled, and is not to be begun: the caller knows what becomes of it."""
+        mine = self._partitions.get(partition)
+        if mine is None or record.offset < mine.end:
+            self.forget([partition])
+            mine = self._partitions[partition] = _Partition()
+        task = mine.pending[record.offset] = Task(record, partition, mine.end_epoch)
+        mine.end, mine.end_epoch = record.offset + 1, record.leader_epoch
+        self.pending += 1
+        return task
+
+    def _line_up(self, task: Task) -> None:
+        task.lane = self._lane_of(task)
+        if task.lane is None:
+            self._ready.append(task)
+            return
+        lane = self._lanes.setdefault(task.lane, deque())
+        lane.append(task)
+        if len(lane) == 1:
+            self._ready.append(task)
+
+    def _lane_of(self, task: Task) -> Hashable:
+        """None: it keeps no order. A record without a key has none by key, as in Kafka."""
+        if self._order == "none":
+            return None
+        partition: Hashable = task.partition
+        if self._order == "partition":
+            return partition
+        key = task.record.key
+        if key is None:
+            return None
+        try:
+            hash(key)
+        except TypeError:  # a deserializer made it: a dict, a list
+            return partition
+        return partition, key
+
+    # -- records are worked on
+
+    def begin(self, now: float) -> Task | None:
+        """The next that may be begun; the caller gives it to a worker."""
+        while self._later and self._later[0][0] <= now:
+            self._ready.append(heapq.heappop(self._later)[2])
+        while self._ready:
+            task = self._ready.popleft()
+            if not task.dropped:
+                self.begin_with(task)
+                return task
+        return None
+
+    def begin_with(self, task: Task) -> None:
+        """A worker gets this one."""
+        task.running = True
+        self.running.add(task)
+
+    def returned(self, task: Task) -> None:
+        """The worker has ended with it, or has never begun."""
+        task.running = False
+        self.running.discard(task)
+        if task.dropped:
+            self._leave_lane(task)
+
+    def retry(self, task: Task, at: float) -> None:
+        """Begin it again then."""
+        heapq.heappush(self._later, (at, next(self._numbers), task))
+
+    def finish(self, task: Task) -> None:
+        """It is done, once and for all: its offset may be passed over. Twice does no harm."""
+        mine = self._partitions.get(task.partition)
+        if task.dropped or mine is None or mine.pending.pop(task.record.offset, None) is None:
+            return
+        self.pending -= 1
+        self._leave_lane(task)
+
+    def _leave_lane(self, task: Task) -> None:
+        lane = self._lanes.get(task.lane)
+        if not lane or lane[0] is not task:
+            return
+        lane.popleft()
+        if lane:
+            self._ready.append(lane[0])
+        else:
+            del self._lanes[task.lane]
+
+    @property
+    def next_retry(self) -> float:
+        """When another attempt is due; infinity: none is."""
+        return self._later[0][0] if self._later else float("inf")
+
+    # -- partitions go
+
+    def stop(self, partitions: Collection[TopicPartition]) -> None:
+        """Begin nothing more of these; what is running may still finish."""
+        for one in partitions:
+            mine = self._partitions.get(one)
+            for task in list(mine.pending.values()) if mine is not None else ():
+                if task.running and not task.cancel():
+                    continue
+                self._withdraw(task)
+
+    def _withdraw(self, task: Task) -> None:
+        task.dropped = True
+        task.running = False
+        self.running.discard(task)
+        lane = self._lanes.get(task.lane)
+        if lane and lane[0] is task:
+            self._leave_lane(task)
+        elif lane:
+            with contextlib.suppress(ValueError):
+                lane.remove(task)
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are not ours any more. What still runs keeps its place in its lane: a record that
+        comes with the same key, if we are assigned the partition again, waits for it."""
+        for one in list(partitions):
+            mine = self._partitions.pop(one, None)
+            for task in mine.pending.values() if mine is not None else ():
+                self.pending -= 1
+                if task.running:
+                    task.dropped = True
+                elif not task.dropped:
+                    self._withdraw(task)
+
+    @property
+    def partitions(self) -> Collection[TopicPartition]:
+        """Those of which a record came."""
+        return self._partitions.keys()
+
+    def runs_of(self, partitions: Collection[TopicPartition]) -> list[Task]:
+        """What workers have of these partitions, and counts."""
+        return [one for one in self.running if one.partition in partitions and not one.dropped]
+
+    # -- how far it is
+
+    def unfinished_from(self, partition: TopicPartition) -> OffsetAndMetadata | None:
+        """The lowest unfinished offset, to be committed; None: everything that came is finished."""
+        mine = self._partitions.get(partition)
+        if mine is None or not mine.pending:
+            return None
+        offset, task = next(iter(mine.pending.items()))
+        return OffsetAndMetadata(offset, "", -1 if task.epoch_before is None else task.epoch_before)
+
+    def pending_of(self, partition: TopicPartition) -> int:
+        """How many records of it are unfinished."""
+        mine = self._partitions.get(partition)
+        return 0 if mine is None else len(mine.pending)
+
+    def ahead_of(self, partition: TopicPartition) -> int:
+        """How many offsets lie between the lowest unfinished one and the end of what came."""
+        mine = self._partitions.get(partition)
+        if mine is None or not mine.pending:
+            return 0
+        return mine.end - next(iter(mine.pending))

@@ -1,0 +1,210 @@
+"""Where handlers run: threads, processes or coroutines. Each says what became of a job.
+
+A job's `done` is called once, on whatever thread, with what it raised, or None. `submit` returns
+what takes the job back: it says whether the job had not begun, and then it never will.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import pickle
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor
+from typing import Any, NamedTuple, Protocol
+
+from aktor.actors.runtime import Bell
+
+__all__ = ["Coroutines", "Job", "Processes", "Threads", "Workers"]
+
+Cancel = Callable[[], bool]
+
+
+class Job(NamedTuple):
+    """`call(argument)` is to be called, and then `done`, with what it raised."""
+
+    call: Callable[[Any], Any]
+    argument: Any
+    done: Callable[[BaseException | None], None]
+
+
+class Workers(Protocol):
+    """Runs jobs, a certain number at a time."""
+
+    #: So many jobs are given to it at a time: those that run, and the next ones.
+    capacity: int
+
+    def submit(self, job: Job) -> Cancel:
+        """Run it as soon as a worker is free."""
+
+    def close(self) -> None:
+        """No job follows. What runs may run on; it is not waited for."""
+
+
+class _Claim:
+    """Who is first runs the job, or takes it back."""
+
+    __slots__ = ("_free",)
+
+    def __init__(self) -> None:
+        self._free = [None]
+
+    def take(self) -> bool:
+        """Whether it was free. From any thread: `list.pop` is atomic."""
+        try:
+            self._free.pop()
+        except IndexError:
+            return False
+        return True
+
+
+class Threads:
+    """Daemon threads, each started when it is first needed: one that never ends keeps no process
+    from ending.
+
+    They wait on bells of the consumer's host, so that a simulation can run them in virtual time.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        *,
+        start: Callable[[Callable[[], None], str], None],
+        make_bell: Callable[[], Bell],
+        name: str,
+    ) -> None:
+        self.capacity = 2 * count  # who has ended finds the next one waiting
+        self._count = count
+        self._start = start
+        self._make_bell = make_bell
+        self._name = name
+        self._inbox: deque[tuple[_Claim, Job]] = deque()
+        self._idle: deque[Bell] = deque()
+        self._started = 0
+        self._closed = False
+
+    def submit(self, job: Job) -> Cancel:
+        """Run it as soon as a thread is free."""
+        claim = _Claim()
+        self._inbox.append((claim, job))
+        if not self._ring_one() and self._started < self._count:
+            self._started += 1
+            self._start(self._work, f"{self._name}-{self._started}")
+        return claim.take
+
+    def close(self) -> None:
+        """The threads end once they have nothing in hand."""
+        self._closed = True
+        while self._ring_one():
+            pass
+
+    def _ring_one(self) -> bool:
+        try:
+            bell = self._idle.pop()
+        except IndexError:
+            return False
+        bell.ring()
+        return True
+
+    def _work(self) -> None:
+        bell = self._make_bell()
+        while True:
+            try:
+                claim, job = self._inbox.popleft()
+            except IndexError:
+                if self._closed:
+                    return
+                self._idle.append(bell)
+                # Looked at again: it may have come before anybody knew that we are idle.
+                if not self._inbox and not self._closed:
+                    bell.wait(threading.TIMEOUT_MAX)
+                continue
+            if claim.take():
+                _run(job)
+
+
+def _run(job: Job) -> None:
+    try:
+        job.call(job.argument)
+    except (Exception, SystemExit) as error:
+        job.done(error)
+    else:
+        job.done(None)
+
+
+class Coroutines:
+    """Tasks of an event loop that runs on a thread of its own."""
+
+    def __init__(self, count: int, *, name: str) -> None:
+        self.capacity = count
+        self._loop = asyncio.new_event_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Job) -> Cancel:
+        """Run it in the loop."""
+        claim = _Claim()
+        self._loop.call_soon_threadsafe(self._begin, claim, job)
+        return claim.take
+
+    def _begin(self, claim: _Claim, job: Job) -> None:
+        if claim.take():
+            task = self._loop.create_task(self._run(job))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, job: Job) -> None:
+        try:
+            await job.call(job.argument)
+        except BaseException as error:  # also asyncio.CancelledError: it was not finished
+            job.done(error)
+            if not isinstance(error, Exception | asyncio.CancelledError):
+                raise
+        else:
+            job.done(None)
+
+    def close(self) -> None:
+        """What still runs is cancelled, and the loop ends."""
+        self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._loop.call_soon(self._loop.call_soon, self._loop.stop)  # once they have ended
+
+
+class Processes:
+    """Processes of their own, begun afresh ("spawn"): what a fork would copy is of no use there.
+
+    The handler, records and exceptions are pickled. TypeError: the handler cannot be.
+    """
+
+    def __init__(self, count: int, *, handler: Callable[[Any], Any]) -> None:
+        self.capacity = count + 1
+        try:
+            pickle.dumps(handler)
+        except Exception as error:
+            raise TypeError(
+                f"a handler for processes must be pickled, and this one cannot be ({error}): give"
+                " a function of a module"
+            ) from error
+        context = multiprocessing.get_context("spawn")
+        self._pool = ProcessPoolExecutor(count, mp_context=context)
+
+    def submit(self, job: Job) -> Cancel:
+        """Run it in a process."""
+        future = self._pool.submit(job.call, job.argument)
+
+        def ended(future: Future[Any]) -> None:
+            if not future.cancelled():
+                job.done(future.exception())
+
+        future.add_done_callback(ended)
+        return future.cancel
+
+    def close(self) -> None:
+        """The processes end once they have nothing in hand."""
+        self._pool.shutdown(wait=False, cancel_futures=True)

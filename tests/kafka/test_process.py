@@ -1,0 +1,282 @@
+"""`process` on both Kafkas: order, retries, dead letters, commits, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+
+from aktor import KafkaConsumer, TopicPartition
+from aktor.errors import (
+    ConcurrentAccessError,
+    ConfigurationError,
+    HandlerError,
+    RecordDeserializationError,
+    WakeupError,
+)
+from aktor.processing import Processed, Retries, dead_letter
+from tests.kafka.support import PROMPT_S, quick
+from tests.real_kafka.topics import create_topic, produce
+
+#: Long enough to join the group on a busy machine; then nothing comes any more.
+IDLE_MS = 3000
+
+
+def a_consumer(kafka: Any, topic: str, group: str | None, **configs: Any) -> KafkaConsumer:
+    configs = {"consumer_timeout_ms": IDLE_MS, "enable_auto_commit": False} | configs
+    return quick(kafka, topic, group_id=group, auto_offset_reset="earliest", **configs)
+
+
+def filled(kafka: Any, topic: str, count: int, *, partitions: int = 2, keys: int = 5) -> None:
+    create_topic(kafka.bootstrap_servers, topic, partitions=partitions)
+    with_keys = [(b"%d" % (number % keys), b"%d" % number) for number in range(count)]
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+    for key, value in with_keys:
+        producer.send(topic, key=key, value=value)
+    producer.close()
+
+
+def committed(consumer: KafkaConsumer) -> int:
+    return sum(consumer.committed(one) or 0 for one in consumer.assignment())
+
+
+def after(seconds: float, act: Callable[[], object]) -> threading.Timer:
+    timer = threading.Timer(seconds, act)
+    timer.start()
+    return timer
+
+
+def test_every_record_is_handled_in_the_order_of_its_key(
+    kafka: Any, topic: str, group: str
+) -> None:
+    filled(kafka, topic, 400)
+    seen: dict[bytes, list[int]] = defaultdict(list)
+    with a_consumer(kafka, topic, group) as consumer:
+        done = consumer.process(
+            lambda record: seen[record.key].append(int(record.value)), concurrency=4
+        )
+
+        assert done == Processed(finished=400)
+        assert all(values == sorted(values) for values in seen.values())
+        assert committed(consumer) == 400
+
+
+@pytest.mark.parametrize("kind", ["kafka-python", "confluent-kafka"])
+def test_what_fails_is_tried_again_and_then_written_to_the_dead_letter_topic(
+    kafka: Any, topic: str, group: str, kind: str
+) -> None:
+    filled(kafka, topic, 40)
+    create_topic(kafka.bootstrap_servers, f"{topic}-dead", partitions=1)
+    tries: Counter[bytes] = Counter()
+
+    def handle(record: Any) -> None:
+        tries[record.value] += 1
+        if record.value == b"7" or (record.value == b"9" and tries[b"9"] < 3):
+            raise ValueError("no")
+
+    with a_producer(kind, kafka) as producer, a_consumer(kafka, topic, group) as consumer:
+        letters = dead_letter(f"{topic}-dead", producer)
+        done = consumer.process(handle, retries=Retries(2, backoff_ms=1), on_error=letters)
+
+        assert done == Processed(finished=39, dead_lettered=1, retried=4)
+        assert committed(consumer) == 40
+    with a_consumer(kafka, f"{topic}-dead", None) as reader:
+        (letter,) = reader
+    headers = dict(letter.headers)
+    assert (letter.key, letter.value) == (b"2", b"7")
+    assert headers["aktor.errors.topic"] == topic.encode()
+    assert headers["aktor.errors.attempts"] == b"3"
+
+
+class a_producer:
+    """kafka-python's or confluent-kafka's."""
+
+    def __init__(self, kind: str, kafka: Any) -> None:
+        if kind == "kafka-python":
+            self._made: Any = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+        else:
+            confluent = pytest.importorskip("confluent_kafka")
+            bootstrap = ",".join(kafka.bootstrap_servers)
+            self._made = confluent.Producer({"bootstrap.servers": bootstrap})
+
+    def __enter__(self) -> Any:
+        return self._made
+
+    def __exit__(self, *_: object) -> None:
+        self._made.flush()
+
+
+def test_an_error_is_raised_and_the_next_call_goes_on_from_its_record(
+    kafka: Any, topic: str, group: str
+) -> None:
+    filled(kafka, topic, 40, partitions=1)
+    handled: list[int] = []
+
+    def handle(record: Any) -> None:
+        if record.offset == 20 and not may_pass:
+            raise ValueError("no")
+        handled.append(record.offset)
+
+    may_pass: list[bool] = []
+    with a_consumer(kafka, topic, group) as consumer:
+        with pytest.raises(HandlerError, match="offset 20") as raised:
+            consumer.process(handle, order="partition")
+        assert isinstance(raised.value.__cause__, ValueError)
+        assert committed(consumer) == 20
+
+        may_pass.append(True)
+        consumer.process(handle, order="partition")
+
+    assert handled == list(range(40))
+
+
+def test_records_that_cannot_be_deserialized_are_put_aside_like_others(
+    kafka: Any, topic: str, group: str
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic, partitions=1)
+    produce(kafka.bootstrap_servers, topic, [b"1", b"not a number", b"3"])
+    failures: list[Any] = []
+    seen: list[int] = []
+    with a_consumer(kafka, topic, group, value_deserializer=int) as consumer:
+        with pytest.raises(RecordDeserializationError):
+            consumer.process(lambda record: seen.append(record.value))
+        done = consumer.process(lambda record: seen.append(record.value), on_error=failures.append)
+
+        assert committed(consumer) == 3
+    assert done.dead_lettered == 1
+    assert seen == [1, 3]
+    (failure,) = failures
+    assert (failure.record.offset, failure.record.value) == (1, b"not a number")
+    assert isinstance(failure.error, ValueError)
+
+
+def test_coroutines_run_together(kafka: Any, topic: str, group: str) -> None:
+    filled(kafka, topic, 50)
+    running, most = 0, 0
+
+    async def handle(record: Any) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.02)
+        running -= 1
+
+    with a_consumer(kafka, topic, group) as consumer:
+        done = consumer.process(handle, concurrency=20, order="none")
+
+        assert done.finished == committed(consumer) == 50
+    assert 2 <= most <= 20
+
+
+def handle_in_a_process(record: Any) -> None:
+    """Fails with the first record, to show where it runs."""
+    if record.offset == 0:
+        raise ValueError(os.getpid())
+
+
+def test_processes_take_records_and_give_errors_back(kafka: Any, topic: str, group: str) -> None:
+    filled(kafka, topic, 20, partitions=1)
+    failures: list[Any] = []
+    with a_consumer(kafka, topic, group) as consumer:
+        done = consumer.process(
+            handle_in_a_process, concurrency=2, workers="processes", on_error=failures.append
+        )
+
+        assert (done.finished, done.dead_lettered, committed(consumer)) == (19, 1, 20)
+    assert failures[0].error.args[0] != os.getpid()
+
+
+def test_auto_commit_would_commit_what_is_not_finished(kafka: Any, topic: str, group: str) -> None:
+    with (
+        a_consumer(kafka, topic, group, enable_auto_commit=True) as consumer,
+        pytest.raises(ConfigurationError, match="enable_auto_commit=False"),
+    ):
+        consumer.process(print)
+
+
+def test_a_handler_may_not_call_the_consumer(kafka: Any, topic: str, group: str) -> None:
+    filled(kafka, topic, 1)
+    with a_consumer(kafka, topic, group) as consumer:
+        with pytest.raises(HandlerError) as raised:
+            consumer.process(lambda _record: consumer.commit())
+        assert isinstance(raised.value.__cause__, ConcurrentAccessError)
+
+
+@pytest.mark.parametrize("how", ["wakeup", "SIGTERM", "SIGINT", "close in a handler"])
+def test_it_ends_with_what_is_in_hand_finished_and_committed(
+    kafka: Any, topic: str, group: str, how: str
+) -> None:
+    filled(kafka, topic, 400, partitions=1, keys=50)
+    begun, ended = [], []
+    asked = threading.Event()
+
+    def handle(record: Any) -> None:
+        begun.append(record.offset)
+        time.sleep(0.005)
+        ended.append(record.offset)
+        if len(ended) == 50:
+            asked.set()
+
+    def ask() -> None:
+        asked.wait(PROMPT_S)
+        if how == "wakeup":
+            consumer.wakeup()
+        else:
+            signals = {"SIGTERM": signal.SIGTERM, "SIGINT": signal.SIGINT}
+            os.kill(os.getpid(), signals.get(how, signal.SIGUSR1))
+
+    consumer = a_consumer(kafka, topic, group)
+    before = signal.signal(signal.SIGUSR1, lambda *_: consumer.close())
+    asking = after(0.0, ask)
+    try:
+        if how in ("wakeup", "SIGINT"):
+            with pytest.raises(WakeupError if how == "wakeup" else KeyboardInterrupt):
+                consumer.process(handle)
+        else:
+            assert consumer.process(handle).unfinished > 0
+    finally:
+        asking.join()
+        signal.signal(signal.SIGUSR1, before)
+        consumer.close()
+
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert sorted(begun) == sorted(ended)
+    assert 50 <= len(ended) < 400
+    with quick(kafka, group_id=group) as reader:
+        offset = reader.committed(TopicPartition(topic, 0))
+    assert offset == min(set(range(400)) - set(ended))
+
+
+def test_a_second_member_is_handed_what_is_finished(kafka: Any, topic: str, group: str) -> None:
+    filled(kafka, topic, 600, partitions=4, keys=60)
+    handled: Counter[tuple[int, int]] = Counter()
+    joins = threading.Event()
+
+    def handle(record: Any) -> None:
+        time.sleep(0.005)
+        handled[record.partition, record.offset] += 1
+        if len(handled) == 100:
+            joins.set()
+
+    def run(consumer: KafkaConsumer) -> None:
+        with consumer:
+            consumer.process(handle, concurrency=4)
+
+    first = threading.Thread(target=run, args=[a_consumer(kafka, topic, group)])
+    first.start()
+    assert joins.wait(PROMPT_S)
+    second = threading.Thread(target=run, args=[a_consumer(kafka, topic, group)])
+    second.start()
+    first.join(PROMPT_S)
+    second.join(PROMPT_S)
+
+    assert len(handled) == 600
+    assert set(handled.values()) == {1}, "nothing was handled twice"

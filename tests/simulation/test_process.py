@@ -1,0 +1,59 @@
+"""`process` in simulated storms: each record has its effect, in order, and then is committed."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import pytest
+from kafka.errors import KafkaError
+
+from aktor import KafkaConsumer
+from aktor.processing import HandlerError, Retries
+from aktor.simulation import Simulation, Sink
+from tests.scenarios.world import seeds
+
+PROTOCOLS = ("classic", "consumer")
+
+
+def process(invoices: Sink, protocol: str, **options: Any) -> None:
+    """A service: it goes on after errors, with the same consumer."""
+    consumer = KafkaConsumer(
+        "orders",
+        bootstrap_servers="kafka:9092",
+        group_id="billing",
+        group_protocol=protocol,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        auto_commit_interval_ms=500,
+        **({"session_timeout_ms": 6000} if protocol == "classic" else {}),
+    )
+    draw = random.Random(7)
+
+    def bill(record: Any) -> None:
+        if draw.random() < 0.03:
+            raise ValueError("the database is away")
+        invoices.put(record)
+
+    while True:
+        try:
+            consumer.process(bill, retries=Retries(8, backoff_ms=20), **options)
+        except (HandlerError, KafkaError):
+            time.sleep(0.1)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("order", ["key", "partition", "none"])
+@pytest.mark.parametrize("seed", seeds(4))
+def test_every_record_is_billed_in_its_order_whatever_happens(
+    seed: int, order: str, protocol: str
+) -> None:
+    with Simulation(seed) as sim:
+        orders = sim.topic("orders", partitions=4, keys=6)
+        sim.trickle(orders, per_second=20, seconds=30)
+        invoices = sim.sink(orders, "at-least-once", takes=0.05)
+        for _ in range(3):
+            sim.member(process, invoices, protocol, order=order, concurrency=3, max_pending=40)
+        sim.chaos(for_=30).run(for_=30)
+        sim.heal().progress().check()

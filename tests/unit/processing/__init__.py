@@ -1,0 +1,1 @@
+"""Rules of `process`: order, commits, workers, failures."""

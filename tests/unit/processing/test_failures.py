@@ -1,0 +1,176 @@
+"""Retries, dead letters, and the arguments of `process`."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+from kafka.errors import KafkaTimeoutError
+
+from aktor.errors import HandlerError
+from aktor.processing import Failure, Retries, dead_letter
+from aktor.processing.plan import Plan, plan
+from tests.unit.processing.test_work import a_record
+
+
+def a_plan(handler: Any = print, **changed: Any) -> Plan:
+    known: dict[str, Any] = {
+        "order": "key",
+        "on_error": "raise",
+        "retries": 0,
+        "workers": None,
+        "numbers": {"concurrency": 1, "max_pending": 1, "max_uncommitted": 1},
+        "commit_interval": 1.0,
+        "drain_timeout": 1.0,
+        "idle_timeout": 1.0,
+    }
+    return plan(handler, **known | changed)
+
+
+async def a_coroutine(record: Any) -> None:
+    """Nothing."""
+
+
+class AsynchronousObject:
+    async def __call__(self, record: Any) -> None:
+        """Nothing."""
+
+
+def test_the_waits_between_attempts_double_up_to_a_bound() -> None:
+    retries = Retries(10, backoff_ms=100, backoff_max_ms=1000)
+
+    assert [retries.wait(attempts) for attempts in (1, 2, 3, 4, 5, 1000)] == [
+        *(0.1, 0.2, 0.4, 0.8, 1.0, 1.0)
+    ]
+
+
+@pytest.mark.parametrize("count", [-1, 1.5, True, "3"])
+def test_retries_are_a_number(count: Any) -> None:
+    with pytest.raises(ValueError, match="at least 0"):
+        a_plan(retries=count)
+
+
+def test_coroutine_functions_run_as_coroutines_and_others_in_threads() -> None:
+    assert a_plan(a_coroutine).workers == "coroutines"
+    assert a_plan(AsynchronousObject()).workers == "coroutines"
+    assert a_plan(print).workers == "threads"
+
+
+@pytest.mark.parametrize(
+    ("handler", "changed", "complaint"),
+    [
+        (None, {}, "handler must be callable"),
+        (print, {"order": "topic"}, "key, partition, none"),
+        (print, {"on_error": "ignore"}, "dead_letter"),
+        (print, {"workers": "greenlets"}, "threads, processes, coroutines"),
+        (print, {"workers": "coroutines"}, "must be a coroutine function"),
+        (a_coroutine, {"workers": "threads"}, "must not be a coroutine function"),
+        (print, {"numbers": {"concurrency": 0}}, "concurrency must be at least 1"),
+        (print, {"numbers": {"concurrency": "8"}}, "concurrency must be an int"),
+    ],
+)
+def test_a_wrong_argument_is_named(handler: Any, changed: Any, complaint: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=complaint):
+        a_plan(handler, **changed)
+
+
+def test_the_error_names_the_record_and_says_what_to_do() -> None:
+    error = HandlerError(topic="orders", partition=2, offset=7, attempts=3)
+
+    assert "offset 7 of orders-2 (3 attempts)" in str(error)
+    assert "on_error='skip'" in str(error)
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.offset, str(again)) == (7, str(error))
+
+
+def a_failure(error: BaseException | None = None) -> Failure:
+    return Failure(
+        record=a_record(7, b"k"), error=error or ValueError("no"), attempts=3, group_id="g"
+    )
+
+
+def test_the_headers_of_a_dead_letter_say_where_it_was_and_why() -> None:
+    headers = dict(a_failure().headers())
+
+    assert headers["aktor.errors.topic"] == b"orders"
+    assert headers["aktor.errors.partition"] == b"0"
+    assert headers["aktor.errors.offset"] == b"7"
+    assert headers["aktor.errors.attempts"] == b"3"
+    assert headers["aktor.errors.group"] == b"g"
+    assert headers["aktor.errors.exception.class.name"] == b"builtins.ValueError"
+    assert headers["aktor.errors.exception.message"] == b"no"
+    assert headers["aktor.errors.exception.stacktrace"].endswith(b"ValueError: no\n")
+
+
+class KafkaPython:
+    """Takes what is sent, as kafka-python's producer does."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.sent: list[dict[str, Any]] = []
+        self._error = error
+
+    def send(self, topic: str, **content: Any) -> KafkaPython:
+        self.sent.append({"topic": topic} | content)
+        return self
+
+    def get(self, timeout: float) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+class Confluent:
+    """The same as confluent-kafka's, which says in `poll` that it has delivered."""
+
+    def __init__(self, error: Any = None, *, delivers: bool = True) -> None:
+        self.sent: list[dict[str, Any]] = []
+        self._error = error
+        self._delivers = delivers
+        self._waiting: list[Any] = []
+
+    def produce(self, topic: str, *, on_delivery: Any, **content: Any) -> None:
+        self.sent.append({"topic": topic} | content)
+        self._waiting.append(on_delivery)
+
+    def poll(self, timeout: float) -> None:
+        while self._delivers and self._waiting:
+            self._waiting.pop()(self._error, None)
+
+
+@pytest.mark.parametrize("producer", [KafkaPython(), Confluent()])
+def test_a_dead_letter_keeps_key_value_and_headers(producer: Any) -> None:
+    failure = a_failure()
+    failure.record.headers.append(("trace", b"1"))
+
+    dead_letter("dead", producer)(failure)
+
+    (sent,) = producer.sent
+    assert (sent["topic"], sent["key"], sent["value"]) == ("dead", b"k", b"")
+    assert sent["headers"] == [("trace", b"1"), *failure.headers()]
+
+
+@pytest.mark.parametrize("producer", [KafkaPython(RuntimeError("full")), Confluent("full")])
+def test_a_dead_letter_that_cannot_be_written_raises(producer: Any) -> None:
+    with pytest.raises(RuntimeError, match="full"):
+        dead_letter("dead", producer)(a_failure())
+
+
+def test_a_producer_that_does_not_deliver_is_not_waited_for_for_ever() -> None:
+    with pytest.raises(KafkaTimeoutError, match="dead"):
+        dead_letter("dead", Confluent(delivers=False), timeout_ms=1)(a_failure())
+
+
+def test_what_was_deserialized_needs_a_serializer() -> None:
+    producer = KafkaPython()
+    failure = Failure(record=a_record(7, "k"), error=ValueError(), attempts=1, group_id=None)
+
+    with pytest.raises(TypeError, match="key_serializer"):
+        dead_letter("dead", producer)(failure)
+    dead_letter("dead", producer, key_serializer=str.encode)(failure)
+
+    assert producer.sent[0]["key"] == b"k"
+
+
+def test_something_that_is_no_producer_is_refused() -> None:
+    with pytest.raises(TypeError, match="not object"):
+        dead_letter("dead", object())
