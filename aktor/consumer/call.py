@@ -69,6 +69,15 @@ class Call:
         """It begins to change something."""
         self.touched = True
 
+    def begin_nested(self) -> bool:
+        """A call in the middle of this one begins; whether this one has changed anything."""
+        touched, self.touched = self.touched, False
+        return touched
+
+    def end_nested(self, *, touched: bool) -> None:
+        """It is over; `touched` is what its beginning said."""
+        self.touched |= touched
+
     def begin_close(self) -> None:
         """It closes the consumer: `wakeup` and a nested `close` do not end its waits."""
         self.closing = True

@@ -759,6 +759,11 @@ class KafkaConsumer:
         if self._settings.group_id is None:
             raise IllegalStateError("Requires group_id")
         if offsets is None:
+            if self._processor is not None:  # the positions are past what handlers have in hand
+                raise IllegalStateError(
+                    "process() commits what is finished; a listener may only commit offsets that"
+                    " it names"
+                )
             return self._engine.consumed()
         return arguments.checked_offsets(offsets)
 
@@ -1149,14 +1154,17 @@ class KafkaConsumer:
         callback, name = user_code.name, method.__name__.strip("_")
         if not callback or name in _NEVER_NESTED:
             raise self._refusal(name, callback)
+        touched = call.begin_nested()
         try:
             user_code.enter("")
             return method(self, *args, **kwargs)
         except BaseException as error:
+            # As of an outermost call: what is refused for its arguments has changed nothing.
             if call.touched and error is not call.ended_in:
                 self._guard.break_off()
             raise
         finally:
+            call.end_nested(touched=touched)
             user_code.enter(callback)
 
     def _refusal(self, method: str, callback: str) -> IllegalStateError:

@@ -40,7 +40,7 @@ class Workers(Protocol):
         """Run it as soon as a worker is free."""
 
     def close(self) -> None:
-        """No job follows. What runs may run on; it is not waited for."""
+        """No job follows, and those that wait are not begun. What runs is not waited for."""
 
 
 class _Claim:
@@ -97,6 +97,7 @@ class Threads:
     def close(self) -> None:
         """The threads end once they have nothing in hand."""
         self._closed = True
+        self._inbox.clear()
         while self._ring_one():
             pass
 
@@ -139,6 +140,7 @@ class Coroutines:
 
     def __init__(self, count: int, *, name: str) -> None:
         self.capacity = count
+        self._closed = False
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
@@ -151,7 +153,7 @@ class Coroutines:
         return claim.take
 
     def _begin(self, claim: _Claim, job: Job) -> None:
-        if claim.take():
+        if claim.take() and not self._closed:
             task = self._loop.create_task(self._run(job))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -168,6 +170,7 @@ class Coroutines:
 
     def close(self) -> None:
         """What still runs is cancelled, and the loop ends."""
+        self._closed = True
         self._loop.call_soon_threadsafe(self._end)
 
     def _end(self) -> None:

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["HANDLERS", "INTERRUPTS", "Alarm", "CtrlC", "Interruption"]
 
 _ROOT: Final = Path(aktor.__file__).parent
-_APPLICATION: Final = tuple(f"{_ROOT / one}{os.sep}" for one in ("consumer", "records"))
+_PARTS: Final = ("consumer", "processing", "records")
+_APPLICATION: Final = tuple(f"{_ROOT / one}{os.sep}" for one in _PARTS)
 
 #: After how many lines it comes, if it may not come where it would.
 LATER: Final = 20

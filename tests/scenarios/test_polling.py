@@ -411,6 +411,27 @@ def test_a_listener_may_use_the_consumer(world: World) -> None:
     assert [(one.partition, one.offset) for one in records] == [(1, n) for n in range(30, 40)]
 
 
+def test_what_a_callback_is_refused_repeats_no_records(world: World) -> None:
+    """The refusal has changed nothing: the poll around it is a sound one."""
+    consumer = a_member(world, max_poll_records=5, enable_auto_commit=False)
+    refused: list[BaseException] = []
+
+    def ask_for_too_much(_offsets: Any, _error: Any) -> None:
+        with pytest.raises(ValueError, match="Unassigned") as caught:
+            consumer.seek(TopicPartition("invoices", 0), 7)
+        refused.append(caught.value)
+
+    given: list[tuple[int, int]] = []
+    while len(given) < 80:
+        consumer.commit_async(callback=ask_for_too_much)
+        world.sleep(0.1)
+        for some in consumer.poll(timeout_ms=1000).values():
+            given += [(one.partition, one.offset) for one in some]
+
+    assert refused
+    assert len(set(given)) == len(given) == 80
+
+
 def test_an_iteration_hands_out_every_record_once(world: World) -> None:
     consumer = a_member(world, consumer_timeout_ms=1000)
 

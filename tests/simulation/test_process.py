@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import random
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from kafka.errors import KafkaError
 
 from aktor import KafkaConsumer
+from aktor.errors import ConsumerClosedError
 from aktor.processing import HandlerError, Retries
 from aktor.simulation import Simulation, Sink
+from aktor.simulation.interrupts import HANDLERS, INTERRUPTS
 from tests.scenarios.world import seeds
 
 PROTOCOLS = ("classic", "consumer")
@@ -39,8 +42,18 @@ def process(invoices: Sink, protocol: str, **options: Any) -> None:
     while True:
         try:
             consumer.process(bill, retries=Retries(8, backoff_ms=20), **options)
-        except (HandlerError, KafkaError):
+        except ConsumerClosedError:
+            raise
+        except (HandlerError, KafkaError, *INTERRUPTS):
             time.sleep(0.1)
+
+
+def process_interrupted(invoices: Sink) -> None:
+    """The same in a process that gets signals: it goes on after each, with a new consumer if the
+    handler has closed it."""
+    while True:
+        with suppress(*INTERRUPTS, ConsumerClosedError):
+            process(invoices, "classic", concurrency=3, max_pending=40)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -57,3 +70,18 @@ def test_every_record_is_billed_in_its_order_whatever_happens(
             sim.member(process, invoices, protocol, order=order, concurrency=3, max_pending=40)
         sim.chaos(for_=30).run(for_=30)
         sim.heal().progress().check()
+
+
+@pytest.mark.parametrize("seed", seeds(12))
+def test_no_record_is_lost_or_out_of_order_whatever_line_a_signal_hits(seed: int) -> None:
+    with Simulation(seed) as sim:
+        orders = sim.topic("orders", partitions=4, keys=6)
+        sim.trickle(orders, per_second=20, seconds=30)
+        invoices = sim.sink(orders, "at-least-once", takes=0.05)
+        members = [sim.member(process_interrupted, invoices) for _ in range(2)]
+        for _ in range(60):
+            sim.run(for_=0.5)
+            draw = sim.random
+            member = draw.choice(members)
+            member.interrupt(draw.randrange(400), draw.choice(sorted(HANDLERS)))
+        sim.progress().check()

@@ -119,6 +119,28 @@ def test_a_job_that_waits_can_be_taken_back_and_one_that_runs_cannot() -> None:
     assert outcomes.empty()
 
 
+def test_jobs_that_wait_are_not_begun_once_the_workers_are_closed() -> None:
+    """Found by a simulation: Ctrl-C twice, the second one while what ran was waited for."""
+    workers = threads(1)
+    outcomes: Outcomes = queue.SimpleQueue()
+    runs, may_end, begun = threading.Event(), threading.Event(), threading.Event()
+
+    def work(_argument: Any) -> None:
+        runs.set()
+        may_end.wait(SOON)
+
+    workers.submit(Job(work, None, outcomes.put))
+    workers.submit(Job(lambda _argument: begun.set(), None, outcomes.put))
+    assert runs.wait(SOON)
+    (mine,) = [one for one in threading.enumerate() if one.name == "test-1"]
+
+    workers.close()
+    may_end.set()
+    mine.join(SOON)
+
+    assert not begun.is_set()
+
+
 def test_threads_end_when_they_are_closed() -> None:
     workers = threads(3)
     outcomes: Outcomes = queue.SimpleQueue()
