@@ -186,6 +186,18 @@ cdef class _Piece:
         return self.buffer.size
 
 
+cdef inline const uint8_t *bytes_of(bytes content) noexcept:
+    """Where they are; NULL: there are none."""
+    if content is None:
+        return NULL
+    return <const uint8_t *>PyBytes_AS_STRING(content)
+
+
+cdef inline Py_ssize_t size_of(bytes content) except -2:
+    """As in a record: -1 if there are none."""
+    return -1 if content is None else len(content)
+
+
 cdef class Columns:
     """See `aktor.records.columns.Columns`."""
 
@@ -247,10 +259,10 @@ cdef class Columns:
         cdef bytes key = record.key, value = record.value
         if not aktor_add_contents(
             &self.all,
-            NULL if key is None else <const uint8_t *>PyBytes_AS_STRING(key),
-            -1 if key is None else len(key),
-            NULL if value is None else <const uint8_t *>PyBytes_AS_STRING(value),
-            -1 if value is None else len(value),
+            bytes_of(key),
+            size_of(key),
+            bytes_of(value),
+            size_of(value),
         ):
             raise MemoryError
         if self.all.has_headers:
@@ -272,10 +284,10 @@ cdef class Columns:
             name = text.encode()
             if not aktor_add_header(
                 &self.all,
-                <const uint8_t *>PyBytes_AS_STRING(name),
-                len(name),
-                NULL if value is None else <const uint8_t *>PyBytes_AS_STRING(value),
-                -1 if value is None else len(value),
+                bytes_of(name),
+                size_of(name),
+                bytes_of(value),
+                size_of(value),
             ):
                 raise MemoryError
         return 0
