@@ -39,6 +39,7 @@ _TOLD: Final = (
     "heartbeat_interval_ms",
     "metadata_max_age_ms",
     "request_timeout_ms",
+    "retry_backoff_max_ms",
     "retry_backoff_ms",
 )
 

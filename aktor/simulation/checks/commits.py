@@ -67,8 +67,9 @@ def nothing_is_committed_that_was_given_up(history: History) -> list[str]:
     """What the user asked to commit while a partition was theirs is not sent once it was given up:
     it may be somebody else's by then, or theirs again, and further on."""
     complaints = []
-    #: Partitions that were given up since the user asked last.
-    gone: dict[str, set[str]] = defaultdict(set)
+    #: Partitions that were given up since the user asked last, and when. In the same moment the
+    #: background may not have heard of it yet; but then it has not told the group of it, either.
+    gone: dict[str, dict[str, float]] = defaultdict(dict)
     #: Whether a group has assigned what a consumer has: others may be given that.
     by_group: dict[str, bool] = {}
     for event, reader in Replay(history):
@@ -77,15 +78,16 @@ def nothing_is_committed_that_was_given_up(history: History) -> list[str]:
             case "partitions.assigned":
                 by_group[event["member"]] = event["by_group"]
             case "partitions.released" if by_group.get(event["member"], True):
-                mine.update(event["partitions"])
+                mine.update(dict.fromkeys(event["partitions"], event["at"]))
             case "user.commits" | "user.leaves":  # who leaves commits everything
                 named = event.get("partitions")
-                mine.difference_update(reader.owned if named is None else named)
+                for one in reader.owned if named is None else named:
+                    mine.pop(one, None)
             case "commit.sent" if event["kind"] == "asked" and isinstance(event["offsets"], dict):
                 complaints += [
                     f"{when(event)} commits {one}, given up since it was asked for"
                     for one in event["offsets"]
-                    if one in mine
+                    if mine.get(one, math.inf) < event["at"]
                 ]
     return complaints
 

@@ -77,6 +77,8 @@ class Hindrances:
         #: Brokers whose machines failed: their clients were not told that connections ended.
         self._silent_brokers: set[int] = set()
         self._ended: dict[_Whom, float] = defaultdict(float)
+        #: Requests that a broker answers late: whose, which broker, which API.
+        self._delayed: set[tuple[str, int, str]] = set()
         self._frozen: set[str] = set()
         self._forbidden: set[str] = set()
         #: Partitions that a consumer does not give out on purpose: paused, or handed back.
@@ -107,6 +109,11 @@ class Hindrances:
                     self._end(whom, at + self._lasts[number])
             case "request.hindered" if event["how"] == "Swallow":
                 self._end((member, event["broker"]), at + UNANSWERED)
+            case "request.hindered" if event["how"] == "Delay":
+                self._delayed.add((member, event["broker"], event["api"]))
+            case "request.answered" if (member, event["node"], event["api"]) in self._delayed:
+                self._delayed.discard((member, event["node"], event["api"]))
+                self._end((member, event["node"]), at)  # which may be long after the fault
             case "broker.crashed" if event["silent"]:
                 self._silent_brokers.add(event["broker"])
             case "broker.restarted":

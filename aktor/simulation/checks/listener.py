@@ -64,7 +64,9 @@ def the_listener_hears_of_each_partition(history: History) -> list[str]:
                         complaints.append(f"{at} was told twice that {one} is assigned")
                     mine[one] = _Heard.WELL
             case "callback.failed" if event["callback"] == "on_partitions_assigned":
-                mine.update(dict.fromkeys(event["partitions"], _Heard.BADLY))
+                # (The trace cuts a long list; the listener was told all.)
+                failed: list[str] = told.get(event["member"]) or event["partitions"]
+                mine.update(dict.fromkeys(failed, _Heard.BADLY))
             case "listener.told":
                 for one in event["partitions"]:
                     if mine.pop(one, None) is None:
