@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from aktor import errors
     from aktor.consumer.facade import KafkaConsumer
+    from aktor.consumer.json_columns import json_columns
     from aktor.consumer.pattern import SubscriptionPattern
     from aktor.consumer.status import ConsumerStatus, PartitionStatus
 
@@ -40,6 +41,7 @@ __all__ = [
     "SubscriptionPattern",
     "TopicPartition",
     "errors",
+    "json_columns",
 ]
 
 __version__ = "0.1.0.dev0"
@@ -57,6 +59,7 @@ _MODULES: Final = {
     "PartitionStatus": "aktor.consumer.status",
     "SubscriptionPattern": "aktor.consumer.pattern",
     "TopicPartition": "kafka.structs",
+    "json_columns": "aktor.consumer.json_columns",
 }
 
 

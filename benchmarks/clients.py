@@ -78,6 +78,10 @@ class KafkaPython:
 class Aktor(KafkaPython):
     module = "aktor"
 
+    def columns(self, seconds: float, at_most: int) -> int:
+        """Records as columns of pyarrow; how many they are."""
+        return int(self.consumer.poll_arrow(seconds * 1000, at_most).num_rows)
+
 
 class Confluent:
     """confluent-kafka (librdkafka), `consume(500)`."""
@@ -124,6 +128,24 @@ class Confluent:
         for record in records:
             total += len(record.value())
         return total
+
+    def columns(self, seconds: float, at_most: int) -> int:
+        """Records as columns of pyarrow, made of rows; how many they are."""
+        import pyarrow
+
+        (records,) = self.poll(seconds, at_most) or ([],)
+        pyarrow.record_batch(
+            {
+                "key": pyarrow.array([one.key() for one in records], pyarrow.binary()),
+                "value": pyarrow.array([one.value() for one in records], pyarrow.binary()),
+                "partition": pyarrow.array([one.partition() for one in records], pyarrow.int32()),
+                "offset": pyarrow.array([one.offset() for one in records], pyarrow.int64()),
+                "timestamp": pyarrow.array(
+                    [one.timestamp()[1] for one in records], pyarrow.timestamp("ms", "UTC")
+                ),
+            }
+        )
+        return len(records)
 
     def count(self, batches: list[list[Any]]) -> Mapping[int, int]:
         return Counter(record.partition() for records in batches for record in records)

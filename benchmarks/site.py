@@ -47,6 +47,11 @@ class Site:
             topics.coordinator_of(self._cluster.bootstrap_servers, new_name("warm-up"))
         return self._cluster.bootstrap_servers
 
+    @property
+    def classpath(self) -> str | None:
+        """Where Java finds Kafka's classes; None on a Kafka that is not ours."""
+        return None if self._cluster is None else self._cluster.prepare().classpath
+
     def scaled(self, count: int) -> int:
         """`count`, or a tenth of it if only a quick look is wanted."""
         return max(1, count // 10) if self.quick else count

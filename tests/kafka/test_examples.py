@@ -18,6 +18,7 @@ from aktor.errors import BootstrapError
 from aktor.processing import Processed
 from examples import (
     bad_record,
+    columns,
     poll_and_commit,
     process_in_order,
     rebalance_listener,
@@ -78,6 +79,17 @@ def test_process_in_order_bills_what_it_can_and_puts_the_rest_aside(
 
     assert done == Processed(finished=2, dead_lettered=1, retried=2)
     assert capsys.readouterr().out == "billed 1 to alice\nbilled 3 to alice\n"
+
+
+def test_columns_are_summed_up_by_duckdb_and_by_polars(
+    kafka: Any, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    create_topic(kafka.bootstrap_servers, topic, partitions=1)
+    orders = [b'{"customer": "a", "amount": 1}', b"?", b'{"customer": "b", "amount": 2.5}']
+    produce(kafka.bootstrap_servers, topic, [*orders, b'{"customer": "a", "amount": 3}'])
+
+    assert columns.main(",".join(kafka.bootstrap_servers), topic) == [("a", 4.0), ("b", 2.5)]
+    assert "offset 1 of partition 0: JSONDecodeError" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])

@@ -1,0 +1,152 @@
+"""JSON values as typed columns: `json_columns`.
+
+Python's own parser reads the values, one by one, since pyarrow's crashes on some bytes (a line that
+is `null`). Columns are made as a whole; only if one cannot be made, the rows are sought that are to
+blame.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, NoReturn
+
+import pyarrow as pa
+
+__all__ = ["JsonColumns", "json_columns"]
+
+
+class JsonColumns(NamedTuple):
+    """What `json_columns` makes of a batch.
+
+    `rows` has the batch's columns but `value`, and then the schema's, of all rows that could be
+    read. `bad` has the others as they came, and `error` (string): why they could not be read.
+    """
+
+    rows: pa.RecordBatch
+    bad: pa.RecordBatch
+
+
+def json_columns(batch: pa.RecordBatch, schema: pa.Schema) -> JsonColumns:
+    """The values of a batch (see `KafkaConsumer.poll_arrow`), read as JSON objects of `schema`.
+
+    A field that is missing is null, one that the schema does not name is ignored; a record without
+    a value (a tombstone) has nulls everywhere. Integers up to 2^53 may stand for floats; dates,
+    times and decimals are strings in JSON (ISO 8601). Everything else that is not of the schema
+    makes the row a bad one: no row is lost, and none is guessed.
+
+    Raises:
+        ValueError: the batch has no column `value`, or the schema names one of its other columns
+            (leave that out by `columns=` of `poll_arrow`).
+    """
+    names = batch.schema.names
+    if "value" not in names:
+        raise ValueError("json_columns needs the column 'value'")
+    double = [one for one in schema.names if one in names and one != "value"]
+    if double or len(set(schema.names)) < len(schema.names):
+        raise ValueError(
+            f"the schema has names that are there already: {', '.join(double or schema.names)};"
+            " poll_arrow(columns=...) leaves columns out"
+        )
+    bad: dict[int, str] = {}
+    documents = _parse(batch.column("value").to_pylist(), bad)
+    columns = {one.name: _column(documents, one, bad) for one in schema}
+    kept = pa.array(sorted(documents.keys() - bad.keys()), pa.int64())
+    # A column was made of all documents that had come so far: bad ones of later columns go.
+    rest = batch.drop_columns(["value"]).take(kept)
+    made = [
+        _made([documents[row].get(one.name) for row in kept.to_pylist()], one.type)
+        if len(columns[one.name]) != len(kept)
+        else columns[one.name]
+        for one in schema
+    ]
+    rows = pa.RecordBatch.from_arrays(
+        [*rest.columns, *made],
+        schema=pa.schema([*rest.schema, *(one.with_nullable(True) for one in schema)]),
+    )
+    aside = sorted(bad)
+    errors = pa.array([bad[row] for row in aside], pa.string())
+    return JsonColumns(rows, batch.take(pa.array(aside, pa.int64())).append_column("error", errors))
+
+
+def _parse(values: Sequence[bytes | None], bad: dict[int, str]) -> dict[int, dict[str, Any]]:
+    """The objects, by row; the rows that have none are bad."""
+    documents: dict[int, dict[str, Any]] = {}
+    for row, value in enumerate(values):
+        if value is None:
+            documents[row] = {}
+            continue
+        try:
+            found = _loads(value.decode())
+        except (ValueError, RecursionError) as error:
+            bad[row] = f"{type(error).__name__}: {error}"
+            continue
+        if type(found) is dict:
+            documents[row] = found
+        else:
+            bad[row] = "it is no JSON object"
+    return documents
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_loads: Final[Callable[[str], Any]] = json.JSONDecoder(parse_constant=_refuse).decode
+
+
+def _column(documents: dict[int, dict[str, Any]], field: pa.Field, bad: dict[int, str]) -> pa.Array:
+    """The values of this field in all rows that are not bad; notes those in which it is wrong."""
+    rows = [row for row in documents if row not in bad]
+    values = [documents[row].get(field.name) for row in rows]
+    try:
+        return _made(values, field.type)
+    except _WRONG:
+        wrong = _wrong(values, field.type, 0)
+    for place, error in wrong.items():
+        bad[rows[place]] = f"field {field.name!r} is no {field.type}: {error}"
+    return _made([one for place, one in enumerate(values) if place not in wrong], field.type)
+
+
+def _wrong(values: Sequence[Any], kind: pa.DataType, first: int) -> dict[int, str]:
+    """Which of them cannot be of this type, and why; the first is number `first`."""
+    try:
+        _made(values, kind)
+    except _WRONG as error:
+        if len(values) == 1:
+            return {first: str(error)}
+        middle = len(values) // 2
+        before = _wrong(values[:middle], kind, first)
+        return before | _wrong(values[middle:], kind, first + middle)
+    return {}
+
+
+#: What pyarrow raises about a value that is not of the type.
+_WRONG: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
+
+_NONE: Final = type(None)
+
+
+def _made(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """An array of them. pyarrow would take True for 1, and 2.0 for 2."""
+    if pa.types.is_nested(kind):
+        return pa.array(values, kind)
+    allowed, meanwhile = _allowed(kind)
+    if strange := set(map(type, values)) - allowed:
+        raise TypeError(f"it is a {strange.pop().__name__}")
+    made = pa.array(values, meanwhile or kind)
+    return made.cast(kind) if meanwhile else made
+
+
+def _allowed(kind: pa.DataType) -> tuple[set[type], pa.DataType | None]:
+    """The types that JSON has for it; and of what it is cast, if not of these."""
+    types = pa.types
+    if types.is_boolean(kind):
+        return {bool, _NONE}, None
+    if types.is_integer(kind):
+        return {int, _NONE}, None
+    if types.is_floating(kind):
+        return {int, float, _NONE}, pa.float64()
+    if types.is_string(kind) or types.is_large_string(kind):
+        return {str, _NONE}, None
+    return {str, _NONE}, pa.string()
