@@ -148,7 +148,11 @@ class FrameError(KafkaConnectionError):
 
 
 class CorruptBatchError(CorruptRecordError):
-    """The bytes at this offset are not a sound record batch (checksum or structure)."""
+    """The bytes at this offset are not a sound record batch (checksum or structure).
+
+    They are fetched anew, three times at most: who catches this and goes on polling reads on once
+    sound bytes have come. Until then, and if none come, each poll raises it.
+    """
 
     def __init__(self, *, topic: str, partition: int, offset: int, reason: str) -> None:
         self.topic = topic
@@ -157,7 +161,8 @@ class CorruptBatchError(CorruptRecordError):
         self.reason = reason
         super().__init__(
             f"corrupt record batch in {topic}-{partition} at offset {offset}: {reason}."
-            f" The position stays at {offset}; seek past it to go on."
+            f" The position stays at {offset}: the batch is fetched anew a few times; if polling on"
+            " does not help, seek past it."
         )
 
     def __reduce__(self) -> Any:

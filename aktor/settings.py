@@ -43,7 +43,7 @@ class Settings:
     fetch_max_bytes: int = 52_428_800
     max_partition_fetch_bytes: int = 1_048_576
     max_buffered_bytes: int = 33_554_432
-    max_decompressed_batch_bytes: int = 268_435_456
+    max_decompressed_batch_bytes: int = 50_331_648
     enable_incremental_fetch_sessions: bool = True
     check_crcs: bool = True
 

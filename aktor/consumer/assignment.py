@@ -175,6 +175,14 @@ class Assignment:
             self.seek(one, self._delivery.partitions[one].position)
         self._delivery.offset_gaps.clear()
 
+    def fetch_anew(self, states: Iterable[Partition]) -> None:
+        """Fetch partitions anew from their positions, where the bytes that came were corrupt."""
+        sought = {}
+        for state in states:
+            self._delivery.fetch_anew(state)
+            sought[state.topic_partition] = state.assigned
+        self._publish(SeekPartitions(partitions=sought))
+
     def apply_positions(self) -> None:
         """Take over positions that were found."""
         found = self._port.positions

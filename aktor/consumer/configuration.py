@@ -138,7 +138,7 @@ _SETTINGS: Final[dict[str, tuple[Any, checks.Check]]] = {
     "group_protocol": ("classic", checks.group_protocol),
     "group_remote_assignor": (None, checks.optional(checks.not_blank)),
     "max_buffered_bytes": (None, checks.optional(checks.size(high=INT64_MAX))),
-    "max_decompressed_batch_bytes": (268_435_456, checks.size(high=INT64_MAX)),
+    "max_decompressed_batch_bytes": (50_331_648, checks.size(high=INT64_MAX)),
     "retry_backoff_max_ms": (1_000, checks.milliseconds()),
     "socket_connection_setup_timeout_ms": (10_000, checks.milliseconds(1)),
 }

@@ -132,6 +132,14 @@ class Delivery:
             self._moved[topic_partition] = None
         return state
 
+    def fetch_anew(self, state: Partition) -> None:
+        """What is buffered of it begins with corrupt bytes: drop that, and begin a new epoch.
+
+        The position and the error stay.
+        """
+        self._drop_buffered(state)
+        state.fetch_anew(self.next_epoch())
+
     def hold_back(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Stop delivery of these partitions: they are about to be revoked."""
         for one in topic_partitions:
@@ -337,10 +345,14 @@ class Delivery:
                 because="the partition has moved on",
             )
             return
+        fetched_anew = state.fetched_anew
         if state.receive(chunk):
             self.credit.hold(chunk)
             self._look_for_refusal(state)
             self._line_up(state)
+            if fetched_anew and state in self._line:
+                # First: whether these bytes are sound is known when they are decoded.
+                self._line.move_to_end(state, last=False)
 
     def put_back(self, state: Partition, records: list[Any]) -> None:
         """These records were decoded and not delivered: deliver them first."""

@@ -19,6 +19,7 @@ from aktor.consumer.background import Background
 from aktor.consumer.call import Call
 from aktor.consumer.commit_callbacks import CommitCallbacks
 from aktor.consumer.commits import Commits
+from aktor.consumer.corrupt_batches import CorruptBatches
 from aktor.consumer.delivery import Delivery, ReaderMaker
 from aktor.consumer.event_queue import EventQueue
 from aktor.consumer.leaving import Leaving
@@ -80,6 +81,13 @@ class Engine:
         )
         self.errors = PositionErrors(
             link, self.call, self.delivery, self.assignment, retry_backoff=settings.retry_backoff
+        )
+        self.corrupt_batches = CorruptBatches(
+            link,
+            self.delivery,
+            self.assignment,
+            retry_backoff=settings.retry_backoff,
+            retry_backoff_max=settings.retry_backoff_max,
         )
         events = EventQueue(port)
         callbacks = CommitCallbacks(self.rebalancing.user_code, on_auto_commit)
@@ -178,6 +186,7 @@ class Engine:
                     self.session.ask_again_at,
                     errors.look_up_at,
                     errors.again_after(now),
+                    self.corrupt_batches.due_after(now),
                 )
         return {}
 
@@ -203,14 +212,17 @@ class Engine:
         if not self.session.is_confirmed(now):
             return {}
         if delivery.has_errors:
+            self.corrupt_batches.fetch_anew(now)
             errors.raise_before_records()
         try:
             records = take()
         finally:
             if delivery.offset_gaps:
                 self.assignment.refetch_offset_gaps()
-        if not records and delivery.has_errors:
-            errors.raise_in_place_of_records(now, deadline)
+        if delivery.has_errors:
+            self.corrupt_batches.fetch_anew(now)
+            if not records:
+                errors.raise_in_place_of_records(now, deadline)
         if records or not delivery.has_errors:
             errors.give_way()
         return records

@@ -298,7 +298,8 @@ class KafkaConsumer:
                 poll of a second or more does not return {}.
             NoOffsetForPartitionError, OffsetOutOfRangeError: no position, and no policy to reset.
             CorruptBatchError, RecordDeserializationError, BatchTooLargeError: at this offset; the
-                position stays until the user seeks past it.
+                position stays until the user seeks past it. A corrupt batch is also fetched anew,
+                a few times: who polls on reads on once sound bytes have come.
             TopicAuthorizationFailedError, GroupAuthorizationFailedError, ...: what Kafka said.
             UserCallbackError: a rebalance listener raised; its exception is the cause.
         """

@@ -47,6 +47,7 @@ class Partition:
         "chunks",
         "epoch",
         "error",
+        "fetched_anew",
         "held",
         "high_watermark",
         "last_stable_offset",
@@ -75,6 +76,8 @@ class Partition:
         #: Why no more of its records can be delivered: no position, a refusal, a record that cannot
         #: be read. Kept until it was raised and may have passed, or until a seek.
         self.error: Exception | None = None
+        #: Its error is of bytes that are fetched anew: it is over when others have come.
+        self.fetched_anew = False
         #: The reset that was asked for and not yet answered; asked again after a restart.
         self.reset: Reset | None = None
         self.high_watermark: int | None = None
@@ -115,7 +118,15 @@ class Partition:
         self.offset = self.taken = None if position is None else position.offset
         self.leader_epoch = self.taken_epoch = -1 if position is None else position.leader_epoch
         self.error = None
+        self.fetched_anew = False
         self.reset = reset
+
+    def fetch_anew(self, epoch: int) -> None:
+        """Its next bytes are corrupt, and are fetched anew, in a new epoch."""
+        error = self.error
+        self.seek(epoch, self.position)
+        self.error = error
+        self.fetched_anew = True
 
     def advance(self, offset: int, leader_epoch: int) -> None:
         """The user has been given everything below `offset`."""
@@ -148,6 +159,9 @@ class Partition:
         if not chunk.size and chunk.error is None:
             return False
         self.chunks.append(chunk)
+        if self.fetched_anew:
+            self.error = None
+            self.fetched_anew = False
         return True
 
     def read_by(self, reader: RecordReader) -> RecordReader:
@@ -242,6 +256,11 @@ class Partition:
         if self.error is None or self.held:
             return False
         return self.offset is None or self.open
+
+    @property
+    def all_given_out(self) -> bool:
+        """Whether its error is to be raised, and the position is where it was found."""
+        return self.error_is_next and self.offset is not None and self.offset == self.taken
 
     @property
     def given_up_to(self) -> int | None:

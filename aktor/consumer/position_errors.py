@@ -1,7 +1,8 @@
 """Errors of partitions: which one a poll raises, when again, and when positions are looked up anew.
 
-An error that only a seek ends (a corrupt batch, no position and no policy) stands, and is raised
-each time; one that may pass (a refused topic) is raised once for each attempt.
+An error that only a seek ends (a record that is not deserialized, no position and no policy)
+stands, and is raised each time; one that may pass (a refused topic) is raised once for each
+attempt. A corrupt batch stands, too, while it is fetched anew (see `corrupt_batches`).
 """
 
 from __future__ import annotations

@@ -19,9 +19,12 @@ NAMES: Final = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 #: the time of the copy is not worth having the batch in memory twice.
 COPY_AT_MOST: Final = 16 * 1024 * 1024
 
-#: How many bytes one batch may decompress to. Brokers take 1 MB compressed by default
-#: (`message.max.bytes`), so honest batches stay far below.
-MAX_BATCH_BYTES: Final = 256 * 1024 * 1024
+#: How many bytes one batch may decompress to. Producers make batches of 1 MB by default, counted
+#: before they are compressed (`max.request.size`), so honest ones stay far below. A batch is
+#: decompressed as a whole, for no binding of zstd that we use gives pieces: so this is what a bomb
+#: costs at most, before it is refused. With it the consumer stays within `max_buffered_bytes` and
+#: 64 MB, together with what a decoder takes for itself (9 MB at most: lz4).
+MAX_BATCH_BYTES: Final = 48 * 1024 * 1024
 
 #: How much one step of gzip takes in and gives out.
 _STEP = 256 * 1024
@@ -148,8 +151,13 @@ def repair_lz4_header(data: memoryview) -> memoryview:
     size = _lz4_header_size(data)
     if len(data) <= size:
         raise Malformed("an lz4 frame ends within its header")
-    checksum = _xxh32_short(bytes(data[4 : size - 1])) >> 8 & 0xFF
+    checksum = lz4_header_checksum(bytes(data[4 : size - 1]))
     return memoryview(b"".join((data[: size - 1], bytes((checksum,)), data[size:])))
+
+
+def lz4_header_checksum(header: bytes) -> int:
+    """The checksum of a frame's header, which begins behind the magic."""
+    return _xxh32_short(header) >> 8 & 0xFF
 
 
 def _lz4_header_size(data: memoryview) -> int:

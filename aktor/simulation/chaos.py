@@ -797,8 +797,8 @@ LOSSY: Final[Mapping[str, float]] = {
     kind: CONSUMER_WEIGHTS[kind] for kind in ("topic_recreated", "unclean_election")
 }
 
-#: After which `poll` raises the same error until the worker seeks, or by which something that the
-#: user has made themselves comes out of it: few workers are ready for that.
+#: After which `poll` raises an error of a record batch, perhaps until the worker seeks, or by which
+#: something that the user has made themselves comes out of it: few workers are ready for that.
 STANDING: Final = frozenset({"records_corrupted", "interrupted"})
 
 #: What a correct worker survives without losing a record, whichever protocol it speaks.

@@ -92,6 +92,8 @@ class Brokers:
         self.faults = Faults()
         #: How batches are compressed: each in one of these ways, by the numbers that Kafka has.
         self.codecs: Sequence[int] = (0,)
+        #: Partitions with a batch that is corrupt for good.
+        self.spoiled: set[tuple[str, int]] = set()
         self._ways = random.Random(f"{seed} batches")
         self._tick_at = math.inf
         self._look_ahead()
@@ -471,6 +473,7 @@ class Brokers:
         found = self.model.topics.partition(topic, partition)
         if found is not None:
             self._history.note("batch.spoiled", partition=f"{topic}-{partition}", offset=offset)
+            self.spoiled.add((topic, partition))
             found.log.spoil(offset)
 
     def forbid(self, topic: str) -> None:

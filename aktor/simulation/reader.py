@@ -57,6 +57,9 @@ COUNTS: Final = 5.0
 #: How often a batch that is corrupt is read before its records are passed over, one by one.
 TRIES: Final = 5
 
+#: How often the consumer fetches it anew by itself.
+REFETCHES: Final = 3
+
 #: While there are faults, half of the readers only poll on for so many seconds before they seek:
 #: the partitions that can be read must have their turn all the same.
 PATIENT: Final = 20.0
@@ -216,7 +219,7 @@ class Loop:
             del self._consumer
 
     def _read_again_or_pass_over(self, error: CorruptBatchError) -> None:
-        """Only a seek helps: the next time the bytes may be sound. If they never are, it does
+        """A seek fetches it again: the next time the bytes may be sound. If they never are, it does
         without this record; and without the next, if that cannot be read either."""
         consumer = self._consumer
         one, offset = TopicPartition(error.topic, error.partition), error.offset
@@ -242,10 +245,22 @@ class Loop:
         until = self._polls_on.setdefault(one, simulation.now + self._patience)
         if simulation.now >= until or not simulation.faults.raging:
             return False
-        simulation.history.note(
-            "user.polls_on", self._member.name, partition=f"{one.topic}-{one.partition}"
-        )
+        if self._is_corrupt_for_good(one):
+            simulation.history.note(
+                "user.polls_on", self._member.name, partition=f"{one.topic}-{one.partition}"
+            )
         return True
+
+    def _is_corrupt_for_good(self, one: TopicPartition) -> bool:
+        """Whether its records are not owed to who only polls on: what was damaged on the way has to
+        be fetched anew and read, unless each of these Fetches was damaged, too."""
+        if (one.topic, one.partition) in self._simulation.brokers.spoiled:
+            return True
+        name = f"{one.topic}-{one.partition}"
+        return any(
+            told["partition"] == name and told["tries"] >= REFETCHES
+            for told in self._simulation.history.named("batch.corrupt")
+        )
 
     def _hear(self, error: BaseException) -> None:
         self._simulation.history.note("user.hears", self._member.name, error=repr(error))

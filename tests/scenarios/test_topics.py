@@ -185,6 +185,44 @@ def test_records_before_a_corrupt_batch_are_given_out_and_then_it_is_raised_unti
     assert offsets(after, 0) == list(range(30, 40))
 
 
+@pytest.mark.parametrize("iterating", [False, True])
+def test_a_batch_that_was_damaged_on_the_way_is_told_and_then_read_without_a_seek(
+    world: World, iterating: bool
+) -> None:
+    log = world.cluster.log("orders", 0)
+    log.corrupt(25)
+    consumer = world.consumer(auto_offset_reset="earliest", consumer_timeout_ms=1000)
+    consumer.assign([T0])
+    records = read(world, consumer, 20)
+
+    with pytest.raises(CorruptBatchError) as raised:
+        consumer.poll(timeout_ms=1000)
+    log.corrupt(25)  # the same bit: it is sound again
+    for _ in range(20):
+        try:
+            records += list(consumer) if iterating else read(world, consumer, 20, within=0.2)
+        except CorruptBatchError:
+            continue
+
+    assert (raised.value.topic, raised.value.partition, raised.value.offset) == (*T0, 20)
+    assert offsets(records, 0) == list(range(40))
+
+
+def test_a_batch_that_stays_corrupt_is_fetched_anew_three_times(world: World) -> None:
+    world.cluster.log("orders", 0).corrupt(25)
+    consumer = world.consumer(auto_offset_reset="earliest")
+    consumer.assign([T0])
+    read(world, consumer, 20)
+    began, asked = world.now, world.cluster.asked["Fetch"]
+    for _ in range(40):
+        with pytest.raises(CorruptBatchError):
+            consumer.poll(timeout_ms=1000)
+
+    assert world.now - began == pytest.approx(4.0, abs=1.0)  # it does not spin
+    # Long polls of half a second, and for each attempt one of the session, and one beside it.
+    assert world.cluster.asked["Fetch"] - asked <= 8 + 2 * 3 + 2
+
+
 class NotTwelve(Deserializer):
     def deserialize(self, topic: str, headers: Any, data: bytes) -> bytes:
         """Refuse one record."""

@@ -13,7 +13,8 @@ from kafka.structs import TopicPartition
 from aktor import KafkaConsumer
 from aktor.actors.runtime import CooperativeActor
 from aktor.actors.wire import RequestAnswered
-from aktor.broker.faults import Drop, Fault
+from aktor.broker.faults import CorruptRecords, Drop, Fault
+from aktor.errors import CorruptBatchError
 from aktor.settings import Settings
 from aktor.simulation import Simulation
 from aktor.simulation.chaos import (
@@ -568,6 +569,34 @@ def test_a_topic_that_may_not_be_read_does_not_keep_the_others_from_being_read(
 
         sim.brokers.permit("bills")
         sim.progress().check()
+
+
+def poll_on(sim: Simulation, topic: str) -> None:
+    """Catch what is raised, and poll on: never a seek."""
+    consumer = KafkaConsumer(topic, group_id="g", auto_offset_reset="earliest")
+    while True:
+        try:
+            consumer.poll(timeout_ms=500)
+        except CorruptBatchError as error:
+            sim.history.note("user.hears", sim.me.name, error=repr(error))
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_damaged_on_the_way_is_read_by_who_only_polls_on(seed: int, times: int) -> None:
+    with Simulation(seed=seed) as sim:
+        orders = sim.topic("orders", partitions=2, records=40)
+        sim.network.disturb(Fault(action=CorruptRecords(), api="Fetch", times=times))
+        sim.member(poll_on, sim, orders)
+        sim.run(for_=10.0)
+        sim.progress().check()
+
+        heard = [one["error"] for one in sim.history.named("user.hears")]
+        assert len(heard) >= times
+        assert all(one.startswith("CorruptBatchError") for one in heard)
+        assert offsets_given(sim, "orders-0") | offsets_given(sim, "orders-1") >= set(range(20))
+        assert list(sim.history.named("batch.corrupt"))
+        assert not list(sim.history.named("position.sought"))
 
 
 @pytest.mark.parametrize("way", sorted(WAYS))

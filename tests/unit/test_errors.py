@@ -30,6 +30,7 @@ from aktor.errors import (
     ConsumerForkedError,
     CorruptBatchError,
     FrameError,
+    HandlerError,
     InvalidRegularExpressionError,
     RebootstrapRequired,
     RecordDeserializationError,
@@ -72,6 +73,11 @@ CASES: list[tuple[KafkaError, type[KafkaError], list[str]]] = [
         CorruptBatchError(topic="orders", partition=3, offset=42, reason="checksum"),
         CorruptRecordError,
         ["orders-3", "at offset 42", "checksum", "seek past it"],
+    ),
+    (
+        HandlerError(topic="orders", partition=3, offset=42, attempts=2),
+        KafkaError,
+        ["orders-3", "offset 42", "2 attempts", "on_error='skip'", "dead_letter"],
     ),
     (
         BatchTooLargeError(topic="orders", partition=3, offset=42, limit=1024),

@@ -36,8 +36,8 @@ _OF_AN_OWNER: Final = frozenset(
     {"partitions.assigned", "partitions.resumed", "position.reset", "position.sought"}
 )
 
-#: What can be read of a partition changes: transactions, replicas. Or it has a corrupt batch, and
-#: its reader only polls on, for the other partitions.
+#: What can be read of a partition changes: transactions, replicas. Or it has a batch that is
+#: corrupt for good, and its reader only polls on, for the other partitions.
 _OF_A_PARTITION: Final = frozenset(
     {
         "log.truncated",

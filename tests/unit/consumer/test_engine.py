@@ -22,6 +22,7 @@ from kafka.errors import (
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
+    UnsupportedCodecError,
 )
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -500,12 +501,12 @@ def test_what_was_said_without_a_wake_is_made_to_be_read_by_a_poll_that_raises()
     site = a_site(A, B)
     site.fetched(a_chunk(B, epoch=2))
     site.poll()
-    site.fetched(a_refusal(CorruptRecordError()))
+    site.fetched(a_refusal(UnsupportedCodecError()))
     site.forget()
     site.clock.now += NEWS_EVERY
 
     for wakes in ([False, True], []):
-        with pytest.raises(CorruptRecordError):
+        with pytest.raises(UnsupportedCodecError):
             site.poll(5.0)
         assert site.wakes == wakes
         site.forget()

@@ -18,6 +18,7 @@ from kafka.errors import UnsupportedCodecError
 from aktor.errors import BatchTooLargeError, CorruptBatchError
 from aktor.records.codecs import decompress
 from aktor.records.faults import Malformed, Oversized
+from tests.unit.records.bombs import BOMBS, a_bomb
 from tests.unit.records.building import CODECS, a_batch, a_reader, compressor, values, xerial
 
 MIB = 1024 * 1024
@@ -158,6 +159,48 @@ def test_a_bomb_takes_no_more_memory_than_its_limit(codec: str, tmp_path: Path) 
     grown_kib = int(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
 
     assert grown_kib < 8 * 1024
+
+
+#: The same for a consumer's reader with its default limit.
+MEASURE_READER = """
+import re, sys
+from aktor.errors import BatchTooLargeError
+from aktor.records import RecordReader
+import cramjam
+
+data = memoryview(open(sys.argv[1], "rb").read())
+def highest():
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1])
+
+before = highest()
+try:
+    RecordReader(data, topic="orders", partition=0, fetch_offset=0).take(500)
+    print("not refused")
+except BatchTooLargeError:
+    print(highest() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("kind", BOMBS)
+def test_what_would_become_half_a_gigabyte_costs_less_than_64_megabytes(
+    kind: str, tmp_path: Path
+) -> None:
+    bomb = tmp_path / "bomb"
+    bomb.write_bytes(a_bomb(kind, 512 * MIB))
+
+    command = [sys.executable, "-c", MEASURE_READER, str(bomb)]
+    grown_kib = int(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
+
+    assert grown_kib * 1024 < 64_000_000
+
+
+@pytest.mark.parametrize("kind", BOMBS)
+def test_a_bomb_that_is_allowed_is_a_record(kind: str) -> None:
+    """So that the bombs of these tests are refused for their size, and for nothing else."""
+    reader = a_reader(a_bomb(kind, 4 * MIB), max_batch_bytes=5 * MIB)
+
+    assert [len(record.value) for record in reader.take(1)] == [4 * MIB]
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)

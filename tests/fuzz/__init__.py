@@ -1,0 +1,1 @@
+"""Fuzzing of what reads bytes from brokers: `python -m tests.fuzz`, with a corpus beside it."""
