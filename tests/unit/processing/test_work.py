@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.structs import TopicPartition
 
@@ -173,6 +173,7 @@ def test_records_behind_those_that_came_before_begin_a_new_life() -> None:
     st.lists(st.sampled_from([None, b"a", b"b", b"c"]), min_size=1, max_size=30),
     st.data(),
 )
+@settings(deadline=None)
 def test_everything_is_finished_once_in_its_order(
     order: str, keys: list[bytes | None], data: st.DataObject
 ) -> None:
