@@ -214,6 +214,10 @@ def commits_that_succeed_never_go_back(history: History) -> list[str]:
                 moved[who].update(event["partitions"])
             case "partitions.assigned":
                 moved[who].difference_update(event["partitions"])
+                for key in [
+                    one for one in known if one[0] == who and one[1] in event["partitions"]
+                ]:
+                    del known[key]  # it was refused, perhaps, and somebody else has gone back since
             case "topic.removed" | "log.truncated":
                 known.clear()
             case "commit.sent":
