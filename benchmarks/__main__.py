@@ -26,6 +26,7 @@ BENCHMARKS: Final = (
     "decode",
     "poll",
     "throughput",
+    "process",
     "idle",
     "imports",
     "first_record",

@@ -65,7 +65,7 @@ def tables(site: Site) -> list[Table]:
 def _measure(site: Site, size: int, codec: str | None, partitions: int, count: int) -> Table:
     count = site.scaled(count)
     topic = site.new_topic(partitions)
-    site.fill(topic, (_value(number, size) for number in range(count)), compression=codec)
+    site.fill(topic, (value(number, size) for number in range(count)), compression=codec)
     ways = [way for way in WAYS if _is_here(site, way[0])]
     results: dict[Way, list[list[float]]] = {way: [] for way in ways}
     rounds = 1 if site.quick else ROUNDS
@@ -170,7 +170,7 @@ def _against(way: Way, rates: dict[Way, list[float]], other: Way, times: float) 
 _NOISE: Final = random.Random(7).randbytes(500_000).hex().encode()
 
 
-def _value(number: int, size: int) -> bytes:
+def value(number: int, size: int) -> bytes:
     """Something like JSON, different in every record."""
     start = b'{"id": %d, "user": "u%d", "note": "' % (number, number * 7919 % 10007)
     at = number * 2654435761 % (len(_NOISE) - size)
@@ -189,7 +189,7 @@ def read_topic(
     cpu, start = time.process_time(), time.perf_counter()
     read(reader, count - 1, limit)
     took, used = time.perf_counter() - start, time.process_time() - cpu
-    peak = _peak()
+    peak = peak_memory()
     reader.close()
     return took, used, count - 1, peak
 
@@ -198,10 +198,10 @@ def read_bytes(address: str, topic: str, partitions: int) -> tuple[float, float,
     """The same of a bare socket."""
     cpu, start = time.process_time(), time.perf_counter()
     read = fetch_all(address, topic, partitions)
-    return time.perf_counter() - start, time.process_time() - cpu, read, _peak()
+    return time.perf_counter() - start, time.process_time() - cpu, read, peak_memory()
 
 
-def _peak() -> float:
+def peak_memory() -> float:
     """The greatest resident size of this process, in MB. (That of getrusage is its parent's.)"""
     lines = Path("/proc/self/status").read_text().splitlines()
     (line,) = [one for one in lines if one.startswith("VmHWM")]

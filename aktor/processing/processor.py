@@ -40,6 +40,9 @@ __all__ = ["Processor"]
 #: A poll waits for so long at most, in seconds.
 POLL: Final = 1.0
 
+#: So many records of one partition may be in hand, however many partitions share `max_pending`.
+LEAST: Final = 10
+
 #: Of the time in which a rebalance must be answered, the part that handlers may take to end.
 DRAIN_SHARE: Final = 0.5
 
@@ -176,16 +179,22 @@ class Processor:
         self._dispatch()
         self._pause_and_resume()
         self._commit_if_due()
-        limit = min(
-            self._consumer.config["max_poll_records"],
-            max(1, self._plan.max_pending - self._work.pending),
-        )
         try:
-            self._incoming = self._consumer.poll(self._patience() * 1000, limit)
+            self._incoming = self._consumer.poll(self._patience() * 1000, self._limit())
         except RecordDeserializationError as error:
             self._take_in_unreadable(error)
         self._take_in()
         self._drop_what_was_released()
+
+    def _limit(self) -> int:
+        """How many records a poll may give: few enough that all partitions come to their turn."""
+        most: int = self._consumer.config["max_poll_records"]
+        return min(most, self._share(), max(1, self._plan.max_pending - self._work.pending))
+
+    def _share(self) -> int:
+        """How many records of one partition may be in hand."""
+        owned = max(1, len(self._engine.delivery.partitions))
+        return max(min(LEAST, self._plan.max_pending), self._plan.max_pending // owned)
 
     def _patience(self) -> float:
         """How long a poll may wait, in seconds."""
@@ -257,7 +266,7 @@ class Processor:
     def _is_behind(self, partition: TopicPartition, *, share: float) -> bool:
         work, plan = self._work, self._plan
         return (
-            work.pending_of(partition) >= max(1, plan.max_pending * share / 2)
+            work.pending_of(partition) >= self._share() * share
             or work.ahead_of(partition) >= plan.max_uncommitted * share
         )
 
