@@ -521,7 +521,7 @@ class FetchManager(RequestManager):
         self._trace_failure(asked, failed.error, retry_at - failed.now)
         for tp in asked.wanted:
             cursor = self._plan.cursors.get(tp)
-            if cursor is not None and cursor.replica == asked.node:
+            if cursor is not None and cursor.prefers(asked.node):
                 cursor.leave_replica(because="it does not answer")
         self._tell(RefreshMetadata(because=f"a fetch from node {asked.node} failed"))
         if isinstance(failed.error, UnsupportedVersionError):

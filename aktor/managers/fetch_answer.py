@@ -207,7 +207,7 @@ class FetchAnswer:
             self._trace_drop(said, because="it is read from another node by now")
             return
         error = error_of(code)
-        from_replica = cursor.replica == node
+        from_replica = cursor.prefers(node)
         if from_replica:
             cursor.leave_replica(because=error.__name__)
         answer = Answer.FETCH_FOLLOWER if from_replica else Answer.FETCH_PARTITION

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import dataclass
 
 from kafka.structs import TopicPartition
 
@@ -14,6 +15,18 @@ from aktor.managers.fetch_session import Wanted, Watermarks
 from aktor.trace import Trace
 
 __all__ = ["FetchCursor"]
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredReplica:
+    """A broker near us, named by the leader: read from it until then (KIP-392)."""
+
+    node: int
+    until: float
+
+    def serves(self, cluster: Cluster, now: float) -> bool:
+        """Whether it still goes before the leader: its time is not over, and it is there."""
+        return now < self.until and self.node in cluster.brokers
 
 
 class FetchCursor:
@@ -35,7 +48,6 @@ class FetchCursor:
         "offset",
         "refused_told",
         "replica",
-        "replica_until",
         "retry_at",
         "stopped",
         "told",
@@ -67,9 +79,8 @@ class FetchCursor:
         self.leader: PartitionInfo | None = None
         #: The leader that a Fetch answer named (KIP-951).
         self._moved_to: PartitionInfo | None = None
-        self.replica = -1
-        #: How long the preferred replica goes before the leader.
-        self.replica_until = -math.inf
+        #: Goes before the leader, if there is one.
+        self.replica: PreferredReplica | None = None
         #: What the next Fetch asks, kept while neither offset nor leader change.
         self._wanted: Wanted | None = None
         self._log = log
@@ -156,22 +167,26 @@ class FetchCursor:
 
     def source(self, cluster: Cluster, now: float) -> int | None:
         """The node to read from: the preferred replica while that holds, else the leader."""
-        if self.replica >= 0:
-            if now < self.replica_until and self.replica in cluster.brokers:
-                return self.replica
+        if self.replica is not None:
+            if self.replica.serves(cluster, now):
+                return self.replica.node
             self.leave_replica(because="its time is over, or it is gone")
         return None if self.leader is None else self.leader.leader
 
+    def prefers(self, node: int) -> bool:
+        """Whether this node is the preferred replica."""
+        return self.replica is not None and self.replica.node == node
+
     def prefer_replica(self, node: int, until: float) -> None:
         """Read from this broker, which is near us, instead of the leader (KIP-392)."""
-        self.replica = node
-        self.replica_until = until
+        self.replica = PreferredReplica(node, until)
         self._log.info("replica.preferred", partition=self.tp, node=node)
 
     def leave_replica(self, *, because: str) -> None:
         """Read from the leader again."""
-        self._log.info("replica.left", partition=self.tp, node=self.replica, because=because)
-        self.replica = -1
+        assert self.replica is not None, "there is no preferred replica to leave"
+        self._log.info("replica.left", partition=self.tp, node=self.replica.node, because=because)
+        self.replica = None
 
     # -- how much is buffered
 

@@ -230,8 +230,8 @@ class FetchPlan:
         if cursor is not None and after is not None:
             if after.stand is Stand.WAITING:
                 at = cursor.retry_at
-            if after.source == cursor.replica:
-                at = min(at, cursor.replica_until)
+            if cursor.replica is not None and after.source == cursor.replica.node:
+                at = min(at, cursor.replica.until)
         before = self._alarm_at.pop(tp, NEVER)
         if at != NEVER:
             self._alarm_at[tp] = at
