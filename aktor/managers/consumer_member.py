@@ -49,10 +49,6 @@ class ConsumerMember(GroupMember[State, Trigger]):
         self._claim = Claim()
         self._names = TopicNames(tell=tell, log=log)
         self._reconciliation = Reconciliation()
-        #: Applied, but the assigned callback has yet to succeed: the application has it already.
-        self._pending = NOTHING
-        #: No assigned callback has succeeded since we joined.
-        self._is_new = True
         self._now = 0.0
 
     @property
@@ -110,7 +106,6 @@ class ConsumerMember(GroupMember[State, Trigger]):
         """Begin, or begin again, with epoch 0 and nothing."""
         self.rebalance.because = because
         self._trace_triggered(self.member_id)
-        self._is_new = True
         self.move(trigger, because)
 
     def answered(self, epoch: int, target: Assignment | None, now: float) -> None:
@@ -206,10 +201,8 @@ class ConsumerMember(GroupMember[State, Trigger]):
             for number in target[topic]
         )
         there = wanted == self.owned and reachable == self._claim.acknowledged
-        # As in the Java client `on_partitions_assigned` is called after joining even if nothing is
-        # assigned; but not while the names of assigned topics are still awaited.
-        first = self._is_new and not self._names.are_awaited
-        if there and not (first or self._pending):
+        awaited = self._names.are_awaited
+        if there and not self._reconciliation.owes_callback(names_are_awaited=awaited):
             return self._nothing_to_do()
         self._reconciliation.begin(self._target.number, reachable, wanted)
         self.rebalance.next()
@@ -264,14 +257,14 @@ class ConsumerMember(GroupMember[State, Trigger]):
 
     def _assign(self) -> bool:
         """Have the application take the target on."""
-        added = self._reconciliation.wanted - (self.owned - self._pending)
+        added = self._reconciliation.missing(self.owned)
         if added and self._claim.is_unanswered:
             return False
-        self.rebalance.added = self._pending = added
+        self.rebalance.added = added
         self.owned = self._reconciliation.wanted
         reachable = self._reconciliation.reachable
         self._claim.assign(reachable, {self._names[topic]: topic for topic in reachable})
-        self._reconciliation.on(Event.ASSIGNED)
+        self._reconciliation.assign(added)
         self._start_assigning(must_succeed=True)
         return True
 
@@ -281,8 +274,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
         if not succeeded:
             self._reconciliation.on(Event.RAISED)
             return
-        self._reconciliation.on(Event.SUCCEEDED)
-        self._pending, self._is_new = NOTHING, False
+        self._reconciliation.succeed()
         self._claim.acknowledge(self._reconciliation.reachable, self._reconciliation.of_target)
         self._forget_names()
         self.move(Trigger.ACKNOWLEDGE, "the application has the assignment")
@@ -332,8 +324,6 @@ class ConsumerMember(GroupMember[State, Trigger]):
         self._claim.clear(of_target=self._target.number)
         self._reconciliation = Reconciliation()
         self._applied = None
-        self._is_new = True
-        self._pending = NOTHING
         self._names.stop_asking()
         self._track()
 

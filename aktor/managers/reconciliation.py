@@ -80,7 +80,10 @@ STAGES: Final[Mapping[Stage, Mapping[Event, Stage]]] = {
 
 
 class Reconciliation:
-    """Owns the stage, and the part of a target that is being reached."""
+    """Owns the stage, the part of a target that is being reached, and what is left to call back.
+
+    It lives as long as the membership: a member that joins again has another one.
+    """
 
     def __init__(self) -> None:
         self.stage = Stage.RESOLVING
@@ -91,6 +94,18 @@ class Reconciliation:
         self.wanted: frozenset[TopicPartition] = frozenset()
         #: The ids of topics that were created anew, while the application gives up the old ones.
         self.losing: frozenset[Any] = frozenset()
+        #: Applied, but the assigned callback has yet to succeed: the application has it already.
+        self._pending: frozenset[TopicPartition] = frozenset()
+        #: No assigned callback has succeeded since the member joined.
+        self._is_first = True
+
+    def owes_callback(self, *, names_are_awaited: bool) -> bool:
+        """Whether the assigned callback is to be called though nothing is missing.
+
+        It is called again if it has raised. And as in the Java client it is called after joining
+        even if nothing is assigned; but not while the names of assigned topics are still awaited.
+        """
+        return bool(self._pending) or (self._is_first and not names_are_awaited)
 
     def lose(self, topics: frozenset[Any]) -> None:
         """These were deleted and created anew: what is owned of them is lost first."""
@@ -105,6 +120,20 @@ class Reconciliation:
         self.of_target = of_target
         self.reachable = reachable
         self.wanted = wanted
+
+    def missing(self, owned: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
+        """What the assigned callback is to be called with, also after it has raised."""
+        return self.wanted - (owned - self._pending)
+
+    def assign(self, added: frozenset[TopicPartition]) -> None:
+        """The application is told to take these on."""
+        self.on(Event.ASSIGNED)
+        self._pending = added
+
+    def succeed(self) -> None:
+        """The assigned callback has returned."""
+        self.on(Event.SUCCEEDED)
+        self._pending, self._is_first = frozenset(), False
 
     def on(self, event: Event) -> None:
         """The only place where `stage` is assigned again."""
