@@ -21,6 +21,7 @@ from kafka.structs import TopicPartition
 from aktor.consumer.facade import KafkaConsumer
 from aktor.events.fetching import Chunk
 from aktor.processing import Processed
+from aktor.processing.processor import Processor  # noqa: F401  # no member imports it, amid others
 from aktor.records import Columns
 from aktor.records.columns import to_records
 from aktor.simulation.history import fingerprint

@@ -18,8 +18,13 @@ from typing import Any, Final, Protocol
 __all__ = ["Clock", "give_back", "in_hand", "replace_too", "take"]
 
 #: Modules that keep what they imported by name, and look at a clock without being overtaken: they
-#: may hold a lock then. Python's own, kafka-python's, and aktor's, which is given a clock.
-_NOT_THEIRS: Final = {*sys.stdlib_module_names, "aktor", "kafka"} - {"__main__"}
+#: may hold a lock then. Python's own, kafka-python's, and aktor's, which is given a clock; and the
+#: tools of tests: Hypothesis looks at the clock in each garbage collection, wherever in a member's
+#: code (amid an import, say) that may be.
+_NOT_THEIRS: Final = {
+    *{*sys.stdlib_module_names, "aktor", "kafka"} - {"__main__"},
+    *("_pytest", "coverage", "hypothesis", "pytest"),
+}
 
 _here: Final = threading.local()
 

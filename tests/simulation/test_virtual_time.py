@@ -171,6 +171,27 @@ def test_what_a_finally_waits_for_at_the_end_takes_no_time() -> None:
     assert time.monotonic() - began < 600.0
 
 
+def test_what_looks_at_the_clock_in_a_garbage_collection_lets_nobody_overtake() -> None:
+    """Hypothesis does. A member may be amid an import then, and others would find half a module."""
+    names: dict[str, Any] = {"__name__": "hypothesis.internal", "time": time}
+    exec("def collected(phase, info): time.perf_counter()", names)
+
+    def work() -> float:
+        began = time.monotonic()
+        for _ in range(100):
+            gc.collect(0)
+        return time.monotonic() - began
+
+    gc.callbacks.append(names["collected"])
+    try:
+        with Simulation() as sim:
+            alice = sim.member(work)
+            sim.run()
+            assert alice.task.result == 0.0
+    finally:
+        gc.callbacks.remove(names["collected"])
+
+
 def test_a_negative_sleep_is_refused_as_ever() -> None:
     def work() -> str:
         with pytest.raises(ValueError, match="non-negative") as raised:
