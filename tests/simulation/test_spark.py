@@ -84,6 +84,7 @@ def run(
                     time.sleep(0.1)
                     continue
                 checkpoint.ends.append(json.dumps(end))
+                time.sleep(0.2)  # while Spark sends the tasks to its workers
             tasks = plan.tasks(start, json.loads(checkpoint.ends[number]))
             rows: list[bytes] = []
             for task in tasks:
