@@ -78,11 +78,19 @@ def _worker_consumer(client: Mapping[str, str]) -> KafkaConsumer:
         **defaults | settings, auto_offset_reset="none", enable_auto_commit=False
     )
     _kept = os.getpid(), dict(client), consumer
-    # Spark's daemon collects garbage after each task. With pyarrow loaded that takes 16-30 ms,
-    # unless objects that stay anyway are left out.
-    gc.collect()
-    gc.freeze()
+    _leave_out_of_garbage_collection()
     return consumer
+
+
+def _leave_out_of_garbage_collection() -> None:
+    """Spark's daemon collects garbage after each task. With pyarrow loaded that takes 16-30 ms,
+    unless the objects that stay anyway are left out. Not where this is no worker of Spark's, as in
+    tests: what is left out is never collected."""
+    from pyspark import TaskContext
+
+    if TaskContext.get() is not None:
+        gc.collect()
+        gc.freeze()
 
 
 def _drop() -> None:
