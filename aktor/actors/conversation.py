@@ -17,7 +17,6 @@ import enum
 import struct
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from kafka.errors import IncompatibleBrokerVersion, KafkaError
@@ -29,6 +28,7 @@ from aktor.actors.frames import BadLength, FrameCutter
 from aktor.actors.handshake import Ask, AskRaw, Handshake, SayRaw, Steps, Work
 from aktor.errors import AuthenticationError
 from aktor.settings import Settings
+from aktor.values import Value
 
 __all__ = [
     "Answer",
@@ -53,15 +53,13 @@ RENEW_TO: Final = 0.95
 _WORD: Final = struct.Struct(">i")
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Value, kw_only=False):
     """Requests can be sent: the versions that the broker speaks are known, and we are logged in."""
 
     versions: BrokerVersionData
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Value, kw_only=False):
     """A request of the network actor's is answered; see `wire.RequestAnswered`."""
 
     request_id: int
@@ -70,16 +68,14 @@ class Answer:
     throttle: float
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(Value, kw_only=False):
     """A request of the network actor's was not sent and cannot be."""
 
     request_id: int
     error: Exception
 
 
-@dataclass(frozen=True, slots=True)
-class RenewAfter:
+class RenewAfter(Value, kw_only=False):
     """Call `renew` when so many seconds have passed."""
 
     seconds: float

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
 from kafka.errors import IncompatibleBrokerVersion
@@ -21,6 +20,7 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from aktor.actors.diagnosis import Diagnosis
 from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.settings import Settings
+from aktor.values import Value
 
 __all__ = ["Ask", "AskRaw", "Handshake", "SayRaw", "Steps", "Work", "mechanism_of"]
 
@@ -41,29 +41,25 @@ _SASL_DEFAULTS: Final[Mapping[str, Any]] = {
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Value, kw_only=False):
     """Send this request, a kafka-python one; go on with its response."""
 
     body: Any
 
 
-@dataclass(frozen=True, slots=True)
-class AskRaw:
+class AskRaw(Value, kw_only=False):
     """Send this token outside of requests (before KIP-152); go on with the one that answers it."""
 
     token: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class SayRaw:
+class SayRaw(Value, kw_only=False):
     """Send this token, which has no answer; go on at once."""
 
     token: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Value, kw_only=False):
     """Call this where it may block; go on with what it returns or raises."""
 
     work: Callable[[], Any]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka.errors import (
@@ -44,6 +44,7 @@ from aktor.events.network import Destination, RequestFailed, ResponseReceived
 from aktor.managers.exchange import Exchange
 from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.protocol.refusals import topics_refused
+from aktor.values import Value, replace
 
 __all__ = ["MetadataManager"]
 
@@ -68,28 +69,24 @@ BY_ID: Final = 12
 VERSIONS_PER_INCARNATION: Final = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Refresh:
+class _Refresh(Value, kw_only=False):
     """Context of a request for the snapshot."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Missing:
+class _Missing(Value, kw_only=False):
     """What an answer that describes all topics says of one that it does not have."""
 
     name: str
     error_code: int = UnknownTopicOrPartitionError.errno
 
 
-@dataclass(frozen=True, slots=True)
-class _LookUp:
+class _LookUp(Value, kw_only=False):
     """Context of a request for a question."""
 
     ticket: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Naming:
+class _Naming(Value, kw_only=False):
     """Context of a request for the names of topics."""
 
 

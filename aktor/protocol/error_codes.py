@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from kafka.errors import (
@@ -50,6 +50,7 @@ from kafka.errors import (
 )
 
 from aktor.errors import InvalidRegularExpressionError, RebootstrapRequired
+from aktor.values import Value
 
 __all__ = ["ROWS", "Answer", "Do", "Rows", "error_of", "means", "name_of"]
 
@@ -118,8 +119,7 @@ class Answer(enum.Enum):
     FETCH_FOLLOWER = "Fetch, a partition from a follower"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class Rows(Value):
     """The rows of one kind of answer: some codes, and what holds for all others.
 
     `retriable` is for the other codes that Kafka calls retriable, `fatal` for the rest, `unknown`

@@ -7,7 +7,6 @@ import itertools
 import math
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -48,6 +47,7 @@ from aktor.events.network import (
 )
 from aktor.settings import Settings
 from aktor.trace import recording
+from aktor.values import replace
 
 ANY, COORDINATOR = Destination.ANY, Destination.COORDINATOR
 FETCH, HOLDS = Lane.FETCH, Lane.HOLDS

@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
@@ -86,6 +85,7 @@ from aktor.events.positions import (
 )
 from aktor.settings import Settings
 from aktor.trace import recording, silent
+from aktor.values import replace
 from tests.unit.consumer.test_delivery import (
     A,
     B,
