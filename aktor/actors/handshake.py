@@ -7,7 +7,6 @@ It knows no socket, and does nothing: its methods are generators that yield what
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -17,6 +16,7 @@ from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
+from aktor import __version__
 from aktor.actors.diagnosis import Diagnosis
 from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.settings import Settings
@@ -97,7 +97,7 @@ class Handshake:
             body = ApiVersionsRequest(
                 version=version,
                 client_software_name="aktor",
-                client_software_version=_our_version(),
+                client_software_version=__version__,
             )
             answer = yield Ask(body)
             spoken = {
@@ -180,11 +180,3 @@ def _why_no_handshake(handshake: Any) -> str:
         offered = ", ".join(handshake.mechanisms) or "none"
         return f"the broker does not offer this mechanism; it offers {offered}"
     return error_of(handshake.error_code).__name__
-
-
-def _our_version() -> str:
-    """What a broker's request metrics show as our version (KIP-511)."""
-    try:
-        return importlib.metadata.version("aktor")
-    except importlib.metadata.PackageNotFoundError:
-        return "0"

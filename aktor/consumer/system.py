@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HOST", "ActorSystem", "Host", "composition", "managers"]
 
+
 def managers(protocol: str) -> tuple[type[RequestManager], ...]:
     """The managers of a consumer with this `group_protocol`, in start order."""
     return (
