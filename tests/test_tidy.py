@@ -27,13 +27,14 @@ from tests import protocol_table, settings_table
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "aktor"
 
-#: Who may import whom inside aktor; `compiled`, `errors`, `settings`, `trace` and `values` may be
-#: imported by all, and import at most one another.
+#: Who may import whom inside aktor; those of `FOR_ALL` may be imported by all, and
+#: import at most one another.
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "settings": set(),
     "compiled": set(),
     "values": set(),
+    "version": set(),
     "events": {"events"},
     "records": {"records"},
     "protocol": {"protocol"},
@@ -50,7 +51,7 @@ ALLOWED: dict[str, set[str]] = {
     "testing": {"testing", "simulation", "broker"},
     "cli": {"cli", "simulation", "broker"},
 }
-FOR_ALL = {"compiled", "errors", "settings", "trace", "values"}
+FOR_ALL = {"compiled", "errors", "settings", "trace", "values", "version"}
 
 #: The broker's modules and packages from the lowest layer to the highest. One may import those of
 #: its own layer and of lower ones.

@@ -16,7 +16,6 @@ from kafka.errors import IncompatibleBrokerVersion
 from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.consumer import (
-    FetchRequest,
     HeartbeatRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
@@ -52,10 +51,10 @@ class Codecs:
 def needed_soon(settings: Settings) -> _Used:
     """What is sent before the first record, in this order."""
     metadata = (MetadataRequest, MetadataRequest.max_version)
-    # ListOffsets only if there is no committed offset.
-    reading = ((FetchRequest, 12), (ListOffsetsRequest, 11))
+    # ListOffsets only if there is no committed offset. (Fetch needs no code: see protocol/fetch*.)
+    offsets = (ListOffsetsRequest, 11)
     if settings.group_id is None:
-        return (metadata, *reading)
+        return (metadata, offsets)
     joining: _Used
     if settings.group_protocol == "classic":
         joining = ((JoinGroupRequest, 9), (SyncGroupRequest, 5), (OffsetFetchRequest, 8))
@@ -63,7 +62,7 @@ def needed_soon(settings: Settings) -> _Used:
         from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
 
         joining = ((ConsumerGroupHeartbeatRequest, 1), (OffsetFetchRequest, 10))
-    return ((FindCoordinatorRequest, 6), metadata, *joining, *reading)
+    return ((FindCoordinatorRequest, 6), metadata, *joining, offsets)
 
 
 def needed_later(settings: Settings) -> _Used:
@@ -83,8 +82,7 @@ def _calls(used: _Used, versions: BrokerVersionData) -> deque[Callable[[], None]
         except IncompatibleBrokerVersion:
             continue
         calls.append(partial(_write_encoder, request, version))
-        if request is not FetchRequest:  # its answers are parsed in place, by our own code
-            calls.append(partial(_write_decoder, request, version))
+        calls.append(partial(_write_decoder, request, version))
     return calls
 
 

@@ -9,6 +9,7 @@ from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.broker_version_data import BrokerVersionData
 
 from aktor.protocol.fetch import parse_fetch_response
+from aktor.protocol.fetch_request import write_fetch_request
 
 __all__ = ["RAW_TOKEN", "Due", "write_request"]
 
@@ -79,21 +80,25 @@ def write_request(
 
     A body that has a version keeps it. Raises IncompatibleBrokerVersion if there is none.
     """
-    asked = body.API_VERSION
-    version = asked
+    version = body.API_VERSION
     if version is None:
         assert versions is not None, "a request before the versions are known"
         version = versions.api_version(body)
-    try:
-        data: bytes = body.encode(version)
-    finally:
-        body._version = asked  # the same body may go to a broker of another version next
+    data = write_fetch_request(body, version) if body.API_KEY == _FETCH else _encode(body, version)
     key, client = body.API_KEY, client_id.encode()
     tags = _NO_TAGS if body.flexible_version_q(version) else b""
     size = _HEADER.size - _WORD.size + len(client) + len(tags) + len(data)
     head = _HEADER.pack(size, key, version, correlation_id, len(client))
     frame = b"".join((head, client, tags, data))
     return frame, Due(api_key=key, version=version, correlation_id=correlation_id)
+
+
+def _encode(body: Any, version: int) -> bytes:
+    asked = body.API_VERSION
+    try:
+        return body.encode(version)  # type: ignore[no-any-return]  # kafka-python is untyped
+    finally:
+        body._version = asked  # the same body may go to a broker of another version next
 
 
 def _skip_tags(frame: memoryview, at: int) -> int:

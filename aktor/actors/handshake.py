@@ -16,11 +16,11 @@ from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from aktor import __version__
 from aktor.actors.diagnosis import Diagnosis
 from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.settings import Settings
 from aktor.values import Value
+from aktor.version import __version__
 
 __all__ = ["Ask", "AskRaw", "Handshake", "SayRaw", "Steps", "Work", "mechanism_of"]
 

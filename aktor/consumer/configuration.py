@@ -16,13 +16,13 @@ from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
-from aktor import __version__
 from aktor.consumer import bootstrap, checks, security
 from aktor.consumer.checks import INT32_MAX, INT64_MAX
 from aktor.consumer.secrets import Masked, Secret
 from aktor.errors import ConfigurationError
 from aktor.settings import Settings
 from aktor.trace import Trace, open_trace
+from aktor.version import __version__
 
 __all__ = ["DEFAULT_CONFIG", "parse"]
 

@@ -949,14 +949,16 @@ def test_a_proxy_that_cannot_be_used_is_refused_without_repeating_it(address: st
 def test_kafka_net_finds_everything_it_reads_in_the_connection_settings() -> None:
     connection = settings().connection
     known = {*KafkaConnection.DEFAULT_CONFIG, *KafkaConnectionManager.DEFAULT_CONFIG}
-    made_by_the_network_actor = {
+    known_to_our_own_network = {
         "bootstrap_servers",
+        "client_software_name",
+        "client_software_version",
         "metrics",
         "metric_group_prefix",
         "socket_connection_setup_timeout_max_ms",
     }
 
-    assert known - connection.keys() == made_by_the_network_actor
+    assert known - connection.keys() == known_to_our_own_network
     net = NetworkSelector()
     manager = KafkaConnectionManager(net, bootstrap_servers="b:9092", **connection)
     net.close()
