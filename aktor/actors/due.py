@@ -11,7 +11,7 @@ from kafka.protocol.broker_version_data import BrokerVersionData
 from aktor.protocol.fetch import parse_fetch_response
 from aktor.protocol.fetch_request import write_fetch_request
 
-__all__ = ["RAW_TOKEN", "Due", "write_request"]
+__all__ = ["RAW_TOKEN", "Agreed", "Due", "write_request"]
 
 #: In place of an API key: the frame is a SASL token and nothing else (before KIP-152).
 RAW_TOKEN: Final = -1
@@ -73,17 +73,31 @@ class Due:
         return response
 
 
-def write_request(
-    body: Any, versions: BrokerVersionData | None, correlation_id: int, client_id: str
-) -> tuple[bytes, Due]:
-    """The frame of a request, with its length, in the newest version that both sides speak.
+class Agreed:
+    """The newest version of each request that both sides of one connection speak."""
 
-    A body that has a version keeps it. Raises IncompatibleBrokerVersion if there is none.
-    """
+    def __init__(self, versions: BrokerVersionData) -> None:
+        self.versions = versions
+        self._found: dict[tuple[type, int | None, int | None], int] = {}
+
+    def version_of(self, body: Any) -> int:
+        """For this request. Raises IncompatibleBrokerVersion if there is none."""
+        # Negotiated once for each type: kafka-python takes 20 calls for it.
+        key = (type(body), body._min_version, body._max_version)
+        version = self._found.get(key)
+        if version is None:
+            version = self._found[key] = self.versions.api_version(body)
+        return version
+
+
+def write_request(
+    body: Any, agreed: Agreed | None, correlation_id: int, client_id: str
+) -> tuple[bytes, Due]:
+    """The frame of a request, with its length. A body that has a version keeps it."""
     version = body.API_VERSION
     if version is None:
-        assert versions is not None, "a request before the versions are known"
-        version = versions.api_version(body)
+        assert agreed is not None, "a request before the versions are known"
+        version = agreed.version_of(body)
     data = write_fetch_request(body, version) if body.API_KEY == _FETCH else _encode(body, version)
     key, client = body.API_KEY, client_id.encode()
     tags = _NO_TAGS if body.flexible_version_q(version) else b""

@@ -14,6 +14,7 @@ kafka-python's loggers need no filter: whoever uses kafka-python beside us sees 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import selectors
 import socket
@@ -73,6 +74,11 @@ class _Loop(NetworkSelector):  # type: ignore[misc]  # kafka-python is untyped
     def parked(self) -> KernelEvent:
         """Await this to be called when the registered socket is readable."""
         return KernelEvent("_park")
+
+    def turn(self, timeout: float) -> None:
+        """Do what is ready, or sleep up to `timeout` seconds (inf: without limit) until it is."""
+        # (`poll` of the base does no more than this if no future is given, but takes longer.)
+        self._poll_once(None if timeout == math.inf else timeout)
 
     def again(self) -> KernelEvent:
         """Await this to be called after the others had their turn."""
@@ -184,17 +190,17 @@ class KafkaNet:
         if timeout > 0 and self._codecs.soon:
             # An answer that comes meanwhile waits for this codec, which will be needed before the
             # first record anyway.
-            self.loop.poll(0.0)
+            self.loop.turn(0.0)
             self._codecs.soon.popleft()()
         elif timeout > SILENCE and self._codecs.later:
             self._write_codec_in_silence()
         else:
-            self.loop.poll(None if timeout == float("inf") else timeout * 1000.0)
+            self.loop.turn(timeout)
 
     def _write_codec_in_silence(self) -> None:
         """Sleep a little; if nothing ended that, there is time to write one codec."""
         began = time.monotonic()
-        self.loop.poll(SILENCE * 1000.0)
+        self.loop.turn(SILENCE)
         if time.monotonic() - began >= SILENCE:
             self._codecs.later.popleft()()
 

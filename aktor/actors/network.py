@@ -423,13 +423,14 @@ class NetworkActor(CooperativeActor):
         for link in self._complaints.to_probe(self._lanes.nodes.values(), now):
             self._connect(link, now)
         self._close_unneeded(now)
-        self._said += self._complaints.due(self._links(), now, anybody=bool(self._anywhere))
+        links = self._links()
+        self._said += self._complaints.due(links, now, anybody=bool(self._anywhere))
         self._said.append(
             Ticked(
                 actor=self.name,
                 incarnation=self.incarnation,
                 requests=(),
-                wake_at=self._wake_at(now),
+                wake_at=self._wake_at(links, now),
             )
         )
 
@@ -662,8 +663,8 @@ class NetworkActor(CooperativeActor):
 
     # the clock
 
-    def _wake_at(self, now: float) -> float:
-        links, nodes, anywhere = self._links(), self._lanes.nodes.values(), self._anywhere
+    def _wake_at(self, links: list[Link], now: float) -> float:
+        nodes, anywhere = self._lanes.nodes.values(), self._anywhere
         times = [one.wake_at(now, self._max_idle(one)) for one in links]
         times.append(self._complaints.wake_at(links, nodes, now, anybody=bool(anywhere)))
         times += (one.request.deadline for one in anywhere)
