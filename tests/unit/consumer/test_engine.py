@@ -27,6 +27,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.actors.runtime import Bell, VirtualTime
 from aktor.consumer.engine import Engine
+from aktor.consumer.link import Link
 from aktor.consumer.poll_heartbeat import NEWS_EVERY, POLL_REPEAT
 from aktor.consumer.port import ApplicationPort
 from aktor.consumer.position_errors import POSITION_RETRY
@@ -155,11 +156,8 @@ class Site:
         trace, self.events = recording()
         self.engine = Engine(
             Settings(**{"enable_auto_commit": False, **settings}),
-            port=self.port,
-            publish=self.publish,
-            clock=self.clock,
+            Link(self.port, self.publish, self.clock, trace, trace.bind(actor="application")),
             make_reader=read,
-            trace=trace,
             on_auto_commit=lambda offsets, error: self.auto_commits.append((offsets, error)),
         )
 
