@@ -31,7 +31,8 @@ from aktor.events.metadata import (
     TrackTopics,
 )
 from aktor.events.network import Destination, Request
-from aktor.managers.metadata import PAST_ANSWERS, MetadataManager
+from aktor.managers.former_ids import ANSWERS
+from aktor.managers.metadata import MetadataManager
 from aktor.settings import Settings
 from aktor.trace import recording
 from tests.unit.managers.builders_positions import (
@@ -395,7 +396,7 @@ def test_an_earlier_id_of_a_topic_is_taken_again_if_the_brokers_stay_with_it() -
     manager = a_manager_that_knows(a_topic(id_number=2))
     refresh(manager, metadata(a_topic(id_number=1)), now=1.0)
 
-    for number in range(PAST_ANSWERS):
+    for number in range(ANSWERS):
         was = manager.cluster.topics["t"].topic_id
         refresh(manager, metadata(a_topic(id_number=2)), now=2.0 + number)
 
