@@ -301,7 +301,8 @@ class KafkaConsumer:
                 position stays until the user seeks past it. A corrupt batch is also fetched anew,
                 a few times: who polls on reads on once sound bytes have come.
             TopicAuthorizationFailedError, GroupAuthorizationFailedError, ...: what Kafka said.
-            UserCallbackError: a rebalance listener raised; its exception is the cause.
+            UserCallbackError: a rebalance listener raised, or a commit callback StopIteration; the
+                exception is the cause.
         """
         timeout = arguments.seconds(timeout_ms)
         if max_records is None:

@@ -104,6 +104,7 @@ CASES: list[tuple[KafkaError, type[KafkaError], list[str]]] = [
     ),
     (
         UserCallbackError("on_partitions_revoked"),
+        UserCallbackError("it raised StopIteration", of="commit"),
         KafkaError,
         ["User rebalance callback throws an error: on_partitions_revoked"],
     ),

@@ -1255,6 +1255,23 @@ def test_an_asynchronous_commit_is_said_at_once_and_settled_when_answered() -> N
     assert endings == [(None, None)]
 
 
+def test_a_commit_callback_that_raises_stop_iteration_ends_no_loop_of_the_user() -> None:
+    """Inside our generators it would become a RuntimeError that names none of the user's code
+    (PEP 479); raised as it is, it would end `for record in consumer` as if that were over."""
+    site = a_site()
+    raised = StopIteration("the user's")
+
+    def on_commit() -> None:
+        raise raised
+
+    site.engine.commits.callbacks.add(on_commit)
+    with pytest.raises(UserCallbackError, match="commit callback throws an error") as caught:
+        site.poll()
+
+    assert caught.value.__cause__ is raised
+    assert site.poll() == {}
+
+
 def test_callbacks_of_finished_commits_run_in_poll_and_after_a_commit() -> None:
     site = a_site()
     ran: list[str] = []
