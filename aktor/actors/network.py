@@ -45,6 +45,7 @@ from aktor.events.network import (
     Destination,
     ExpectFetches,
     Lane,
+    Rebootstrap,
     ReportBootstrap,
     RequestFailed,
     ResponseReceived,
@@ -221,6 +222,12 @@ class NetworkActor(CooperativeActor):
             (one.address for one in lanes.nodes.values()),
             others=(one.address for one in self._bootstrap),
         )
+
+    @handles(Rebootstrap)
+    def on_rebootstrap(self, message: Rebootstrap) -> None:
+        """Close every connection: the broker may belong to another cluster by now (KIP-1102)."""
+        for link in self._links():
+            self._drop(link, message.because)
 
     def _adopt_bootstrap_connection(self, link: Link) -> None:
         """The bootstrap server turned out to be this broker: no second connection is needed."""

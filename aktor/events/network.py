@@ -88,6 +88,14 @@ class RequestFailed(Message):
     jitter: float
 
 
+class Rebootstrap(Message):
+    """metadata ▶ network, coordinator: a broker sends the client back to its bootstrap servers
+    (REBOOTSTRAP_REQUIRED, KIP-1102): no connection and no coordinator of before is of use.
+    """
+
+    because: str
+
+
 class BrokerRefused(Message):
     """network ▶ application: a broker refused our credentials, or its certificate is bad."""
 

@@ -40,11 +40,11 @@ from aktor.events.metadata import (
     TopicsRefused,
     TrackTopics,
 )
-from aktor.events.network import Destination, RequestFailed, ResponseReceived
+from aktor.events.network import Destination, Rebootstrap, RequestFailed, ResponseReceived
 from aktor.managers.exchange import Exchange
 from aktor.managers.former_ids import FormerIds
 from aktor.managers.metadata_refresh import Refresh
-from aktor.protocol.error_codes import Answer, Do, error_of, means
+from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.protocol.refusals import topics_refused
 from aktor.values import Value, replace
 
@@ -289,6 +289,8 @@ class MetadataManager(RequestManager):
         context = received.request.context
         error = _refusal_of(received.response)
         self._answer_has_all = received.request.body.topics is None
+        if error is not None and Do.REBOOTSTRAP in means(Answer.METADATA, type(error)):
+            self._rebootstrap(name_of(type(error)))
         if isinstance(context, _LookUp):
             self._on_looked_up(context.ticket, received, error)
             return
@@ -299,6 +301,17 @@ class MetadataManager(RequestManager):
             self._refresh_failed(error, received.now, received.jitter)
             return
         self._on_refreshed(received)
+
+    def _rebootstrap(self, because: str) -> None:
+        """Forget the brokers, so that the bootstrap servers are asked (KIP-1102).
+
+        The topics stay as they are until a broker describes them: if they went, positions would be
+        lost, though the cluster may be the same.
+        """
+        self.log.warning("metadata.rebootstrapped", because=because)
+        self._tell(Rebootstrap(because=because))
+        self._take(self.cluster.cluster_id, {}, self.cluster.topics)
+        self._refreshing.soon(because)
 
     def on_request_failed(self, failed: RequestFailed) -> None:
         """Try again after the backoff; the network then chooses another node."""

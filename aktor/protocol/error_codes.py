@@ -86,6 +86,8 @@ class Do(enum.Flag):
     """The next Fetch begins another session (KIP-227)."""
     RESET_POSITION = enum.auto()
     """The position is outside the log: `auto_offset_reset` decides."""
+    REBOOTSTRAP = enum.auto()
+    """All connections are closed, and the bootstrap servers are asked (KIP-1102)."""
     RAISE = enum.auto()
     """The application is told: a call raises it, or the next `poll`."""
 
@@ -192,7 +194,7 @@ ROWS: Final[Mapping[Answer, Rows]] = {
     Answer.API_VERSIONS: Rows(codes={UnsupportedVersionError: Do.RETRY}, retriable=Do.RAISE),
     Answer.SASL_HANDSHAKE: Rows(retriable=Do.RAISE),
     Answer.SASL_AUTHENTICATE: Rows(retriable=Do.RAISE),
-    Answer.METADATA: Rows(fatal=Do.RETRY),
+    Answer.METADATA: Rows(codes={RebootstrapRequired: Do.RETRY | Do.REBOOTSTRAP}, fatal=Do.RETRY),
     Answer.METADATA_TOPIC: Rows(
         codes={
             # Told when two answers in a row say so, for at least two seconds.

@@ -104,9 +104,13 @@ CASES: list[tuple[KafkaError, type[KafkaError], list[str]]] = [
     ),
     (
         UserCallbackError("on_partitions_revoked"),
-        UserCallbackError("it raised StopIteration", of="commit"),
         KafkaError,
         ["User rebalance callback throws an error: on_partitions_revoked"],
+    ),
+    (
+        UserCallbackError("it raised StopIteration", of="commit"),
+        KafkaError,
+        ["User commit callback throws an error: it raised StopIteration"],
     ),
     (ConsumerClosedError(), IllegalStateError, ["closed", "make a new one"]),
     (
