@@ -41,8 +41,8 @@ def decompress(
     """The decompressed `data`, as whatever has the buffer protocol.
 
     `room` makes what it is decompressed into, of a size that it will probably not fill; gzip has
-    its own. Raises `Oversized` beyond `limit` bytes, `Malformed` if `data` is not of this codec, and
-    `CodecUnavailable` if the codec is unknown or not installed.
+    its own. Raises `Oversized` beyond `limit` bytes, `Malformed` if `data` is not of this codec,
+    and `CodecUnavailable` if the codec is unknown or not installed.
     """
     try:
         decoder = _DECODERS[codec]
