@@ -95,7 +95,12 @@ class Threads:
         self._inbox.append((claim, job))
         if not self._ring_one() and self._started < self._count:
             self._started += 1
-            self._start(self._work, f"{self._name}-{self._started}")
+            try:
+                self._start(self._work, f"{self._name}-{self._started}")
+            except RuntimeError as error:  # no more threads are to be had
+                self._started -= 1
+                if not self._started and claim.take():
+                    job.done(error)
         return claim.take
 
     def close(self) -> None:

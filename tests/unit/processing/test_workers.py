@@ -344,6 +344,29 @@ def test_ctrl_c_is_for_the_process_that_polls() -> None:
     workers.close()
 
 
+def test_threads_that_cannot_be_started_fail_a_record_only_if_there_is_none() -> None:
+    outcomes: Outcomes = queue.SimpleQueue()
+    may_start = False
+
+    def start(work: Callable[[], None], name: str) -> None:
+        if not may_start:
+            raise RuntimeError("can't start new thread")
+        threading.Thread(target=work, name=name, daemon=True).start()
+
+    workers = Threads(2, start=start, make_bell=Bell, name="test")
+    workers.submit(Job(str, 7, outcomes.put))
+    assert isinstance(outcomes.get(timeout=SOON), RuntimeError)
+
+    may_start = True
+    workers.submit(Job(str, 7, outcomes.put))
+    may_start = False
+    for _ in range(9):
+        workers.submit(Job(str, 7, outcomes.put))
+
+    assert [outcomes.get(timeout=SOON) for _ in range(10)] == [None] * 10
+    workers.close()
+
+
 def test_a_job_does_not_wait_for_a_thread_that_has_another() -> None:
     """A job comes just as the first thread, which has found none, is about to say that it is idle;
     it takes that job, and is not idle then. The second thread finds nothing, and waits. Of the next
