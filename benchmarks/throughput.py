@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import shutil
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -186,9 +187,8 @@ def read_topic(
     first = reader.columns if way == "columns" else reader.poll  # columns import pyarrow
     while not first(1.0, 1):
         pass
-    read = {"poll": _poll, "iterate": _iterate, "columns": _columns}[way]
     cpu, start = time.process_time(), time.perf_counter()
-    read(reader, count - 1, limit)
+    READ[way](reader, count - 1, limit)
     took, used = time.perf_counter() - start, time.process_time() - cpu
     peak = peak_memory()
     reader.close()
@@ -229,3 +229,11 @@ def _columns(reader: Any, left: int, limit: int | None) -> None:
     """As pyarrow's columns: key, value, partition, offset, timestamp."""
     while left > 0:
         left -= reader.columns(1.0, limit)
+
+
+#: Reads so many records more, by this way.
+READ: Final[Mapping[str, Callable[[Any, int, int | None], None]]] = {
+    "poll": _poll,
+    "iterate": _iterate,
+    "columns": _columns,
+}

@@ -968,6 +968,9 @@ cdef class RecordReader:
     cdef int _fail(self, fault, int64_t offset) except -1:
         """Keep the public error for `fault`; the position goes to `offset` and stays there."""
         self._position = offset
+        self._records = NULL  # nothing is read any more: a bomb's room would stay until a seek
+        self._room = None
+        self._space = None
         self.error = public_error(
             fault,
             topic=self._topic,
