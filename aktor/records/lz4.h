@@ -111,11 +111,11 @@ aktor_lz4_block(const uint8_t *at, const uint8_t *end, uint8_t *to, int64_t room
     while (at < end) {
         unsigned token = *at++;
         int64_t size = token >> 4;
-        if (size < 15 && end - at >= 16 && out_end - out >= 16) {
-            memcpy(out, at, 16);
+        if (size == 15 && (at = aktor_lz4_length(at, end, &size)) == NULL)
+            return -1;
+        if (size <= 32 && end - at >= 32 && out_end - out >= 32) {
+            memcpy(out, at, 32);
         } else {
-            if (size == 15 && (at = aktor_lz4_length(at, end, &size)) == NULL)
-                return -1;
             if (size > end - at || size > out_end - out)
                 return -1;
             memcpy(out, at, (size_t)size);
