@@ -48,7 +48,7 @@ PARTS: Final = (
     ("system", r"kernel\.kallsyms|\[vdso\]"),
     ("interpreter", r"libpython|python3"),
 )
-COLUMNS: Final = (*(name for name, _ in PARTS), "other", "background: system", "the rest")
+COLUMNS: Final = (*(name for name, _ in PARTS), "other", "background: system", "background: rest")
 
 HERTZ: Final = 1999
 
@@ -100,7 +100,7 @@ def _column(line: str, background: str) -> str:
     thread, _, rest = line.strip().partition(" ")
     in_system = "kernel.kallsyms" in rest
     if thread == background:
-        return "background: system" if in_system else "the rest"
+        return "background: system" if in_system else "background: rest"
     for name, pattern in PARTS:
         if in_system == (name == "system") and re.search(pattern, rest):
             return name
