@@ -1,0 +1,1 @@
+"""Kafka through aktor in PySpark."""
