@@ -9,6 +9,7 @@ tables; `aktor.trace.rebalances` makes the same of the files of one machine, wit
 
 from __future__ import annotations
 
-from aktor.spark.rebalances.job import Tables, analyse_logs, read_lines, write_tables
+from aktor.spark.rebalances.job import Tables, analyse_logs, write_tables
+from aktor.spark.rebalances.stream import follow_logs, read_stream
 
-__all__ = ["Tables", "analyse_logs", "follow_logs", "read_lines", "read_tables", "write_tables"]
+__all__ = ["Tables", "analyse_logs", "follow_logs", "read_stream", "write_tables"]

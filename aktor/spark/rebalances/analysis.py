@@ -60,8 +60,10 @@ def analyse(
     if states is not None:
         first = "group, -double('inf') AS t, '' AS source, 0L AS line, string(null) AS body, state"
         sorted_events = sorted_events.unionByName(states.selectExpr(*_columns(first)))
+    # Rows are kept by Spark, which does not join small parts of what it keeps: no more than needed.
+    parts = 2 * events.sparkSession.sparkContext.defaultParallelism
     return (
-        sorted_events.repartition("group")
+        sorted_events.repartition(parts, "group")
         .sortWithinPartitions("group", "t", "source", "line", "body")
         .select("group", "source", "line", "body", "state")
         .mapInArrow(partial(_analyse, watermark=watermark), _ROWS_DDL)
@@ -110,7 +112,8 @@ class _Group:
     def take(self, body: str, source: str) -> None:
         try:
             event: Event = parse(body)
-        except NotUnderstoodError:  # it was understood when it was selected
+        except NotUnderstoodError as error:  # it had only been glanced at before
+            self._out.count(error.reason, 1)
             return
         event["source"] = source
         if self._watermark is not None and event["t"] > self._watermark:
@@ -122,8 +125,12 @@ class _Group:
         if self._watermark is not None:
             self._complete()
         self._out.add(self._traces.end(), is_open=self._is_open)
+        self._count_repeated()
+
+    def _count_repeated(self) -> None:
         if self._traces.repeated:
-            self._out.count("repeated", self._traces.repeated)
+            self._out.count("repeated", self._traces.repeated, is_open=self._is_open)
+        self._traces.repeated = 0
 
     def _complete(self) -> None:
         """What comes now is not complete."""
@@ -131,9 +138,7 @@ class _Group:
             return
         self._traces.wait(self._watermark)
         self._out.add(self._traces.rows(), is_open=False)
-        if self._traces.repeated:
-            self._out.count("repeated", self._traces.repeated)
-        self._traces.repeated = 0
+        self._count_repeated()
         self._out.keep(self.name, pickle.dumps(self._traces))
         self._is_open = True
 
@@ -148,8 +153,8 @@ class _Out:
         for row in rows:
             self._records.append({"open": is_open, _NAMES[type(row)]: record(row)})
 
-    def count(self, what: str, lines: int) -> None:
-        self._records.append({"open": False, COUNTS: {"what": what, "lines": lines}})
+    def count(self, what: str, lines: int, *, is_open: bool = False) -> None:
+        self._records.append({"open": is_open, COUNTS: {"what": what, "lines": lines}})
 
     def keep(self, group: str, state: bytes) -> None:
         self._records.append({"open": False, "group": group, "state": state})

@@ -15,22 +15,22 @@ from aktor.spark.rebalances.tables import COUNTS, TABLES
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Tables", "analyse_logs", "read_lines", "write_tables"]
+__all__ = ["Tables", "analyse_logs", "keep", "name_files", "read_lines", "write_tables"]
 
 
 class Tables(Mapping[str, "DataFrame"]):
-    """Owns the analysis, computed once for all of its tables. `close` frees what it holds."""
+    """The tables that an analysis is made of. `close` frees what it holds."""
 
     def __init__(self, rows: DataFrame) -> None:
-        self._rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+        self.rows = rows
 
     def __getitem__(self, table: str) -> DataFrame:
-        if table == COUNTS:
-            counts = self._rows.where(F.col(COUNTS).isNotNull()).select(f"{COUNTS}.*")
-            return counts.groupBy("what").agg(F.sum("lines").alias("lines"))
-        if table not in TABLES:
+        if table not in (*TABLES, COUNTS):
             raise KeyError(table)
-        return self._rows.where(F.col(table).isNotNull()).select(f"{table}.*")
+        found = self.rows.where(F.col(table).isNotNull()).select(f"{table}.*")
+        if table == COUNTS:
+            return found.groupBy("what").agg(F.sum("lines").alias("lines"))
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter((*TABLES, COUNTS))
@@ -40,17 +40,27 @@ class Tables(Mapping[str, "DataFrame"]):
 
     def close(self) -> None:
         """Free the rows."""
-        self._rows.unpersist()
+        self.rows.unpersist()
+
+
+def keep(rows: DataFrame) -> DataFrame:
+    """Compute this only once."""
+    return rows.persist(StorageLevel.MEMORY_AND_DISK)
 
 
 def read_lines(spark: SparkSession, logs: str) -> DataFrame:
     """The lines of all files that `logs` names (a file, a folder, a pattern), compressed or not."""
-    return spark.read.text(logs).select("value", F.col("_metadata.file_path").alias("file"))
+    return name_files(spark.read.text(logs))
+
+
+def name_files(lines: DataFrame) -> DataFrame:
+    """Each line with the file that it is from."""
+    return lines.select("value", F.col("_metadata.file_path").alias("file"))
 
 
 def analyse_logs(spark: SparkSession, logs: str) -> Tables:
     """The tables of these trace files."""
-    return Tables(analyse(select_events(read_lines(spark, logs))))
+    return Tables(keep(analyse(select_events(read_lines(spark, logs)))))
 
 
 def write_tables(tables: Mapping[str, DataFrame], folder: str) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from aktor.trace.rebalances.deliveries import Deliveries
-from aktor.trace.rebalances.lines import PATTERN, NotUnderstoodError, parse
+from aktor.trace.rebalances.lines import PATTERN, Glance, NotUnderstoodError, glance, parse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,7 +52,7 @@ def _select(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     selection = _Selection()
     for batch in batches:
         files, values = batch.columns
-        for file, line in zip(files.to_pylist(), values.to_pylist(), strict=True):
+        for file, line in zip(_each(files), values.to_pylist(), strict=True):
             selection.take(line, file)
         if selection.is_full:
             yield selection.batch()
@@ -58,12 +60,18 @@ def _select(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield selection.batch()
 
 
+def _each(files: pa.Array) -> Iterable[str]:
+    """The file of each line, which nearly always is the same."""
+    if len(files) and pc.all(pc.equal(files, files[0])).as_py():
+        return itertools.repeat(files[0].as_py(), len(files))
+    return files.to_pylist()  # type: ignore[no-any-return]
+
+
 class _Selection:
     """Owns the events that were selected and have yet to go on."""
 
     def __init__(self) -> None:
         self._deliveries = Deliveries()
-        self._file = ""
         self._rows: list[_Row] = []
         self._counts: Counter[str] = Counter()
 
@@ -72,30 +80,34 @@ class _Selection:
         return len(self._rows) >= _ROWS
 
     def take(self, line: str, file: str) -> None:
-        if file != self._file:
-            self._keep(self._deliveries.rest())
-            self._file = file
         self._counts["selected"] += 1
-        self._keep(self._deliveries.take(line, file))
+        seen = glance(line)
+        if seen is None:
+            self._parse(line, file)
+        else:
+            self._keep(self._deliveries.take(line, seen))
 
     def end(self) -> None:
         self._keep(self._deliveries.rest())
         counts = sorted(self._counts.items())
         self._rows += [(None, None, reason, count, None) for reason, count in counts]
 
+    def _keep(self, lines: Iterable[tuple[str, Glance]]) -> None:
+        for line, seen in lines:
+            self._rows.append((seen.group, seen.t, seen.source, seen.line, line))
+
+    def _parse(self, line: str, file: str) -> None:
+        try:
+            event = parse(line, file)
+        except NotUnderstoodError as error:
+            self._counts[error.reason] += 1
+            return
+        number = event.get("line")
+        number = number if isinstance(number, int) else 0
+        self._rows.append((event["group"], event["t"], event["source"], number, line))
+
     def batch(self) -> pa.RecordBatch:
         rows, self._rows = self._rows, []
         columns: Any = zip(*rows, strict=True) if rows else [[] for _ in EVENTS]
         arrays = [pa.array(one, field.type) for one, field in zip(columns, EVENTS, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=EVENTS)
-
-    def _keep(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            try:
-                event = parse(line, self._file)
-            except NotUnderstoodError as error:
-                self._counts[error.reason] += 1
-                continue
-            number = event.get("line")
-            number = number if isinstance(number, int) else 0
-            self._rows.append((event["group"], event["t"], event["source"], number, line))

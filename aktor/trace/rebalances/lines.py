@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
 
-__all__ = ["DELIVERED", "EVENTS", "PATTERN", "REASONS", "Event", "NotUnderstoodError", "parse"]
+__all__ = ["DELIVERED", "EVENTS", "PATTERN", "REASONS", "TORN", "Event", "Glance"]
+__all__ += ["NotUnderstoodError", "glance", "parse"]
 
 #: An event of a trace, as it was read: "event", "t", "group" and "source" are there.
 Event = dict[str, Any]
@@ -37,6 +39,37 @@ REASONS: Final = (TORN, NO_TIME, NO_GROUP, OTHER)
 
 #: How a line begins that aktor writes.
 _BEGINNING: Final = '{"consumer":'
+
+
+#: How aktor's own lines begin and end: enough to sort them, at a fifth of what parsing costs.
+_HEAD: Final = re.compile(r'\{"consumer": (?:"(?:[^"\\]|\\.)*"|null), "group": "([^"\\]*)"')
+_TAIL: Final = re.compile(
+    r'"event": "([a-z_.]+)", "t": ([0-9.]+), "host": "([^"\\]*)", "trace": "([0-9a-f]+)",'
+    r' "line": ([0-9]+)\}$'
+)
+_TAIL_MAX: Final = 400
+
+
+class Glance(NamedTuple):
+    """What is seen of a line without parsing it."""
+
+    event: str
+    t: float
+    group: str
+    source: str
+    line: int
+
+
+def glance(line: str) -> Glance | None:
+    """The same as `parse` would say; None if it takes `parse` to say it."""
+    tail = _TAIL.search(line, max(0, len(line) - _TAIL_MAX))
+    head = None if tail is None else _HEAD.match(line)
+    if tail is None or head is None or tail[1] not in EVENTS:
+        return None
+    try:
+        return Glance(tail[1], float(tail[2]), head[1], tail[4], int(tail[5]))
+    except ValueError:
+        return None
 
 
 class NotUnderstoodError(ValueError):
@@ -70,12 +103,18 @@ def parse(line: str, file: str = "") -> Event:
 
 def _load(line: str) -> Event | None:
     """The JSON object of a line; of two that a torn line made one, the last."""
-    for start in (0, line.find("{"), line.rfind(_BEGINNING)):
-        if start >= 0:
-            try:
-                found = json.loads(line[start:])
-            except ValueError:
-                continue
-            if isinstance(found, dict):
-                return found
+    for start in _starts(line):
+        try:
+            found = json.loads(line[start:] if start else line)
+        except ValueError:
+            continue
+        if isinstance(found, dict):
+            return found
     return None
+
+
+def _starts(line: str) -> Iterator[int]:
+    yield 0
+    for start in (line.find("{"), line.rfind(_BEGINNING)):
+        if start > 0:
+            yield start
