@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from aktor.spark.rebalances.tables import COUNTS, TABLES, ddl, record, struct
+from aktor.spark.rebalances.tables import COUNTS, NAMES, TABLES, ddl, record, struct
 from aktor.trace.rebalances.group import GroupTraces
 from aktor.trace.rebalances.lines import Event, NotUnderstoodError, parse
 from aktor.trace.rebalances.rows import Row
@@ -151,7 +151,7 @@ class _Out:
 
     def add(self, rows: Iterable[Row], *, is_open: bool) -> None:
         for row in rows:
-            self._records.append({"open": is_open, _NAMES[type(row)]: record(row)})
+            self._records.append({"open": is_open, NAMES[type(row)]: record(row)})
 
     def count(self, what: str, lines: int, *, is_open: bool = False) -> None:
         self._records.append({"open": is_open, COUNTS: {"what": what, "lines": lines}})
@@ -163,6 +163,3 @@ class _Out:
         if len(self._records) >= least:
             records, self._records = self._records, []
             yield pa.RecordBatch.from_pylist(records, schema=_ROWS)
-
-
-_NAMES: Final = {row: table for table, row in TABLES.items()}

@@ -22,7 +22,7 @@ from aktor.trace.rebalances.rows import (
     Storm,
 )
 
-__all__ = ["COUNTS", "TABLES", "arrow_table", "ddl", "record", "struct"]
+__all__ = ["COUNTS", "NAMES", "TABLES", "arrow_table", "ddl", "record", "struct"]
 
 #: The tables by their names.
 TABLES: Final[Mapping[str, type[Row]]] = {
@@ -34,6 +34,8 @@ TABLES: Final[Mapping[str, type[Row]]] = {
     "storms": Storm,
     "members": MemberTotal,
 }
+
+NAMES: Final[Mapping[type[Row], str]] = {row: table for table, row in TABLES.items()}
 
 #: One more: how many lines there were, and how many of them were not understood, and why.
 COUNTS: Final = "counts"
@@ -48,9 +50,9 @@ _TYPES: Final[Mapping[Any, tuple[pa.DataType, str]]] = {
 
 
 @cache
-def _fields(row: type[Row]) -> Mapping[str, Any]:
-    """The type of each field, without None."""
-    hints = typing.get_type_hints(row)
+def _fields(table: str) -> Mapping[str, Any]:
+    """The type of each field of a row, without None."""
+    hints = typing.get_type_hints(TABLES[table])
     return {
         name: next(one for one in (*typing.get_args(hint), hint) if one is not type(None))
         for name, hint in hints.items()
@@ -59,20 +61,20 @@ def _fields(row: type[Row]) -> Mapping[str, Any]:
 
 def struct(table: str) -> pa.DataType:
     """A row of a table as Arrow has it."""
-    fields = _fields(TABLES[table])
+    fields = _fields(table)
     return pa.struct([(name, _TYPES[kind][0]) for name, kind in fields.items()])
 
 
 def ddl(table: str) -> str:
     """A row of a table as Spark has it."""
-    fields = _fields(TABLES[table])
+    fields = _fields(table)
     return "struct<" + ", ".join(f"{name}: {_TYPES[one][1]}" for name, one in fields.items()) + ">"
 
 
 def record(row: Row) -> dict[str, Any]:
     """The values of a row; times in whole microseconds."""
     values = asdict(row)
-    for name, kind in _fields(type(row)).items():
+    for name, kind in _fields(NAMES[type(row)]).items():
         if kind is At and values[name] is not None:
             values[name] = round(values[name] * 1e6)
     return values
