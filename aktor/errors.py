@@ -31,6 +31,7 @@ __all__ = [
     "ConsumerClosedError",
     "ConsumerForkedError",
     "CorruptBatchError",
+    "DataLossError",
     "FrameError",
     "HandlerError",
     "InvalidRegularExpressionError",
@@ -175,6 +176,13 @@ class CorruptBatchError(CorruptRecordError):
                 "reason": self.reason,
             },
         )
+
+
+class DataLossError(KafkaError):
+    """Records that a Spark query had to read do not exist any more, and `failOnDataLoss` is true.
+
+    The text names topic, partition and offsets.
+    """
 
 
 class BatchTooLargeError(KafkaError):

@@ -48,6 +48,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"records", "processing"},
     "testing": {"testing", "simulation", "broker"},
     "cli": {"cli", "simulation", "broker"},
+    "spark": {"spark", "consumer"},
 }
 FOR_ALL = {"compiled", "errors", "settings", "trace"}
 

@@ -6,7 +6,7 @@ epoch, which tells what is stale.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from kafka.errors import OffsetOutOfRangeError
 from kafka.structs import OffsetAndMetadata, TopicPartition
@@ -54,9 +54,17 @@ class Assignment:
 
     # -- which partitions
 
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """`assign()`: the user assigns these partitions."""
-        self._delivery.assign(partitions)
+    def assign(
+        self, partitions: Iterable[TopicPartition], offsets: Mapping[TopicPartition, int]
+    ) -> None:
+        """`assign()`: the user assigns these partitions, some with an offset to begin at.
+
+        The offset goes with the assignment. With a seek after it, the position manager would
+        already have asked the brokers for a position.
+        """
+        self._delivery.assign(partitions, offsets)
+        if offsets and self._log.hears_debug:
+            self._log.debug("position.sought", partitions=dict(offsets))
         self.track_topics()
         self.say()
         self._heartbeat.hurry()

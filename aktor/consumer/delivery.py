@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
@@ -21,7 +22,10 @@ from aktor.events.positions import Assigned, Position, PositionsFailed, Position
 from aktor.records import Columns, RecordReader
 from aktor.trace import Trace
 
-__all__ = ["Delivery"]
+__all__ = ["NO_OFFSETS", "Delivery"]
+
+#: Partitions are assigned without saying where they begin.
+NO_OFFSETS: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
 
 #: Makes the reader of one chunk.
 ReaderMaker = Callable[[Chunk], RecordReader]
@@ -82,19 +86,30 @@ class Delivery:
         self._epoch += 1
         return self._epoch
 
-    def assign(self, partitions: Iterable[TopicPartition], *, by_group: bool = False) -> None:
-        """Own exactly these partitions; those that were owned before keep their state.
+    def assign(
+        self,
+        partitions: Iterable[TopicPartition],
+        offsets: Mapping[TopicPartition, int] = NO_OFFSETS,
+        *,
+        by_group: bool = False,
+    ) -> None:
+        """Own exactly these partitions; those that were owned before keep their state, unless
+        `offsets` says where to begin anew.
 
         What a group assigns is given out once `deliver` says that the listener has heard of it.
         """
         wanted = dict.fromkeys(partitions)
-        self._forget(self.partitions.keys() - wanted.keys())
-        owned = {one: state for one, state in self.partitions.items() if one in wanted}
+        kept = self.partitions.keys() & wanted.keys() - offsets.keys()
+        self._forget(self.partitions.keys() - kept)
+        owned = {one: state for one, state in self.partitions.items() if one in kept}
         added = {}
         for one in wanted:
             if one not in owned:
-                owned[one] = Partition(one, self.next_epoch(), delivering=not by_group)
-                added[one] = owned[one].epoch
+                state = Partition(one, self.next_epoch(), delivering=not by_group)
+                if one in offsets:
+                    state.move_to(Position(offset=offsets[one]))
+                owned[one] = state
+                added[one] = state.epoch
         if added:  # told first: who is interrupted here does it again, and would not tell it then
             self.log.info(
                 "partitions.assigned",

@@ -8,7 +8,7 @@ are any (without a word to the background), tell the background what changed, el
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from kafka.errors import IllegalStateError, KafkaError, TopicAuthorizationFailedError
@@ -20,7 +20,7 @@ from aktor.consumer.call import Call
 from aktor.consumer.commit_callbacks import CommitCallbacks
 from aktor.consumer.commits import Commits
 from aktor.consumer.corrupt_batches import CorruptBatches
-from aktor.consumer.delivery import Delivery, ReaderMaker
+from aktor.consumer.delivery import NO_OFFSETS, Delivery, ReaderMaker
 from aktor.consumer.event_queue import EventQueue
 from aktor.consumer.leaving import Leaving
 from aktor.consumer.link import Link
@@ -253,11 +253,15 @@ class Engine:
         elif subscription.is_subscribed:
             self.assignment.assign_everything()
 
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Replace the assignment by hand."""
+    def assign(
+        self,
+        partitions: Iterable[TopicPartition],
+        offsets: Mapping[TopicPartition, int] = NO_OFFSETS,
+    ) -> None:
+        """Replace the assignment by hand; `offsets` says where to begin in some of them."""
         self.call.touch()
         self.subscription.assign_by_user()
-        self.assignment.assign(partitions)
+        self.assignment.assign(partitions, offsets)
 
     def unsubscribe(self, deadline: float) -> Waiting[None]:
         """`unsubscribe()`: drop the subscription and the assignment."""

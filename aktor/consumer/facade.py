@@ -254,25 +254,34 @@ class KafkaConsumer:
             return {one.topic for one in self._engine.delivery.partitions} or None
         return set(self._engine.subscription.topics) or None
 
-    def assign(self, partitions: Iterable[TopicPartition] | None) -> None:
+    def assign(
+        self, partitions: Iterable[TopicPartition] | Mapping[TopicPartition, int | None] | None
+    ) -> None:
         """Read exactly these partitions, without group management. Empty is `unsubscribe`.
+
+        A dict `{TopicPartition: offset}` also says where to begin, as `seek` after it would; but no
+        broker is asked for a position meanwhile. None is as without an offset: a partition that is
+        assigned already keeps its position. (kafka-python takes the keys only.)
 
         Raises:
             IllegalStateError: after `subscribe`, or called from a listener.
+            ValueError: an offset below 0.
         """
         wanted = arguments.checked_partitions(() if partitions is None else partitions)
         if not wanted:
             self.unsubscribe()
             return
-        self._assign(wanted)
+        offsets = partitions if isinstance(partitions, Mapping) else {}
+        begins = {one: arguments.offset(at) for one, at in offsets.items() if at is not None}
+        self._assign(wanted, begins)
 
     @exclusive
-    def _assign(self, wanted: list[TopicPartition]) -> None:
+    def _assign(self, wanted: list[TopicPartition], offsets: dict[TopicPartition, int]) -> None:
         if self._engine.subscription.is_subscribed:
             raise IllegalStateError("assign after subscribe: call unsubscribe first")
         self._iterating.stow()
         self._commit_quietly()
-        self._engine.assign(wanted)
+        self._engine.assign(wanted, offsets)
 
     @looking
     def assignment(self) -> set[TopicPartition]:

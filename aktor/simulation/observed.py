@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -166,6 +166,10 @@ class _Observed(KafkaConsumer):
             self._gave(one, records)
         self._last_asked = self._now()
         return taken
+
+    def _new_columns(self, limit: int, max_bytes: int | None, names: Sequence[str]) -> Columns:
+        # Records are noted whole, also if the user's code asks for a part of the columns.
+        return super()._new_columns(limit, max_bytes, (*names, "key", "value", "headers"))
 
     def _poll_arrow(self, timeout: float, columns: Columns, make: Any) -> Any:
         rows: list[Any] = []

@@ -12,11 +12,13 @@ import os
 import re
 import uuid
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from tests.embedded import Cluster, EmbeddedCluster
 from tests.real_kafka import KafkaCluster, what_is_missing
+from tests.spark import session
 
 CLUSTERS: dict[str, Callable[[int], Cluster]] = {"embedded": EmbeddedCluster, "real": KafkaCluster}
 ONCE = "once"
@@ -46,8 +48,10 @@ def _clusters_of(test: pytest.Item) -> list[str]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """The one permitted skip: a real Kafka, where it can't be had."""
+    """The permitted skips: a real Kafka, and Spark, where they can't be had."""
     if item.get_closest_marker("real") and (missing := what_is_missing()):
+        pytest.skip(missing)
+    if "spark" in getattr(item, "fixturenames", ()) and (missing := session.what_is_missing()):
         pytest.skip(missing)
 
 
@@ -83,6 +87,14 @@ def kafka3(_three_brokers: Cluster) -> Iterator[Cluster]:
     _three_brokers.heal()
     yield _three_brokers
     _three_brokers.heal()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A session of Spark with two cores, shared by all tests."""
+    found = session.a_session()
+    yield found
+    found.stop()
 
 
 @pytest.fixture

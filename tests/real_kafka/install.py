@@ -72,12 +72,25 @@ def installed() -> Distribution:
     java = _java()
     if missing is not None or java is None:
         raise KafkaUnavailableError(missing)
-    jars = _jars_folder()
+    jars = fetched(_POM, f"Apache Kafka {KAFKA_VERSION} (45 MB)", _jars_folder())
+    return Distribution(java=java, jars=jars, cache=jars.parent)
+
+
+def fetched(pom: Path, what: str, jars: Path) -> Path:
+    """The folder with the jars of a pom, fetched by Maven unless it is there.
+
+    Raises `KafkaDownloadError` if Maven fails.
+    """
     if not jars.is_dir():
         with exclusive(jars.parent / "fetch.lock"):
             if not jars.is_dir():
-                _fetch(jars)
-    return Distribution(java=java, jars=jars, cache=jars.parent)
+                _fetch(pom, what, jars)
+    return jars
+
+
+def java_is_missing() -> bool:
+    """Whether there is no Java that can run Kafka, or Spark."""
+    return _java() is None
 
 
 @contextmanager
@@ -90,21 +103,24 @@ def exclusive(lock: Path) -> Iterator[None]:
 
 
 def _jars_folder() -> Path:
-    """Named after what is in it, so that a changed pom never meets old jars."""
+    return jars_folder(_POM, f"kafka-{KAFKA_VERSION}")
+
+
+def jars_folder(pom: Path, name: str) -> Path:
+    """Where the jars of a pom are kept. Named after what is in it, so that a changed pom never
+    meets old jars."""
     cache = Path(os.environ.get("AKTOR_CACHE") or Path.home() / ".cache" / "aktor")
-    fingerprint = hashlib.sha256(_POM.read_bytes()).hexdigest()[:8]
-    return cache.absolute() / f"kafka-{KAFKA_VERSION}" / f"jars-{fingerprint}"
+    fingerprint = hashlib.sha256(pom.read_bytes()).hexdigest()[:8]
+    return cache.absolute() / name / f"jars-{fingerprint}"
 
 
-def _fetch(jars: Path) -> None:
+def _fetch(pom: Path, what: str, jars: Path) -> None:
     """Let Maven fill a folder beside `jars`, which gets its name only when it is complete."""
-    print(
-        f"fetching Apache Kafka {KAFKA_VERSION} (45 MB, once) into {jars.parent}", file=sys.stderr
-    )
+    print(f"fetching {what}, once, into {jars.parent}", file=sys.stderr)
     with tempfile.TemporaryDirectory(dir=jars.parent, prefix="fetching-") as folder:
         # Maven writes a `target` folder beside the pom, so the pom is copied out of the sources.
-        pom = shutil.copy(_POM, folder)
-        command = ["mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies"]
+        copy = shutil.copy(pom, folder)
+        command = ["mvn", "-q", "-B", "-f", copy, "dependency:copy-dependencies"]
         command += ["-DincludeScope=runtime", f"-DoutputDirectory={folder}/jars"]
         try:
             done = subprocess.run(
@@ -116,7 +132,7 @@ def _fetch(jars: Path) -> None:
             ) from error
         if done.returncode != 0:
             said = "\n".join((done.stdout + done.stderr).strip().splitlines()[:20])
-            raise KafkaDownloadError(f"Maven could not fetch Kafka's jars:\n{said}")
+            raise KafkaDownloadError(f"Maven could not fetch {what}:\n{said}")
         os.rename(f"{folder}/jars", jars)
 
 

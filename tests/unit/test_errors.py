@@ -29,6 +29,7 @@ from aktor.errors import (
     ConsumerClosedError,
     ConsumerForkedError,
     CorruptBatchError,
+    DataLossError,
     FrameError,
     HandlerError,
     InvalidRegularExpressionError,
@@ -51,6 +52,11 @@ CASES: list[tuple[KafkaError, type[KafkaError], list[str]]] = [
         AuthenticationError(broker=BROKER, mechanism="PLAIN", reason="bad password"),
         SaslAuthenticationFailedError,
         [BROKER, "PLAIN", "bad password", "Check the credentials"],
+    ),
+    (
+        DataLossError("orders-0 was to be read from offset 3, and begins with 7"),
+        KafkaError,
+        ["orders-0", "offset 3"],
     ),
     (
         BootstrapError(attempts={"b:2": "refused", "a:1": "timed out"}),

@@ -783,6 +783,17 @@ def test_the_trace_tells_who_owns_what_and_where_a_partition_was_when_it_went() 
     assert events[0]["isolation"] == "read_committed"
 
 
+def test_a_partition_that_is_assigned_again_with_an_offset_begins_there_in_a_new_epoch() -> None:
+    delivery = a_delivery()
+    delivery.assign([A])
+    before = delivery.partitions[A].epoch
+
+    delivery.assign([A], {A: 7})
+
+    assert delivery.partitions[A].offset == 7
+    assert delivery.partitions[A].epoch > before
+
+
 def test_an_assignment_that_changes_nothing_is_not_told() -> None:
     trace, events = recording()
     delivery = Delivery(read, trace)

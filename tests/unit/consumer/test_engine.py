@@ -635,6 +635,17 @@ def test_a_new_assignment_is_followed_by_a_poll_that_wakes() -> None:
     assert site.wakes[-1]
 
 
+def test_an_assignment_with_offsets_is_told_with_its_positions() -> None:
+    site = a_site()
+
+    site.engine.assign([A, B], {A: 7})
+
+    [told] = [one for one in site.said if isinstance(one, AssignmentChanged)][-1:]
+    assert told.partitions[A].position == Position(offset=7)
+    assert told.partitions[B].position is None
+    assert not [one for one in site.said if isinstance(one, SeekPartitions)]
+
+
 def test_a_step_of_a_rebalance_is_followed_by_a_poll_that_wakes() -> None:
     site = a_member()
     site.hear(

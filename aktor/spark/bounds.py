@@ -1,0 +1,241 @@
+"""Where a query begins and ends: the options of Spark's Kafka source, and what they come to.
+
+See "Deploying" and "Reading Data from Kafka" in Spark's "Structured Streaming + Kafka Integration
+Guide". `group`, relative times and a default for partitions that are not named are ours.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+
+from kafka.structs import OffsetAndTimestamp, TopicPartition
+
+from aktor.errors import ConfigurationError
+
+__all__ = ["EARLIEST", "GROUP", "LATEST", "At", "Bounds", "Offsets", "read_bounds"]
+
+#: The next offset to read of each partition.
+Offsets: TypeAlias = dict[TopicPartition, int]
+
+#: The offsets that mean an end of the partition, as in Spark's JSON (and in ListOffsets requests).
+EARLIEST: Final = -2
+LATEST: Final = -1
+#: The offset that `kafka.group.id` has committed.
+GROUP: Final = "group"
+
+_UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_RELATIVE: Final = re.compile(r"-(\d+)(ms|s|m|h|d)")
+_WORDS: Final[dict[str, At]] = {}
+
+
+class Time(NamedTuple):
+    """The first record at or after this time (ms since 1970)."""
+
+    ms: int
+
+
+class Ago(NamedTuple):
+    """The first record at or after this long ago (ms), reckoned from when the query begins."""
+
+    ms: int
+
+
+#: An offset (EARLIEST and LATEST included), a time, or the group's committed offset.
+At: TypeAlias = int | Time | Ago | Literal["group"]
+_WORDS.update({"earliest": EARLIEST, "latest": LATEST, "group": GROUP})
+
+
+class LookUps(Protocol):
+    """What is asked of a cluster to resolve bounds; `aktor.spark.cluster` has it."""
+
+    def beginning_offsets(self, partitions: Collection[TopicPartition]) -> Offsets: ...
+
+    def end_offsets(self, partitions: Collection[TopicPartition]) -> Offsets: ...
+
+    def offsets_for_times(
+        self, times: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, OffsetAndTimestamp | None]: ...
+
+    def committed(self, partitions: Collection[TopicPartition]) -> Offsets: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """One end of a query: for each partition that is named, and for all others.
+
+    `option` is the option that it was said by. `default` is None if every partition must be named.
+    """
+
+    option: str
+    default: At | None
+    given: Mapping[TopicPartition, At] = field(default_factory=dict)
+    #: Where there is no record at or after a time: Spark's startingOffsetsByTimestampStrategy.
+    no_match: Literal["error", "latest"] = "latest"
+    #: Where the group has committed nothing.
+    no_commit: int = EARLIEST
+
+    @property
+    def exact(self) -> bool:
+        """Whether these are offsets, so that resolving them again comes to the same."""
+        return self.default is None and all(
+            isinstance(at, int) and at >= 0 for at in self.given.values()
+        )
+
+    @property
+    def of_group(self) -> bool:
+        """Whether committed offsets of the group are needed."""
+        return GROUP in (self.default, *self.given.values())
+
+    def resolve(
+        self, partitions: Collection[TopicPartition], cluster: LookUps, now_ms: int
+    ) -> Offsets:
+        """The offset that is meant for each of these partitions.
+
+        Raises ConfigurationError for a partition that is named and not read, one that is read and
+        not named, and for a time after the last record where that is an error.
+        """
+        wanted = self._of_each(partitions)
+        found: Offsets = {one: at for one, at in wanted.items() if isinstance(at, int) and at >= 0}
+        found |= self._of_group(wanted, cluster)
+        found |= self._of_times(wanted, cluster, now_ms)
+        ends: dict[int, list[TopicPartition]] = {EARLIEST: [], LATEST: []}
+        for one in wanted.keys() - found.keys():
+            at = wanted[one]
+            ends[at if isinstance(at, int) else self.no_commit if at == GROUP else LATEST].append(
+                one
+            )
+        if ends[EARLIEST]:
+            found |= cluster.beginning_offsets(sorted(ends[EARLIEST]))
+        if ends[LATEST]:
+            found |= cluster.end_offsets(sorted(ends[LATEST]))
+        return found
+
+    def _of_each(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, At]:
+        unknown = sorted(self.given.keys() - set(partitions))
+        if unknown:
+            raise ConfigurationError(
+                f"{self.option} names {_names(unknown)}, which is not among the partitions to read"
+                f" ({_names(sorted(partitions)) or 'none'})"
+            )
+        missing = sorted(set(partitions) - self.given.keys())
+        if self.default is None:
+            if missing:
+                raise ConfigurationError(
+                    f"{self.option} must name every partition that is read; it lacks"
+                    f" {_names(missing)}. Name them (-2 is earliest, -1 latest), or set"
+                    f" {self.option}Default to what is meant for partitions that are not named"
+                )
+            return dict(self.given)
+        return {one: self.given.get(one, self.default) for one in partitions}
+
+    def _of_group(self, wanted: Mapping[TopicPartition, At], cluster: LookUps) -> Offsets:
+        asked = [one for one, at in wanted.items() if at == GROUP]
+        return cluster.committed(asked) if asked else {}
+
+    def _of_times(
+        self, wanted: Mapping[TopicPartition, At], cluster: LookUps, now_ms: int
+    ) -> Offsets:
+        times = {
+            one: at.ms if isinstance(at, Time) else max(0, now_ms - at.ms)
+            for one, at in wanted.items()
+            if isinstance(at, (Time, Ago))
+        }
+        if not times:
+            return {}
+        found = cluster.offsets_for_times(times)
+        later = sorted(one for one in times if found.get(one) is None)
+        if later and self.no_match == "error":
+            raise ConfigurationError(
+                f"{self.option}: {_names(later)} has no record at or after {times[later[0]]} ms;"
+                " set startingOffsetsByTimestampStrategy=latest to begin at the end there"
+            )
+        return {one: at.offset for one, at in found.items() if at is not None}
+
+
+def read_bounds(option: str, text: str, *, default: At | None = None, **rest: Any) -> Bounds:
+    """The bounds that this text of an option means: a word, a relative time, or JSON."""
+    at = _at(text)
+    if at is not None:
+        return Bounds(option=option, default=at, **rest)
+    given = _from_json(option, text)
+    for one, offset in given.items():
+        if offset < EARLIEST:
+            raise ConfigurationError(
+                f"{option} has the offset {offset} for {one.topic}-{one.partition}; offsets begin"
+                " with 0, -2 is earliest, -1 is latest"
+            )
+    return Bounds(option=option, default=default, given=given, **rest)
+
+
+def read_times(option: str, text: str, **rest: Any) -> Bounds:
+    """The bounds that this JSON with times (ms) of partitions means."""
+    given = {one: Time(_not_negative(option, ms)) for one, ms in _from_json(option, text).items()}
+    return Bounds(option=option, default=None, given=given, **rest)
+
+
+def read_time(option: str, text: str, **rest: Any) -> Bounds:
+    """The bounds that this time (ms, or a relative one) for all partitions means."""
+    at = _at(text)
+    if isinstance(at, Ago):
+        return Bounds(option=option, default=at, **rest)
+    if not re.fullmatch(r"\d+", text.strip()):
+        raise ConfigurationError(
+            f"{option} must be milliseconds since 1970 or a relative time as -15m, not {text!r}"
+        )
+    return Bounds(option=option, default=Time(int(text)), **rest)
+
+
+def read_default(option: str, text: str) -> At:
+    """A word or a relative time."""
+    at = _at(text)
+    if at is None:
+        raise ConfigurationError(
+            f"{option} must be earliest, latest, group or a relative time as -15m, not {text!r}"
+        )
+    return at
+
+
+def _at(text: str) -> At | None:
+    word = _WORDS.get(text.strip().lower())
+    if word is not None:
+        return word
+    relative = _RELATIVE.fullmatch(text.strip())
+    return Ago(int(relative[1]) * _UNITS[relative[2]]) if relative else None
+
+
+def _not_negative(option: str, ms: int) -> int:
+    if ms < 0:
+        raise ConfigurationError(f"{option} has the time {ms}; it must be ms since 1970")
+    return ms
+
+
+def _from_json(option: str, text: str) -> dict[TopicPartition, int]:
+    must = 'JSON as {"orders": {"0": 23, "1": -2}}'
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict) or not all(isinstance(one, dict) for one in value.values()):
+        raise ConfigurationError(
+            f"{option} must be earliest, latest, group, a relative time as -15m, or {must}; it is"
+            f" {text!r}"
+        )
+    found = {}
+    for topic, partitions in value.items():
+        for partition, number in partitions.items():
+            if not partition.isdecimal() or not isinstance(number, int) or number is True:
+                raise ConfigurationError(
+                    f"{option} must be {must}; {topic} has {partition!r}: {number!r}"
+                )
+            found[TopicPartition(topic, int(partition))] = number
+    return found
+
+
+def _names(partitions: Collection[TopicPartition], limit: int = 10) -> str:
+    named = [f"{one.topic}-{one.partition}" for one in list(partitions)[:limit]]
+    more = len(partitions) - limit
+    return ", ".join(named) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,217 @@
+"""The options `kafka.*` as settings of our consumer (and of a producer).
+
+Spark's source takes the Java client's names (`kafka.sasl.jaas.config`); ours takes them too, and
+kafka-python's with dots for underscores. A value may name where it is found instead of being it:
+`${env:NAME}`, `${file:PATH:KEY}` or `${directory:PATH:FILE}` (KIP-297, KIP-421), resolved in each
+process that connects. So a secret stays out of Spark's plans and of what the driver sends to the
+executors, and executors in several zones can have a rack each.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from aktor.consumer import configuration
+from aktor.errors import ConfigurationError
+
+__all__ = ["PREFIX", "SECRETS", "check", "consumer_settings", "resolved", "secret_names"]
+
+PREFIX: Final = "kafka."
+
+#: What may not be said, and why: the source itself decides it. As Spark's own source refuses.
+_REFUSED: Final = {
+    "auto.offset.reset": "use startingOffsets",
+    "key.deserializer": "keys are binary; cast them in Spark",
+    "value.deserializer": "values are binary; cast them in Spark, or use decode=json",
+    "key.serializer": "keys are binary or strings",
+    "value.serializer": "values are binary or strings",
+    "enable.auto.commit": "Spark's checkpoint has the progress; commitOffsets=true mirrors it",
+    "interceptor.classes": "there are none",
+    "group.instance.id": "the source is no member of a group",
+    "consumer.timeout.ms": "use kafkaConsumer.pollTimeoutMs",
+}
+
+#: Settings whose values are secret.
+SECRETS: Final = re.compile(r"password|secret|jaas|token|key\.pem", re.IGNORECASE)
+
+_REFERENCE: Final = re.compile(r"\$\{(env|file|directory):([^}:]+)(?::([^}]+))?\}")
+_JAAS: Final = re.compile(
+    r"(username|password)\s*=\s*(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s;]+)"
+)
+_BOOLEANS: Final = {"true": True, "false": False}
+
+#: Settings that text cannot give a value to.
+_NO_TEXT: Final = {
+    "selector",
+    "kafka_client",
+    "ssl_context",
+    "socket_options",
+    "metric_reporters",
+} | {
+    "default_offset_commit_callback",
+    "partition_assignment_strategy",
+    "sasl_oauth_token_provider",
+}
+
+
+def check(options: Mapping[str, str]) -> None:
+    """Refuse what cannot be a setting, without resolving references.
+
+    Raises ConfigurationError: no bootstrap servers, a name that is refused or unknown (with the
+    nearest one), a value out of range.
+    """
+    plain = {name: text for name, text in options.items() if not _REFERENCE.search(text)}
+    for name in options:
+        _translation(name)
+    if "bootstrap.servers" not in options:
+        raise ConfigurationError(
+            "kafka.bootstrap.servers is missing: set it to host:port,host:port"
+        )
+    configuration.parse(_settings(plain))
+
+
+def consumer_settings(options: Mapping[str, str]) -> dict[str, Any]:
+    """kafka-python's keyword arguments of these options, whose references are resolved here."""
+    return _settings({name: resolved(name, text) for name, text in options.items()})
+
+
+def secret_names(options: Mapping[str, str]) -> set[str]:
+    """Those of the names whose values are never printed."""
+    return {name for name in options if SECRETS.search(name)}
+
+
+def resolved(name: str, text: str) -> str:
+    """The text with what its references stand for. Raises ConfigurationError if that is missing."""
+
+    def found(match: re.Match[str]) -> str:
+        kind, path, key = match.groups()
+        value = _RESOLVERS[kind](path, key or "")
+        if value is None:
+            raise ConfigurationError(
+                f"kafka.{name}: {match[0]} stands for nothing in this process (pid {os.getpid()})"
+            )
+        return value
+
+    return _REFERENCE.sub(found, text)
+
+
+def _file_entry(path: str, key: str) -> str | None:
+    """The value of this key of a file of `key=value` lines."""
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError:
+        return None
+    entries = (line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    return next((value.strip() for name, value in entries if name.strip() == key), None)
+
+
+def _whole_file(path: str, key: str) -> str | None:
+    try:
+        return (Path(path) / key).read_text().strip()
+    except OSError:
+        return None
+
+
+_RESOLVERS: Final[dict[str, Callable[[str, str], str | None]]] = {
+    "env": lambda name, _: os.environ.get(name),
+    "file": _file_entry,
+    "directory": _whole_file,
+}
+
+
+# -- from Java's names to kafka-python's
+
+Translate = Callable[[str], dict[str, Any]]
+
+
+def _settings(options: Mapping[str, str]) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for name, text in options.items():
+        settings |= _translation(name)(text)
+    return settings
+
+
+def _translation(name: str) -> Translate:
+    """What makes kafka-python's settings of a text of this option."""
+    if name in _REFUSED:
+        raise ConfigurationError(f"kafka.{name} is not supported: {_REFUSED[name]}")
+    if name in _JAVA_ONLY:
+        return _JAVA_ONLY[name]
+    ours = name.replace(".", "_")
+    if ours not in configuration.DEFAULT_CONFIG or ours in _NO_TEXT:
+        known = [*_JAVA_ONLY, *(one.replace("_", ".") for one in configuration.DEFAULT_CONFIG)]
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"; did you mean kafka.{near[0]}?" if near else ""
+        raise ConfigurationError(f"unknown option kafka.{name}{hint}")
+    return lambda text: {ours: _value(ours, name, text)}
+
+
+def _value(ours: str, name: str, text: str) -> Any:
+    default = configuration.DEFAULT_CONFIG[ours]
+    if isinstance(default, bool):
+        if text.strip().lower() not in _BOOLEANS:
+            raise ConfigurationError(f"kafka.{name} must be true or false, not {text!r}")
+        return _BOOLEANS[text.strip().lower()]
+    if isinstance(default, (int, float)) or ours.endswith(("_bytes", "_ms")):
+        if not re.fullmatch(r"-?\d+", text.strip()):
+            raise ConfigurationError(f"kafka.{name} must be a number, not {text!r}")
+        return int(text)
+    return text
+
+
+def _jaas(text: str) -> dict[str, Any]:
+    """User name and password of a JAAS line (PlainLoginModule, ScramLoginModule)."""
+    found = {key: _unquoted(value) for key, value in _JAAS.findall(text)}
+    if {"username", "password"} - found.keys():
+        raise ConfigurationError(
+            "kafka.sasl.jaas.config must have username and password, as 'org.apache.kafka.common."
+            'security.plain.PlainLoginModule required username="..." password="...";\''
+        )
+    return {
+        "sasl_plain_username": found["username"],
+        "sasl_plain_password": found["password"],
+    }
+
+
+def _unquoted(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text[1:-1]) if text[0] in "\"'" else text
+
+
+def _pem(name: str) -> Translate:
+    def check_type(text: str) -> dict[str, Any]:
+        if text.strip().upper() != "PEM":
+            raise ConfigurationError(
+                f"kafka.{name} must be PEM here, not {text!r}: convert the store"
+            )
+        return {}
+
+    return check_type
+
+
+def _ignored(_text: str) -> dict[str, Any]:
+    return {}
+
+
+_JAVA_ONLY: Final[dict[str, Translate]] = {
+    "sasl.jaas.config": _jaas,
+    "sasl.username": lambda text: {"sasl_plain_username": text},
+    "sasl.password": lambda text: {"sasl_plain_password": text},
+    "ssl.truststore.location": lambda text: {"ssl_cafile": text},
+    "ssl.truststore.type": _pem("ssl.truststore.type"),
+    "ssl.keystore.location": lambda text: {"ssl_certfile": text, "ssl_keyfile": text},
+    "ssl.keystore.type": _pem("ssl.keystore.type"),
+    "ssl.key.password": lambda text: {"ssl_password": text},
+    "ssl.endpoint.identification.algorithm": lambda text: {
+        "ssl_check_hostname": bool(text.strip())
+    },
+    # What only Java's client needs to be told.
+    "ssl.truststore.password": _ignored,
+    "ssl.keystore.password": _ignored,
+    "ssl.protocol": _ignored,
+    "ssl.enabled.protocols": _ignored,
+}

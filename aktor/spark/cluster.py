@@ -1,0 +1,174 @@
+"""What the driver asks Kafka: partitions, offsets, topic ids; and the commits of progress."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeAlias, TypeVar
+
+from kafka.errors import KafkaError
+from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+
+from aktor.consumer.facade import KafkaConsumer
+from aktor.errors import ConfigurationError
+from aktor.spark import client_settings
+from aktor.spark.bounds import Offsets
+from aktor.spark.options import SourceOptions, Subscription
+
+__all__ = ["DriverCluster", "TopicIds"]
+
+R = TypeVar("R")
+
+#: The id of each topic, None if the brokers do not tell it (before KIP-516).
+TopicIds: TypeAlias = Mapping[str, str | None]
+
+
+class DriverCluster:
+    """Owns the driver's consumer, which reads no records. The consumer is made when it is first
+    needed, because Spark pickles and copies what it has of a data source before that.
+
+    A question that fails is asked again as `fetchOffset.numRetries` and
+    `fetchOffset.retryIntervalMs` say; then its error is raised.
+    """
+
+    def __init__(
+        self, options: SourceOptions, *, sleep: Callable[[float], Any] = time.sleep
+    ) -> None:
+        self._options = options
+        self._sleep = sleep
+        self._consumer: KafkaConsumer | None = None
+
+    def _kafka(self) -> KafkaConsumer:
+        if self._consumer is None:
+            defaults = {"allow_auto_create_topics": False, "client_id": "aktor-spark-driver"}
+            settings = client_settings.consumer_settings(self._options.client)
+            self._consumer = KafkaConsumer(**defaults | settings, enable_auto_commit=False)
+        return self._consumer
+
+    def close(self) -> None:
+        """End the consumer, if there is one."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+    def partitions(self, known: Collection[str] = ()) -> tuple[list[TopicPartition], TopicIds]:
+        """The partitions that there are to read now, and the ids of their topics.
+
+        `known` are topics that the query has read before. If one of them does not exist any more,
+        it is left out: the plan of the batch reports what was lost.
+
+        Raises ConfigurationError for another topic or partition that is named and does not exist.
+        """
+        wanted = self._options.subscription
+        named = frozenset(wanted.topics) | {one.topic for one in wanted.partitions}
+        found = self._retried(lambda kafka: kafka._look_up_topics(named or None))
+        if wanted.pattern is not None:
+            # As in Spark's own source the pattern may match anywhere in the name.
+            pattern = re.compile(wanted.pattern)
+            found = {
+                topic: info
+                for topic, info in found.items()
+                if pattern.search(topic) and not info.internal
+            }
+        there = sorted(
+            TopicPartition(topic, one) for topic, info in found.items() for one in info.partitions
+        )
+        _check_there(wanted, there, known)
+        ids = {
+            topic: None if info.topic_id is None else str(info.topic_id)
+            for topic, info in found.items()
+        }
+        if wanted.partitions:
+            there = sorted(set(there) & set(wanted.partitions))
+        return there, ids
+
+    def beginning_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """The first available offset of each partition."""
+        return self._looked_up(partitions, lambda kafka: kafka.beginning_offsets(partitions))
+
+    def end_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """The offset at which each partition ends: its last stable offset with
+        `kafka.isolation.level=read_committed`, else its high watermark."""
+        return self._looked_up(partitions, lambda kafka: kafka.end_offsets(partitions))
+
+    def offsets_for_times(
+        self, times: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, OffsetAndTimestamp | None]:
+        """The first offset at or after each time (ms), None if no record is that young."""
+        found: Mapping[TopicPartition, OffsetAndTimestamp | None] = self._retried(
+            lambda kafka: kafka.offsets_for_times(dict(times))
+        )
+        return found
+
+    def committed(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """The offsets that the group has committed; a partition without a commit is left out."""
+        asked = list(partitions)
+        found = self._retried(lambda kafka: {one: kafka.committed(one) for one in asked})
+        return {one: offset for one, offset in found.items() if offset is not None}
+
+    def commit(self, offsets: Offsets) -> None:
+        """Commit for the group, of which the driver is no member. It is tried once."""
+        self._kafka().commit(
+            {one: OffsetAndMetadata(offset, "", -1) for one, offset in offsets.items()}
+        )
+
+    def bytes_per_offset(self, partition: TopicPartition, offset: int) -> float | None:
+        """How many bytes of keys, values and headers one offset takes, by a sample from `offset`
+        on; None if nothing can be read there now."""
+        consumer = self._kafka()
+        consumer.assign({partition: offset})
+        try:
+            batch = consumer.poll_arrow(
+                _SAMPLE_WAIT_MS,
+                max_records=_SAMPLE_ROWS,
+                max_bytes=_SAMPLE_BYTES,
+                columns=["key", "value", "headers"],
+            )
+            position = consumer.position(partition)
+        except KafkaError:
+            return None
+        finally:
+            consumer.unsubscribe()
+        if position is None or not batch.num_rows:
+            return None
+        return float(batch.nbytes / (position - offset))
+
+    def _looked_up(
+        self, partitions: Collection[TopicPartition], ask: Callable[[KafkaConsumer], Offsets]
+    ) -> Offsets:
+        return self._retried(ask) if partitions else {}
+
+    def _retried(self, ask: Callable[[KafkaConsumer], R]) -> R:
+        for left in range(self._options.look_up_retries, -1, -1):
+            try:
+                return ask(self._kafka())
+            except KafkaError:
+                if not left:
+                    raise
+                self._sleep(self._options.look_up_wait)
+        raise AssertionError("the last attempt returns or raises")
+
+
+#: A sample for `maxBytesPerTrigger`.
+_SAMPLE_ROWS = 1_000
+_SAMPLE_BYTES = 1_000_000
+_SAMPLE_WAIT_MS = 1_000
+
+
+def _check_there(
+    wanted: Subscription, there: Collection[TopicPartition], known: Collection[str]
+) -> None:
+    topics = {one.topic for one in there} | set(known)
+    missing = [topic for topic in wanted.topics if topic not in topics]
+    if missing:
+        raise ConfigurationError(
+            f"subscribe names {', '.join(missing)}: there is no such topic in this cluster"
+        )
+    gone = [
+        f"{one.topic}-{one.partition}"
+        for one in wanted.partitions
+        if one not in set(there) and one.topic not in known
+    ]
+    if gone:
+        raise ConfigurationError(f"assign names {', '.join(gone)}: there is no such partition")

@@ -1,0 +1,205 @@
+"""The columns of the source: those of Spark's own, in Spark's types, and batches in that layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from aktor.consumer.json_columns import json_columns
+from aktor.errors import ConfigurationError
+from aktor.spark.options import SourceOptions, unknown_option
+
+__all__ = ["Layout", "full_schema"]
+
+_HEADERS: Final = ArrayType(
+    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+)
+_TYPES: Final[dict[str, Any]] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": _HEADERS,
+}
+#: Why a value could not be decoded; only with decode=json.
+_ERROR: Final = "valueError"
+_RAW: Final = "rawValue"
+
+#: Our column for each of Spark's.
+_OURS: Final = {name: name for name in _TYPES} | {"timestampType": "timestamp_type"}
+
+_ARROW: Final[dict[str, pa.DataType]] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestampType": pa.int32(),
+    "headers": pa.list_(
+        pa.field(
+            "element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+        )
+    ),
+}
+
+
+def full_schema(options: SourceOptions) -> StructType:
+    """The columns of a query that names none by `.schema(...)`."""
+    names = options.columns
+    if names is None:
+        names = tuple(n for n in _TYPES if n != "headers" or options.include_headers)
+    lower = {name.lower(): name for name in _TYPES}
+    for name in names:
+        if name.lower() not in lower:
+            raise unknown_option(f"columns={name}", tuple(f"columns={one}" for one in _TYPES))
+    if len({name.lower() for name in names}) < len(names):
+        raise ConfigurationError(f"columns names one twice: {', '.join(names)}")
+    return StructType([StructField(lower[n.lower()], _TYPES[lower[n.lower()]]) for n in names])
+
+
+class Layout:
+    """Owns how a batch of `poll_arrow` becomes one that Spark takes.
+
+    Made where it is needed: Spark's schema must be the batch's to the letter.
+    """
+
+    def __init__(self, schema: StructType, *, decode: str | None) -> None:
+        self._decoded = _decoded(schema) if decode == "json" else None
+        _check(schema, decoded=self._decoded is not None)
+        self._names = schema.names
+        # pyspark gives no types for this function.
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        self.schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """What `poll_arrow` is asked for. The offset and the partition are needed to cut ranges."""
+        wanted = [_OURS[name] for name in self._names if name in _OURS]
+        if self._decoded is not None and "value" not in wanted:
+            wanted.append("value")
+        return [*wanted, *(n for n in ("topic", "partition", "offset") if n not in wanted)]
+
+    def batch(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows in this layout."""
+        made = {}
+        if self._decoded is not None:
+            made = _decode(rows, self._decoded)
+        arrays = [
+            made[name] if name in made else _CONVERT[name](rows.column(_OURS[name]))
+            for name in self._names
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _check(schema: StructType, *, decoded: bool) -> None:
+    for field in schema.fields:
+        if decoded and field.name in ("value", _ERROR, _RAW):
+            continue
+        kind = _TYPES.get(field.name)
+        if kind is None:
+            raise unknown_option(field.name, tuple(_TYPES))
+        if field.dataType != kind:
+            raise ConfigurationError(
+                f"the column {field.name} is {kind.simpleString()}, not"
+                f" {field.dataType.simpleString()}: cast it after reading"
+            )
+
+
+def _decoded(schema: StructType) -> pa.Schema:
+    """The Arrow schema of the values."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    value = next((field for field in schema.fields if field.name == "value"), None)
+    if value is None or not isinstance(value.dataType, StructType):
+        raise ConfigurationError(
+            "decode=json needs the values' schema: .schema('value struct<id: bigint, ...>, offset"
+            " bigint, ...'), with valueError string and rawValue binary for what cannot be read"
+        )
+    found: pa.Schema = to_arrow_schema(value.dataType, timezone="UTC")
+    return found
+
+
+def _decode(rows: pa.RecordBatch, schema: pa.Schema) -> dict[str, pa.Array]:
+    """value, valueError and rawValue: a value that cannot be read is null, and stands beside."""
+    count = rows.num_rows
+    place = pa.RecordBatch.from_arrays(
+        [rows.column("value"), pa.array(range(count), pa.int64())], names=["value", "@row"]
+    )
+    found = json_columns(place, schema)
+    bad = found.bad.column("@row").to_pylist()
+    at: list[int | None] = [None] * count
+    for index, row in enumerate(found.rows.column("@row").to_pylist()):
+        at[row] = index
+    take = pa.array(at, pa.int64())
+    raw = rows.column("value")
+    fields = [found.rows.column(field.name).take(take) for field in schema]
+    errors: list[str | None] = [None] * count
+    raws: list[bytes | None] = [None] * count
+    for row, text in zip(bad, found.bad.column("error").to_pylist(), strict=True):
+        errors[row] = text
+        raws[row] = raw[row].as_py()
+    nothing = pa.array([at[row] is None or not raw[row].is_valid for row in range(count)])
+    value = pa.StructArray.from_arrays(fields, fields=list(schema), mask=nothing)
+    return {
+        "value": value,
+        _ERROR: pa.array(errors, pa.string()),
+        _RAW: pa.array(raws, pa.binary()),
+    }
+
+
+# -- Arrow of `poll_arrow` -> Arrow of Spark
+
+
+def _same(column: pa.Array) -> pa.Array:
+    return column
+
+
+def _cast(name: str) -> Callable[[pa.Array], pa.Array]:
+    return lambda column: column.cast(_ARROW[name])
+
+
+def _headers(column: pa.Array) -> pa.Array:
+    """Spark's own source has null for a record without headers."""
+    pairs = column.values
+    pairs = pa.StructArray.from_arrays(
+        [pairs.field("key"), pairs.field("value")],
+        fields=[pa.field("key", pa.string()), pa.field("value", pa.binary())],
+    )
+    count = len(column)
+    offsets = column.offsets
+    if not len(pairs):
+        return pa.nulls(count, _ARROW["headers"])
+    import pyarrow.compute as compute
+
+    nothing = compute.equal(compute.list_value_length(column), 0)
+    found: pa.Array = pa.ListArray.from_arrays(offsets, pairs, type=_ARROW["headers"], mask=nothing)
+    return found
+
+
+_CONVERT: Final[dict[str, Callable[[pa.Array], pa.Array]]] = {
+    "key": _same,
+    "value": _same,
+    "topic": lambda column: column.dictionary_decode(),
+    "partition": _same,
+    "offset": _same,
+    "timestamp": _cast("timestamp"),
+    "timestampType": _cast("timestampType"),
+    "headers": _headers,
+}

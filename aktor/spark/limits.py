@@ -1,0 +1,56 @@
+"""How much of what there is goes into one micro-batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from kafka.structs import TopicPartition
+
+from aktor.spark.bounds import Offsets
+
+__all__ = ["Delay", "limited"]
+
+
+def limited(
+    begins: Mapping[TopicPartition, int],
+    ends: Offsets,
+    limit: float,
+    weight: Callable[[TopicPartition], float] = lambda _: 1.0,
+) -> Offsets:
+    """The ends of a batch of about `limit`, which is shared in proportion to the backlog of each
+    partition. `weight` is what one offset of a partition counts (1: offsets; its size: bytes).
+
+    A partition with a backlog gets at least one offset. After Spark's KafkaMicroBatchStream.
+    """
+    sizes = {
+        one: (end - begins[one]) * weight(one) for one, end in ends.items() if end > begins[one]
+    }
+    total = sum(sizes.values())
+    if total <= limit:
+        return ends
+    found = dict(ends)
+    for one, size in sizes.items():
+        part = limit * (size / total) / weight(one)
+        share = math.ceil(part) if part < 1 else math.floor(part)
+        found[one] = min(ends[one], begins[one] + share)
+    return found
+
+
+@dataclass(slots=True, kw_only=True)
+class Delay:
+    """Owns when the last batch was made. `minOffsetsPerTrigger`: the next one waits for `minimum`
+    offsets, but at most for `longest` seconds (`maxTriggerDelay`)."""
+
+    minimum: int
+    longest: float
+    since: float = -math.inf
+
+    def holds(self, begins: Mapping[TopicPartition, int], ends: Offsets, now: float) -> bool:
+        """Whether there is too little for a batch yet."""
+        new = sum(max(0, end - begins[one]) for one, end in ends.items())
+        if now - self.since < self.longest and new < self.minimum:
+            return True
+        self.since = now
+        return False

@@ -1,0 +1,304 @@
+"""The options of the source, read and checked before a job starts.
+
+Names, defaults and meanings are those of Spark's own Kafka source; see docs/spark.md for what is
+ours. Spark hands option names over in lower case.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from kafka.structs import TopicPartition
+
+from aktor.errors import ConfigurationError
+from aktor.spark import bounds, client_settings
+from aktor.spark.bounds import EARLIEST, LATEST, Bounds
+from aktor.spark.ranges import RangeLimits
+
+__all__ = ["KNOWN", "SourceOptions", "Subscription", "read_options", "unknown_option"]
+
+R = TypeVar("R")
+
+#: Every option but `kafka.*`.
+KNOWN: Final = (
+    *("assign", "subscribe", "subscribePattern"),
+    *("startingOffsets", "startingOffsetsDefault", "startingTimestamp"),
+    *("startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy"),
+    *("endingOffsets", "endingOffsetsDefault", "endingTimestamp", "endingOffsetsByTimestamp"),
+    *("failOnDataLoss", "includeHeaders", "columns", "decode"),
+    *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger"),
+    *("minPartitions", "maxRecordsPerPartition", "maxPartitions"),
+    *("kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
+    *("groupIdPrefix", "commitOffsets", "idleWaitMs"),
+)
+_BY_LOWER: Final = {name.lower(): name for name in KNOWN}
+_STRATEGIES: Final = ("assign", "subscribe", "subscribepattern")
+_DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|h|d|min|seconds?|minutes?|hours?)?")
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """What is read: one of these three."""
+
+    partitions: tuple[TopicPartition, ...] = ()
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """The options of one query. `client` (the options `kafka.*`) is kept out of `repr` for its
+    secrets. Times are seconds."""
+
+    client: Mapping[str, str] = field(repr=False)
+    subscription: Subscription
+    starting: Bounds
+    ending: Bounds
+    fail_on_data_loss: bool = True
+    include_headers: bool = False
+    columns: tuple[str, ...] | None = None
+    decode: str | None = None
+    max_offsets: int | None = None
+    min_offsets: int | None = None
+    max_bytes: int | None = None
+    max_trigger_delay: float = 900.0
+    range_limits: RangeLimits = field(default_factory=RangeLimits)
+    poll_timeout: float = 120.0
+    look_up_retries: int = 3
+    look_up_wait: float = 1.0
+    commit_offsets: bool = False
+    idle_wait: float = 0.25
+
+
+def unknown_option(name: str, known: tuple[str, ...]) -> ConfigurationError:
+    """The error that refuses this name and tells the nearest known one."""
+    lower = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(name.lower(), [*lower, "kafka.bootstrap.servers"], 1)
+    hint = f"; did you mean {lower.get(near[0], near[0])}?" if near else ""
+    return ConfigurationError(f"unknown option {name}{hint}")
+
+
+def read_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
+    """The options of a batch query or a stream.
+
+    Raises ConfigurationError: an unknown option, a value that cannot be, options that contradict
+    each other, or one that the other kind of query has.
+    """
+    options = {name.lower(): text for name, text in given.items()}
+    client = {
+        name.removeprefix(client_settings.PREFIX): text
+        for name, text in options.items()
+        if name.startswith(client_settings.PREFIX) and name != "kafkaconsumer.polltimeoutms"
+    }
+    for name in options:
+        if not name.startswith(client_settings.PREFIX) and name not in _BY_LOWER:
+            raise unknown_option(name, KNOWN)
+    client_settings.check(client)
+    read = _Reader(options)
+    found = SourceOptions(
+        client=client,
+        subscription=_subscription(read),
+        starting=_starting(read, stream=stream),
+        ending=_ending(read, stream=stream),
+        fail_on_data_loss=read.boolean("failOnDataLoss", True),
+        include_headers=read.boolean("includeHeaders", False),
+        columns=read.optional("columns", _names),
+        decode=read.optional("decode", _decode),
+        max_offsets=read.optional("maxOffsetsPerTrigger", _positive),
+        min_offsets=read.optional("minOffsetsPerTrigger", _positive),
+        max_bytes=read.optional("maxBytesPerTrigger", _positive),
+        max_trigger_delay=read.optional("maxTriggerDelay", _duration) or 900.0,
+        range_limits=RangeLimits(
+            min_partitions=read.optional("minPartitions", _positive),
+            max_records=read.optional("maxRecordsPerPartition", _positive),
+            max_partitions=read.optional("maxPartitions", _positive),
+        ),
+        poll_timeout=read.number("kafkaConsumer.pollTimeoutMs", 120_000) / 1000,
+        look_up_retries=read.number("fetchOffset.numRetries", 3),
+        look_up_wait=read.number("fetchOffset.retryIntervalMs", 1_000) / 1000,
+        commit_offsets=read.boolean("commitOffsets", False),
+        idle_wait=read.number("idleWaitMs", 250) / 1000,
+    )
+    _check_together(found, stream=stream)
+    return found
+
+
+def _check_together(options: SourceOptions, *, stream: bool) -> None:
+    group = options.client.get("group.id")
+    for name, needs in (
+        ("commitOffsets", options.commit_offsets),
+        ("startingOffsets=group", options.starting.of_group),
+        ("endingOffsets=group", options.ending.of_group),
+    ):
+        if needs and not group:
+            raise ConfigurationError(f"{name} needs the group: set kafka.group.id")
+    if not stream and options.commit_offsets:
+        raise ConfigurationError("commitOffsets is for streams: a batch query has no progress")
+    most, least = options.max_offsets, options.min_offsets
+    if most is not None and least is not None and least > most:
+        raise ConfigurationError(
+            f"minOffsetsPerTrigger ({least}) is more than maxOffsetsPerTrigger ({most})"
+        )
+    limits = options.range_limits
+    if (
+        limits.min_partitions is not None
+        and limits.max_partitions is not None
+        and limits.min_partitions > limits.max_partitions
+    ):
+        raise ConfigurationError(
+            f"minPartitions ({limits.min_partitions}) is more than maxPartitions"
+            f" ({limits.max_partitions})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """The options as they were given, by lower-case names."""
+
+    options: Mapping[str, str]
+
+    def text(self, name: str) -> str | None:
+        return self.options.get(name.lower())
+
+    def optional(self, name: str, read: Callable[[str, str], R]) -> R | None:
+        text = self.text(name)
+        return None if text is None else read(name, text)
+
+    def boolean(self, name: str, default: bool) -> bool:
+        text = self.text(name)
+        if text is None:
+            return default
+        if text.strip().lower() not in ("true", "false"):
+            raise ConfigurationError(f"{name} must be true or false, not {text!r}")
+        return text.strip().lower() == "true"
+
+    def number(self, name: str, default: int) -> int:
+        text = self.text(name)
+        if text is None:
+            return default
+        if not re.fullmatch(r"\d+", text.strip()):
+            raise ConfigurationError(f"{name} must be a whole number, not {text!r}")
+        return int(text)
+
+
+def _positive(name: str, text: str) -> int:
+    if not re.fullmatch(r"\d+", text.strip()) or int(text) < 1:
+        raise ConfigurationError(f"{name} must be a whole number above 0, not {text!r}")
+    return int(text)
+
+
+def _duration(name: str, text: str) -> float:
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None:
+        raise ConfigurationError(f"{name} must be a duration as 15m or 30s, not {text!r}")
+    unit = match[2] or "ms"
+    return int(match[1]) * _SECONDS[unit if unit == "ms" else unit[0]]
+
+
+def _names(name: str, text: str) -> tuple[str, ...]:
+    found = tuple(one.strip() for one in text.split(",") if one.strip())
+    if not found:
+        raise ConfigurationError(
+            f"{name} must be names of columns with commas between, not {text!r}"
+        )
+    return found
+
+
+def _decode(name: str, text: str) -> str:
+    if text.strip().lower() != "json":
+        raise ConfigurationError(f"{name} must be json, not {text!r}")
+    return "json"
+
+
+# -- what is read
+
+
+def _subscription(read: _Reader) -> Subscription:
+    given = [name for name in _STRATEGIES if name in read.options]
+    if len(given) != 1:
+        said = ", ".join(_BY_LOWER[name] for name in given) or "none of them"
+        raise ConfigurationError(
+            "exactly one of assign, subscribe and subscribePattern says what to read; there is"
+            f" {said}"
+        )
+    text = read.options[given[0]]
+    if given[0] == "subscribe":
+        topics = tuple(dict.fromkeys(one.strip() for one in text.split(",") if one.strip()))
+        if not topics:
+            raise ConfigurationError(f"subscribe must be topics with commas between, not {text!r}")
+        return Subscription(topics=topics)
+    if given[0] == "assign":
+        return Subscription(partitions=_assigned(text))
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ConfigurationError(
+            f"subscribePattern {text!r} is no regular expression: {error}"
+        ) from None
+    if not text.strip():
+        raise ConfigurationError("subscribePattern is empty")
+    return Subscription(pattern=text)
+
+
+def _assigned(text: str) -> tuple[TopicPartition, ...]:
+    try:
+        value: Any = json.loads(text)
+        found = [
+            TopicPartition(topic, partition)
+            for topic, partitions in value.items()
+            for partition in partitions
+        ]
+        sound = all(type(one.partition) is int and one.partition >= 0 for one in found)
+    except (ValueError, AttributeError, TypeError):
+        found, sound = [], False
+    if not found or not sound:
+        raise ConfigurationError(f'assign must be JSON as {{"orders": [0, 1]}}, not {text!r}')
+    return tuple(sorted(set(found)))
+
+
+# -- where it begins and ends: a timestamp for all comes before timestamps of partitions, and these
+#    before offsets
+
+
+def _starting(read: _Reader, *, stream: bool) -> Bounds:
+    strategy = (read.text("startingOffsetsByTimestampStrategy") or "error").strip().lower()
+    if strategy not in ("error", "latest"):
+        raise ConfigurationError(
+            f"startingOffsetsByTimestampStrategy must be error or latest, not {strategy!r}"
+        )
+    default = read.optional("startingOffsetsDefault", bounds.read_default)
+    word = "latest" if stream else "earliest"
+    rest = {"no_match": strategy}
+    if (text := read.text("startingTimestamp")) is not None:
+        return bounds.read_time("startingTimestamp", text, **rest)
+    if (text := read.text("startingOffsetsByTimestamp")) is not None:
+        return bounds.read_times("startingOffsetsByTimestamp", text, **rest)
+    text = read.text("startingOffsets") or word
+    found = bounds.read_bounds("startingOffsets", text, default=default, **rest)
+    if not stream and LATEST in (found.default, *found.given.values()):
+        raise ConfigurationError("startingOffsets cannot be latest (-1) for a batch query")
+    return found
+
+
+def _ending(read: _Reader, *, stream: bool) -> Bounds:
+    names = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets", "endingOffsetsDefault")
+    given = [name for name in names if read.text(name) is not None]
+    if stream and given:
+        raise ConfigurationError(f"{given[0]} is for batch queries: a stream has no end")
+    default = read.optional("endingOffsetsDefault", bounds.read_default)
+    rest: dict[str, Any] = {"no_match": "latest", "no_commit": LATEST}
+    if (text := read.text("endingTimestamp")) is not None:
+        return bounds.read_time("endingTimestamp", text, **rest)
+    if (text := read.text("endingOffsetsByTimestamp")) is not None:
+        return bounds.read_times("endingOffsetsByTimestamp", text, **rest)
+    text = read.text("endingOffsets") or "latest"
+    found = bounds.read_bounds("endingOffsets", text, default=default, **rest)
+    if EARLIEST in (found.default, *found.given.values()):
+        raise ConfigurationError("endingOffsets cannot be earliest (-2)")
+    return found

@@ -1,0 +1,98 @@
+"""The tasks of a batch: which offsets each reads. After Spark's KafkaOffsetRangeCalculator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kafka.structs import TopicPartition
+
+__all__ = ["OffsetRange", "RangeLimits", "tasks"]
+
+
+class OffsetRange(NamedTuple):
+    """Offsets of a partition; `end` is not included. `topic_id` is the topic's when it was planned,
+    or None if brokers do not tell (KIP-516)."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    topic_id: str | None = None
+
+    @property
+    def size(self) -> int:
+        """How many offsets; there may be fewer records."""
+        return self.end - self.start
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} from {self.start} to {self.end}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeLimits:
+    """`min_partitions` splits big ranges, `max_records` ranges above that size; `max_partitions`
+    (not in Spark's source) lets a task read several ranges."""
+
+    min_partitions: int | None = None
+    max_records: int | None = None
+    max_partitions: int | None = None
+
+
+def tasks(ranges: Iterable[OffsetRange], limits: RangeLimits) -> list[tuple[OffsetRange, ...]]:
+    """The ranges of each task. Empty ranges are in none."""
+    found = [one for one in ranges if one.size > 0]
+    if limits.max_records is not None:
+        most = limits.max_records
+        found = [part for one in found for part in _split(one, -(-one.size // most))]
+    if limits.min_partitions is not None and len(found) < limits.min_partitions:
+        found = _split_in_proportion(found, limits.min_partitions)
+    if limits.max_partitions is None or len(found) <= limits.max_partitions:
+        return [(one,) for one in found]
+    return _joined(found, limits.max_partitions)
+
+
+def _split(one: OffsetRange, parts: int) -> list[OffsetRange]:
+    """The range in so many parts; the last ones take what is left over by the division."""
+    found = []
+    start = one.start
+    for part in range(parts):
+        size = (one.end - start) // (parts - part)
+        found.append(one._replace(start=start, end=start + size))
+        start += size
+    return [part for part in found if part.size > 0]
+
+
+def _split_in_proportion(ranges: Sequence[OffsetRange], wanted: int) -> list[OffsetRange]:
+    """Big ranges in parts, so that there are about `wanted`; the small ones stay whole and are not
+    counted in the proportion."""
+    total = sum(one.size for one in ranges)
+    whole = {one for one in ranges if _parts(one.size, total, wanted) == 1}
+    rest = total - sum(one.size for one in whole)
+    left = max(wanted - len(whole), 1)
+    return [
+        part
+        for one in ranges
+        for part in _split(one, 1 if one in whole else _parts(one.size, rest, left))
+    ]
+
+
+def _parts(size: int, total: int, wanted: int) -> int:
+    # Java's Math.round, which takes halves up.
+    return max(int(size / total * wanted + 0.5), 1)
+
+
+def _joined(ranges: Sequence[OffsetRange], most: int) -> list[tuple[OffsetRange, ...]]:
+    """The ranges in so many tasks, the biggest first, each into the task that has least."""
+    bins: list[list[OffsetRange]] = [[] for _ in range(most)]
+    sizes = [0] * most
+    for one in sorted(ranges, key=lambda one: -one.size):
+        least = sizes.index(min(sizes))
+        bins[least].append(one)
+        sizes[least] += one.size
+    return [tuple(sorted(task)) for task in bins if task]

@@ -1,0 +1,116 @@
+"""The data source that Spark knows as `aktor`, and its reader for batch queries."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from aktor.spark import columns, data_loss, ranges
+from aktor.spark.cluster import DriverCluster
+from aktor.spark.columns import Layout
+from aktor.spark.input_partition import RangesPartition
+from aktor.spark.options import SourceOptions, read_options
+from aktor.spark.ranges import OffsetRange
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql.types import StructType
+
+    from aktor.spark.stream import StreamReader
+
+__all__ = ["KafkaDataSource"]
+
+
+class KafkaDataSource(DataSource):
+    """`spark.read.format("aktor")` and `spark.readStream.format("aktor")`; see docs/spark.md.
+
+    Spark makes it in several processes, and hands over the names of options in lower case.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._given = dict(options)
+
+    def __repr__(self) -> str:
+        return f"KafkaDataSource({', '.join(sorted(self._given))})"
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "aktor"
+
+    def schema(self) -> StructType:
+        """The columns, unless the user names them by `.schema(...)`."""
+        return columns.full_schema(read_options(self._given, stream=self._is_stream()))
+
+    def reader(self, schema: StructType) -> BatchReader:
+        """For `spark.read`."""
+        return BatchReader(read_options(self._given, stream=False), schema)
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        """For `spark.readStream`."""
+        from aktor.spark.stream import StreamReader
+
+        return StreamReader(read_options(self._given, stream=True), schema)
+
+    def _is_stream(self) -> bool:
+        """Spark asks for the schema without saying which kind of query this is. An option that only
+        one kind may have is refused when the reader of the other kind is made."""
+        ends = {
+            "endingoffsets",
+            "endingtimestamp",
+            "endingoffsetsbytimestamp",
+            "endingoffsetsdefault",
+        }
+        return not ends & {name.lower() for name in self._given}
+
+
+class BatchReader(DataSourceReader):
+    """Owns nothing but its options: Spark makes it in the driver, and copies it to each task."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        Layout(schema, decode=options.decode)
+
+    def __repr__(self) -> str:
+        return f"BatchReader({self._options})"
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The tasks. Offsets are looked up here only, so that a task that is tried again reads the
+        same records."""
+        cluster = DriverCluster(self._options)
+        try:
+            found = self._ranges(cluster)
+        finally:
+            cluster.close()
+        return [RangesPartition(task) for task in ranges.tasks(found, self._options.range_limits)]
+
+    def _ranges(self, cluster: DriverCluster) -> list[OffsetRange]:
+        options = self._options
+        there, ids = cluster.partitions()
+        now = int(time.time() * 1000)
+        start = options.starting.resolve(there, cluster, now)
+        end = options.ending.resolve(there, cluster, now)
+        first, last = cluster.beginning_offsets(there), cluster.end_offsets(there)
+        found = []
+        for one in there:
+            begin, stop = max(start[one], first[one]), min(end[one], last[one])
+            if start[one] < end[one] and (begin, stop) != (start[one], end[one]):
+                data_loss.report(
+                    f"{one.topic}-{one.partition} was to be read from offset {start[one]} to"
+                    f" {end[one]}, and has those from {first[one]} to {last[one]}",
+                    fail=options.fail_on_data_loss,
+                )
+            found.append(OffsetRange(one.topic, one.partition, begin, stop, ids.get(one.topic)))
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        """The records of a task, as Arrow batches."""
+        from aktor.spark import worker
+
+        assert isinstance(partition, RangesPartition)
+        layout = Layout(self._schema, decode=self._options.decode)
+        return worker.read_task(partition.ranges, self._options, layout)

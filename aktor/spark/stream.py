@@ -1,0 +1,118 @@
+"""The reader of a stream: it hands Spark's calls to the plan, the group's mirror and the worker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from aktor.spark.cluster import DriverCluster
+from aktor.spark.columns import Layout
+from aktor.spark.group_mirror import GroupMirror
+from aktor.spark.input_partition import RangesPartition
+from aktor.spark.offsets import from_json
+from aktor.spark.options import SourceOptions
+from aktor.spark.stream_plan import StreamPlan
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql.types import StructType
+
+__all__ = ["StreamReader"]
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Owns the plan of a running query, in the process that Spark runs for the query's driver side.
+
+    Spark also copies the reader to each task, which calls `read` only. So the plan and its consumer
+    are made by the first call that needs them, and are not pickled.
+    """
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._cluster: DriverCluster | None = None
+        self._plan: StreamPlan | None = None
+        self._mirror: GroupMirror | None = None
+        Layout(schema, decode=options.decode)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_cluster": None, "_plan": None, "_mirror": None}
+
+    def __repr__(self) -> str:
+        return f"StreamReader({self._options})"
+
+    # -- the driver's side
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query begins."""
+        return self._planned().initial()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """The query ends where the partitions end now."""
+        self._planned().pin()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Any limit: Spark hands it back unless it wants everything. The options have the limits,
+        several of them at once, which Spark's classes cannot say."""
+        return ReadMaxRows(2**63 - 1)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The end of the next batch. `start` is the end of the last finished batch."""
+        plan = self._planned()
+        if self._mirror is not None:
+            self._mirror.show(from_json(start))
+        return plan.latest(start, everything=isinstance(limit, ReadAllAvailable))
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Where the partitions end, for the progress of the query."""
+        return self._planned().report()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of a batch."""
+        return [RangesPartition(task) for task in self._planned().tasks(start, end)]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """The batch with this end is finished."""
+        self._planned()
+        if self._mirror is not None:
+            self._mirror.show(from_json(end))
+
+    def stop(self) -> None:
+        """The query has ended."""
+        cluster, self._cluster, self._plan, self._mirror = self._cluster, None, None, None
+        if cluster is not None:
+            cluster.close()
+
+    def _planned(self) -> StreamPlan:
+        if self._plan is None:
+            self._cluster = cluster = DriverCluster(self._options)
+            self._plan = StreamPlan(
+                self._options,
+                cluster,
+                clock=time.monotonic,
+                wall_clock=time.time,
+                sleep=time.sleep,
+            )
+            if self._options.commit_offsets:
+                group = self._options.client["group.id"]
+                self._mirror = GroupMirror(cluster.commit, group)
+        return self._plan
+
+    # -- in a task
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        """The records of a task, as Arrow batches."""
+        from aktor.spark import worker
+
+        assert isinstance(partition, RangesPartition)
+        layout = Layout(self._schema, decode=self._options.decode)
+        return worker.read_task(partition.ranges, self._options, layout)

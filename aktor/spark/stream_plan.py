@@ -1,0 +1,235 @@
+"""Which offsets each micro-batch of a stream has.
+
+No PySpark here: dicts as in Spark's log go in and out, so that the plan runs in tests and
+simulations without a JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, Protocol
+
+from kafka.structs import TopicPartition
+
+from aktor.spark import data_loss, ranges
+from aktor.spark.bounds import EARLIEST, LookUps, Offsets
+from aktor.spark.cluster import TopicIds
+from aktor.spark.limits import Delay, limited
+from aktor.spark.offsets import from_json, start_of, to_json
+from aktor.spark.options import SourceOptions
+from aktor.spark.ranges import OffsetRange
+
+__all__ = ["PlanCluster", "StreamPlan"]
+
+#: How often an idle query asks where the partitions end, in seconds.
+_IDLE_ASK: Final = 0.05
+
+#: How long the estimate of bytes per offset of a topic is good, in seconds.
+_SAMPLE_AGE: Final = 60.0
+
+Json = dict[str, Any]
+
+
+class PlanCluster(LookUps, Protocol):
+    """What a plan asks of a cluster: `aktor.spark.cluster` has it."""
+
+    def partitions(self, known: Collection[str] = ()) -> tuple[list[TopicPartition], TopicIds]: ...
+
+    def bytes_per_offset(self, partition: TopicPartition, offset: int) -> float | None: ...
+
+
+class StreamPlan:
+    """Owns what a running query knows beside its checkpoint: the initial offsets until they are
+    logged, the target of AvailableNow, the ids of topics, and when the last batch was made."""
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        cluster: PlanCluster,
+        *,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+        sleep: Callable[[float], Any],
+    ) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._sleep = sleep
+        self._initial: Offsets | None = None
+        self._pinned = False
+        self._target: Offsets | None = None
+        self._latest: Offsets | None = None
+        self._topic_ids: dict[str, str | None] = {}
+        self._sizes: dict[str, tuple[float, float]] = {}
+        minimum = options.min_offsets
+        self._delay = (
+            None if minimum is None else Delay(minimum=minimum, longest=options.max_trigger_delay)
+        )
+
+    def initial(self) -> Json:
+        """Where a new query begins. The same answer each time: Spark asks twice."""
+        if self._initial is None:
+            there, ids = self._cluster.partitions()
+            now = int(self._wall_clock() * 1000)
+            self._initial = self._options.starting.resolve(there, self._cluster, now)
+            self._topic_ids.update(ids)
+        return to_json(self._initial)
+
+    def pin(self) -> None:
+        """Trigger AvailableNow: the query ends where the partitions end at the first batch."""
+        self._pinned = True
+
+    def report(self) -> Json | None:
+        """Where the partitions ended when that was last asked, for the progress of the query."""
+        return None if self._latest is None else to_json(self._latest)
+
+    def latest(self, start: Json, *, everything: bool) -> Json:
+        """The end of the next batch; `start` itself while there is nothing to read.
+
+        `everything`: no limits (trigger Once). Raises DataLossError if a topic was deleted and
+        created anew since the last batch, unless `failOnDataLoss` is false.
+        """
+        before = from_json(start)
+        there, ids = self._cluster.partitions({one.topic for one in before})
+        recreated = self._recreated(before, ids)
+        begins = {one: at for one, at in before.items() if one.topic not in recreated}
+        begins |= self._cluster.beginning_offsets([one for one in there if one not in begins])
+        ends = self._ends(there, begins)
+        first = self._first_batch(before, start)
+        if not first and not recreated:
+            ends = self._await_news(before, ends)
+        if not everything:
+            if self._delay is not None and self._delay.holds(begins, ends, self._clock()):
+                return start
+            ends = self._limited(begins, ends)
+        self._topic_ids.update(ids)
+        said = {one: begins[one] for one in there if one.topic in recreated}
+        if first:
+            said |= before
+        elif ends == before and not said:
+            return start
+        return to_json(ends, said)
+
+    def tasks(self, start: Json, end: Json) -> list[tuple[OffsetRange, ...]]:
+        """The ranges of each task of the batch.
+
+        Raises DataLossError for what is gone, unless `failOnDataLoss` is false.
+        """
+        begins, ends = from_json(start) | start_of(end), from_json(end)
+        added = ends.keys() - begins.keys()
+        found = self._cluster.beginning_offsets(sorted(added))
+        for one in sorted(added):
+            if found[one]:
+                self._lost(f"{_name(one)} is new and begins with offset {found[one]}, not with 0")
+        begins |= found
+        gone = sorted(begins.keys() - ends.keys())
+        if gone:
+            self._lost(f"{', '.join(map(_name, gone))} do not exist any more")
+        for one in sorted(ends):
+            if ends[one] < begins[one]:
+                self._lost(
+                    f"{_name(one)} was read up to offset {begins[one]} and now ends at {ends[one]}"
+                )
+        ids = self._ids_of({one.topic for one in ends})
+        return ranges.tasks(
+            (
+                OffsetRange(one.topic, one.partition, begins[one], end_, ids.get(one.topic))
+                for one, end_ in sorted(ends.items())
+            ),
+            self._options.range_limits,
+        )
+
+    # -- where the partitions end
+
+    def _ends(
+        self, there: Collection[TopicPartition], begins: Mapping[TopicPartition, int]
+    ) -> Offsets:
+        """Where the partitions end, or the target of AvailableNow."""
+        if self._target is None:
+            found = self._asked_again_if_lower(there, begins)
+            self._latest = found
+            if not self._pinned:
+                return found
+            self._target = found
+        return {one: self._target[one] for one in there if one in self._target}
+
+    def _asked_again_if_lower(
+        self, there: Collection[TopicPartition], begins: Mapping[TopicPartition, int]
+    ) -> Offsets:
+        """A broker that has just become leader may tell an old high watermark for a moment
+        (KIP-207). So an end below what was read is asked for again before it counts as a loss."""
+        found = self._cluster.end_offsets(there)
+        for _ in range(self._options.look_up_retries):
+            if all(found[one] >= begins[one] for one in there):
+                break
+            self._sleep(self._options.look_up_wait)
+            found = self._cluster.end_offsets(there)
+        return found
+
+    def _await_news(self, before: Offsets, ends: Offsets) -> Offsets:
+        """Wait up to `idleWaitMs` while there is nothing new. Spark would ask 65 times a second."""
+        deadline = self._clock() + self._options.idle_wait
+        while ends == before and self._target is None and self._clock() < deadline:
+            self._sleep(_IDLE_ASK)
+            ends = self._latest = self._cluster.end_offsets(list(ends))
+        return ends
+
+    # -- how much of it
+
+    def _limited(self, begins: Mapping[TopicPartition, int], ends: Offsets) -> Offsets:
+        options = self._options
+        if options.max_offsets is not None:
+            ends = limited(begins, ends, options.max_offsets)
+        if options.max_bytes is not None:
+            sizes = self._bytes_per_offset(begins, ends)
+            ends = limited(begins, ends, options.max_bytes, lambda one: sizes[one.topic])
+        return ends
+
+    def _bytes_per_offset(
+        self, begins: Mapping[TopicPartition, int], ends: Offsets
+    ) -> Mapping[str, float]:
+        """Of each topic, by a sample of its longest backlog, which is good for a minute."""
+        now = self._clock()
+        longest: dict[str, TopicPartition] = {}
+        for one in sorted(ends, key=lambda one: ends[one] - begins[one]):
+            longest[one.topic] = one
+        for topic, one in longest.items():
+            size, at = self._sizes.get(topic, (1.0, -_SAMPLE_AGE))
+            if ends[one] > begins[one] and now - at >= _SAMPLE_AGE:
+                sampled = self._cluster.bytes_per_offset(one, begins[one])
+                self._sizes[topic] = (size if sampled is None else sampled, now)
+        return {topic: self._sizes.get(topic, (1.0, now))[0] for topic in longest}
+
+    # -- what is different from the checkpoint
+
+    def _first_batch(self, before: Offsets, start: Json) -> bool:
+        """Whether this batch must say where it begins: the first one of a query whose start would
+        be another one if it were looked up again. (Records that are deleted before a query which
+        starts at "earliest" has logged its first batch were never promised to be read.)"""
+        starting = self._options.starting
+        durable = starting.exact or (starting.default == EARLIEST and not starting.given)
+        return not durable and before == self._initial and not start_of(start)
+
+    def _recreated(self, before: Offsets, ids: TopicIds) -> set[str]:
+        """The topics that were deleted and created anew since they were last planned."""
+        found = set()
+        for topic in sorted({one.topic for one in before}):
+            old, new = self._topic_ids.get(topic), ids.get(topic)
+            if old is not None and new is not None and old != new:
+                self._lost(f"topic {topic} was deleted and created anew")
+                found.add(topic)
+        return found
+
+    def _ids_of(self, topics: set[str]) -> TopicIds:
+        if not topics <= self._topic_ids.keys():
+            _, ids = self._cluster.partitions(topics)
+            self._topic_ids.update(ids)
+        return self._topic_ids
+
+    def _lost(self, text: str) -> None:
+        data_loss.report(text, fail=self._options.fail_on_data_loss)
+
+
+def _name(partition: TopicPartition) -> str:
+    return f"{partition.topic}-{partition.partition}"
