@@ -26,7 +26,7 @@ td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; wh
 .facts { display: flex; flex-wrap: wrap; gap: 1.5rem; } .facts b { display: block;
   font-size: 1.4rem; }
 svg { max-width: 100%; height: auto; } svg text { font: 11px system-ui, sans-serif; fill: #444; }
-p.note { color: #666; font-size: 13px; }
+.wide { overflow-x: auto; } p.note { color: #666; font-size: 13px; }
 """
 
 _WIDTH: Final = 900
@@ -48,7 +48,7 @@ def render(summary: Summary) -> str:
             + _note("From the last record by the old owner to the first by the new one. A partition"
                     " without new records has a long one, too."),
         ),
-        _section("Where the time goes (mean of the longest member, ms)", _table(summary.phases)),
+        _section("Where the time goes (the member that was longest in it; mean)", _phases(summary)),
         _section("The longest rebalances", _sentences(summary.longest)),
         _section("Rebalances that moved partitions needlessly", _sentences(summary.needless)),
         _section("Members, by their time in rebalances", _table(summary.members)),
@@ -148,6 +148,18 @@ def _decades() -> list[str]:
 # -- tables
 
 
+def _phases(summary: Summary) -> str:
+    """A row for each phase, a column for each protocol."""
+    spoken = {one["protocol"] or "unknown": one for one in summary.phases}
+    phases = [one for one in (summary.phases or [{}])[0] if one.endswith("_ms")]
+    means = [
+        {"ms": one.removesuffix("_ms").replace("_", " ")}
+        | {name: record[one] for name, record in spoken.items()}
+        for one in phases
+    ]
+    return _table([one for one in means if any(one[name] is not None for name in spoken)])
+
+
 def _sentences(records: Records) -> str:
     if not records:
         return _note("None.")
@@ -158,9 +170,11 @@ def _table(records: Records) -> str:
     columns = [one for one in (records[0] if records else {}) if _is_told(one, records)]
     if not columns:
         return _note("None.")
-    head = "".join(f"<th{_class(one, records)}>{html.escape(one)}</th>" for one in columns)
+    head = "".join(
+        f"<th{_class(one, records)}>{html.escape(one.replace('_', ' '))}</th>" for one in columns
+    )
     rows = "".join(f"<tr>{''.join(_cells(one, columns, records))}</tr>" for one in records)
-    return f"<table><tr>{head}</tr>{rows}</table>"
+    return f"<div class='wide'><table><tr>{head}</tr>{rows}</table></div>"
 
 
 def _is_told(column: str, records: Iterable[Mapping[str, Any]]) -> bool:
@@ -191,7 +205,7 @@ def _value(value: Any) -> str:
 def _duration(ms: float | None) -> str:
     if ms is None:
         return "–"
-    return f"{ms / 1000:g} s" if ms >= 1000 else f"{ms:g} ms"
+    return f"{round(ms / 1000, 1):g} s" if ms >= 1000 else f"{round(ms):g} ms"
 
 
 def _clock(seconds: float) -> str:

@@ -39,9 +39,15 @@ class Member:
         self._line += 1
         self._events.append(
             {
-                "consumer": self._consumer, "group": "g", "event": event, "t": t,
-                "host": self._host, "trace": self._consumer, "source": self._consumer,
-                "line": self._line, **values,
+                "consumer": self._consumer,
+                "group": "g",
+                "event": event,
+                "t": t,
+                "host": self._host,
+                "trace": self._consumer,
+                "source": self._consumer,
+                "line": self._line,
+                **values,
             }
         )
 
