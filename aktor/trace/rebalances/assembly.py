@@ -54,9 +54,8 @@ class Assembly:
 
     parts: list[Part] = field(default_factory=list)
     generations: set[int] = field(default_factory=set)
-    #: When it is complete, unless more of it is told until then; and whether rows were made of it.
+    #: When it is complete, unless more of it is told until then.
     due: float = math.inf
-    made: bool = False
     #: Departures until then explain no rebalance that comes later.
     explained: float = -math.inf
     #: When the last part ended: who owned which partition, and who was in the group.
@@ -80,17 +79,10 @@ class Assembly:
         """When its first part began."""
         return min(part.began for part in self.parts)
 
-    def add(self, part: Part) -> None:
-        """This part belongs to it."""
-        part.of = self
-        self.parts.append(part)
-
     def take(self, other: Assembly) -> None:
         """The other one is the same rebalance."""
-        for part in other.parts:
-            self.add(part)
+        self.parts += other.parts
         self.generations |= other.generations
-        other.parts = []
 
     def trigger(self, departures: Iterable[Departure]) -> Departure | None:
         """Who began it, and why: the first who says so. None if that is later than its beginning:

@@ -49,7 +49,9 @@ class GroupTraces:
         self._rows: list[Row] = []
         self._lives: dict[str, Life] = {}
         self._ownership = Ownership(group)
+        #: The rebalances of which no row was made yet: all, by their parts, by their generations.
         self._open: list[Assembly] = []
+        self._of: dict[Part, Assembly] = {}
         self._by_generation: dict[int, Assembly] = {}
         self._departures: list[Departure] = []
         self._storms = Storms(group)
@@ -119,8 +121,7 @@ class GroupTraces:
 
     def _begin_part(self, life: Life, at: float, because: str | None) -> Part:
         part = life.begin(at, because, cause_of(because))
-        assembly = Assembly()
-        assembly.add(part)
+        assembly = self._of[part] = Assembly(parts=[part])
         self._open.append(assembly)
         self._due = min(self._due, at + ABANDONED)
         if part.generation is not None:
@@ -167,10 +168,9 @@ class GroupTraces:
 
     def _end_part(self, life: Life, at: float, outcome: str) -> None:
         part = life.end(at, outcome)
-        if part is None or part.of is None:
-            return
-        self._totals.took_part(part)
-        self._settle(part.of)
+        if part is not None:
+            self._totals.took_part(part)
+            self._settle(self._of[part])
 
     def _settle(self, assembly: Assembly) -> None:
         """If all of it has ended: note who has which partition."""
@@ -213,8 +213,8 @@ class GroupTraces:
 
     def _is_of(self, part: Part, generation: int) -> None:
         part.generation = generation
-        assembly = part.of
-        if assembly is None or assembly.made:
+        assembly = self._of.get(part)
+        if assembly is None:
             return
         assembly.generations.add(generation)
         other = self._by_generation.setdefault(generation, assembly)
@@ -222,9 +222,11 @@ class GroupTraces:
 
     def _join(self, one: Assembly | None, other: Assembly | None) -> None:
         """These are the same rebalance, unless a row was made of one of them."""
-        if one is None or other is None or one is other or one.made or other.made:
+        if one is None or other is None or one is other:
             return
         one.take(other)
+        for part in other.parts:
+            self._of[part] = one
         for generation in one.generations:
             self._by_generation[generation] = one
         self._open.remove(other)
@@ -241,7 +243,7 @@ class GroupTraces:
             before, row = self._ownership.assign(partition, life.source, life.name, at, part)
             self._add(row)
             if before is not None and before.revoked_in is not None and part is not None:
-                self._join(before.revoked_in.of, part.of)
+                self._join(self._of.get(before.revoked_in), self._of.get(part))
 
     def _released(self, life: Life, at: float, event: Event) -> None:
         for partition in () if life.by_hand else _keys(event):
@@ -331,12 +333,13 @@ class GroupTraces:
             self._totals.made(row, one)
             self._departures = [left for left in self._departures if left.at > one.explained]
             self._forget(one)
-        self._open = [one for one in self._open if not one.made]
+        self._open = [one for one in self._open if one.parts]
 
     def _forget(self, assembly: Assembly) -> None:
-        """A row was made of it: parts that refer to it need nothing more."""
-        assembly.made = True
-        assembly.parts, assembly.owners, assembly.members = [], {}, ()
+        """A row was made of it."""
+        for part in assembly.parts:
+            del self._of[part]
+        assembly.parts = []
         for generation in assembly.generations:
             if self._by_generation.get(generation) is assembly:
                 del self._by_generation[generation]

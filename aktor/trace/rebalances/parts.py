@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from aktor.trace.rebalances.causes import Cause
-
-if TYPE_CHECKING:
-    from aktor.trace.rebalances.assembly import Assembly
 
 __all__ = ["CALLBACKS", "IN_GROUP", "OUT_OF_GROUP", "PHASES", "Life", "Name", "Part"]
 
@@ -82,8 +79,6 @@ class Part:
     revoked: set[str] = field(default_factory=set)
     #: The gaps in delivery (in ms) that ended after this part had given the partition a new owner.
     gaps: list[float] = field(default_factory=list)
-    #: The rebalance that it is a part of.
-    of: Assembly | None = None
 
     def end(self, at: float, outcome: str) -> None:
         """It is over."""
