@@ -111,6 +111,18 @@ def test_nobody_is_named_if_no_trace_tells_who_began_it(
     assert (row.trigger, row.because, row.initiator) == ("unknown", None, None)
 
 
+def test_a_cause_that_comes_later_than_the_rebalance_did_not_trigger_it(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    both_join(alice, bob)
+    alice.rebalances(50.0, 57.0, 2, members=2)
+    bob.rebalances(55.0, 57.0, 2, because="the subscription changed")
+
+    row = rows_of(events, Rebalance)[1]
+
+    assert (row.trigger, row.initiator) == ("unknown", None)
+
+
 def test_members_that_only_the_leader_has_seen_make_the_least_moves_unknown(
     events: list[Event], alice: Member
 ) -> None:
@@ -217,6 +229,38 @@ def test_an_owner_that_delivers_beside_the_new_one_overlaps_it(
     (row,) = rows_of(events, Downtime)
 
     assert (row.overlap, row.downtime_ms, row.last_delivered) == (True, None, None)
+
+
+def test_the_delivery_before_the_new_owners_is_kept_though_the_old_owner_goes_on_for_long(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    both_join(alice, bob)
+    for number, t in enumerate([40.0, 41.0, 53.5, 99.0, 100.0]):
+        alice.is_given(t, "t-0", number, number)
+    bob.rebalances(52.0, 53.0, 2, members=1, owns=["t-0"])
+    bob.is_given(54.0, "t-0", 3, 20)
+
+    (row,) = [one for one in read(thinned(events))[0] if isinstance(one, Downtime)]
+
+    assert (row.last_delivered, row.downtime_ms, row.overlap) == (53.5, 500, False)
+    assert (row,) == tuple(rows_of(events, Downtime))
+
+
+def thinned(events: list[Event]) -> list[str]:
+    """The lines that are left of the deliveries, and all others."""
+    deliveries = Deliveries()
+    left = []
+    for event in events:
+        told = dict(event)
+        del told["source"]
+        # In the order in which aktor writes them.
+        end = {key: told.pop(key) for key in ("event", "t", "host", "trace", "line")}
+        end["trace"] = f"{sum(end['trace'].encode()):08x}"
+        line = json.dumps(told | end)
+        seen = glance(line)
+        assert seen is not None, line
+        left += [one for one, _ in deliveries.take(line, seen)]
+    return left + [one for one, _ in deliveries.rest()]
 
 
 def test_a_partition_that_was_never_delivered_again_has_no_downtime(
