@@ -51,6 +51,7 @@ _REFUSED: Final = {
 #: Settings whose values are secret.
 SECRETS: Final = re.compile(r"password|secret|jaas|token|key\.pem", re.IGNORECASE)
 
+_SECURITY: Final = re.compile(r"(sasl|ssl|security)\.")
 _REFERENCE: Final = re.compile(r"\$\{(env|file|directory):([^}:]+)(?::([^}]+))?\}")
 _JAAS: Final = re.compile(
     r"(username|password)\s*=\s*(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s;]+)"
@@ -92,8 +93,15 @@ def check_names(options: Mapping[str, str], known: Mapping[str, Any]) -> None:
 
 
 def without_references(options: Mapping[str, str]) -> dict[str, str]:
-    """Those of the options whose values can be checked before they get to an executor."""
-    return {name: text for name, text in options.items() if not _REFERENCE.search(text)}
+    """Those of the options that can be checked before they get to an executor.
+
+    Settings of TLS and SASL are checked together: a user name without its password would be
+    refused. So one reference among them leaves all of them to the executors.
+    """
+    plain = {name: text for name, text in options.items() if not _REFERENCE.search(text)}
+    if any(_SECURITY.match(name) for name in options.keys() - plain.keys()):
+        return {name: text for name, text in plain.items() if not _SECURITY.match(name)}
+    return plain
 
 
 def consumer_settings(options: Mapping[str, str]) -> dict[str, Any]:

@@ -18,9 +18,10 @@ from aktor.spark import client_settings
 
 __all__ = ["ProducerSettings", "check", "read"]
 
-#: Settings of the connections: kafka-python's name, and librdkafka's.
+#: Settings of the connections: kafka-python's name, and librdkafka's; "" if there is none.
 _CONNECTION: Final = {
     "bootstrap_servers": "bootstrap.servers",
+    "bootstrap_timeout_ms": "",
     "client_id": "client.id",
     "client_dns_lookup": "client.dns.lookup",
     "connections_max_idle_ms": "connections.max.idle.ms",
@@ -89,7 +90,7 @@ class ProducerSettings:
         """librdkafka's settings. Keys go to the partitions where Java's producer sends them."""
         found: dict[str, Any] = {"partitioner": "murmur2_random"}
         for name, theirs in _CONNECTION.items():
-            if name in self.given:
+            if theirs and name in self.given:
                 found[theirs] = _FOR_CONFLUENT.get(name, _as_it_is)(self.given[name])
         for name, (theirs, _) in _PRODUCER.items():
             if theirs:

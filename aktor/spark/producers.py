@@ -143,8 +143,11 @@ def _made(options: SinkOptions, transactional_id: str | None) -> TaskProducer:
         ) from None
     except Exception as error:
         text = settings.without_secrets(str(error))
-        if isinstance(error, KafkaError) and not isinstance(error, ConfigurationError):
-            raise type(error)(text) from None
+        if isinstance(error, KafkaTimeoutError):
+            raise KafkaTimeoutError(
+                f"{library}: {text}. Check kafka.bootstrap.servers, kafka.security.protocol and the"
+                " login; the log of the Python worker (logger kafka.net) tells the reason"
+            ) from None
         raise ConfigurationError(f"{library} refuses the options kafka.*: {text}") from None
 
 
@@ -187,14 +190,14 @@ class _ConfluentProducer:
         self._timeout = settings.get("max_block_ms") / 1000
         self._topic = ""
         config = settings.for_confluent(transactional_id)
-        self._producer: Any = confluent_kafka.Producer(
-            config
-            | {
-                "delivery.report.only.error": True,
-                "error_cb": self._failures.on_error,
-                "logger": _LOG,
-            }
-        )
+        config["delivery.report.only.error"] = True
+        config["error_cb"] = self._failures.on_error
+        config["logger"] = _LOG
+        self._producer: Any
+        try:
+            self._producer = confluent_kafka.Producer(config)
+        except self._error as error:
+            raise ValueError(error.args[0].str()) from None
 
     def send(self, rows: Rows) -> None:
         produce, on_delivery = self._producer.produce, self._failures.on_delivery
@@ -379,7 +382,10 @@ class _KafkaPythonProducer:
             raise outcome[0]
 
     def close(self) -> None:
-        self._producer.close(timeout=0)
+        # `close(timeout=0)` alone raises where something is queued, and goes on to send it.
+        self._producer._sender.force_close()
+        with suppress(KafkaTimeoutError):
+            self._producer.close(timeout=_FLUSH)
 
 
 def _said(error: BaseException) -> str:
