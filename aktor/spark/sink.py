@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 )
 
 from aktor.errors import ConfigurationError
-from aktor.spark import producers
+from aktor.spark import producers, task_input
 from aktor.spark.sink_options import SinkOptions
 from aktor.spark.sink_rows import RowLayout
 
@@ -92,6 +92,11 @@ def _write(
             for rows in layout.rows(batch, written):
                 producer.send(rows)
             written += batch.num_rows
+        if task_input.was_cut_off():
+            raise EOFError(
+                f"the rows of the task were cut off after {written}: an earlier step of the task"
+                " failed, or the task was cancelled"
+            )
     return Written(written)
 
 
