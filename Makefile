@@ -1,4 +1,4 @@
-# make test | build | demo | kafka | lint | bench | soak | mutations | clean      (a .venv is made when it is first needed)
+# make test | build | demo | demo-spark | kafka | lint | bench | soak | mutations | clean      (a .venv is made when it is first needed)
 #
 #   PYTHON=python3.12    the Python to make the .venv with (any from 3.11 on is found by itself)
 #   REAL=1               for `make demo`: use an Apache Kafka (Java) instead of the embedded one
@@ -13,7 +13,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := test
-.PHONY: test build demo kafka lint bench soak mutations clean venv
+.PHONY: test build demo demo-spark kafka lint bench soak mutations clean venv
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -34,6 +34,9 @@ test: venv
 
 demo: venv
 	@$(PY) -m examples.demo $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP)) $(if $(REAL),--real)
+
+demo-spark: venv
+	@$(PY) -m examples.spark_demo $(ARGS)
 
 kafka: venv
 	@$(PY) -m tests.real_kafka --nodes $(NODES) --port $(PORT)

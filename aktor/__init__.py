@@ -11,6 +11,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from aktor.version import __version__
+
 if TYPE_CHECKING:
     from kafka.consumer.subscription_state import (
         AsyncConsumerRebalanceListener,
@@ -40,11 +42,10 @@ __all__ = [
     "PartitionStatus",
     "SubscriptionPattern",
     "TopicPartition",
+    "__version__",
     "errors",
     "json_columns",
 ]
-
-__version__ = "0.1.0.dev0"
 
 #: Where the names above come from. They are imported when they are first used, since that takes
 #: 0.3 s, which the command `aktor` and every start of pytest (aktor.testing.plugin) would wait for.

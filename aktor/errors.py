@@ -6,6 +6,7 @@ caller catches); what is here adds coordinates and remedies, as subclasses of th
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from kafka.errors import (
@@ -371,14 +372,19 @@ class ActorCrashedError(KafkaError):
 
 
 class UserCallbackError(KafkaError):
-    """A rebalance listener raised; its exception is `__cause__`."""
+    """A rebalance listener raised, or a commit callback raised StopIteration; the exception is
+    `__cause__`.
 
-    def __init__(self, callback: str) -> None:
+    Other exceptions of a commit callback are raised as they are.
+    """
+
+    def __init__(self, callback: str, *, of: str = "rebalance") -> None:
         self.callback = callback
-        super().__init__(f"User rebalance callback throws an error: {callback}")
+        self.of = of
+        super().__init__(f"User {of} callback throws an error: {callback}")
 
     def __reduce__(self) -> Any:
-        return type(self), (self.callback,)
+        return partial(type(self), of=self.of), (self.callback,)
 
 
 class ConsumerClosedError(IllegalStateError):

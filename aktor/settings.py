@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from aktor.values import Value
 
 __all__ = ["Settings"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(Value):
     """Made by `aktor.consumer.configuration` from the user's keyword arguments.
 
     Times are seconds, sizes are bytes. `connection` holds what only the connections need (TLS,

@@ -26,6 +26,7 @@ BENCHMARKS: Final = (
     "decode",
     "poll",
     "throughput",
+    "spark",
     "process",
     "idle",
     "imports",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
@@ -30,7 +29,6 @@ BURST: Final = 1000
 TARGET_US: Final = 2.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Hello(Message):
     """Anybody ▶ Listener: a message with one field, as most have."""
 

@@ -8,7 +8,6 @@ with the code, so that an actor cannot begin to read another one's setting unsee
 from __future__ import annotations
 
 import ast
-from dataclasses import fields
 from pathlib import Path
 
 from aktor.settings import Settings
@@ -17,7 +16,7 @@ from tests.protocol_table import BEGINS, modules_of, tree_of
 DOCUMENT = Path(__file__).parent.parent / "docs" / "configuration.md"
 BEGIN, END = "<!-- readers -->\n", "<!-- /readers -->\n"
 
-NAMES = frozenset(field.name for field in fields(Settings))
+NAMES = frozenset(Settings.FIELDS)
 
 
 def _is_settings(node: ast.expr) -> bool:

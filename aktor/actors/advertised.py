@@ -84,7 +84,9 @@ class Advertised:
         """When to try this broker although no request needs it; inf if brokers can be reached."""
         if self.reached or self._since is None or link.state is not LinkState.IDLE or link.unsent:
             return math.inf
-        return max(self._since + PROBE_AFTER, link.attempted_at + PROBE_REPEAT, link.retry_at)
+        return max(
+            self._since + PROBE_AFTER, link.attempts.begun_at + PROBE_REPEAT, link.attempts.retry_at
+        )
 
     def due(self, links: Collection[Link], now: float) -> float:
         """When to tell the application that none can be reached; inf while that is not so.
@@ -108,11 +110,13 @@ class Advertised:
         """What to tell the application now."""
         self.told, self._told_at = True, now
         attempts: dict[str, str] = {}
-        for link in sorted(links, key=lambda one: one.attempted_at):
+        for link in sorted(links, key=lambda one: one.attempts.begun_at):
             if link.failure is not None:
                 attempts[link.address] = reason_of(link.failure)
             elif link.state is LinkState.CONNECTING:
-                attempts.setdefault(link.address, f"no answer for {now - link.attempted_at:.0f} s")
+                attempts.setdefault(
+                    link.address, f"no answer for {now - link.attempts.begun_at:.0f} s"
+                )
         untried = len(self._addresses - attempts.keys())
         return BrokersUnreachableError(attempts=attempts, untried=untried, advertised_by=self.by)
 

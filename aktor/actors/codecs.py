@@ -1,7 +1,8 @@
 """kafka-python writes the code of a message at its first use; here it is asked to do so in advance.
 
-Writing it takes 2 to 5 ms a message, which a member that joins would pay between two steps of a
-rebalance, while nobody reads the partitions on their way to it.
+Writing it takes 1 to 2 ms a message and direction. What a consumer needs before its first record is
+written while it waits for the answers to its first requests; the rest when nothing has happened for
+a while, so that no member that joins pays for it between two steps of a rebalance.
 """
 
 from __future__ import annotations
@@ -9,13 +10,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, TypeAlias
 
 from kafka.errors import IncompatibleBrokerVersion
 from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.consumer import (
-    FetchRequest,
     HeartbeatRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
@@ -24,39 +24,76 @@ from kafka.protocol.consumer import (
     OffsetFetchRequest,
     SyncGroupRequest,
 )
+from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
-__all__ = ["codecs_to_write"]
+from aktor.settings import Settings
 
-#: In the order in which a member needs them, with the newest version that it uses.
-USED: Final[tuple[tuple[Any, int], ...]] = (
-    (JoinGroupRequest, 9),
-    (SyncGroupRequest, 5),
-    (OffsetFetchRequest, 8),
-    (ListOffsetsRequest, 11),
-    (FetchRequest, 12),
-    (HeartbeatRequest, 4),
-    (OffsetCommitRequest, 8),
-    (LeaveGroupRequest, 5),
-)
+__all__ = ["Codecs"]
+
+#: Messages, each with the newest version that a consumer uses.
+_Used: TypeAlias = tuple[tuple[Any, int], ...]
 
 
-def codecs_to_write(versions: BrokerVersionData) -> deque[Callable[[], None]]:
-    """One call for each message that a broker of these versions will be sent."""
+class Codecs:
+    """What is still to be written, each by one call: `soon` at any time at which there is nothing
+    to do, `later` only in silence."""
+
+    def __init__(self) -> None:
+        self.soon: deque[Callable[[], None]] = deque()
+        self.later: deque[Callable[[], None]] = deque()
+
+    def plan(self, versions: BrokerVersionData, settings: Settings) -> None:
+        """Write what a consumer of these settings will say to a broker of these versions."""
+        self.soon = _calls(needed_soon(settings), versions)
+        self.later = _calls(needed_later(settings), versions)
+
+
+def needed_soon(settings: Settings) -> _Used:
+    """What is sent before the first record, in this order."""
+    metadata = (MetadataRequest, MetadataRequest.max_version)
+    # ListOffsets only if there is no committed offset. (Fetch needs no code: see protocol/fetch*.)
+    offsets = (ListOffsetsRequest, 11)
+    if settings.group_id is None:
+        return (metadata, offsets)
+    joining: _Used
+    if settings.group_protocol == "classic":
+        joining = ((JoinGroupRequest, 9), (SyncGroupRequest, 5), (OffsetFetchRequest, 8))
+    else:
+        from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
+
+        joining = ((ConsumerGroupHeartbeatRequest, 1), (OffsetFetchRequest, 10))
+    return ((FindCoordinatorRequest, 6), metadata, *joining, offsets)
+
+
+def needed_later(settings: Settings) -> _Used:
+    """What a member sends after its first record."""
+    if settings.group_id is None:
+        return ()
+    if settings.group_protocol == "classic":
+        return ((HeartbeatRequest, 4), (OffsetCommitRequest, 8), (LeaveGroupRequest, 5))
+    return ((OffsetCommitRequest, 10),)
+
+
+def _calls(used: _Used, versions: BrokerVersionData) -> deque[Callable[[], None]]:
     calls: deque[Callable[[], None]] = deque()
-    for request, newest in USED:
+    for request, newest in used:
         try:
             version = min(versions.api_version(request), newest)
         except IncompatibleBrokerVersion:
             continue
-        calls.append(partial(_write, request, version))
+        calls.append(partial(_write_encoder, request, version))
+        calls.append(partial(_write_decoder, request, version))
     return calls
 
 
-def _write(request: Any, version: int) -> None:
+def _write_encoder(request: Any, version: int) -> None:
     flexible = request.flexible_version_q(version)
     request._struct.compiled_encode_into(version, compact=flexible, tagged=flexible)
+
+
+def _write_decoder(request: Any, version: int) -> None:
+    flexible = request.flexible_version_q(version)
     response: Any = ResponseClassRegistry._response_class_registry.get(request.API_KEY)
-    if request is not FetchRequest:  # its answers are parsed in place, by our own code
-        response._struct.compiled_decode_from(
-            version, compact=flexible, tagged=flexible, data_class=response[None]
-        )
+    response._struct.compiled_decode_from(
+        version, compact=flexible, tagged=flexible, data_class=response[None]
+    )

@@ -60,11 +60,13 @@ class Complaints:
         """Tell of brokers that are needed and have not been reached for long, and when they are."""
         lost: dict[int, str] = {}
         for link in links:
-            since = link.failing_since
+            since = link.attempts.failing_since
             # (A JoinGroup is answered late on purpose: what else is sent to that broker tells.)
             if since is None or link.node < 0 or link.holds or now < since + LOST_AFTER:
                 continue
-            if link.attempted_at >= now - LOST_AFTER or link.unsent:  # else no request needs it
+            if (
+                link.attempts.begun_at >= now - LOST_AFTER or link.unsent
+            ):  # else no request needs it
                 why = reason_of(link.failure) if link.failure else "it hangs up"
                 lost[link.node] = f"{link.address}: {why}"
         if lost.keys() == self._lost:
@@ -80,7 +82,7 @@ class Complaints:
             return []
         room = PROBES - sum(one.state is LinkState.CONNECTING for one in nodes)
         due = [one for one in nodes if now >= self.advertised.probe_at(one)]
-        return sorted(due, key=lambda one: one.attempted_at)[: max(0, room)]
+        return sorted(due, key=lambda one: one.attempts.begun_at)[: max(0, room)]
 
     def wake_at(
         self, links: Iterable[Link], nodes: Iterable[Link], now: float, *, anybody: bool

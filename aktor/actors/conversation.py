@@ -17,18 +17,18 @@ import enum
 import struct
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from kafka.errors import IncompatibleBrokerVersion, KafkaError
 from kafka.protocol.broker_version_data import BrokerVersionData
 
 from aktor.actors.diagnosis import Diagnosis, Phase
-from aktor.actors.due import RAW_TOKEN, Due, write_request
+from aktor.actors.due import RAW_TOKEN, Agreed, Due, write_request
 from aktor.actors.frames import BadLength, FrameCutter
 from aktor.actors.handshake import Ask, AskRaw, Handshake, SayRaw, Steps, Work
 from aktor.errors import AuthenticationError
 from aktor.settings import Settings
+from aktor.values import Value
 
 __all__ = [
     "Answer",
@@ -53,15 +53,13 @@ RENEW_TO: Final = 0.95
 _WORD: Final = struct.Struct(">i")
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Value, kw_only=False):
     """Requests can be sent: the versions that the broker speaks are known, and we are logged in."""
 
     versions: BrokerVersionData
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Value, kw_only=False):
     """A request of the network actor's is answered; see `wire.RequestAnswered`."""
 
     request_id: int
@@ -70,16 +68,14 @@ class Answer:
     throttle: float
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(Value, kw_only=False):
     """A request of the network actor's was not sent and cannot be."""
 
     request_id: int
     error: Exception
 
 
-@dataclass(frozen=True, slots=True)
-class RenewAfter:
+class RenewAfter(Value, kw_only=False):
     """Call `renew` when so many seconds have passed."""
 
     seconds: float
@@ -152,7 +148,8 @@ class Conversation:
         #: The part of the handshake that is under way, and what it waits for.
         self._steps: Steps[None] | None = None
         self._host = ""
-        self._versions: BrokerVersionData | None = None
+        #: Which versions are spoken, once the broker has said which ones it speaks.
+        self._agreed: Agreed | None = None
         self._correlation_id = 0
         #: Requests that wait for the renewal of the login.
         self._held: deque[tuple[int, Any]] = deque()
@@ -169,7 +166,7 @@ class Conversation:
 
     def begin_with(self, versions: BrokerVersionData) -> None:
         """Without a handshake, to a broker of which is known what it speaks (in simulations)."""
-        self._versions = versions
+        self._agreed = Agreed(versions)
         self._open(lifetime=0.0)
 
     def renew(self) -> None:
@@ -188,7 +185,7 @@ class Conversation:
 
     def _shake_hands(self) -> Steps[None]:
         self._diagnosis.phase = Phase.VERSIONING
-        self._versions = yield from self._handshake.learn_versions()
+        self._agreed = Agreed((yield from self._handshake.learn_versions()))
         lifetime = 0.0
         if self._settings.security_protocol.startswith("SASL_"):
             self._move(ConversationEvent.LOGIN_WANTED)
@@ -197,10 +194,10 @@ class Conversation:
         self._open(lifetime)
 
     def _open(self, lifetime: float) -> None:
-        assert self._versions is not None, "open before the versions are known"
+        assert self._agreed is not None, "open before the versions are known"
         self._move(ConversationEvent.OPENED)
         self._diagnosis.phase = Phase.UNPROVEN
-        self.news.append(Opened(self._versions))
+        self.news.append(Opened(self._agreed.versions))
         self._renew_in_time(lifetime)
 
     def _log_in_again(self) -> Steps[None]:
@@ -271,7 +268,7 @@ class Conversation:
     def _write(self, body: Any, request_id: int | None) -> None:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         data, due = write_request(
-            body, self._versions, self._correlation_id, self._settings.client_id
+            body, self._agreed, self._correlation_id, self._settings.client_id
         )
         due.request_id = request_id
         self.due.append(due)
@@ -338,7 +335,7 @@ class Conversation:
 
     def _throttle(self, response: Any) -> float:
         milliseconds = getattr(response, "throttle_time_ms", None)
-        if not milliseconds or self._versions is None:
+        if not milliseconds or self._agreed is None:
             return 0.0
         # Before 2.0 the broker itself waited, and the time is history (KIP-219).
-        return milliseconds / 1000.0 if self._versions.broker_version >= (2, 0) else 0.0
+        return milliseconds / 1000.0 if self._agreed.versions.broker_version >= (2, 0) else 0.0

@@ -9,8 +9,9 @@ from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.broker_version_data import BrokerVersionData
 
 from aktor.protocol.fetch import parse_fetch_response
+from aktor.protocol.fetch_request import write_fetch_request
 
-__all__ = ["RAW_TOKEN", "Due", "write_request"]
+__all__ = ["RAW_TOKEN", "Agreed", "Due", "write_request"]
 
 #: In place of an API key: the frame is a SASL token and nothing else (before KIP-152).
 RAW_TOKEN: Final = -1
@@ -72,28 +73,46 @@ class Due:
         return response
 
 
-def write_request(
-    body: Any, versions: BrokerVersionData | None, correlation_id: int, client_id: str
-) -> tuple[bytes, Due]:
-    """The frame of a request, with its length, in the newest version that both sides speak.
+class Agreed:
+    """The newest version of each request that both sides of one connection speak."""
 
-    A body that has a version keeps it. Raises IncompatibleBrokerVersion if there is none.
-    """
-    asked = body.API_VERSION
-    version = asked
+    def __init__(self, versions: BrokerVersionData) -> None:
+        self.versions = versions
+        self._found: dict[tuple[type, int | None, int | None], int] = {}
+
+    def version_of(self, body: Any) -> int:
+        """For this request. Raises IncompatibleBrokerVersion if there is none."""
+        # Negotiated once for each type: kafka-python takes 20 calls for it.
+        key = (type(body), body._min_version, body._max_version)
+        version = self._found.get(key)
+        if version is None:
+            version = self._found[key] = self.versions.api_version(body)
+        return version
+
+
+def write_request(
+    body: Any, agreed: Agreed | None, correlation_id: int, client_id: str
+) -> tuple[bytes, Due]:
+    """The frame of a request, with its length. A body that has a version keeps it."""
+    version = body.API_VERSION
     if version is None:
-        assert versions is not None, "a request before the versions are known"
-        version = versions.api_version(body)
-    try:
-        data: bytes = body.encode(version)
-    finally:
-        body._version = asked  # the same body may go to a broker of another version next
+        assert agreed is not None, "a request before the versions are known"
+        version = agreed.version_of(body)
+    data = write_fetch_request(body, version) if body.API_KEY == _FETCH else _encode(body, version)
     key, client = body.API_KEY, client_id.encode()
     tags = _NO_TAGS if body.flexible_version_q(version) else b""
     size = _HEADER.size - _WORD.size + len(client) + len(tags) + len(data)
     head = _HEADER.pack(size, key, version, correlation_id, len(client))
     frame = b"".join((head, client, tags, data))
     return frame, Due(api_key=key, version=version, correlation_id=correlation_id)
+
+
+def _encode(body: Any, version: int) -> bytes:
+    asked = body.API_VERSION
+    try:
+        return body.encode(version)  # type: ignore[no-any-return]  # kafka-python is untyped
+    finally:
+        body._version = asked  # the same body may go to a broker of another version next
 
 
 def _skip_tags(frame: memoryview, at: int) -> int:

@@ -7,9 +7,7 @@ It knows no socket, and does nothing: its methods are generators that yield what
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
 from kafka.errors import IncompatibleBrokerVersion
@@ -21,6 +19,8 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from aktor.actors.diagnosis import Diagnosis
 from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.settings import Settings
+from aktor.values import Value
+from aktor.version import __version__
 
 __all__ = ["Ask", "AskRaw", "Handshake", "SayRaw", "Steps", "Work", "mechanism_of"]
 
@@ -41,29 +41,25 @@ _SASL_DEFAULTS: Final[Mapping[str, Any]] = {
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Value, kw_only=False):
     """Send this request, a kafka-python one; go on with its response."""
 
     body: Any
 
 
-@dataclass(frozen=True, slots=True)
-class AskRaw:
+class AskRaw(Value, kw_only=False):
     """Send this token outside of requests (before KIP-152); go on with the one that answers it."""
 
     token: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class SayRaw:
+class SayRaw(Value, kw_only=False):
     """Send this token, which has no answer; go on at once."""
 
     token: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Value, kw_only=False):
     """Call this where it may block; go on with what it returns or raises."""
 
     work: Callable[[], Any]
@@ -101,7 +97,7 @@ class Handshake:
             body = ApiVersionsRequest(
                 version=version,
                 client_software_name="aktor",
-                client_software_version=_our_version(),
+                client_software_version=__version__,
             )
             answer = yield Ask(body)
             spoken = {
@@ -184,11 +180,3 @@ def _why_no_handshake(handshake: Any) -> str:
         offered = ", ".join(handshake.mechanisms) or "none"
         return f"the broker does not offer this mechanism; it offers {offered}"
     return error_of(handshake.error_code).__name__
-
-
-def _our_version() -> str:
-    """What a broker's request metrics show as our version (KIP-511)."""
-    try:
-        return importlib.metadata.version("aktor")
-    except importlib.metadata.PackageNotFoundError:
-        return "0"

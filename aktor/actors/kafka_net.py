@@ -14,13 +14,13 @@ kafka-python's loggers need no filter: whoever uses kafka-python beside us sees 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import selectors
 import socket
 import ssl
 import struct
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, assert_never
 
@@ -29,7 +29,7 @@ from kafka.net.selector import KernelEvent, NetworkSelector, Task, TaskState
 from kafka.protocol.broker_version_data import BrokerVersionData
 
 from aktor.actors.addresses import AddressBook, Resolver
-from aktor.actors.codecs import codecs_to_write
+from aktor.actors.codecs import Codecs
 from aktor.actors.conversation import (
     Answer,
     Broken,
@@ -58,7 +58,7 @@ __all__ = ["KafkaNet"]
 #: Bytes read from one socket before the others get their turn.
 READ_BUDGET: Final = 1024 * 1024
 
-#: After so many seconds without news the thread may be used for writing codecs.
+#: After so many seconds without news the thread may be used for writing the later codecs.
 SILENCE: Final = 0.005
 
 _BLOCKED: Final = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -74,6 +74,11 @@ class _Loop(NetworkSelector):  # type: ignore[misc]  # kafka-python is untyped
     def parked(self) -> KernelEvent:
         """Await this to be called when the registered socket is readable."""
         return KernelEvent("_park")
+
+    def turn(self, timeout: float) -> None:
+        """Do what is ready, or sleep up to `timeout` seconds (inf: without limit) until it is."""
+        # (`poll` of the base does no more than this if no future is given, but takes longer.)
+        self._poll_once(None if timeout == math.inf else timeout)
 
     def again(self) -> KernelEvent:
         """Await this to be called after the others had their turn."""
@@ -113,8 +118,7 @@ class KafkaNet:
             slow_task_threshold_secs=0,  # else two clock readings for each step
         )
         self._connections: dict[str, _Connection] = {}
-        #: Codecs to be written while there is nothing else to do.
-        self._unwritten: deque[Callable[[], None]] = deque()
+        self._codecs = Codecs()
         self._knows_versions = False
         self._closed = False
         self._pid = os.getpid()
@@ -183,17 +187,22 @@ class KafkaNet:
 
     def wait(self, timeout: float) -> None:
         """Do what the sockets ask for, or sleep up to `timeout` seconds (inf: without limit)."""
-        if self._unwritten and timeout > SILENCE:
-            self._write_codecs_in_silence()
-            return
-        self.loop.poll(None if timeout == float("inf") else timeout * 1000.0)
+        if timeout > 0 and self._codecs.soon:
+            # An answer that comes meanwhile waits for this codec, which will be needed before the
+            # first record anyway.
+            self.loop.turn(0.0)
+            self._codecs.soon.popleft()()
+        elif timeout > SILENCE and self._codecs.later:
+            self._write_codec_in_silence()
+        else:
+            self.loop.turn(timeout)
 
-    def _write_codecs_in_silence(self) -> None:
+    def _write_codec_in_silence(self) -> None:
         """Sleep a little; if nothing ended that, there is time to write one codec."""
         began = time.monotonic()
-        self.loop.poll(SILENCE * 1000.0)
+        self.loop.turn(SILENCE)
         if time.monotonic() - began >= SILENCE:
-            self._unwritten.popleft()()
+            self._codecs.later.popleft()()
 
     def wake(self) -> None:
         """End a `wait` early. From any thread, also after `close`."""
@@ -205,7 +214,7 @@ class KafkaNet:
         """A broker has told what it speaks; the others will speak the same."""
         if not self._knows_versions:
             self._knows_versions = True
-            self._unwritten = codecs_to_write(versions)
+            self._codecs.plan(versions, self.settings)
 
     def forget(self, key: str) -> None:
         """The connection `key` has closed itself."""

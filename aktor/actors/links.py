@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
+from aktor.actors.attempts import Attempts
 from aktor.actors.manager import Backoff
 from aktor.events.network import Request
 
@@ -78,22 +79,15 @@ class Link:
         self.key = ""
         self.unsent: deque[Waiting] = deque()
         self.in_flight: dict[int, Waiting] = {}
-        self.backoff = backoff
-        self.retry_at = -math.inf
-        self.attempted_at = -math.inf
+        self.attempts = Attempts(backoff)
         self.used_at = -math.inf
-        #: When the last answer came, and when an attempt, a connection or an answer last failed.
+        #: When the last answer came.
         self.heard_at = -math.inf
-        self.failed_at = -math.inf
         self.throttled_until = -math.inf
         #: An answer is late but arriving: it is waited for until then.
         self.patient_until = -math.inf
         #: The current connection has brought an answer: the listener is the right one.
         self.proven = False
-        #: Since when nothing but failures came of it, None if an answer was the last that came.
-        self.failing_since: float | None = None
-        #: How the last attempt ended, until one succeeds.
-        self.failure: Exception | None = None
         #: What is sent here the broker keeps on purpose: that it is late says nothing about it.
         self.holds = False
 
@@ -101,6 +95,11 @@ class Link:
     def address(self) -> str:
         """host:port, as errors and traces name the broker."""
         return f"{self.host}:{self.port}"
+
+    @property
+    def failure(self) -> Exception | None:
+        """How the last attempt ended, until one succeeds."""
+        return self.attempts.failure
 
     @property
     def busy(self) -> bool:
@@ -134,15 +133,15 @@ class Link:
 
     def can_connect(self, now: float) -> bool:
         """True if there is no connection and the backoff is over."""
-        return self.state is LinkState.IDLE and self.retry_at <= now
+        return self.state is LinkState.IDLE and self.attempts.retry_at <= now
 
     def in_backoff(self, now: float) -> bool:
         """True if there is no connection and none may be tried yet."""
-        return self.state is LinkState.IDLE and self.retry_at > now
+        return self.state is LinkState.IDLE and self.attempts.retry_at > now
 
     def is_trying(self, now: float, patience: float) -> bool:
         """True while an attempt is under way that has not taken longer than this yet."""
-        return self.state is LinkState.CONNECTING and now < self.attempted_at + patience
+        return self.state is LinkState.CONNECTING and now < self.attempts.begun_at + patience
 
     def room(self, max_in_flight: int, now: float) -> int:
         """How many more requests may be sent at `now`."""
@@ -176,7 +175,7 @@ class Link:
         for waiting in self.unsent:
             wake = min(wake, waiting.request.deadline)
         if self.unsent and self.in_backoff(now):
-            wake = min(wake, self.retry_at)
+            wake = min(wake, self.attempts.retry_at)
         elif self.unsent and self.throttled_until > now:
             wake = min(wake, self.throttled_until)
         return wake

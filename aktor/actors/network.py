@@ -45,6 +45,7 @@ from aktor.events.network import (
     Destination,
     ExpectFetches,
     Lane,
+    Rebootstrap,
     ReportBootstrap,
     RequestFailed,
     ResponseReceived,
@@ -222,6 +223,12 @@ class NetworkActor(CooperativeActor):
             others=(one.address for one in self._bootstrap),
         )
 
+    @handles(Rebootstrap)
+    def on_rebootstrap(self, message: Rebootstrap) -> None:
+        """Close every connection: the broker may belong to another cluster by now (KIP-1102)."""
+        for link in self._links():
+            self._drop(link, message.because)
+
     def _adopt_bootstrap_connection(self, link: Link) -> None:
         """The bootstrap server turned out to be this broker: no second connection is needed."""
         for other in self._bootstrap:
@@ -239,8 +246,7 @@ class NetworkActor(CooperativeActor):
             return
         self._drop(link, f"broker {link.node} moved to {broker.host}:{broker.port}")
         link.host, link.port = broker.host, broker.port
-        link.backoff.reset()
-        link.retry_at = -math.inf
+        link.attempts.begin_anew()
 
     @handles(CoordinatorFound)
     def on_coordinator_found(self, message: CoordinatorFound) -> None:
@@ -297,7 +303,7 @@ class NetworkActor(CooperativeActor):
             broker=link.address,
             node=link.node,
             key=link.key,
-            ms=milliseconds(now - link.attempted_at),
+            ms=milliseconds(now - link.attempts.begun_at),
         )
 
     @handles(ConnectionFailed)
@@ -323,7 +329,7 @@ class NetworkActor(CooperativeActor):
 
     def _on_refused(self, link: Link, error: Exception) -> None:
         """Wrong credentials are wrong everywhere, and no retry mends them: say it at once."""
-        link.retry_at = self._now + REFUSED_PAUSE * (1.0 + 0.2 * self._next_jitter())
+        link.attempts.pause(self._now + REFUSED_PAUSE * (1.0 + 0.2 * self._next_jitter()))
         while self._anywhere:
             self._fail(self._anywhere.popleft(), error, node=link.node)
         self._said.append(BrokerRefused(error=error))
@@ -387,13 +393,10 @@ class NetworkActor(CooperativeActor):
         )
 
     def _prove(self, link: Link) -> None:
-        # Not the opened but the answered connection ends the backoff: a listener that wants a
-        # login opens connections and closes them at the first request, for ever.
         if not link.proven:
             link.proven = True
             self._complaints.advertised.answered(link.address, as_broker=link.node >= 0)
-            link.failure = link.failing_since = None
-            link.backoff.reset()
+            link.attempts.succeeded()
             if self._bootstrap.answered():
                 self._said.append(BrokersReached())
 
@@ -423,13 +426,14 @@ class NetworkActor(CooperativeActor):
         for link in self._complaints.to_probe(self._lanes.nodes.values(), now):
             self._connect(link, now)
         self._close_unneeded(now)
-        self._said += self._complaints.due(self._links(), now, anybody=bool(self._anywhere))
+        links = self._links()
+        self._said += self._complaints.due(links, now, anybody=bool(self._anywhere))
         self._said.append(
             Ticked(
                 actor=self.name,
                 incarnation=self.incarnation,
                 requests=(),
-                wake_at=self._wake_at(now),
+                wake_at=self._wake_at(links, now),
             )
         )
 
@@ -574,7 +578,7 @@ class NetworkActor(CooperativeActor):
     def _connect(self, link: Link, now: float) -> None:
         self._bootstrap.tried(now)
         link.on(LinkEvent.WANTED)
-        link.attempted_at = now
+        link.attempts.begun_at = now
         link.proven = False
         link.key = f"{link.name}#{self.incarnation}.{next(self._numbers)}"
         self._by_key[link.key] = link
@@ -613,11 +617,8 @@ class NetworkActor(CooperativeActor):
             self._fail(waiting, KafkaConnectionError(text), node=link.node)
 
     def _back_off(self, link: Link, error: Exception) -> None:
-        link.failure = error if not link.proven else None
-        if link.failing_since is None:
-            link.failing_since = self._now
-        link.failed_at = self._now
-        link.retry_at = link.backoff.failed(self._now, self._next_jitter())
+        failure = error if not link.proven else None
+        link.attempts.failed(self._now, self._next_jitter(), failure)
 
     def _retire(self, link: Link, error: Exception, because: str) -> None:
         """No new requests for this link; it closes when the last answer has come."""
@@ -662,8 +663,8 @@ class NetworkActor(CooperativeActor):
 
     # the clock
 
-    def _wake_at(self, now: float) -> float:
-        links, nodes, anywhere = self._links(), self._lanes.nodes.values(), self._anywhere
+    def _wake_at(self, links: list[Link], now: float) -> float:
+        nodes, anywhere = self._lanes.nodes.values(), self._anywhere
         times = [one.wake_at(now, self._max_idle(one)) for one in links]
         times.append(self._complaints.wake_at(links, nodes, now, anybody=bool(anywhere)))
         times += (one.request.deadline for one in anywhere)

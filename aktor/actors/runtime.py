@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias
 import pykka
 from pykka._envelope import Envelope
 
+from aktor.actors.rounds import Rounds
 from aktor.events.lifecycle import ActorCrashed, ConsumerFailed, Tick, TickDue, Ticked
 from aktor.events.message import Message
 from aktor.events.network import SendRequests
@@ -286,12 +287,7 @@ class Dispatcher:
         self._actors: dict[str, CooperativeActor] = {}
         self._others: dict[str, Receiver] = {}
         self._order: Order = order or InOrder()
-        self._random = random.Random(seed)
-        self._wake_at = -math.inf
-        self._work = True
-        #: Actors that were given a message since they were last asked: see `has_news`.
-        self._news: set[str] = set()
-        self._ticking = False
+        self._rounds = Rounds(seed)
         self._sleeping = False
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -383,41 +379,34 @@ class Dispatcher:
         if mail is not None:
             self._deliver(*mail)
             return None
-        if self._ticking:
-            return None if self._restart_lost_round() else self._wake_at
-        now = self.clock()
-        if self._work or now >= self._wake_at:
-            self._work = False
-            self._ticking = True
-            self.publish(TickDue(now=now, jitter=self._random.random()))
-            return None
-        return self._wake_at
+        rounds = self._rounds
+        if rounds.is_on:
+            return None if self._restart_lost_round() else rounds.wake_at
+        due = rounds.begin(self.clock())
+        if due is None:
+            return rounds.wake_at
+        self.publish(due)
+        return None
 
     def has_news(self, name: str) -> bool:
         """Whether it was given a message, other than a tick, since this was last asked."""
-        if name in self._news:
-            self._news.remove(name)
-            return True
-        return False
+        return self._rounds.take_news(name)
 
     def round_finished(self, wake_at: float) -> None:
         """The supervisor has asked everyone: sleep until `wake_at` unless something comes."""
-        self._ticking = False
-        self._wake_at = wake_at
+        self._rounds.finish(wake_at)
 
     def _restart_lost_round(self) -> bool:
         """A round whose members died has no mail left; begin a new one."""
         if "supervisor" not in self._actors:
             return False
-        self._ticking = False
-        self._work = True
+        self._rounds.begin_again()
         return True
 
     def _deliver(self, actor: CooperativeActor, message: _Letter) -> None:
         self.turns += 1
         if type(message) not in _CLOCKWORK:
-            self._work = True
-            self._news.add(actor.name)
+            self._rounds.note(actor.name)
         if actor.actor_stopped.is_set():
             actor.dead_letters += 1
             self._drop(message, because=f"{actor.name} was restarted")
@@ -461,7 +450,7 @@ class Dispatcher:
         """Nothing can go on: tell the application, deliver nothing more."""
         self.failure = error
         self._stopping = True
-        self._work = False
+        self._rounds.stop()
         self.publish(ConsumerFailed(error=error))
 
     # -- the thread

@@ -10,11 +10,11 @@ consumer with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from aktor.actors.runtime import CooperativeActor
 from aktor.events.message import Message
+from aktor.values import Value
 
 __all__ = ["Child", "GiveUp", "LastFacts", "Restart", "after_crash", "check_order"]
 
@@ -22,8 +22,7 @@ __all__ = ["Child", "GiveUp", "LastFacts", "Restart", "after_crash", "check_orde
 Maker: TypeAlias = Callable[[int], CooperativeActor]
 
 
-@dataclass(frozen=True, slots=True)
-class Child:
+class Child(Value, kw_only=False):
     """One supervised actor: at most `restarts` crashes `within` seconds are mended.
 
     When an actor in `needs` starts afresh, this one does, too. When one in `asks` starts afresh,
@@ -38,15 +37,13 @@ class Child:
     within: float = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Restart:
+class Restart(Value, kw_only=False):
     """Start these afresh, in this order."""
 
     children: tuple[Child, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GiveUp:
+class GiveUp(Value, kw_only=False):
     """The budget of `child` is spent."""
 
     child: Child

@@ -49,9 +49,9 @@ def next_chance(link: Link) -> float:
     """When a request for anybody may get further with this link, if no message comes before."""
     match link.state:
         case LinkState.IDLE:
-            return link.retry_at
+            return link.attempts.retry_at
         case LinkState.CONNECTING:
-            return link.attempted_at + PATIENCE
+            return link.attempts.begun_at + PATIENCE
         case LinkState.READY:
             return link.throttled_until
 
@@ -68,7 +68,7 @@ def _to_open(nodes: Collection[Link], bootstrap: Bootstrap, now: float) -> Link 
 
 def _longest_untried(links: Iterable[Link], now: float) -> Link | None:
     able = [one for one in links if one.can_connect(now)]
-    return min(able, key=lambda one: one.attempted_at, default=None)
+    return min(able, key=lambda one: one.attempts.begun_at, default=None)
 
 
 def _shunned(links: Iterable[Link]) -> frozenset[int]:
@@ -78,5 +78,5 @@ def _shunned(links: Iterable[Link]) -> frozenset[int]:
     failed: dict[int, float] = {}
     for link in links:
         heard[link.node] = max(heard.get(link.node, -math.inf), link.heard_at)
-        failed[link.node] = max(failed.get(link.node, -math.inf), link.failed_at)
+        failed[link.node] = max(failed.get(link.node, -math.inf), link.attempts.failed_at)
     return frozenset(node for node, moment in failed.items() if moment > heard[node])

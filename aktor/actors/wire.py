@@ -13,7 +13,7 @@ Each report says when it was made (`now`, by the dispatcher's clock), since the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from aktor.actors.runtime import Sleeper
@@ -30,7 +30,6 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOpened(Message):
     """Net ▶ NetworkActor: connected, versions known, logged in."""
 
@@ -38,7 +37,6 @@ class ConnectionOpened(Message):
     now: float = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionFailed(Message):
     """Net ▶ NetworkActor: this attempt did not become a connection.
 
@@ -51,7 +49,6 @@ class ConnectionFailed(Message):
     now: float = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionClosed(Message):
     """Net ▶ NetworkActor: the open connection is gone, and every answer still due on it."""
 
@@ -60,7 +57,6 @@ class ConnectionClosed(Message):
     now: float = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestAnswered(Message):
     """Net ▶ NetworkActor: the answer, in this version of its API.
 
@@ -75,7 +71,6 @@ class RequestAnswered(Message):
     throttle: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestBroken(Message):
     """Net ▶ NetworkActor: this request was not sent and cannot be; the connection is well.
 

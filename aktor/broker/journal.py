@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-from aktor import __version__
+from aktor.version import __version__
 
 if sys.platform == "win32":
     import msvcrt

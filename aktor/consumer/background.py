@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from aktor.consumer.assignment import Assignment
@@ -21,6 +20,7 @@ from aktor.events.coordinator import CoordinatorRefused
 from aktor.events.lifecycle import ActorsRestarted
 from aktor.events.membership import AssignPartitions, GroupFailed, Loss, RunRevokedCallback
 from aktor.events.metadata import ClusterChanged, TopicsRefused
+from aktor.values import replace
 
 __all__ = ["Background"]
 

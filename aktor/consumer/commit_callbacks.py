@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from aktor.consumer.rebalancing import UserCode
+from aktor.errors import UserCallbackError
 from aktor.events.commits import AutoCommitFinished
 
 __all__ = ["CommitCallbacks", "Completion"]
@@ -72,6 +73,10 @@ class CommitCallbacks:
                 self._user_code.enter("a commit callback")
                 self._running = True
                 first.run()
+            except StopIteration as error:
+                # Inside the generators that run the callbacks it would become a RuntimeError that
+                # names nothing (PEP 479), and out of `__next__` it would end the user's loop.
+                raise UserCallbackError("it raised StopIteration", of="commit") from error
             finally:
                 self._running = False
                 self._user_code.enter(before)

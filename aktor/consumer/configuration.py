@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
 import selectors
 import socket
@@ -23,6 +22,7 @@ from aktor.consumer.secrets import Masked, Secret
 from aktor.errors import ConfigurationError
 from aktor.settings import Settings
 from aktor.trace import Trace, open_trace
+from aktor.version import __version__
 
 __all__ = ["DEFAULT_CONFIG", "parse"]
 
@@ -38,15 +38,7 @@ DNS_LOOKUPS: Final = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_on
 # -- the settings
 
 
-def _version() -> str:
-    try:
-        return importlib.metadata.version("aktor")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
-
-
-VERSION: Final = _version()
-DEFAULT_CLIENT_ID: Final = f"aktor-{VERSION}"
+DEFAULT_CLIENT_ID: Final = f"aktor-{__version__}"
 
 
 def ignore_commit(offsets: Any, response: Any) -> bool:
@@ -424,11 +416,7 @@ def _assignor_instances(strategy: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _connection(config: dict[str, Any]) -> dict[str, Any]:
-    return {
-        **{name: config[name] for name in _CONNECTION},
-        "client_software_name": "aktor",
-        "client_software_version": VERSION,
-    }
+    return {name: config[name] for name in _CONNECTION}
 
 
 def _settings(config: dict[str, Any]) -> Settings:

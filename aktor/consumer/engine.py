@@ -25,7 +25,6 @@ from aktor.consumer.event_queue import EventQueue
 from aktor.consumer.leaving import Leaving
 from aktor.consumer.link import Link
 from aktor.consumer.poll_heartbeat import PollHeartbeat
-from aktor.consumer.port import ApplicationPort, Publish
 from aktor.consumer.position_errors import PositionErrors
 from aktor.consumer.questions import Questions
 from aktor.consumer.rebalancing import Rebalancing
@@ -38,7 +37,6 @@ from aktor.events.positions import ExplainPosition, Position, ResetStrategy
 from aktor.protocol.refusals import topics_refused
 from aktor.records import Columns
 from aktor.settings import Settings
-from aktor.trace import Trace
 
 __all__ = ["Engine"]
 
@@ -55,20 +53,15 @@ class Engine:
     def __init__(
         self,
         settings: Settings,
+        link: Link,
         *,
-        port: ApplicationPort,
-        publish: Publish,
-        clock: Callable[[], float],
         make_reader: ReaderMaker,
-        trace: Trace,
         on_auto_commit: Callable[[Any, Any], Any] | None = None,
     ) -> None:
-        link = Link(port, publish, clock, trace, trace.bind(actor="application"))
-        self.port = port
-        self.clock = clock
-        self.call = Call(port)
-        self.delivery = Delivery(make_reader, trace, settings.isolation_level)
-        self.rebalancing = Rebalancing(self.delivery, publish, trace, clock)
+        self.link = link
+        self.call = Call(link.port)
+        self.delivery = Delivery(make_reader, link.trace, settings.isolation_level)
+        self.rebalancing = Rebalancing(self.delivery, link.publish, link.trace, link.clock)
         self.subscription = Subscription(link, settings.group_id)
         self.session = Session(link, self.subscription)
         self.heartbeat = PollHeartbeat(link, settings, self.delivery, self.subscription)
@@ -89,7 +82,7 @@ class Engine:
             retry_backoff=settings.retry_backoff,
             retry_backoff_max=settings.retry_backoff_max,
         )
-        events = EventQueue(port)
+        events = EventQueue(link.port)
         callbacks = CommitCallbacks(self.rebalancing.user_code, on_auto_commit)
         self.recovery = Recovery(
             link,
@@ -156,12 +149,12 @@ class Engine:
     ) -> Waiting[dict[TopicPartition, R]]:
         call, errors, heartbeat = self.call, self.errors, self.heartbeat
         call.touch()
-        began = self.clock()
+        began = self.link.clock()
         while not call.close_asked:
             call.raise_interruptions()
             if self.background.has_work:
                 yield from self.background.run_events()
-            now = self.clock()
+            now = self.link.clock()
             errors.look_up_anew(now)
             heartbeat.tell(now)
             try:
@@ -193,7 +186,7 @@ class Engine:
     @property
     def _has_input(self) -> bool:
         """Whether something came that a poll acts on, so that it need not wait."""
-        port = self.port
+        port = self.link.port
         return bool(
             self.background.events
             or port.chunks
@@ -246,7 +239,7 @@ class Engine:
         self.assignment.track_topics()
         self.heartbeat.hurry()
         follows = pattern is not None or subscription.group_id is None
-        self.port.watch_cluster(wanted=follows)
+        self.link.port.watch_cluster(wanted=follows)
         if subscription.group_id is not None:
             self.assignment.say()
             subscription.say()
@@ -307,11 +300,11 @@ class Engine:
                 return offset
             self.call.raise_interruptions()
             self.call.end_for_close()
-            now = self.clock()
+            now = self.link.clock()
             self.errors.look_up_anew(now)
             if now >= deadline:
                 return None
-            if not self.port.positions:
+            if not self.link.port.positions:
                 yield min(deadline, self.errors.look_up_at)
 
     def _known_offset(self, topic_partition: TopicPartition) -> int | None:
@@ -326,14 +319,14 @@ class Engine:
             return state.offset
         if state.error is not None:
             self.errors.raise_error_of(state, state.error)
-        if topic_partition.topic in self.port.cluster.forbidden:
+        if topic_partition.topic in self.link.port.cluster.forbidden:
             forbidden = [topic_partition.topic]
             raise self.call.own(topics_refused(TopicAuthorizationFailedError, forbidden))
         return None
 
     def why_no_position(self, topic_partition: TopicPartition) -> Waiting[str]:
         """What its position waits for now, in words."""
-        now = self.clock()
+        now = self.link.clock()
         try:
             why: str = yield from self.questions.ask(
                 "positions",

@@ -33,6 +33,7 @@ from aktor.consumer.batch import iterator
 from aktor.consumer.engine import Engine
 from aktor.consumer.guard import Guard, exclusive, looking
 from aktor.consumer.iteration import Calls, Iteration
+from aktor.consumer.link import Link
 from aktor.consumer.metrics import ConsumerMetrics
 from aktor.consumer.pattern import SubscriptionPattern
 from aktor.consumer.port import ApplicationPort
@@ -116,22 +117,21 @@ class KafkaConsumer:
         self._processor: Processor | None = None
         self._ended = False
         self._to_close = [self.config["value_deserializer"], self.config["key_deserializer"]]
-        self._trace = open_trace(consumer=settings.client_id, group=settings.group_id)
+        trace = open_trace(consumer=settings.client_id, group=settings.group_id)
         self._host = HOST.get().for_consumer(self)
         bell = self._host.make_bell()
-        self._port = ApplicationPort(bell, self._trace)
-        self._system = ActorSystem(settings, self._port, self._trace, self._host)
+        port = ApplicationPort(bell, trace)
+        self._system = ActorSystem(settings, port, trace, self._host)
         dispatcher = self._system.dispatcher
+        self._link = Link(
+            port, dispatcher.publish, dispatcher.clock, trace, trace.bind(actor="application")
+        )
         self._engine = Engine(
             settings,
-            port=self._port,
-            publish=dispatcher.publish,
-            clock=dispatcher.clock,
+            self._link,
             make_reader=self._reader_maker(),
-            trace=self._trace,
             on_auto_commit=self.config["default_offset_commit_callback"],
         )
-        self._clock = dispatcher.clock
         self._driver = Blocking(bell, dispatcher.clock)
         self._metrics = ConsumerMetrics(self.config) if self.config["metrics_enabled"] else None
         self._iterating = Iteration(self._engine)
@@ -236,7 +236,7 @@ class KafkaConsumer:
     def unsubscribe(self) -> None:
         """Leave the group and own nothing; with auto-commit the positions are committed first."""
         self._iterating.stow()
-        now, timeout = self._clock(), self._settings.request_timeout
+        now, timeout = self._link.clock(), self._settings.request_timeout
         if self._settings.enable_auto_commit:
             last = self._engine.commits.commit_last(
                 now + min(timeout, LAST_COMMIT_WAIT), at="unsubscribe"
@@ -310,7 +310,8 @@ class KafkaConsumer:
                 position stays until the user seeks past it. A corrupt batch is also fetched anew,
                 a few times: who polls on reads on once sound bytes have come.
             TopicAuthorizationFailedError, GroupAuthorizationFailedError, ...: what Kafka said.
-            UserCallbackError: a rebalance listener raised; its exception is the cause.
+            UserCallbackError: a rebalance listener raised, or a commit callback StopIteration; the
+                exception is the cause.
         """
         timeout = arguments.seconds(timeout_ms)
         if max_records is None:
@@ -325,7 +326,7 @@ class KafkaConsumer:
     ) -> dict[TopicPartition, list[Any]]:
         self._iterating.stow()
         return self._driver.run(
-            self._engine.poll(self._clock() + timeout, limit, advance=update_offsets)
+            self._engine.poll(self._link.clock() + timeout, limit, advance=update_offsets)
         )
 
     def poll_arrow(
@@ -416,7 +417,13 @@ class KafkaConsumer:
         names = import_arrow().checked_columns(columns)
         timeout = arguments.seconds(timeout_ms, self._settings.default_api_timeout)
         return arrow_range.read(
-            self, start, end, columns=names, timeout=timeout, progress=progress, clock=self._clock
+            self,
+            start,
+            end,
+            columns=names,
+            timeout=timeout,
+            progress=progress,
+            clock=self._link.clock,
         )
 
     def _new_columns(self, limit: int, max_bytes: int | None, names: Sequence[str]) -> Columns:
@@ -438,7 +445,7 @@ class KafkaConsumer:
             for one, state in self._engine.delivery.partitions.items():
                 if state.held:  # they were deserialized: read them again
                     self._engine.seek(one, state.position)
-        self._driver.run(self._engine.poll_columns(self._clock() + timeout, columns))
+        self._driver.run(self._engine.poll_columns(self._link.clock() + timeout, columns))
         self._expected_bytes = columns.size or self._expected_bytes
         return make(columns)
 
@@ -451,12 +458,12 @@ class KafkaConsumer:
         """Hands out records without a call of `next_record` for each, if that is compiled."""
         if iterator is None:
             return self
-        call, clock = self._engine.call, self._clock
+        call, clock = self._engine.call, self._link.clock
         return iterator(
             next_record,
             self._iterating,
             call.attention,
-            self._port.events,
+            self._link.port.events,
             None if clock is time.monotonic else clock,
         )
 
@@ -497,7 +504,7 @@ class KafkaConsumer:
         self._begin_call()
         record = self._driver.run(
             self._iterating.wait(
-                self._clock() + self.config["consumer_timeout_ms"] / 1000,
+                self._link.clock() + self.config["consumer_timeout_ms"] / 1000,
                 self.config["max_poll_records"],
             )
         )
@@ -593,9 +600,9 @@ class KafkaConsumer:
             consumer=self,
             engine=self._engine,
             driver=self._driver,
-            clock=self._clock,
+            clock=self._link.clock,
             host=self._host,
-            trace=self._trace,
+            trace=self._link.trace,
             repair=self._repair,
             hand_back=self._hand_back,
         )
@@ -733,7 +740,7 @@ class KafkaConsumer:
         """
         chosen = self._offsets_to_commit(offsets)
         timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
-        self._driver.run(self._engine.commits.commit(chosen, self._clock() + timeout))
+        self._driver.run(self._engine.commits.commit(chosen, self._link.clock() + timeout))
 
     @exclusive
     def commit_async(
@@ -819,13 +826,13 @@ class KafkaConsumer:
         group_id = self._settings.group_id
         if group_id is None:
             return ConsumerGroupMetadata(group_id=None)
-        member = self._port.membership.was_member
+        member = self._link.port.membership.was_member
         return ConsumerGroupMetadata(
             group_id,
             member.generation,
             member.member_id,
             self._settings.group_instance_id,
-            self._port.membership.member.state.value,
+            self._link.port.membership.member.state.value,
         )
 
     # -- the cluster
@@ -841,7 +848,7 @@ class KafkaConsumer:
         A broker is asked about a topic that is not being read, which one thread at a time may do.
         """
         arguments.check_topic(topic)
-        known = self._port.cluster.partitions_for_topic(topic)
+        known = self._link.port.cluster.partitions_for_topic(topic)
         if known is not None:
             return known
         found = self._look_up_topics(frozenset({topic})).get(topic)
@@ -900,7 +907,7 @@ class KafkaConsumer:
         timeout = arguments.seconds(timeout_ms, self._settings.request_timeout)
         if not timestamps:
             return {}
-        deadline = self._clock() + timeout
+        deadline = self._link.clock() + timeout
         topics = frozenset(one.topic for one in timestamps)
         names = ", ".join(sorted(f"{one.topic}-{one.partition}" for one in timestamps)[:10])
         self._system.dispatcher.publish(TrackTopics(owner="queries", topics=topics))
@@ -950,7 +957,7 @@ class KafkaConsumer:
                 trouble=self._trouble_of(one),
             )
         actors = self._actors()
-        member = self._port.membership.member
+        member = self._link.port.membership.member
         return ConsumerStatus(
             client_id=self._settings.client_id,
             state=self._state(actors),
@@ -965,48 +972,48 @@ class KafkaConsumer:
         )
 
     def _trouble_of(self, topic_partition: TopicPartition) -> str:
-        leader = self._port.cluster.leader(*topic_partition)
-        why = self._port.connections.lost.get(leader.leader) if leader is not None else None
+        leader = self._link.port.cluster.leader(*topic_partition)
+        why = self._link.port.connections.lost.get(leader.leader) if leader is not None else None
         return f"its leader cannot be reached ({why})" if why else ""
 
     def _group_protocol(self) -> str:
         """What is spoken in the group; "auto" as long as that is not decided."""
         setting = self._settings.group_protocol
-        return (self._port.membership.spoken or setting) if setting == "auto" else setting
+        return (self._link.port.membership.spoken or setting) if setting == "auto" else setting
 
     def _state(self, actors: tuple[ActorStatus, ...]) -> str:
         if self._guard.closed:
             return "closed"
-        if self._port.failure is not None:
-            return f"failed: {self._port.failure}"
+        if self._link.port.failure is not None:
+            return f"failed: {self._link.port.failure}"
         if not actors:
             return "unresponsive"
-        trouble = self._port.connections.unreachable
+        trouble = self._link.port.connections.unreachable
         return "running" if trouble is None else f"running, but {trouble.args[0]}"
 
     def _actors(self) -> tuple[ActorStatus, ...]:
-        if self._guard.closed or self._guard.forked or self._port.failure is not None:
+        if self._guard.closed or self._guard.forked or self._link.port.failure is not None:
             return ()
         if self._system.dispatcher.turns_here:
             return ()  # a callback of a Future: it would wait for itself
         # A bell of its own: any thread may ask, and must not take the ring another one waits for.
         bell = self._host.make_bell()
-        ticket, reply = self._port.ask("supervisor", bell)
+        ticket, reply = self._link.port.ask("supervisor", bell)
         self._system.dispatcher.publish(ReportStatus(ticket=ticket))
         try:
             bell.wait(STATUS_WAIT)
-            if not reply.done or self._port.failure is not None:
+            if not reply.done or self._link.port.failure is not None:
                 return ()
             actors: tuple[ActorStatus, ...] = reply.get(timeout=0)
         except KafkaError:
             return ()  # it was closed, or crashed, while we looked
         finally:
-            self._port.give_up(ticket)
+            self._link.port.give_up(ticket)
         return actors
 
     def bootstrap_connected(self) -> bool:
         """Whether the cluster has been reached."""
-        return self._port.cluster.version > 0
+        return self._link.port.cluster.version > 0
 
     # -- the end
 
@@ -1064,7 +1071,7 @@ class KafkaConsumer:
             raise
 
     def _close(self, asked: _Close) -> None:
-        deadline, error = self._clock() + asked.timeout, None
+        deadline, error = self._link.clock() + asked.timeout, None
         self._engine.call.begin_close()
         try:
             if not self._guard.closed:  # else it was interrupted when nothing but its end was left
@@ -1077,7 +1084,7 @@ class KafkaConsumer:
     def _leave(self, deadline: float, asked: _Close) -> BaseException | None:
         self._iterating.stow()
         engine = self._engine
-        if self._port.failure is not None:
+        if self._link.port.failure is not None:
             return self._driver.run(engine.leaving.lose())
         commits_until = engine.leaving.commits_until(deadline)
         if asked.autocommit and self._settings.enable_auto_commit:
@@ -1095,8 +1102,8 @@ class KafkaConsumer:
     def _end(self, deadline: float) -> None:
         """Everything that `close` does in any case; each step may be done twice."""
         self._guard.close()
-        self._system.dispatcher.stop(max(0.5, deadline - self._clock()))
-        self._port.close()
+        self._system.dispatcher.stop(max(0.5, deadline - self._link.clock()))
+        self._link.port.close()
         self._engine.commits.callbacks.run()
         while self._to_close:
             deserializers.close(self._to_close.pop())
@@ -1141,7 +1148,7 @@ class KafkaConsumer:
             try:
                 self._close_as_asked("", None)
             except Exception as failure:
-                self._trace.warning("close.failed", because=failure)  # `error` is raised
+                self._link.trace.warning("close.failed", because=failure)  # `error` is raised
 
     def _close_as_asked(self, method: str, result: Any) -> Any:
         """Close, as a signal handler or a listener has asked for during a call that is over."""
@@ -1193,7 +1200,7 @@ class KafkaConsumer:
 
     def _deadline(self, timeout_ms: float | None) -> float:
         timeout = arguments.seconds(timeout_ms, self._settings.default_api_timeout)
-        return self._clock() + timeout
+        return self._link.clock() + timeout
 
     def __reduce__(self) -> Any:
         raise TypeError("a KafkaConsumer cannot be copied or pickled: make one where it is used")

@@ -51,8 +51,8 @@ class Iteration:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._call = engine.call
-        self._clock = engine.clock
-        self._events = engine.port.events
+        self._clock = engine.link.clock
+        self._events = engine.link.port.events
         #: The one being handed out, and those after it (the next one is last).
         self.batch = Batch(None, [])
         self._waiting: list[Batch] = []
@@ -142,9 +142,11 @@ class Iteration:
                 if not taken:
                     yield from self._engine.questions.raise_if_unreached()
                     return None
-                self.look_at = self._engine.clock() + LOOK_EVERY
+                self.look_at = self._engine.link.clock() + LOOK_EVERY
                 if self._engine.subscription.in_group:
-                    self.look_at = min(self.look_at, self._engine.port.membership.session_until)
+                    self.look_at = min(
+                        self.look_at, self._engine.link.port.membership.session_until
+                    )
                 partitions = self._engine.delivery.partitions
                 self._waiting = [Batch(partitions[one], taken[one]) for one in reversed(taken)]
                 self._begin_next_batch()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from kafka.structs import TopicPartition
 from aktor.events.fetching import Chunk
 from aktor.events.positions import Assigned, Position, Reset
 from aktor.records import RecordReader
+from aktor.values import replace
 
 if TYPE_CHECKING:
     from kafka.consumer.fetcher import ConsumerRecord

@@ -11,7 +11,7 @@ import base64
 import signal
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -26,9 +26,7 @@ from aktor.actors.wire import Net
 from aktor.consumer.port import ApplicationPort
 from aktor.events.message import Message
 from aktor.events.routes import ROUTES
-from aktor.managers.auto_membership import AutoMembershipManager, Choice
 from aktor.managers.commits import CommitManager
-from aktor.managers.consumer_membership import ConsumerMembershipManager
 from aktor.managers.coordinator import CoordinatorManager
 from aktor.managers.fetch import FetchManager
 from aktor.managers.membership import ClassicMembershipManager
@@ -42,24 +40,33 @@ if TYPE_CHECKING:
 
 __all__ = ["HOST", "ActorSystem", "Host", "composition", "managers"]
 
-#: The membership manager of each group protocol. To other actors each is called "membership".
-_MEMBERSHIPS: Final[Mapping[str, type[RequestManager]]] = {
-    "classic": ClassicMembershipManager,
-    "consumer": ConsumerMembershipManager,
-    "auto": AutoMembershipManager,
-}
-
 
 def managers(protocol: str) -> tuple[type[RequestManager], ...]:
     """The managers of a consumer with this `group_protocol`, in start order."""
     return (
         CoordinatorManager,
         MetadataManager,
-        _MEMBERSHIPS[protocol],
+        _membership(protocol),
         CommitManager,
         PositionManager,
         FetchManager,
     )
+
+
+def _membership(protocol: str) -> type[RequestManager]:
+    """The membership manager of this group protocol. To other actors each is "membership".
+
+    Those of KIP-848 are imported when they are used: most consumers speak the classic protocol.
+    """
+    if protocol == "classic":
+        return ClassicMembershipManager
+    if protocol == "auto":
+        from aktor.managers.auto_membership import AutoMembershipManager
+
+        return AutoMembershipManager
+    from aktor.managers.consumer_membership import ConsumerMembershipManager
+
+    return ConsumerMembershipManager
 
 
 class Host:
@@ -122,12 +129,14 @@ def composition(
     """All children of a consumer's supervisor, in start order."""
     kinds = managers(settings.group_protocol)
     common = {"dispatcher": dispatcher, "trace": trace}
-    more: dict[type, dict[str, Any]] = {kind: {} for kind in kinds}
+    more: dict[str, dict[str, Any]] = {kind.name: {} for kind in kinds}
     if settings.group_protocol != "classic":
         # Made once: a restarted manager is the same member to its group (KIP-1082).
-        more[_MEMBERSHIPS[settings.group_protocol]]["member_id"] = host.make_member_id()
+        more["membership"]["member_id"] = host.make_member_id()
     if settings.group_protocol == "auto":
-        more[AutoMembershipManager]["choice"] = Choice()
+        from aktor.managers.auto_membership import Choice
+
+        more["membership"]["choice"] = Choice()
 
     def network(incarnation: int) -> NetworkActor:
         net = partial(host.make_net, settings)
@@ -135,7 +144,7 @@ def composition(
 
     def child(kind: type[RequestManager]) -> Child:
         def make(incarnation: int) -> RequestManager:
-            return kind.launch(settings, incarnation=incarnation, **common, **more[kind])
+            return kind.launch(settings, incarnation=incarnation, **common, **more[kind.name])
 
         return Child(kind.name, make, needs=kind.NEEDS, asks=kind.mends())
 

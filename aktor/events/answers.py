@@ -8,13 +8,11 @@ longer than the deadline to hear it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from aktor.events.message import Message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Answered(Message):
     """supervisor, network, metadata, membership, commits, positions ▶ application: the result of
     the question with this ticket.
@@ -24,7 +22,6 @@ class Answered(Message):
     value: Any = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Failed(Message):
     """metadata, commits, positions ▶ application: the question with this ticket ended in a typed
     error.

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.events.message import Message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOffsets(Message):
     """application ▶ commits: store these offsets before `deadline`.
 
@@ -24,7 +22,6 @@ class CommitOffsets(Message):
     retry: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CommitBeforeRevocation(Message):
     """membership ▶ commits: the last commit of partitions that go away; never blocks long."""
 
@@ -33,7 +30,6 @@ class CommitBeforeRevocation(Message):
     deadline: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RevocationCommitted(Message):
     """commits ▶ membership: done, or failed and traced; go on either way.
 
@@ -45,7 +41,6 @@ class RevocationCommitted(Message):
     expelled: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FetchCommittedOffsets(Message):
     """application ▶ commits: Answered `{partition: OffsetAndMetadata | None}`."""
 
@@ -54,21 +49,18 @@ class FetchCommittedOffsets(Message):
     deadline: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FindStartingOffsets(Message):
     """positions ▶ commits: what was committed for these? (Repeated until answered.)"""
 
     partitions: frozenset[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StartingOffsetsFound(Message):
     """commits ▶ positions: None where nothing was ever committed."""
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StartingOffsetsFailed(Message):
     """commits ▶ positions: not retriable (authorization, fenced group); ask no more."""
 
@@ -76,7 +68,6 @@ class StartingOffsetsFailed(Message):
     error: Exception
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AutoCommitFinished(Message):
     """commits ▶ application: for `default_offset_commit_callback`; error None is success."""
 
@@ -84,7 +75,6 @@ class AutoCommitFinished(Message):
     error: Exception | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainStartingOffset(Message):
     """positions ▶ commits: say why this committed offset is not found yet.
 

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from aktor.events.message import Message
 from aktor.events.metadata import Broker
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorFound(Message):
     """coordinator ▶ network, membership, commits: group requests go there."""
 
     broker: Broker
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorLost(Message):
     """coordinator ▶ network, membership, commits: hold group requests back."""
 
     because: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SuspectCoordinator(Message):
     """membership, commits ▶ coordinator: `node_id` did not act as our coordinator.
 
@@ -33,14 +28,12 @@ class SuspectCoordinator(Message):
     because: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorMissing(Message):
     """coordinator ▶ commits: an attempt to find it failed; it is repeated."""
 
     because: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorRefused(Message):
     """coordinator ▶ membership, commits, application: we may not use this group.
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kafka.structs import TopicPartition
 
 from aktor.events.message import Message
+from aktor.values import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class Chunk(Value):
     """What one Fetch brought for one partition: a view of its record batches, still encoded.
 
     Belongs to `epoch` and continues at `offset`. `error` is set instead of data when the broker
@@ -35,7 +35,6 @@ class Chunk:
     error: Exception | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsFetched(Message):
     """fetch ▶ application: append these to the fetch buffer; they count until `Poll` frees them.
 
@@ -45,7 +44,6 @@ class RecordsFetched(Message):
     chunks: tuple[Chunk, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PausePartitions(Message):
     """application ▶ fetch: these are paused from now on, and `resumed` are not any more.
 

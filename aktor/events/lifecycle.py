@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from aktor.events.message import Message
 from aktor.events.network import Request
+from aktor.values import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TickDue(Message):
     """dispatcher ▶ supervisor: nothing is left to deliver, or the earliest wake time has come."""
 
@@ -17,7 +17,6 @@ class TickDue(Message):
     jitter: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Tick(Message):
     """supervisor ▶ the actor that is asked: it is `now`; what do you want to send, and when do you
     wake?
@@ -29,7 +28,6 @@ class Tick(Message):
     jitter: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Ticked(Message):
     """every manager, network ▶ supervisor: these requests now, and wake me no later than
     `wake_at`.
@@ -41,7 +39,6 @@ class Ticked(Message):
     wake_at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ActorCrashed(Message):
     """dispatcher ▶ supervisor: this incarnation raised while it handled a message."""
 
@@ -52,7 +49,6 @@ class ActorCrashed(Message):
     now: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ActorsRestarted(Message):
     """supervisor ▶ whoever asks one of them, application: these start afresh; what they were asked
     is lost.
@@ -62,22 +58,19 @@ class ActorsRestarted(Message):
     because: BaseException
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerFailed(Message):
     """dispatcher ▶ application: an actor crashed too often; fail everything with this error."""
 
     error: BaseException
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportStatus(Message):
     """application ▶ supervisor: who is alive? Answered with a tuple of `ActorStatus`."""
 
     ticket: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActorStatus:
+class ActorStatus(Value):
     """One supervised actor: its incarnation (1 + restarts), and what it has counted so far."""
 
     name: str

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Self
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
@@ -15,7 +15,6 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 from aktor.events.message import Message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionChanged(Message):
     """application ▶ membership: these topics from now on; the member joins at the next Poll.
 
@@ -40,7 +39,6 @@ class Loss(enum.Enum):
     """They are somebody else's already: nothing may be committed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RevokePartitions(Message):
     """membership ▶ application: stop delivering these, drop what is buffered, answer."""
 
@@ -50,7 +48,6 @@ class RevokePartitions(Message):
     because: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionsReleased(Message):
     """application ▶ membership: no more records of these are given out; consumed up to here.
 
@@ -61,7 +58,6 @@ class PartitionsReleased(Message):
     positions: Mapping[TopicPartition, OffsetAndMetadata]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunRevokedCallback(Message):
     """membership ▶ application: run `on_partitions_revoked` or `on_partitions_lost`, answer.
 
@@ -73,7 +69,6 @@ class RunRevokedCallback(Message):
     loss: Loss
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AssignPartitions(Message):
     """membership ▶ application: `assigned` is all that is owned now, `added` what is new.
 
@@ -88,7 +83,6 @@ class AssignPartitions(Message):
     must_succeed: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CallbackFinished(Message):
     """application ▶ membership: the step is done; `error` is what the listener raised, if so.
 
@@ -124,7 +118,6 @@ class Operation(enum.Enum):
             ) from None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveGroup(Message):
     """application ▶ membership: leave before `deadline`; Answered when left (or given up).
 
@@ -145,7 +138,6 @@ class MemberState(enum.Enum):
     STABLE = "<stable>"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MemberChanged(Message):
     """membership ▶ commits, application: who we are in the group now.
 
@@ -169,7 +161,6 @@ class MemberChanged(Message):
     leaving: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionExtended(Message):
     """membership ▶ application: the group confirmed us; records may be given out until `until`.
 
@@ -180,7 +171,6 @@ class SessionExtended(Message):
     until: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmSession(Message):
     """commits, application ▶ membership: we may not be a member any more; heartbeat at once.
 
@@ -189,7 +179,6 @@ class ConfirmSession(Message):
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFailed(Message):
     """membership ▶ application: the group cannot be used; raise this from `poll`."""
 

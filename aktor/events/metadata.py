@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from aktor.events.message import Message
+from aktor.values import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Broker:
+class Broker(Value):
     """Where a broker is reached."""
 
     node_id: int
@@ -19,16 +19,14 @@ class Broker:
     rack: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionInfo:
+class PartitionInfo(Value):
     """Who leads a partition; `leader` is -1 while there is none, `leader_epoch` -1 if unknown."""
 
     leader: int
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicInfo:
+class TopicInfo(Value):
     """A topic that exists: its id (None before Metadata v10) and its partitions."""
 
     topic_id: object | None
@@ -36,8 +34,7 @@ class TopicInfo:
     internal: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class Cluster(Value):
     """The cluster as last heard of: a frozen snapshot; `version` grows with every change.
 
     `unknown` are topics that somebody needs and the brokers say that they do not know, `forbidden`
@@ -63,8 +60,7 @@ class Cluster:
         return set(info.partitions) if info is not None else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicPattern:
+class TopicPattern(Value):
     """A pattern of topic names that we evaluate ourselves; `internal`: Kafka's own topics too."""
 
     pattern: re.Pattern[str]
@@ -75,7 +71,6 @@ class TopicPattern:
         return (self.internal or not info.internal) and self.pattern.match(topic) is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TrackTopics(Message):
     """membership, application ▶ metadata: `owner` needs these topics from now on.
 
@@ -88,7 +83,6 @@ class TrackTopics(Message):
     pattern: TopicPattern | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RefreshMetadata(Message):
     """membership, commits, positions, fetch ▶ metadata: what I know is stale (a leader moved, a
     partition is unknown).
@@ -97,14 +91,12 @@ class RefreshMetadata(Message):
     because: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LeadersMoved(Message):
     """fetch ▶ metadata: a broker named new leaders in its answer (KIP-951)."""
 
     leaders: Mapping[tuple[str, int], PartitionInfo]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LookUpTopics(Message):
     """application ▶ metadata: ask a broker now; None means all topics.
 
@@ -117,7 +109,6 @@ class LookUpTopics(Message):
     deadline: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NameTopics(Message):
     """membership ▶ metadata: which topics are these? Replaces what was asked before.
 
@@ -128,21 +119,18 @@ class NameTopics(Message):
     topic_ids: frozenset[object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsNamed(Message):
     """metadata ▶ membership: the names of topics, by their ids."""
 
     names: Mapping[object, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterChanged(Message):
     """metadata ▶ network, membership, commits, positions, fetch, application: the new snapshot."""
 
     cluster: Cluster
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsRefused(Message):
     """metadata ▶ application: tracked topics cannot be read; raise this from `poll`.
 

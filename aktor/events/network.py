@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from aktor.events.message import Message
+from aktor.values import Value
 
 
 class Destination(enum.Enum):
@@ -35,8 +35,7 @@ class Lane(enum.Enum):
     theirs. It gets a connection that has nothing else on it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Value):
     """One request that a manager wants sent before `deadline` (absolute, seconds).
 
     `body` is a kafka-python protocol request; `to` a node id or a `Destination`. `context` is the
@@ -54,7 +53,6 @@ class Request:
     lane: Lane = Lane.ORDINARY
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SendRequests(Message):
     """supervisor ▶ network: send these, in this order per destination."""
 
@@ -62,7 +60,6 @@ class SendRequests(Message):
     now: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseReceived(Message):
     """network ▶ the manager that sent the request: the broker `node` answered `request` with
     `response`.
@@ -75,7 +72,6 @@ class ResponseReceived(Message):
     jitter: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFailed(Message):
     """network ▶ the manager that sent the request: no answer will come.
 
@@ -92,40 +88,42 @@ class RequestFailed(Message):
     jitter: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebootstrap(Message):
+    """metadata ▶ network, coordinator: a broker sends the client back to its bootstrap servers
+    (REBOOTSTRAP_REQUIRED, KIP-1102): no connection and no coordinator of before is of use.
+    """
+
+    because: str
+
+
 class BrokerRefused(Message):
     """network ▶ application: a broker refused our credentials, or its certificate is bad."""
 
     error: Exception
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BootstrapFailed(Message):
     """network ▶ application: no bootstrap server could be reached as a Kafka broker."""
 
     error: Exception
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokersUnreachable(Message):
     """network ▶ application: no broker has answered at the address that it advertises."""
 
     error: Exception
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokersReached(Message):
     """network ▶ application: a broker can be reached after all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectFetches(Message):
     """fetch ▶ network: Fetches to these nodes follow shortly; connect meanwhile."""
 
     nodes: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportBootstrap(Message):
     """application ▶ network: was any broker reached? Answered with None or a BootstrapError.
 
@@ -135,7 +133,6 @@ class ReportBootstrap(Message):
     ticket: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokersLost(Message):
     """network ▶ application: all that are needed and have not been reached for 30 s."""
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.events.message import Message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Poll(Message):
     """application ▶ commits, membership, fetch: the application polls at `now`.
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from kafka.structs import TopicPartition
 
 from aktor.events.message import Message
+from aktor.values import Value
 
 
 class ResetStrategy(enum.Enum):
@@ -22,23 +22,20 @@ class ResetStrategy(enum.Enum):
     LATEST = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
+class Position(Value):
     """The next offset to read, with the leader epoch of the record before it (-1 unknown)."""
 
     offset: int
     leader_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assigned:
+class Assigned(Value):
     """One assigned partition: its epoch, and its position if the application knows it already."""
 
     epoch: int
     position: Position | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentChanged(Message):
     """application ▶ positions, fetch, commits: exactly these partitions are assigned now.
 
@@ -50,15 +47,13 @@ class AssignmentChanged(Message):
     by_group: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SeekPartitions(Message):
     """application ▶ positions, fetch: read on from these positions (in the new epochs)."""
 
     partitions: Mapping[TopicPartition, Assigned]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reset:
+class Reset(Value):
     """One reset: the partition's new epoch, and where to go (None: by `auto_offset_reset`)."""
 
     epoch: int
@@ -66,7 +61,6 @@ class Reset:
     from_offset: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ResetPositions(Message):
     """application ▶ positions, fetch: forget the position and look it up (`because`)."""
 
@@ -74,14 +68,12 @@ class ResetPositions(Message):
     because: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PositionsResolved(Message):
     """positions ▶ fetch, application: reading starts here (position is never None here)."""
 
     partitions: Mapping[TopicPartition, Assigned]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PositionsFailed(Message):
     """positions ▶ application: no position can be found; raise `error` from poll and position.
 
@@ -94,7 +86,6 @@ class PositionsFailed(Message):
     error: Exception
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LookUpOffsets(Message):
     """application ▶ positions: offsets by time (ms; -2 earliest, -1 latest), assigned or not.
 
@@ -107,7 +98,6 @@ class LookUpOffsets(Message):
     deadline: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainPosition(Message):
     """application ▶ positions: what does this partition's position wait for, at `now`?
 

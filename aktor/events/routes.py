@@ -50,6 +50,7 @@ ROUTES: Final[Mapping[type, tuple[str, ...]]] = {
     network.BrokersReached: (APPLICATION,),
     network.ExpectFetches: (NETWORK,),
     network.ReportBootstrap: (NETWORK,),
+    network.Rebootstrap: (NETWORK, COORDINATOR),
     network.BrokersLost: (APPLICATION,),
     answers.Answered: (APPLICATION,),
     answers.Failed: (APPLICATION,),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka.errors import (
@@ -29,6 +28,7 @@ from aktor.events.membership import MemberChanged, MemberState
 from aktor.events.metadata import Broker
 from aktor.protocol.error_codes import Answer, Do, means, name_of
 from aktor.protocol.refusals import topics_refused
+from aktor.values import Value
 
 __all__ = [
     "CommitErrors",
@@ -69,8 +69,7 @@ def worst(errors: Iterable[Any]) -> Any:
     return min(errors, key=rank)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Coordinator:
+class Coordinator(Value):
     """What is known of the group's coordinator: `broker`, or why there is none."""
 
     broker: Broker | None = None
@@ -85,8 +84,7 @@ class Coordinator:
         return f"broker {self.broker.node_id} at {self.broker.host}:{self.broker.port}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waited:
+class Waited(Value):
     """How long something waited until its deadline, and what stood in its way.
 
     `sent_at`: when the attempt under way was sent, None if there is none.
@@ -130,8 +128,7 @@ def says_expelled(error: Exception | None) -> bool:
     return refused is not None and Do.PARTITIONS_LOST in means(Answer.OFFSET_COMMIT, type(refused))
 
 
-@dataclass(frozen=True, slots=True)
-class CommitErrors:
+class CommitErrors(Value, kw_only=False):
     """The errors of one group's commits and look-ups; makes them, raises none."""
 
     group_id: str | None

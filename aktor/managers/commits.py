@@ -8,7 +8,6 @@ is held back while the coordinator is unknown, and ends at its deadline at the l
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka.errors import (
@@ -57,6 +56,7 @@ from aktor.managers.consumed import UNHEARD, Consumed
 from aktor.managers.exchange import Exchange
 from aktor.managers.look_ups import Asked, Asker, LookUps
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
+from aktor.values import Value
 
 __all__ = ["CommitManager"]
 
@@ -76,8 +76,7 @@ QUEUE_MAX: Final = 10_000
 STALE_ATTEMPTS: Final = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sent:
+class _Sent(Value):
     """Note on an OffsetCommit: which commits, to whom, as whom, when, in which ownerships."""
 
     commits: tuple[Commit, ...]

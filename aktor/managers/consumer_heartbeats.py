@@ -8,7 +8,7 @@ or a lost answer heals.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeAlias
 
 from aktor.protocol.consumer_group import (
@@ -18,6 +18,7 @@ from aktor.protocol.consumer_group import (
     ConsumerGroupHeartbeatRequest,
 )
 from aktor.settings import Settings
+from aktor.values import Value
 
 __all__ = [
     "Assignment",
@@ -36,8 +37,7 @@ Assignment: TypeAlias = Mapping[Any, frozenset[int]]
 _WITH_REGEX: Final = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(Value):
     """What a member has to say of itself; `target` counts the targets it has been given.
 
     `owned` is what it has taken on and not given back, `taking` what it is about to take on;
@@ -60,8 +60,7 @@ def claimed(owned: Assignment, taking: Assignment) -> Assignment:
     return {one: owned.get(one, nothing) | taking.get(one, nothing) for one in both}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class Sent(Value):
     """Note on a heartbeat: which one it is, when it was sent, and whether it frees our name."""
 
     number: int

@@ -26,7 +26,7 @@ from aktor.events.coordinator import (
     SuspectCoordinator,
 )
 from aktor.events.metadata import Broker
-from aktor.events.network import Destination, RequestFailed, ResponseReceived
+from aktor.events.network import Destination, Rebootstrap, RequestFailed, ResponseReceived
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 
 __all__ = ["CoordinatorManager"]
@@ -224,13 +224,22 @@ class CoordinatorManager(RequestManager):
                 "suspicion.dropped", node=suspect.node_id, because="it is not the coordinator"
             )
             return
+        self._lose(self.broker, suspect.because)
+
+    @handles(Rebootstrap)
+    def on_rebootstrap(self, message: Rebootstrap) -> None:
+        """The coordinator of before may be a broker of another cluster: look again (KIP-1102)."""
+        if self.broker is not None:
+            self._lose(self.broker, message.because)
+
+    def _lose(self, broker: Broker, because: str) -> None:
         self._move(Step.SUSPECTED)
         self.broker = None
         self._suspected = True
         self.log.info(
             "coordinator.lost",
             group=self.settings.group_id,
-            node=suspect.node_id,
-            because=suspect.because,
+            node=broker.node_id,
+            because=because,
         )
-        self._tell(CoordinatorLost(because=suspect.because))
+        self._tell(CoordinatorLost(because=because))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
 
 from kafka.structs import TopicPartition
 
@@ -13,12 +12,12 @@ from aktor.events.metadata import Cluster, PartitionInfo
 from aktor.events.positions import Position
 from aktor.managers.fetch_session import Wanted, Watermarks
 from aktor.trace import Trace
+from aktor.values import Value
 
 __all__ = ["FetchCursor"]
 
 
-@dataclass(frozen=True, slots=True)
-class PreferredReplica:
+class PreferredReplica(Value, kw_only=False):
     """A broker near us, named by the leader: read from it until then (KIP-392)."""
 
     node: int

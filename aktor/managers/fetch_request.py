@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka.protocol.consumer.fetch import FetchRequest
@@ -12,6 +11,7 @@ from kafka.structs import TopicPartition
 from aktor.managers.fetch_session import SessionRequest, Wanted
 from aktor.protocol.fetch import MAX_VERSION, MIN_VERSION
 from aktor.settings import Settings
+from aktor.values import Value
 
 __all__ = ["CHUNK_OVERHEAD", "Asked", "fetch_request"]
 
@@ -19,8 +19,7 @@ __all__ = ["CHUNK_OVERHEAD", "Asked", "fetch_request"]
 CHUNK_OVERHEAD: Final = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(Value):
     """Context of a Fetch: what it asked for, and how much of the room is set aside for it.
 
     `aside` says that it went beside the session's Fetch (see `FetchAside`).

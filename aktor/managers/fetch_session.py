@@ -8,13 +8,13 @@ leaves out the partitions of which there is no news.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kafka.errors import FetchSessionIdNotFoundError
 from kafka.structs import TopicPartition
 
 from aktor.protocol.error_codes import Answer, Do, means
+from aktor.values import Value
 
 __all__ = ["FetchSession", "Watermarks", "SessionRequest", "Wanted"]
 
@@ -43,8 +43,7 @@ class Watermarks(NamedTuple):
     log_start_offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionRequest:
+class SessionRequest(Value):
     """The part of a Fetch that depends on the session: its id, what is new, what to forget."""
 
     session_id: int

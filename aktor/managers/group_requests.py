@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka.errors import InconsistentGroupProtocolError, NoError
@@ -17,6 +16,7 @@ from kafka.protocol.consumer import (
 
 from aktor.protocol.error_codes import error_of
 from aktor.settings import Settings
+from aktor.values import Value
 
 __all__ = [
     "Identity",
@@ -41,8 +41,7 @@ STABLE: Final = "Stable"
 REASON_MAX: Final = 255
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class Identity(Value):
     """The id and generation of a member; the generation is -1 before it has joined."""
 
     member_id: str = ""
@@ -58,8 +57,7 @@ class Identity:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class Sent(Value):
     """What was true when a request was sent; its answer is judged by it."""
 
     number: int

@@ -29,6 +29,8 @@ class HeartbeatState:
     def __init__(self, settings: Settings) -> None:
         #: When the next one is to be sent; an answer that is waited for comes first.
         self.due = NEVER
+        #: When the last one was answered by a coordinator that knows us.
+        self.answered_at = -math.inf
         #: Seconds between heartbeats, and until a member that is not heard is expelled. The
         #: coordinator decides both for members of KIP-848 groups.
         self.interval = settings.heartbeat_interval
@@ -70,6 +72,7 @@ class HeartbeatState:
 
     def answered(self, now: float) -> None:
         """It was answered."""
+        self.answered_at = now
         self._exchange.answered()
         self.due = self._after(now)
 

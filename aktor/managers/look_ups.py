@@ -36,6 +36,7 @@ from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.protocol.refusals import topics_refused
 from aktor.settings import Settings
 from aktor.trace import Trace
+from aktor.values import Value
 
 __all__ = ["Asked", "Asker", "LookUp", "LookUps", "Outcome"]
 
@@ -87,8 +88,7 @@ class LookUp:
         return max(self.exchange.due, self.held_until)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(Value):
     """Note on an OffsetFetch: for which look-up, of which partitions, from whom."""
 
     look_up: LookUp

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from kafka.structs import TopicPartition
@@ -20,6 +19,7 @@ from aktor.managers.leader import Leader
 from aktor.managers.revocation import Revocation
 from aktor.settings import Settings
 from aktor.trace import Trace
+from aktor.values import replace
 
 __all__ = ["Member"]
 

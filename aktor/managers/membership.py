@@ -92,7 +92,6 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._describing = Exchange(settings)
         self._synced_at = -math.inf
         self._named_at = -math.inf
-        self._heard_at = -math.inf
         self._disowned_at = math.inf
         self._stays_as = ""
         self._not_before = -math.inf
@@ -422,7 +421,6 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         meaning = means(Answer.HEARTBEAT, error)
         confirmed = Do.DONE in meaning
         if confirmed:
-            self._heard_at = received.now
             self._heartbeat_state.answered(received.now)
         else:
             self._heartbeat_state.failed(received.now, received.jitter)
@@ -671,7 +669,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._refused(UnsupportedVersionError)
         else:
             silent = isinstance(failed.error, KafkaTimeoutError)
-            if not (silent and self._heard_at > sent.at):  # else only this connection is broken
+            # If heartbeats were answered meanwhile, only the connection for JoinGroup is broken.
+            if not (silent and self._heartbeat_state.answered_at > sent.at):
                 self._suspect_unless_refused(failed)
             self._try_again(str(failed.error), failed.now, failed.jitter)
 

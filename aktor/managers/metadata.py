@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka.errors import (
@@ -23,7 +23,7 @@ from kafka.protocol.metadata import MetadataRequest
 from kafka.structs import TopicPartition
 
 from aktor.actors.handlers import after_restart_of, answers_to, handles
-from aktor.actors.manager import NEVER, Backoff, Duty, RequestManager
+from aktor.actors.manager import NEVER, Duty, RequestManager
 from aktor.events.answers import Answered, Failed
 from aktor.events.metadata import (
     Broker,
@@ -40,10 +40,13 @@ from aktor.events.metadata import (
     TopicsRefused,
     TrackTopics,
 )
-from aktor.events.network import Destination, RequestFailed, ResponseReceived
+from aktor.events.network import Destination, Rebootstrap, RequestFailed, ResponseReceived
 from aktor.managers.exchange import Exchange
-from aktor.protocol.error_codes import Answer, Do, error_of, means
+from aktor.managers.former_ids import FormerIds
+from aktor.managers.metadata_refresh import Refresh
+from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.protocol.refusals import topics_refused
+from aktor.values import Value, replace
 
 __all__ = ["MetadataManager"]
 
@@ -55,9 +58,6 @@ UNKNOWN_ANSWERS: Final = 2
 #: ... and this many seconds: a topic that is being created is unknown for a moment.
 UNKNOWN_SECONDS: Final = 2.0
 
-#: An id that a topic had before is taken again only after so many answers in a row that tell it.
-PAST_ANSWERS: Final = 5
-
 #: Before Metadata v9 (Kafka 2.4) a broker may tell leader epochs that lag behind (KAFKA-9212).
 RELIABLE_EPOCHS: Final = 9
 
@@ -68,28 +68,24 @@ BY_ID: Final = 12
 VERSIONS_PER_INCARNATION: Final = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Refresh:
+class _Refresh(Value, kw_only=False):
     """Context of a request for the snapshot."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Missing:
+class _Missing(Value, kw_only=False):
     """What an answer that describes all topics says of one that it does not have."""
 
     name: str
     error_code: int = UnknownTopicOrPartitionError.errno
 
 
-@dataclass(frozen=True, slots=True)
-class _LookUp:
+class _LookUp(Value, kw_only=False):
     """Context of a request for a question."""
 
     ticket: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Naming:
+class _Naming(Value, kw_only=False):
     """Context of a request for the names of topics."""
 
 
@@ -125,22 +121,14 @@ class MetadataManager(RequestManager):
         self._unnamed: frozenset[Any] = frozenset()
         self._naming = Exchange(self.settings)
 
-        self._refreshing = Exchange(self.settings)
-        self._answer_has_all = False
-        #: How soon to ask again while a topic is unknown or a partition has no leader.
-        self._unresolved = Backoff(self.settings.retry_backoff, self.settings.retry_backoff_max)
-        self._is_unresolved = False
-        self._at_once: str | None = None
-        self._soon: str | None = None
         # A fresh consumer asks for the brokers at once. A restarted manager first waits to hear
         # again what is tracked: a snapshot without topics would look as if they were deleted.
-        self._answered_at = -math.inf if self.incarnation == 1 else math.inf
+        answered_at = -math.inf if self.incarnation == 1 else math.inf
+        self._refreshing = Refresh(self.settings, answered_at=answered_at)
+        self._answer_has_all = False
 
         self._seen: set[str] = set()
-        #: Ids that a topic had before it was created anew, and how many answers in a row have told
-        #: one of them since.
-        self._past_ids: dict[str, set[object]] = {}
-        self._past_told: dict[str, int] = {}
+        self._former_ids = FormerIds()
         self._unknown: dict[str, _Unknown] = {}
         self._refused: dict[str, type[Exception]] = {}
 
@@ -158,8 +146,8 @@ class MetadataManager(RequestManager):
         after = self._tracked_topics()
 
         if after - before or (track.pattern is not None and track.pattern != pattern):
-            self._at_once = "new topics are tracked"
-            self._unresolved.reset()
+            self._refreshing.at_once("new topics are tracked")
+            self._refreshing.forget_unresolved()
         known = self.cluster.topics
         gone = before - after if pattern is None else known.keys() - after
         gone = frozenset(one for one in gone if not self._is_matched(one, known.get(one)))
@@ -171,7 +159,7 @@ class MetadataManager(RequestManager):
         it already, and it was refused before."""
         for topic in topics & self._refused.keys():
             del self._refused[topic]
-            self._at_once = "a topic that was refused is subscribed to"
+            self._refreshing.at_once("a topic that was refused is subscribed to")
 
     def _is_matched(self, topic: str, info: TopicInfo | None) -> bool:
         patterns = self._patterns.values()
@@ -183,8 +171,7 @@ class MetadataManager(RequestManager):
     def _forget(self, gone: frozenset[str]) -> None:
         self._seen -= gone
         for topic in gone:
-            self._past_ids.pop(topic, None)
-            self._past_told.pop(topic, None)
+            self._former_ids.forget(topic)
             self._unknown.pop(topic, None)
             self._refused.pop(topic, None)
         kept = {name: info for name, info in self.cluster.topics.items() if name not in gone}
@@ -192,8 +179,8 @@ class MetadataManager(RequestManager):
 
     @handles(RefreshMetadata)
     def on_refresh_metadata(self, refresh: RefreshMetadata) -> None:
-        """Ask again soon. One that comes during a request may know more than its answer."""
-        self._soon = refresh.because
+        """Ask again soon."""
+        self._refreshing.soon(refresh.because)
 
     @handles(LeadersMoved)
     def on_leaders_moved(self, moved: LeadersMoved) -> None:
@@ -205,7 +192,9 @@ class MetadataManager(RequestManager):
             if known is None or old is None or new.leader_epoch <= old.leader_epoch:
                 continue
             if new.leader not in self.cluster.brokers:
-                self._soon = f"the new leader {new.leader} of {topic}-{partition} is unknown"
+                self._refreshing.soon(
+                    f"the new leader {new.leader} of {topic}-{partition} is unknown"
+                )
                 continue
             topics[topic] = TopicInfo(
                 topic_id=known.topic_id,
@@ -237,20 +226,8 @@ class MetadataManager(RequestManager):
         """It refreshes the snapshot, names topics, and answers questions."""
         return (self._refresh, self._ask_names, self._ask_questions)
 
-    def _refresh_due(self) -> float:
-        if self._refreshing.in_flight or self._refreshing.failures:
-            return self._refreshing.due
-        if self._at_once is not None:
-            return -math.inf
-        due = self._answered_at + self.settings.metadata_max_age
-        if self._soon is not None:
-            due = min(due, self._answered_at + self.settings.retry_backoff)
-        if self._is_unresolved:
-            due = min(due, self._unresolved.retry_at)
-        return due
-
     def _refresh(self, now: float, _jitter: float) -> float:
-        due = self._refresh_due()
+        due = self._refreshing.due
         if now < due:
             return due
         # A name the broker called invalid will never be valid: it is not asked for again.
@@ -259,23 +236,15 @@ class MetadataManager(RequestManager):
         self.log.debug(
             "metadata.requested",
             topics=topics,
-            because=self._at_once or self._soon or self._other_reason(),
+            because=self._refreshing.because(is_first=not self.cluster.brokers),
         )
-        self._at_once = self._soon = None
         body = _metadata_request(
             None if self._patterns else topics, create=self.settings.allow_auto_create_topics
         )
-        deadline = now + self._refreshing.patience(PATIENCE)
+        deadline = now + self._refreshing.exchange.patience(PATIENCE)
         self._refreshing.sent()
         self.send(self.request(body, to=Destination.ANY, deadline=deadline, context=_Refresh()))
         return NEVER
-
-    def _other_reason(self) -> str:
-        if self._refreshing.failures:
-            return "the last request failed"
-        if self._is_unresolved:
-            return "a topic is unknown or a partition has no leader"
-        return "the snapshot is old" if self.cluster.brokers else "the consumer starts"
 
     def _ask_questions(self, now: float, _jitter: float) -> float:
         if not self._questions:
@@ -320,6 +289,8 @@ class MetadataManager(RequestManager):
         context = received.request.context
         error = _refusal_of(received.response)
         self._answer_has_all = received.request.body.topics is None
+        if error is not None and Do.REBOOTSTRAP in means(Answer.METADATA, type(error)):
+            self._rebootstrap(name_of(type(error)))
         if isinstance(context, _LookUp):
             self._on_looked_up(context.ticket, received, error)
             return
@@ -330,6 +301,17 @@ class MetadataManager(RequestManager):
             self._refresh_failed(error, received.now, received.jitter)
             return
         self._on_refreshed(received)
+
+    def _rebootstrap(self, because: str) -> None:
+        """Forget the brokers, so that the bootstrap servers are asked (KIP-1102).
+
+        The topics stay as they are until a broker describes them: if they went, positions would be
+        lost, though the cluster may be the same.
+        """
+        self.log.warning("metadata.rebootstrapped", because=because)
+        self._tell(Rebootstrap(because=because))
+        self._take(self.cluster.cluster_id, {}, self.cluster.topics)
+        self._refreshing.soon(because)
 
     def on_request_failed(self, failed: RequestFailed) -> None:
         """Try again after the backoff; the network then chooses another node."""
@@ -343,18 +325,14 @@ class MetadataManager(RequestManager):
         self._refresh_failed(failed.error, failed.now, failed.jitter)
 
     def _refresh_failed(self, error: Exception, now: float, jitter: float) -> None:
-        retry_at = self._refreshing.failed(now, jitter)
+        retry_at = self._refreshing.exchange.failed(now, jitter)
         self.log.warning("metadata.failed", because=error, retry_in=round(retry_at - now, 3))
 
     def _on_refreshed(self, received: ResponseReceived) -> None:
-        self._refreshing.answered()
-        self._answered_at = received.now
+        self._refreshing.answered(received.now)
         topics, refusals = self._judge_topics(received.response, received.now)
         self._take(received.response.cluster_id, _brokers(received.response), topics)
-        if self._is_unresolved:
-            self._unresolved.failed(received.now, received.jitter)
-        else:
-            self._unresolved.reset()
+        self._refreshing.back_off(received.now, received.jitter)
         for refusal in refusals:
             self._tell(refusal)
 
@@ -450,7 +428,7 @@ class MetadataManager(RequestManager):
             return new
         if new.topic_id != old.topic_id and None not in (new.topic_id, old.topic_id):
             return self._replace(name, old, new)
-        self._past_told.pop(name, None)
+        self._former_ids.confirm(name)
         partitions = dict(new.partitions)
         for partition, known in old.partitions.items():
             told = partitions.get(partition)
@@ -473,20 +451,11 @@ class MetadataManager(RequestManager):
         )
 
     def _replace(self, name: str, old: TopicInfo, new: TopicInfo) -> TopicInfo:
-        """A topic was deleted and created anew, unless a broker that lags tells an id of before.
-
-        Such an id is not taken again, unless the brokers stay with it: then it was the other one
-        that was out of date.
-        """
-        past = self._past_ids.setdefault(name, set())
-        told = self._past_told[name] = self._past_told.get(name, 0) + 1
-        if new.topic_id in past and told < PAST_ANSWERS:
-            self._soon = f"a broker told an earlier id of {name}"
+        """A topic was deleted and created anew, unless a broker that lags told a former id."""
+        if self._former_ids.is_outdated(name, new.topic_id, old.topic_id):
+            self._refreshing.soon(f"a broker told an earlier id of {name}")
             self.log.info("topic.outdated", topic=name, told=new.topic_id, known=old.topic_id)
             return old
-        del self._past_told[name]
-        past.discard(new.topic_id)
-        past.add(old.topic_id)
         self.log.warning("topic.recreated", topic=name, was=old.topic_id, now=new.topic_id)
         return new
 
@@ -517,7 +486,7 @@ class MetadataManager(RequestManager):
         else:
             self.cluster = replace(self.cluster, version=old.version + 1)
             self._trace_change(old, self.cluster)
-        self._is_unresolved = self._lacks_something()
+        self._refreshing.lacks_something(self._lacks_something())
         if self.cluster is not old:
             self._tell(ClusterChanged(cluster=self.cluster))
 

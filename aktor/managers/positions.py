@@ -50,6 +50,7 @@ from aktor.events.positions import (
 from aktor.managers.exchange import Exchange
 from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.protocol.refusals import topics_refused
+from aktor.values import Value
 
 __all__ = ["TRANSITIONS", "PositionManager", "State", "Trigger"]
 
@@ -119,8 +120,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Trigger, State]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _AskedOf:
+class _AskedOf(Value, kw_only=False):
     """Which broker was asked, and when."""
 
     node: int
@@ -149,23 +149,20 @@ class _Partition:
         self.exchange.ended()
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Wanted(Value, kw_only=False):
     """What a reset in flight was asked for; it counts only while this is still wanted."""
 
     epoch: int
     strategy: ResetStrategy
 
 
-@dataclass(frozen=True, slots=True)
-class _ResetsAsked:
+class _ResetsAsked(Value, kw_only=False):
     """Context of a request on behalf of assigned partitions."""
 
     wanted: Mapping[TopicPartition, _Wanted]
 
 
-@dataclass(frozen=True, slots=True)
-class _TimesAsked:
+class _TimesAsked(Value, kw_only=False):
     """Context of a request on behalf of a question."""
 
     ticket: int

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from kafka.structs import TopicPartition
 
 from aktor.managers.consumer_heartbeats import Assignment
 from aktor.managers.state_table import follow
+from aktor.values import Value
 
 __all__ = ["STAGES", "Event", "Reconciliation", "Stage", "Target"]
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Value, kw_only=False):
     """What the coordinator wants us to own; `number` counts the targets of this member."""
 
     number: int = 0

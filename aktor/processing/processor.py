@@ -131,7 +131,7 @@ class Processor:
     def stop(self, because: str) -> None:
         """End once what runs has ended. From a signal handler, or a callback."""
         self._stopping = self._stopping or because
-        self._engine.port.bell.ring()
+        self._engine.link.port.bell.ring()
 
     def close(self, asked: Any) -> None:
         """The same; the consumer is closed then, as `asked`."""
@@ -288,7 +288,7 @@ class Processor:
         argument: Any,
         settle: Callable[[Task, BaseException | None], None],
     ) -> None:
-        outcomes, bell = self._outcomes, self._engine.port.bell
+        outcomes, bell = self._outcomes, self._engine.link.port.bell
 
         def done(error: BaseException | None) -> None:  # on any thread
             outcomes.append((task, lambda error: settle(task, error), error))

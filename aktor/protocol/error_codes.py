@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from kafka.errors import (
@@ -50,6 +50,7 @@ from kafka.errors import (
 )
 
 from aktor.errors import InvalidRegularExpressionError, RebootstrapRequired
+from aktor.values import Value
 
 __all__ = ["ROWS", "Answer", "Do", "Rows", "error_of", "means", "name_of"]
 
@@ -85,6 +86,8 @@ class Do(enum.Flag):
     """The next Fetch begins another session (KIP-227)."""
     RESET_POSITION = enum.auto()
     """The position is outside the log: `auto_offset_reset` decides."""
+    REBOOTSTRAP = enum.auto()
+    """All connections are closed, and the bootstrap servers are asked (KIP-1102)."""
     RAISE = enum.auto()
     """The application is told: a call raises it, or the next `poll`."""
 
@@ -118,8 +121,7 @@ class Answer(enum.Enum):
     FETCH_FOLLOWER = "Fetch, a partition from a follower"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class Rows(Value):
     """The rows of one kind of answer: some codes, and what holds for all others.
 
     `retriable` is for the other codes that Kafka calls retriable, `fatal` for the rest, `unknown`
@@ -192,7 +194,7 @@ ROWS: Final[Mapping[Answer, Rows]] = {
     Answer.API_VERSIONS: Rows(codes={UnsupportedVersionError: Do.RETRY}, retriable=Do.RAISE),
     Answer.SASL_HANDSHAKE: Rows(retriable=Do.RAISE),
     Answer.SASL_AUTHENTICATE: Rows(retriable=Do.RAISE),
-    Answer.METADATA: Rows(fatal=Do.RETRY),
+    Answer.METADATA: Rows(codes={RebootstrapRequired: Do.RETRY | Do.REBOOTSTRAP}, fatal=Do.RETRY),
     Answer.METADATA_TOPIC: Rows(
         codes={
             # Told when two answers in a row say so, for at least two seconds.

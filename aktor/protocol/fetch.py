@@ -7,8 +7,10 @@ response. Versions 4 to 12, which name topics by name.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from aktor.values import Value
 
 __all__ = ["FetchResponse", "FetchedPartition", "parse_fetch_response"]
 
@@ -37,8 +39,7 @@ _EPOCH_AND_END = struct.Struct(">iq")
 _LEADER_AND_EPOCH = struct.Struct(">ii")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchedPartition:
+class FetchedPartition(Value):
     """What the broker says of one partition.
 
     `records` is a view of the response: whole record batches, the last one maybe cut off.
@@ -60,8 +61,7 @@ class FetchedPartition:
     records: memoryview = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchResponse:
+class FetchResponse(Value):
     """A whole answer; `error_code` and `session_id` are 0 before v7."""
 
     throttle_time_ms: int

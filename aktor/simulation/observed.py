@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -166,6 +166,10 @@ class _Observed(KafkaConsumer):
             self._gave(one, records)
         self._last_asked = self._now()
         return taken
+
+    def _new_columns(self, limit: int, max_bytes: int | None, names: Sequence[str]) -> Columns:
+        # Records are noted whole, also if the user's code asks for a part of the columns.
+        return super()._new_columns(limit, max_bytes, (*names, "key", "value", "headers"))
 
     def _poll_arrow(self, timeout: float, columns: Columns, make: Any) -> Any:
         rows: list[Any] = []
@@ -370,7 +374,7 @@ class _Observed(KafkaConsumer):
                 super().close(autocommit, timeout_ms, **options)
         finally:
             if self._guard.closed:  # else it is put off
-                self._note("consumer.closed", questions=self._engine.port.open_questions)
+                self._note("consumer.closed", questions=self._engine.link.port.open_questions)
                 if options.get("group_membership_operation", "default") == "default":
                     self._left()
 
@@ -430,7 +434,7 @@ class _Observed(KafkaConsumer):
 
     def _measure_buffer(self) -> None:
         """Note a buffer that is fuller than it may be, see `checks.buffers_stay_in_bounds`."""
-        port, owned = self._engine.port, self._engine.delivery.partitions
+        port, owned = self._engine.link.port, self._engine.delivery.partitions
         self._brokers = max(self._brokers, len(port.cluster.brokers))
         chunks = [
             one

@@ -64,8 +64,13 @@ class DriverCluster:
         named = frozenset(wanted.topics) | {one.topic for one in wanted.partitions}
         found = self._retried(lambda kafka: kafka._look_up_topics(named or None))
         if wanted.pattern is not None:
+            # As in Spark's own source the pattern may match anywhere in the name.
             pattern = re.compile(wanted.pattern)
-            found = {topic: info for topic, info in found.items() if pattern.fullmatch(topic)}
+            found = {
+                topic: info
+                for topic, info in found.items()
+                if pattern.search(topic) and not info.internal
+            }
         there = sorted(
             TopicPartition(topic, one) for topic, info in found.items() for one in info.partitions
         )

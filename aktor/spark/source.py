@@ -108,18 +108,17 @@ class BatchReader(DataSourceReader):
         now = int(time.time() * 1000)
         start = options.starting.resolve(there, cluster, now)
         end = options.ending.resolve(there, cluster, now)
-        first = cluster.beginning_offsets(there)
+        first, last = cluster.beginning_offsets(there), cluster.end_offsets(there)
         found = []
         for one in there:
-            begin = start[one]
-            if begin < first[one] and end[one] > begin:
+            begin, stop = max(start[one], first[one]), min(end[one], last[one])
+            if start[one] < end[one] and (begin, stop) != (start[one], end[one]):
                 data_loss.report(
-                    f"{one.topic}-{one.partition} was to be read from offset {begin}, and its first"
-                    f" record is at {first[one]}",
+                    f"{one.topic}-{one.partition} was to be read from offset {start[one]} to"
+                    f" {end[one]}, and has those from {first[one]} to {last[one]}",
                     fail=options.fail_on_data_loss,
                 )
-                begin = first[one]
-            found.append(OffsetRange(one.topic, one.partition, begin, end[one], ids.get(one.topic)))
+            found.append(OffsetRange(one.topic, one.partition, begin, stop, ids.get(one.topic)))
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:

@@ -35,6 +35,10 @@ BATCH_BYTES: Final = 2_000_000
 #: How long one poll waits before the time limit is looked at, in seconds.
 _POLL: Final = 1.0
 
+#: If nothing comes for so long, in seconds, and the log ends where the partition stands, then the
+#: records of the range are gone. A new leader tells a lower end for a moment only (KIP-207).
+_TRUNCATED_AFTER: Final = 30.0
+
 #: The consumer of this process: its pid, its settings, itself. A variable of the module, since
 #: Spark unpickles the reader for each task, and nothing else lives as long as the worker.
 _kept: tuple[int, Mapping[str, str], KafkaConsumer] | None = None
@@ -74,11 +78,19 @@ def _worker_consumer(client: Mapping[str, str]) -> KafkaConsumer:
         **defaults | settings, auto_offset_reset="none", enable_auto_commit=False
     )
     _kept = os.getpid(), dict(client), consumer
-    # Spark's daemon collects garbage after each task. With pyarrow loaded that takes 16-30 ms,
-    # unless objects that stay anyway are left out.
-    gc.collect()
-    gc.freeze()
+    _leave_out_of_garbage_collection()
     return consumer
+
+
+def _leave_out_of_garbage_collection() -> None:
+    """Spark's daemon collects garbage after each task. With pyarrow loaded that takes 16-30 ms,
+    unless the objects that stay anyway are left out. Not where this is no worker of Spark's, as in
+    tests: what is left out is never collected."""
+    from pyspark import TaskContext
+
+    if TaskContext.get() is not None:
+        gc.collect()
+        gc.freeze()
 
 
 def _drop() -> None:
@@ -140,6 +152,7 @@ class _Wave:
         """Batches until every range is at its end."""
         self._assign()
         timeout = self._options.poll_timeout
+        patience = min(timeout, _TRUNCATED_AFTER)
         heard = self._clock()
         while self._left:
             try:
@@ -154,9 +167,10 @@ class _Wave:
                 heard = self._clock()
                 continue
             batch, moved = self._advance(batch)
-            if moved:
+            silent = self._clock() - heard
+            if moved or (silent >= patience and self._end_what_is_truncated(patience)):
                 heard = self._clock()
-            elif self._clock() - heard >= timeout:
+            elif silent >= timeout:
                 raise self._nothing_came(timeout)
             if batch.num_rows:
                 yield batch
@@ -188,7 +202,9 @@ class _Wave:
         may be those of control records, or of records that are compacted or of an aborted
         transaction.
         """
-        self._check_topic_ids()
+        for one in self._recreated():
+            batch = without(batch, one.topic, one.partition, 0)
+            self._end([one])
         over = []
         moved = False
         for one, wanted in self._left.items():
@@ -210,18 +226,19 @@ class _Wave:
 
     # -- what is gone
 
-    def _check_topic_ids(self) -> None:
-        """If a topic was deleted and created anew after the batch was planned, its records are not
-        those that were planned (KIP-516)."""
+    def _recreated(self) -> list[TopicPartition]:
+        """The partitions whose topic was deleted and created anew after the batch was planned: the
+        records that come are not those that were planned (KIP-516)."""
+        found = []
         known = self._consumer._port.cluster.topics
         for topic, planned in list(self._ids.items()):
             info = known.get(topic)
             if info is None or info.topic_id is None or str(info.topic_id) == planned:
                 continue
-            of_topic = [one for one in self._left if one.topic == topic]
             self._lost(f"topic {topic} was deleted and created anew after the batch was planned")
             del self._ids[topic]
-            self._end(of_topic)
+            found += [one for one in self._left if one.topic == topic]
+        return found
 
     def _go_on_behind_what_is_gone(self) -> None:
         """Report what cannot be read, and go on with the first offset that can."""
@@ -247,6 +264,21 @@ class _Wave:
         if self._left:
             consumer.assign({one: self._at[one] for one in self._left})
             consumer.resume(*self._left)
+
+    def _end_what_is_truncated(self, timeout: float) -> bool:
+        """End the ranges that go beyond the end of the log; whether there was one."""
+        try:
+            last = self._consumer.end_offsets(list(self._left), timeout_ms=timeout * 1000)
+        except KafkaTimeoutError:
+            return False
+        gone = [one for one in self._left if last[one] <= self._at[one]]
+        for one in gone:
+            self._lost(
+                f"{_name(one)} was to be read up to offset {self._left[one].end}, and ends at"
+                f" {last[one]}"
+            )
+        self._end(gone)
+        return bool(gone)
 
     def _lost(self, text: str) -> None:
         data_loss.report(text, fail=self._options.fail_on_data_loss)

@@ -10,9 +10,12 @@ from tests.embedded import Cluster
 from tests.real_kafka import topics
 
 
-def filled(kafka: Cluster, topic: str, *, partitions: int = 4, count: int = 1000) -> None:
+def filled(
+    kafka: Cluster, topic: str, *, partitions: int = 4, count: int = 1000, create: bool = True
+) -> None:
     """A topic with keys, nulls, empty values and headers."""
-    topics.create_topic(kafka.bootstrap_servers, topic, partitions=partitions)
+    if create:
+        topics.create_topic(kafka.bootstrap_servers, topic, partitions=partitions)
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
     for number in range(count):
         producer.send(

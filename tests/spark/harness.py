@@ -39,10 +39,8 @@ def a_source(options: Mapping[str, str]) -> KafkaDataSource:
     return found
 
 
-def the_schema(options: Mapping[str, str], given: str | StructType | None = None) -> StructType:
+def the_schema(options: Mapping[str, str], given: StructType | None = None) -> StructType:
     """The schema of a query, which the user may have given."""
-    if isinstance(given, str):
-        return StructType.fromDDL(given)
     return given if given is not None else sent(a_source(options)).schema()
 
 
@@ -54,7 +52,7 @@ def run_task(reader: Any, partition: Any, schema: StructType) -> list[pa.RecordB
 
 
 def read_batch(
-    options: Mapping[str, str], schema: str | StructType | None = None
+    options: Mapping[str, str], schema: StructType | None = None
 ) -> tuple[pa.Table, int]:
     """A batch query: its rows, and how many tasks it had."""
     columns = the_schema(options, schema)
@@ -71,7 +69,7 @@ class Query:
     Rows of all batches are in `rows`; those of a batch that is run again are there twice.
     """
 
-    def __init__(self, options: Mapping[str, str], schema: str | StructType | None = None) -> None:
+    def __init__(self, options: Mapping[str, str], schema: StructType | None = None) -> None:
         self.options = dict(options)
         self.schema = the_schema(options, schema)
         self.log: list[str] = []

@@ -125,6 +125,11 @@ CASES: list[tuple[KafkaError, type[KafkaError], list[str]]] = [
         KafkaError,
         ["User rebalance callback throws an error: on_partitions_revoked"],
     ),
+    (
+        UserCallbackError("it raised StopIteration", of="commit"),
+        KafkaError,
+        ["User commit callback throws an error: it raised StopIteration"],
+    ),
     (ConsumerClosedError(), IllegalStateError, ["closed", "make a new one"]),
     (
         ConsumerForkedError(made_in=10, used_in=11),

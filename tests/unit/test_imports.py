@@ -33,6 +33,9 @@ def test_what_everybody_waits_for_imports_nothing_heavy(module: str) -> None:
 NOT_NEEDED = (
     "aktor.broker",
     "aktor.cli",
+    "aktor.managers.auto_membership",
+    "aktor.managers.consumer_membership",
+    "aktor.protocol.consumer_group",
     "aktor.simulation",
     "aktor.testing",
     "asyncio",

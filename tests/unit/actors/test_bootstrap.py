@@ -17,7 +17,7 @@ TRIED, ASKED, TOLD, ANSWERED = BootstrapEvent
 
 def a_server(host: str, failure: Exception | None = None) -> Link:
     link = Link(f"bootstrap-{host}", -1, host, 9092, Backoff(0.05, 1.0))
-    link.failure = failure
+    link.attempts.failure = failure
     return link
 
 

@@ -7,7 +7,6 @@ import itertools
 import math
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,6 +39,7 @@ from aktor.events.network import (
     Destination,
     ExpectFetches,
     Lane,
+    Rebootstrap,
     ReportBootstrap,
     Request,
     RequestFailed,
@@ -48,6 +48,7 @@ from aktor.events.network import (
 )
 from aktor.settings import Settings
 from aktor.trace import recording
+from aktor.values import replace
 
 ANY, COORDINATOR = Destination.ANY, Destination.COORDINATOR
 FETCH, HOLDS = Lane.FETCH, Lane.HOLDS
@@ -690,6 +691,20 @@ def test_when_all_known_brokers_are_gone_the_bootstrap_servers_are_asked_again()
     assert sorted(bench.addresses) == ["a:9092", "b:9092", "boot:1"]
     (started,) = bench.traced("bootstrap.started")
     assert started["because"] == "no known broker can be reached"
+
+
+def test_a_broker_may_send_the_client_back_to_its_bootstrap_servers() -> None:
+    """KIP-1102: what is known of the cluster may be another cluster's by now."""
+    bench = connected().tell(a_coordinator()).send(a_request(COORDINATOR)).open()
+    bench.send(a_request(1))
+
+    bench.tell(Rebootstrap(because="a test"), a_cluster()).send(a_request(ANY))
+
+    assert len(bench.net.closes) == 2
+    assert [str(one.error) for one in bench.of(RequestFailed)] == [
+        "KafkaConnectionError: disconnected from broker a:9092: a test"
+    ] * 2
+    assert bench.addresses[-1] == "boot:1"
 
 
 def test_known_brokers_that_swallow_everything_do_not_keep_from_the_bootstrap_servers() -> None:

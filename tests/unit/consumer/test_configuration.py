@@ -112,8 +112,8 @@ def test_we_do_not_call_ourselves_kafka_python() -> None:
 def test_the_defaults_pass_and_are_what_settings_says() -> None:
     ours = settings()
     declared = {
-        field.name: field.default
-        for field in dataclasses.fields(Settings)
+        name: field.default
+        for name, field in Settings.FIELDS.items()
         if field.default is not dataclasses.MISSING
     }
     different = {name for name, value in declared.items() if getattr(ours, name) != value}
@@ -949,14 +949,16 @@ def test_a_proxy_that_cannot_be_used_is_refused_without_repeating_it(address: st
 def test_kafka_net_finds_everything_it_reads_in_the_connection_settings() -> None:
     connection = settings().connection
     known = {*KafkaConnection.DEFAULT_CONFIG, *KafkaConnectionManager.DEFAULT_CONFIG}
-    made_by_the_network_actor = {
+    known_to_our_own_network = {
         "bootstrap_servers",
+        "client_software_name",
+        "client_software_version",
         "metrics",
         "metric_group_prefix",
         "socket_connection_setup_timeout_max_ms",
     }
 
-    assert known - connection.keys() == made_by_the_network_actor
+    assert known - connection.keys() == known_to_our_own_network
     net = NetworkSelector()
     manager = KafkaConnectionManager(net, bootstrap_servers="b:9092", **connection)
     net.close()
@@ -1031,7 +1033,7 @@ def test_a_secret_for_the_connections_does_not_show_itself_either(name: str, sho
     )
 
     assert PASSWORD not in show(ours.connection[name])
-    assert PASSWORD not in repr([ours, ours.connection, dataclasses.asdict(ours)])
+    assert PASSWORD not in repr([ours, ours.connection, ours.__getstate__()])
     assert PASSWORD.encode() not in pickle.dumps(ours.connection[name])
 
 

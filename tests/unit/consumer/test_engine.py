@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
@@ -28,6 +27,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.actors.runtime import Bell, VirtualTime
 from aktor.consumer.engine import Engine
+from aktor.consumer.link import Link
 from aktor.consumer.poll_heartbeat import NEWS_EVERY, POLL_REPEAT
 from aktor.consumer.port import ApplicationPort
 from aktor.consumer.position_errors import POSITION_RETRY
@@ -86,6 +86,7 @@ from aktor.events.positions import (
 )
 from aktor.settings import Settings
 from aktor.trace import recording, silent
+from aktor.values import replace
 from tests.unit.consumer.test_delivery import (
     A,
     B,
@@ -155,11 +156,8 @@ class Site:
         trace, self.events = recording()
         self.engine = Engine(
             Settings(**{"enable_auto_commit": False, **settings}),
-            port=self.port,
-            publish=self.publish,
-            clock=self.clock,
+            Link(self.port, self.publish, self.clock, trace, trace.bind(actor="application")),
             make_reader=read,
-            trace=trace,
             on_auto_commit=lambda offsets, error: self.auto_commits.append((offsets, error)),
         )
 
@@ -1266,6 +1264,23 @@ def test_an_asynchronous_commit_is_said_at_once_and_settled_when_answered() -> N
     assert endings == []
     site.hear(Answered(ticket=said.ticket))
     assert endings == [(None, None)]
+
+
+def test_a_commit_callback_that_raises_stop_iteration_ends_no_loop_of_the_user() -> None:
+    """Inside our generators it would become a RuntimeError that names none of the user's code
+    (PEP 479); raised as it is, it would end `for record in consumer` as if that were over."""
+    site = a_site()
+    raised = StopIteration("the user's")
+
+    def on_commit() -> None:
+        raise raised
+
+    site.engine.commits.callbacks.add(on_commit)
+    with pytest.raises(UserCallbackError, match="commit callback throws an error") as caught:
+        site.poll()
+
+    assert caught.value.__cause__ is raised
+    assert site.poll() == {}
 
 
 def test_callbacks_of_finished_commits_run_in_poll_and_after_a_commit() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from typing import Any, TypeVar
 
 import pytest
@@ -26,6 +25,7 @@ from aktor.events.membership import (
 )
 from aktor.events.positions import Assigned, AssignmentChanged, Position
 from aktor.trace import recording, silent
+from aktor.values import replace
 from tests.unit.consumer.test_delivery import A, B, a_chunk, a_delivery, offsets, read
 
 T = TypeVar("T")
@@ -110,7 +110,7 @@ def assign(*added: TopicPartition, kept: tuple[TopicPartition, ...] = ()) -> Ass
 
 def must_succeed(step: AssignPartitions) -> AssignPartitions:
     """As the consumer protocol asks for it."""
-    return dataclasses.replace(step, must_succeed=True)
+    return replace(step, must_succeed=True)
 
 
 def a_delivery_that_gave_two_records() -> Delivery:

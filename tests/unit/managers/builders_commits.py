@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +23,7 @@ from aktor.events.positions import Assigned, AssignmentChanged
 from aktor.managers.commits import CommitManager
 from aktor.settings import Settings
 from aktor.trace import Trace
+from aktor.values import replace
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -21,6 +20,7 @@ from aktor.protocol.consumer_group import (
 )
 from aktor.settings import Settings
 from aktor.trace import Trace
+from aktor.values import replace
 from tests.unit.managers.builders_membership import OK, Scene, a_cluster, partitions
 
 HEARTBEAT: Any = ConsumerGroupHeartbeatRequest
@@ -47,10 +47,8 @@ INVALID_REGULAR_EXPRESSION = 128
 def a_cluster_with_ids(**topics: int) -> Cluster:
     """Topics with so many partitions each, and their ids."""
     cluster = a_cluster(**topics)
-    known = {
-        name: dataclasses.replace(info, topic_id=IDS[name]) for name, info in cluster.topics.items()
-    }
-    return dataclasses.replace(cluster, topics=known)
+    known = {name: replace(info, topic_id=IDS[name]) for name, info in cluster.topics.items()}
+    return replace(cluster, topics=known)
 
 
 def by_id(text: str) -> dict[uuid.UUID, list[int]]:
@@ -153,8 +151,8 @@ class ConsumerScene(Scene):
     def create_anew(self, topic: str) -> None:
         """Metadata has another topic of this name."""
         cluster = a_cluster_with_ids(a=3, b=1)
-        info = dataclasses.replace(cluster.topics[topic], topic_id=ANEW)
-        anew = dataclasses.replace(cluster, topics={**cluster.topics, topic: info})
+        info = replace(cluster.topics[topic], topic_id=ANEW)
+        anew = replace(cluster, topics={**cluster.topics, topic: info})
         self.tell(ClusterChanged(cluster=anew))
 
     def subscribe_to(self, regex: str) -> None:

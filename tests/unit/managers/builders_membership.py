@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from kafka.errors import KafkaConnectionError, KafkaTimeoutError
@@ -39,6 +38,7 @@ from aktor.events.polling import Poll
 from aktor.managers.membership import ClassicMembershipManager
 from aktor.settings import Settings
 from aktor.trace import Trace, recording
+from aktor.values import replace
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ from aktor.events.coordinator import (
     CoordinatorRefused,
     SuspectCoordinator,
 )
-from aktor.events.network import Destination
+from aktor.events.network import Destination, Rebootstrap
 from aktor.managers.coordinator import CoordinatorManager
 from aktor.settings import Settings
 from aktor.trace import recording
@@ -52,6 +52,17 @@ def knowing(node: int = 1, *, at: float = 0.0) -> CoordinatorManager:
     manager = coordinating()
     answer(manager, tick(manager, at).request, coordinator_is(node), now=at)
     return manager
+
+
+def test_a_coordinator_of_before_a_new_bootstrap_is_looked_up_again() -> None:
+    """KIP-1102: it may be a broker of another cluster."""
+    manager = knowing()
+
+    said = manager.handle(Rebootstrap(because="a test"))
+
+    assert said == [CoordinatorLost(because="a test")]
+    assert tick(manager, 60.0).request.to is Destination.ANY
+    assert coordinating().handle(Rebootstrap(because="none is known")) == []
 
 
 def suspect(node: int = 1) -> SuspectCoordinator:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import random
 
@@ -63,6 +62,7 @@ from aktor.events.network import Destination, Lane, Request
 from aktor.managers.classic_states import State
 from aktor.managers.membership import ClassicMembershipManager
 from aktor.settings import Settings
+from aktor.values import replace
 from tests.unit.managers.builders_membership import (
     COORDINATOR,
     COORDINATOR_LOADING,
@@ -95,7 +95,6 @@ EAGER = {"partition_assignment_strategy": (RangePartitionAssignor,)}
 COOPERATIVE = {"partition_assignment_strategy": (CooperativeStickyAssignor,)}
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StaticSettings(Settings):
     """Settings of a static member (KIP-345)."""
 
@@ -470,7 +469,7 @@ def test_a_leader_does_not_wait_for_a_topic_that_does_not_exist_and_assigns_anew
     scene.is_syncing("a", leader="m", members=members)
     waits = not scene.has_sent(SyncGroupRequest)
 
-    unknown = dataclasses.replace(a_cluster(a=1), unknown=frozenset({"nowhere"}))
+    unknown = replace(a_cluster(a=1), unknown=frozenset({"nowhere"}))
     scene.tell(ClusterChanged(cluster=unknown))
 
     assert waits
@@ -1931,7 +1930,7 @@ def test_whether_a_member_says_goodbye_depends_on_the_operation_and_the_kind_of_
         scene.wants_to_join()
         join = scene.sent(JoinGroupRequest)
 
-    scene.tell(dataclasses.replace(a_leave(scene.now + 10.0, ticket=7), operation=operation))
+    scene.tell(replace(a_leave(scene.now + 10.0, ticket=7), operation=operation))
     if when == "joining" and leaves:
         scene.answer(join, joined(member="m"))
 
@@ -1947,7 +1946,7 @@ def test_whether_a_member_says_goodbye_depends_on_the_operation_and_the_kind_of_
 def test_a_static_member_is_let_go_by_name_which_takes_a_newer_broker() -> None:
     scene = a_static_member().is_stable()
 
-    scene.tell(dataclasses.replace(a_leave(200.0), operation=Operation.LEAVE_GROUP))
+    scene.tell(replace(a_leave(200.0), operation=Operation.LEAVE_GROUP))
 
     assert scene.sent(LeaveGroupRequest).body._min_version == 3
 
@@ -1976,7 +1975,7 @@ def test_a_static_member_that_has_kept_its_place_may_still_be_let_go(how: str) -
         scene.beats(INVALID_GROUP_ID)
     assert not scene.has_sent(LeaveGroupRequest)
 
-    scene.tell(dataclasses.replace(a_leave(scene.now + 5), operation=Operation.LEAVE_GROUP))
+    scene.tell(replace(a_leave(scene.now + 5), operation=Operation.LEAVE_GROUP))
 
     assert scene.left_the_group().body.members[0].member_id == "m"
     assert scene.said(Answered).ticket == 7
@@ -1986,7 +1985,7 @@ def test_a_static_member_that_the_group_has_forgotten_has_nothing_to_say() -> No
     scene = a_static_member().is_stable("a-0")
     scene.beats(UNKNOWN_MEMBER_ID)
 
-    scene.tell(dataclasses.replace(a_leave(scene.now + 5), operation=Operation.LEAVE_GROUP))
+    scene.tell(replace(a_leave(scene.now + 5), operation=Operation.LEAVE_GROUP))
 
     assert not scene.has_sent(LeaveGroupRequest)
     assert scene.said(Answered).ticket == 7

@@ -30,8 +30,9 @@ from aktor.events.metadata import (
     TopicsRefused,
     TrackTopics,
 )
-from aktor.events.network import Destination, Request
-from aktor.managers.metadata import PAST_ANSWERS, MetadataManager
+from aktor.events.network import Destination, Rebootstrap, Request
+from aktor.managers.former_ids import ANSWERS
+from aktor.managers.metadata import MetadataManager
 from aktor.settings import Settings
 from aktor.trace import recording
 from tests.unit.managers.builders_positions import (
@@ -46,6 +47,8 @@ from tests.unit.managers.builders_positions import (
     tick,
     topic_id,
 )
+
+REBOOTSTRAP_REQUIRED = 129
 
 #: With jitter 0.5 a backoff is exactly its nominal length.
 SETTINGS = Settings(
@@ -91,6 +94,34 @@ def names(request: Request) -> list[str]:
 
 
 # -- when it asks
+
+
+def test_a_broker_may_send_the_client_back_to_its_bootstrap_servers() -> None:
+    """KIP-1102: the known brokers are forgotten at once, and asked for after the backoff. Topics
+    stay: their positions must not be lost."""
+    manager = a_manager_that_knows(a_topic())
+    response = metadata(a_topic())
+    response.error_code = REBOOTSTRAP_REQUIRED
+
+    said = refresh(manager, response, 10.0)
+
+    assert said[0] == Rebootstrap(because="REBOOTSTRAP_REQUIRED")
+    cluster = cluster_in(said)
+    assert (cluster.brokers, set(cluster.topics)) == ({}, {"t"})
+    assert tick(manager, 10.05).requests == ()
+    assert tick(manager, 10.11).request.to is Destination.ANY
+
+
+def test_a_question_may_be_answered_by_being_sent_back_to_the_bootstrap_servers() -> None:
+    manager = a_manager_that_knows(a_topic())
+    manager.handle(LookUpTopics(ticket=1, topics=frozenset({"t"}), deadline=60.0))
+    response = metadata(a_topic())
+    response.error_code = REBOOTSTRAP_REQUIRED
+
+    said = answer(manager, tick(manager, 10.0).request, response, now=10.0)
+
+    assert Rebootstrap(because="REBOOTSTRAP_REQUIRED") in said
+    assert [one for one in said if isinstance(one, Failed)] == []
 
 
 def test_a_fresh_consumer_asks_any_broker_for_the_brokers_alone() -> None:
@@ -395,7 +426,7 @@ def test_an_earlier_id_of_a_topic_is_taken_again_if_the_brokers_stay_with_it() -
     manager = a_manager_that_knows(a_topic(id_number=2))
     refresh(manager, metadata(a_topic(id_number=1)), now=1.0)
 
-    for number in range(PAST_ANSWERS):
+    for number in range(ANSWERS):
         was = manager.cluster.topics["t"].topic_id
         refresh(manager, metadata(a_topic(id_number=2)), now=2.0 + number)
 

@@ -1,0 +1,54 @@
+"""What came of the attempts to reach one broker, and when the next one may be made."""
+
+from __future__ import annotations
+
+import math
+
+from aktor.actors.manager import Backoff
+
+__all__ = ["Attempts"]
+
+
+class Attempts:
+    """Owns the backoff of one link, and why its last attempt failed.
+
+    An attempt has succeeded when the broker has answered a request. A connection that was opened is
+    not enough: a listener that wants a login opens connections, and closes them at the first
+    request, for ever.
+    """
+
+    __slots__ = ("_backoff", "begun_at", "failed_at", "failing_since", "failure", "retry_at")
+
+    def __init__(self, backoff: Backoff) -> None:
+        self._backoff = backoff
+        self.begun_at = -math.inf
+        #: When an attempt, a connection or an answer last failed.
+        self.failed_at = -math.inf
+        #: No attempt may be begun before.
+        self.retry_at = -math.inf
+        #: Since when nothing but failures came of it, None if an answer was the last that came.
+        self.failing_since: float | None = None
+        #: How the last attempt ended, until one succeeds.
+        self.failure: Exception | None = None
+
+    def failed(self, now: float, jitter: float, failure: Exception | None) -> None:
+        """The attempt has failed or, with None, what was opened by a sound one is lost."""
+        self.failure = failure
+        if self.failing_since is None:
+            self.failing_since = now
+        self.failed_at = now
+        self.retry_at = self._backoff.failed(now, jitter)
+
+    def succeeded(self) -> None:
+        """The broker has answered."""
+        self.failure = self.failing_since = None
+        self._backoff.reset()
+
+    def pause(self, until: float) -> None:
+        """Begin no other before, whatever the backoff says."""
+        self.retry_at = until
+
+    def begin_anew(self) -> None:
+        """The next attempt may be begun at once: what failed before says nothing about it."""
+        self._backoff.reset()
+        self.retry_at = -math.inf

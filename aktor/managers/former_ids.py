@@ -1,0 +1,43 @@
+"""The ids that topics had before they were created anew."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["FormerIds"]
+
+#: An id that a topic had before is taken again only after so many answers in a row that tell it.
+ANSWERS: Final = 5
+
+
+class FormerIds:
+    """Owns the former ids of each topic, and how often in a row they were told since."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, set[object]] = {}
+        self._told: dict[str, int] = {}
+
+    def confirm(self, topic: str) -> None:
+        """An answer told the id that is known."""
+        self._told.pop(topic, None)
+
+    def is_outdated(self, topic: str, told: object, known: object) -> bool:
+        """Whether an answer that tells another id than the known one comes from a broker that lags.
+
+        The id of a topic changes when the topic is deleted and created anew. A broker that lags
+        behind then tells the former id. If the brokers stay with a former id, it was the id in
+        between that was out of date, and theirs is taken.
+        """
+        former = self._ids.setdefault(topic, set())
+        times = self._told[topic] = self._told.get(topic, 0) + 1
+        if told in former and times < ANSWERS:
+            return True
+        del self._told[topic]
+        former.discard(told)
+        former.add(known)
+        return False
+
+    def forget(self, topic: str) -> None:
+        """The topic is not needed any more."""
+        self._ids.pop(topic, None)
+        self._told.pop(topic, None)

@@ -1,0 +1,84 @@
+"""When the snapshot of the cluster is asked for again, and why."""
+
+from __future__ import annotations
+
+import math
+
+from aktor.actors.manager import Backoff
+from aktor.managers.exchange import Exchange
+from aktor.settings import Settings
+
+__all__ = ["Refresh"]
+
+
+class Refresh:
+    """Owns the request for the snapshot, of which one is in flight at a time, and its reasons."""
+
+    def __init__(self, settings: Settings, *, answered_at: float) -> None:
+        self.exchange = Exchange(settings)
+        self._max_age = settings.metadata_max_age
+        self._retry_backoff = settings.retry_backoff
+        self._answered_at = answered_at
+        self._at_once: str | None = None
+        self._soon: str | None = None
+        #: How soon to ask again while a topic is unknown or a partition has no leader.
+        self._unresolved = Backoff(settings.retry_backoff, settings.retry_backoff_max)
+        self._is_unresolved = False
+
+    @property
+    def due(self) -> float:
+        """When the next request is to be sent, if nothing is heard before."""
+        if self.exchange.in_flight or self.exchange.failures:
+            return self.exchange.due
+        if self._at_once is not None:
+            return -math.inf
+        due = self._answered_at + self._max_age
+        if self._soon is not None:
+            due = min(due, self._answered_at + self._retry_backoff)
+        if self._is_unresolved:
+            due = min(due, self._unresolved.retry_at)
+        return due
+
+    def because(self, *, is_first: bool) -> str:
+        """Why it is due. `is_first`: there is no snapshot yet."""
+        if self._at_once or self._soon:
+            return self._at_once or self._soon or ""
+        if self.exchange.failures:
+            return "the last request failed"
+        if self._is_unresolved:
+            return "a topic is unknown or a partition has no leader"
+        return "the consumer starts" if is_first else "the snapshot is old"
+
+    def at_once(self, because: str) -> None:
+        """Something must be known that no answer can have said so far."""
+        self._at_once = because
+
+    def soon(self, because: str) -> None:
+        """Something that is known is stale. If this comes while a request is in flight, its answer
+        may be stale, too: ask again."""
+        self._soon = because
+
+    def forget_unresolved(self) -> None:
+        """Other topics are wanted: that some were not found before says nothing about these."""
+        self._unresolved.reset()
+
+    def sent(self) -> None:
+        """The request is on its way."""
+        self._at_once = self._soon = None
+        self.exchange.sent()
+
+    def answered(self, now: float) -> None:
+        """There is a new snapshot."""
+        self.exchange.answered()
+        self._answered_at = now
+
+    def lacks_something(self, lacks: bool) -> None:
+        """Whether the snapshot lacks what another answer may have: a topic, a leader."""
+        self._is_unresolved = lacks
+
+    def back_off(self, now: float, jitter: float) -> None:
+        """After an answer: wait longer each time that it still lacks something."""
+        if self._is_unresolved:
+            self._unresolved.failed(now, jitter)
+        else:
+            self._unresolved.reset()

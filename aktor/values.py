@@ -1,0 +1,129 @@
+"""Values: plain data that never changes, such as the messages between actors.
+
+A subclass of `Value` reads like a frozen, slotted, keyword-only dataclass, and behaves like one:
+
+    class Position(Value):
+        partition: int
+        offset: int = 0
+
+`dataclass` itself is not used for them, because it writes and compiles six functions for each class
+(0.27 ms): for the hundred classes that `from aktor import KafkaConsumer` makes, that is a seventh
+of the whole import. Here only `__init__` is compiled, in 0.03 ms; the rest is inherited. An object
+is also made in two thirds of the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING, Field, FrozenInstanceError, field
+from operator import attrgetter
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+__all__ = ["Value", "replace"]
+
+_V = TypeVar("_V", bound="Value")
+
+
+def _as_field(default: Any) -> Field[Any]:
+    made: Field[Any] = default if isinstance(default, Field) else field(default=default)
+    return made
+
+
+def _getter(names: list[str]) -> Callable[[Any], Any]:
+    return attrgetter(*names) if names else type
+
+
+def _init(
+    fields: dict[str, Field[Any]], kw_only: bool, known: dict[str, Any]
+) -> Callable[..., None]:
+    """`__init__`, with `known` as its global names: `_set_<field>` must still be put there."""
+    known["_MISSING"] = MISSING
+    parameters, lines = [], []
+    for key, one in fields.items():
+        value = key
+        if one.default_factory is not MISSING:
+            known[f"_make_{key}"] = one.default_factory
+            parameters.append(f"{key}=_MISSING")
+            value = f"_make_{key}() if {key} is _MISSING else {key}"
+        elif one.default is not MISSING:
+            known[f"_default_{key}"] = one.default
+            parameters.append(f"{key}=_default_{key}")
+        else:
+            parameters.append(key)
+        lines.append(f" _set_{key}(self, {value})")
+    star = "*, " if kw_only else ""
+    source = f"def __init__(self, {star}{', '.join(parameters)}):\n" + "\n".join(lines)
+    exec(source, known)  # our own field names
+    made: Callable[..., None] = known["__init__"]
+    return made
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
+class _ValueType(type):
+    """Makes the subclasses of `Value`; `kw_only=False` lets arguments be given by position."""
+
+    def __new__(
+        cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], *, kw_only: bool = True
+    ) -> _ValueType:
+        own = {
+            key: _as_field(namespace.pop(key, MISSING))
+            for key, annotation in namespace.get("__annotations__", {}).items()
+            if not annotation.startswith("ClassVar")
+        }
+        fields: dict[str, Field[Any]] = {}
+        for base in reversed(bases):
+            fields |= getattr(base, "FIELDS", {})
+        namespace["__slots__"] = tuple(key for key in own if key not in fields)
+        fields |= own
+        namespace["FIELDS"] = fields
+        namespace["__match_args__"] = () if kw_only else tuple(fields)
+        namespace["_compared"] = _getter([key for key, one in fields.items() if one.compare])
+        known: dict[str, Any] = {"__name__": namespace["__module__"]}
+        if fields:
+            namespace["__init__"] = _init(fields, kw_only, known)
+        made = super().__new__(cls, name, bases, namespace)
+        # Each slot is set by its own descriptor, since `__setattr__` refuses.
+        known.update((f"_set_{key}", getattr(made, key).__set__) for key in fields)
+        return made
+
+
+class Value(metaclass=_ValueType):
+    """Base of all values. Two are equal if they are of one class and their fields are equal."""
+
+    __slots__ = ()
+
+    #: What is known of each field, by its name.
+    FIELDS: ClassVar[dict[str, Field[Any]]]
+    #: The fields that count for equality, as one object.
+    _compared: ClassVar[Callable[[Any], Any]]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+    def __eq__(self, other: object) -> bool:
+        kind = type(self)
+        if type(other) is not kind:
+            return NotImplemented
+        return bool(kind._compared(self) == kind._compared(other))
+
+    def __hash__(self) -> int:
+        return hash(type(self)._compared(self))
+
+    def __repr__(self) -> str:
+        shown = (f"{key}={getattr(self, key)!r}" for key, one in self.FIELDS.items() if one.repr)
+        return f"{type(self).__qualname__}({', '.join(shown)})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: getattr(self, key) for key in self.FIELDS}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for key, value in state.items():
+            object.__setattr__(self, key, value)
+
+
+def replace(value: _V, **changes: Any) -> _V:
+    """The same value with other contents in these fields."""
+    return type(value)(**{**value.__getstate__(), **changes})

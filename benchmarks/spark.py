@@ -1,0 +1,220 @@
+"""Kafka into Spark: our data source against Spark's own, with its defaults and at its best.
+
+Two cores for everything: the broker, Spark's JVM and its Python workers. One session, one query
+after the other in each round. CPU seconds are those of the JVM and of all Python workers.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from benchmarks.site import Site
+from benchmarks.tables import Table, at_least, at_most, ratio, spread
+from benchmarks.throughput import value
+from tests.spark.session import a_session, what_is_missing
+
+ROUNDS: Final = 3
+
+#: Size of a record, codec, and how many.
+LOADS: Final = ((100, None, 6_000_000), (1000, "lz4", 1_000_000))
+
+#: The settings with which Spark's own source is fastest: its polls return 500 records by default.
+TUNED: Final = {
+    "kafka.max.poll.records": "10000",
+    "kafka.max.partition.fetch.bytes": "10485760",
+    "kafka.fetch.max.bytes": "104857600",
+}
+
+#: Name, format, options.
+SOURCES: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
+    ("aktor", "aktor", {}),
+    ("Spark's own, tuned", "kafka", TUNED),
+    ("Spark's own", "kafka", {}),
+)
+
+Query = Callable[[Any, str, dict[str, str], Path], None]
+
+
+def tables(site: Site) -> list[Table]:
+    """Throughput for each load, what a task costs, and how long a stream takes to begin."""
+    if missing := what_is_missing():
+        return [Table(title=f"spark: not measured, since {missing}", columns=["-"], rows=[])]
+    spark = a_session(**{"spark.driver.memory": "2g"})
+    try:
+        found = [_throughput(site, spark, *load) for load in LOADS]
+        return [*found, _tasks(site, spark), _starts(site, spark)]
+    finally:
+        spark.stop()
+
+
+# -- throughput
+
+
+def _throughput(site: Site, spark: Any, size: int, codec: str | None, count: int) -> Table:
+    count = site.scaled(count)
+    topic = site.new_topic(4)
+    site.fill(topic, (value(number, size) for number in range(count)), compression=codec)
+    results: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for _ in range(1 if site.quick else ROUNDS):
+        for way, query in QUERIES.items():
+            for name, kind, more in SOURCES:
+                options = _options(site, topic) | more
+                with _folder() as folder:
+                    measured = _timed(
+                        spark, lambda q=query, k=kind, o=options, f=folder: q(spark, k, o, f)
+                    )
+                results.setdefault((way, name), []).append(measured)
+    rates = {key: [count / took / 1e6 for took, _ in some] for key, some in results.items()}
+    rows = []
+    for (way, name), some in results.items():
+        cpu = median(used / count * 1e6 for _, used in some)
+        best = rates[way, "Spark's own, tuned"]
+        own = ratio(rates[way, name], best)
+        target = at_least(round(own, 2), 2.0, " x tuned") if name == "aktor" else ""
+        rows.append(
+            [f"{way}, {name}", spread(rates[way, name], 2), f"{own:.2f}", f"{cpu:.2f}", target]
+        )
+    return Table(
+        title=f"spark: {count:,} records of {size} bytes, {codec or 'uncompressed'}, 4 partitions",
+        columns=["query, source", "M rows/s", "x tuned", "CPU s per M", "target"],
+        rows=rows,
+    )
+
+
+def _batch(spark: Any, kind: str, options: dict[str, str], _folder: Path) -> None:
+    frame = spark.read.format(kind).options(**options).load()
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _parquet(spark: Any, kind: str, options: dict[str, str], folder: Path) -> None:
+    frame = spark.read.format(kind).options(**options).load()
+    frame.write.parquet(str(folder / "data"))
+
+
+def _available_now(spark: Any, kind: str, options: dict[str, str], folder: Path) -> None:
+    frame = spark.readStream.format(kind).options(**options).load()
+    query = (
+        frame.writeStream.format("noop")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
+QUERIES: Final[dict[str, Query]] = {
+    "batch": _batch,
+    "Parquet": _parquet,
+    "availableNow": _available_now,
+}
+
+
+# -- what a task costs
+
+
+def _tasks(site: Site, spark: Any) -> Table:
+    """Many tasks of few records: seconds beyond those of one task, for each."""
+    topic = site.new_topic(1)
+    site.fill(topic, (value(number, 100) for number in range(1_000)))
+    rows = []
+    for name, kind, _ in SOURCES[:1]:
+        took: dict[int, list[float]] = {2: [], 200: []}
+        for _ in range(2 if site.quick else 5):
+            for tasks, some in took.items():
+                options = _options(site, topic) | {"minPartitions": str(tasks)}
+                with _folder() as folder:
+                    some.append(
+                        _timed(spark, lambda k=kind, o=options, f=folder: _batch(spark, k, o, f))[0]
+                    )
+        each = (median(took[200]) - median(took[2])) / 198 * 2 * 1000
+        target = at_most(round(each, 1), 20.0, " ms")
+        rows.append([name, f"{each:.1f}", target])
+    return Table(
+        title="spark: a task of five records, two at a time",
+        columns=["source", "ms of a slot", "target"],
+        rows=rows,
+        notes=["with spark.python.unix.domain.socket.enabled=true"],
+    )
+
+
+# -- how long a stream takes to begin
+
+
+def _starts(site: Site, spark: Any) -> Table:
+    """From `start` to the end of an availableNow query of 1,000 records, in a warm session."""
+    topic = site.new_topic(4)
+    site.fill(topic, (value(number, 100) for number in range(1_000)))
+    took: dict[str, list[float]] = {}
+    for _ in range(2 if site.quick else 7):
+        for name, kind, _ in SOURCES:
+            options = _options(site, topic)
+            with _folder() as folder:
+                one = _timed(
+                    spark, lambda k=kind, o=options, f=folder: _available_now(spark, k, o, f)
+                )
+            took.setdefault(name, []).append(one[0])
+    own = ratio(took["aktor"], took["Spark's own"])
+    rows = [[name, spread(some, 2), ""] for name, some in took.items()]
+    rows[0][2] = at_most(round(own, 2), 1.0, " x Spark's own")
+    return Table(
+        title="spark: a stream of 1,000 records from start to end",
+        columns=["source", "s", "target"],
+        rows=rows,
+    )
+
+
+# -- how it is measured
+
+
+def _options(site: Site, topic: str) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": ",".join(site.bootstrap),
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+    }
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp())
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _timed(spark: Any, query: Callable[[], None]) -> tuple[float, float]:
+    """Seconds of the clock, and of the processors in the JVM and its descendants."""
+    jvm = spark.sparkContext._gateway.proc.pid
+    cpu, start = _cpu_of(jvm), time.perf_counter()
+    query()
+    return time.perf_counter() - start, _cpu_of(jvm) - cpu
+
+
+def _cpu_of(root: int) -> float:
+    """Processor seconds of a process and all its descendants, those that have ended included."""
+    parents, used = {}, {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents[int(entry.name)] = int(fields[1])
+        used[int(entry.name)] = sum(map(int, fields[11:15]))
+    family = {root}
+    grown = True
+    while grown:
+        more = {pid for pid, parent in parents.items() if parent in family} - family
+        family |= more
+        grown = bool(more)
+    return sum(used.get(pid, 0) for pid in family) / os.sysconf("SC_CLK_TCK")

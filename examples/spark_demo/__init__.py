@@ -1,0 +1,1 @@
+"""A streaming aggregation of orders on Spark, with a restart: `make demo-spark`."""

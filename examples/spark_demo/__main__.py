@@ -1,0 +1,110 @@
+"""`make demo-spark`: orders in Kafka, a streaming aggregation on Spark, a restart, and the sums.
+
+Everything runs on this machine: aktor's embedded cluster, a producer, and Spark with two cores. The
+query is stopped in the middle and goes on from its checkpoint. The exit status is 0 only if the
+sums in the Parquet files are those of the orders that were written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from aktor.broker import EmbeddedKafka
+from examples.spark_demo import pipeline
+from examples.spark_demo.orders import Orders
+from examples.spark_demo.screen import Screen
+
+ALL_WELL, SOMETHING_WRONG, NO_SPARK, INTERRUPTED = 0, 1, 2, 130
+
+
+def main() -> int:
+    """Run the demo. 0: the sums are right; 1: they are not; 2: no Spark; 130: interrupted."""
+    arguments = _arguments()
+    if shutil.which("java") is None:
+        print("Spark needs Java 17: apt-get install openjdk-17-jre-headless", file=sys.stderr)
+        return NO_SPARK
+    try:
+        with tempfile.TemporaryDirectory() as temporary, EmbeddedKafka() as kafka:
+            folder = Path(arguments.out or temporary)
+            folder.mkdir(parents=True, exist_ok=True)
+            return _run(arguments, kafka, folder)
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _run(arguments: argparse.Namespace, kafka: EmbeddedKafka, folder: Path) -> int:
+    screen = Screen()
+    kafka.create_topic("orders", 4)
+    orders = Orders(kafka.bootstrap_servers, "orders", per_second=arguments.rate)
+    screen.say("starting Spark ...")
+    spark = pipeline.a_session(folder / "spark.log")
+    try:
+        orders.start()
+        where = spark, kafka.bootstrap_servers, "orders", folder
+        screen.say(f"{arguments.rate:,} orders a second are written; the query begins")
+        _run_for(arguments.seconds / 2, where, screen)
+        screen.say("the query was stopped; it goes on from its checkpoint")
+        _run_for(arguments.seconds / 2, where, screen)
+        orders.finish()
+        screen.say("all orders are written; the query reads what is left, and ends")
+        _finish(where, screen)
+        found = pipeline.revenue(spark, folder)
+    finally:
+        spark.stop()
+    screen.chart(found)
+    return _verdict(screen, orders, found)
+
+
+def _run_for(seconds: float, where: Any, screen: Screen) -> None:
+    """Run the query for a while after its first batch, then stop it, in the middle of a batch
+    perhaps."""
+    query = pipeline.start_query(*where, all_of_it=False)
+    deadline = None
+    while query.isActive and (deadline is None or time.monotonic() < deadline):
+        screen.progress(query)
+        if deadline is None and query.lastProgress:
+            deadline = time.monotonic() + seconds
+        time.sleep(0.2)
+    if query.exception() is not None:
+        raise query.exception()
+    query.stop()
+
+
+def _finish(where: Any, screen: Screen) -> None:
+    query = pipeline.start_query(*where, all_of_it=True)
+    query.awaitTermination()
+    screen.progress(query)
+
+
+def _verdict(screen: Screen, orders: Orders, found: dict[tuple[int, str], int]) -> int:
+    if found == orders.sums:
+        screen.say(
+            f"{orders.count:,} orders in {len(found)} windows: every sum is right, over one restart"
+        )
+        return ALL_WELL
+    wrong = {
+        place
+        for place in found.keys() | orders.sums.keys()
+        if found.get(place, 0) != orders.sums[place]
+    }
+    screen.say(f"{len(wrong)} of {len(orders.sums)} sums are WRONG: {sorted(wrong)[:3]} ...")
+    return SOMETHING_WRONG
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make demo-spark", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=16, help="how long the query runs (16)")
+    parser.add_argument("--rate", type=int, default=1_000, help="orders a second (1000)")
+    parser.add_argument("--out", help="keep the Parquet files and the checkpoint in this folder")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

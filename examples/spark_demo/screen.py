@@ -1,0 +1,66 @@
+"""What is shown: progress while the query runs, then a chart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from examples.spark_demo.orders import SHOPS
+
+WIDTH = 48
+
+
+class Screen:
+    """Owns the console, and which batch was shown last."""
+
+    def __init__(self) -> None:
+        self.console = Console(highlight=False)
+        self._shown = -1
+
+    def say(self, text: str) -> None:
+        """A line on what happens."""
+        self.console.print(f"[bold]{text}[/bold]")
+
+    def progress(self, query: Any) -> None:
+        """A line on the last batch of the query, if it is a new one."""
+        last = query.lastProgress
+        if not last or last["batchId"] <= self._shown:
+            return
+        self._shown = last["batchId"]
+        [source] = last["sources"]
+        behind = _behind(source["latestOffset"], source["endOffset"])
+        state = last["stateOperators"][0]["numRowsTotal"] if last["stateOperators"] else 0
+        self.console.print(
+            f"  batch {last['batchId']:2}: {last['numInputRows']:6,} orders in"
+            f" {last['durationMs']['triggerExecution']:6,} ms, lag {behind:5,}, {state:3} sums open"
+        )
+
+    def chart(self, sums: Mapping[tuple[int, str], int]) -> None:
+        """A bar for each shop."""
+        by_shop: Counter[str] = Counter()
+        for (_, shop), cents in sums.items():
+            by_shop[shop] += cents
+        most = max(by_shop.values(), default=0) or 1
+        table = Table(title="Revenue by shop", title_justify="left", box=None)
+        table.add_column("shop")
+        table.add_column("")
+        table.add_column("euro", justify="right")
+        for shop in SHOPS:
+            bar = "█" * round(by_shop[shop] / most * WIDTH)
+            table.add_row(shop, f"[cyan]{bar}[/cyan]", f"{by_shop[shop] / 100:,.2f}")
+        self.console.print(table)
+
+
+def _behind(latest: Any, end: Any) -> int:
+    """Offsets that are written and not read yet. A batch without data has no latest offsets."""
+    if not isinstance(latest, dict):
+        return 0
+    return sum(
+        offset - end.get(topic, {}).get(partition, 0)
+        for topic, partitions in latest.items()
+        for partition, offset in partitions.items()
+    )

@@ -1,0 +1,53 @@
+"""A stream: what is new in a topic is appended to Parquet files, once a minute.
+
+    python -m examples.spark_stream localhost:9092 orders /data/orders
+
+Run it again and it goes on where it was. Needs `pip install 'aktor[spark]'` and Java 17.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from aktor.spark import register
+
+
+def append(
+    spark: Any, bootstrap: str, topic: str, folder: str, trigger: dict[str, Any] | None = None
+) -> Any:
+    """Start the query, or go on with it from the checkpoint in the folder; returns the query."""
+    records = (
+        spark.readStream.format("aktor")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")  # of a new query only
+        .option("maxOffsetsPerTrigger", "1000000")
+        # Progress as committed offsets of a group, for the tools that show lag.
+        .option("commitOffsets", "true")
+        .option("kafka.group.id", f"{topic}-to-parquet")
+        .load()
+    )
+    return (
+        records.selectExpr(
+            "CAST(key AS STRING) AS key", "value", "partition", "offset", "timestamp"
+        )
+        .writeStream.format("parquet")
+        .option("path", f"{folder}/data")
+        .option("checkpointLocation", f"{folder}/checkpoint")
+        .trigger(**(trigger or {"processingTime": "1 minute"}))
+        .start()
+    )
+
+
+def main(bootstrap: str = "localhost:9092", topic: str = "orders", folder: str = "orders") -> None:
+    """Run until Ctrl-C."""
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.master("local[2]").getOrCreate()
+    register(spark)
+    append(spark, bootstrap, topic, folder).awaitTermination()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,58 @@
+"""The examples of Spark do what they say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aktor import KafkaConsumer
+from examples import spark_batch, spark_stream
+from tests.embedded import Cluster
+from tests.kafka.test_spark import filled
+
+
+def test_the_batch_example_counts_records(spark: Any, kafka: Cluster, topic: str) -> None:
+    filled(kafka, topic, partitions=2, count=30)
+    bootstrap = ",".join(kafka.bootstrap_servers)
+
+    found = spark_batch.records_per_partition(spark, bootstrap, topic, "-1h")
+
+    assert found == {0: 15, 1: 15}
+
+
+def test_the_stream_example_appends_what_is_new_and_shows_its_progress_as_a_group(
+    spark: Any, kafka: Cluster, topic: str, tmp_path: Path
+) -> None:
+    bootstrap = ",".join(kafka.bootstrap_servers)
+    for run in range(2):
+        filled(kafka, topic, partitions=2, count=30, create=not run)
+        query = spark_stream.append(
+            spark, bootstrap, topic, str(tmp_path), trigger={"availableNow": True}
+        )
+        query.awaitTermination()
+
+    rows = spark.read.parquet(f"{tmp_path}/data").select("partition", "offset").collect()
+    assert sorted(map(tuple, rows)) == [(one, at) for one in (0, 1) for at in range(30)]
+    assert committed(kafka, f"{topic}-to-parquet", topic) == {0: 30, 1: 30}
+
+
+def committed(kafka: Cluster, group: str, topic: str) -> dict[int, int | None]:
+    from kafka.structs import TopicPartition
+
+    with KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, group_id=group) as consumer:
+        return {one: consumer.committed(TopicPartition(topic, one)) for one in (0, 1)}
+
+
+@pytest.mark.timeout(300)
+def test_the_demo_ends_with_the_right_sums(spark: Any) -> None:
+    """`spark` is not used: it says whether there is a Java."""
+    command = [sys.executable, "-m", "examples.spark_demo", "--seconds", "4"]
+
+    run = subprocess.run(command, capture_output=True, text=True, timeout=280)
+
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "every sum is right, over one restart" in run.stdout

@@ -1,0 +1,155 @@
+"""Options are checked before a job starts, and refused with the nearest name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kafka.structs import TopicPartition
+
+from aktor.errors import ConfigurationError
+from aktor.spark.bounds import EARLIEST, LATEST, Ago, Time
+from aktor.spark.options import SourceOptions, read_options
+
+SECRET = "canary-8812"
+
+
+def options(*, stream: bool = True, **given: Any) -> SourceOptions:
+    """Options with what is required; `__` stands for a dot."""
+    plain = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
+    named = {name.replace("__", "."): str(value) for name, value in given.items()}
+    if {"assign", "subscribePattern"} & named.keys():
+        del plain["subscribe"]
+    return read_options(plain | named, stream=stream)
+
+
+def refusal(**given: Any) -> str:
+    """The text of the error that these options lead to."""
+    with pytest.raises(ConfigurationError) as error:
+        options(**given)
+    return str(error.value)
+
+
+def test_names_are_read_in_any_case_as_spark_hands_them_over() -> None:
+    assert options(MAXOFFSETSPERTRIGGER=7).max_offsets == 7
+    assert options(maxoffsetspertrigger=7).max_offsets == 7
+
+
+def test_the_defaults_are_those_of_sparks_own_source() -> None:
+    found = options()
+
+    assert found.fail_on_data_loss
+    assert not found.include_headers
+    assert found.poll_timeout == 120.0
+    assert (found.look_up_retries, found.look_up_wait) == (3, 1.0)
+    assert found.max_trigger_delay == 900.0
+    assert found.starting.default == LATEST
+    assert options(stream=False).starting.default == EARLIEST
+    assert options(stream=False).ending.default == LATEST
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ({"maxOffsetPerTrigger": 1}, "did you mean maxOffsetsPerTrigger?"),
+        ({"startingOffset": "earliest"}, "did you mean startingOffsets?"),
+        ({"bootstrap.servers": "a:1"}, "did you mean kafka.bootstrap.servers?"),
+        ({"kafka__sasl__mechanismus": "PLAIN"}, "did you mean kafka.sasl.mechanism?"),
+    ],
+)
+def test_an_unknown_option_is_refused_with_the_nearest_name(given: Any, hint: str) -> None:
+    assert hint in refusal(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"kafka__auto__offset__reset": "latest"}, "use startingOffsets"),
+        ({"kafka__enable__auto__commit": "true"}, "commitOffsets"),
+        ({"kafka__key__deserializer": "x"}, "binary"),
+        ({"kafka__group__instance__id": "x"}, "no member of a group"),
+        ({"maxOffsetsPerTrigger": "many"}, "whole number above 0"),
+        ({"maxOffsetsPerTrigger": 0}, "whole number above 0"),
+        ({"failOnDataLoss": "maybe"}, "true or false"),
+        ({"maxTriggerDelay": "soon"}, "15m"),
+        ({"decode": "avro"}, "json"),
+        ({"columns": " , "}, "names of columns"),
+        ({"subscribePattern": "("}, "no regular expression"),
+        ({"assign": "orders"}, '{"orders": [0, 1]}'),
+        ({"assign": '{"orders": [true]}'}, '{"orders": [0, 1]}'),
+        ({"startingOffsets": "newest"}, "earliest, latest, group"),
+        ({"startingOffsets": '{"orders": {"0": -3}}'}, "offsets begin with 0"),
+        ({"startingOffsets": '{"orders": {"zero": 3}}'}, "'zero'"),
+        ({"startingTimestamp": "yesterday"}, "milliseconds"),
+        ({"startingOffsetsByTimestamp": '{"orders": {"0": -1}}'}, "since 1970"),
+        ({"startingOffsetsByTimestampStrategy": "earliest"}, "error or latest"),
+        ({"endingOffsets": "latest"}, "a stream has no end"),
+        ({"commitOffsets": "true"}, "set kafka.group.id"),
+        ({"startingOffsets": "group"}, "set kafka.group.id"),
+        ({"minOffsetsPerTrigger": 9, "maxOffsetsPerTrigger": 8}, "is more than"),
+        ({"minPartitions": 9, "maxPartitions": 8}, "is more than"),
+        ({"kafka__fetch__max__wait__ms": "soon"}, "must be a number"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused(given: Any, text: str) -> None:
+    assert text in refusal(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"startingOffsets": "latest"}, "cannot be latest"),
+        ({"startingOffsets": '{"orders": {"0": -1}}'}, "cannot be latest"),
+        ({"endingOffsets": "earliest"}, "cannot be earliest"),
+        ({"commitOffsets": "true", "kafka__group__id": "g"}, "is for streams"),
+    ],
+)
+def test_what_a_batch_query_cannot_have_is_refused(given: Any, text: str) -> None:
+    assert text in refusal(stream=False, **given)
+
+
+def test_exactly_one_option_says_what_to_read() -> None:
+    with pytest.raises(ConfigurationError, match="there is none of them"):
+        read_options({"kafka.bootstrap.servers": "a:1"}, stream=True)
+    with pytest.raises(ConfigurationError, match="there is assign, subscribe"):
+        options(assign='{"orders": [0]}', subscribe="orders")
+
+
+def test_what_to_read_is_topics_partitions_or_a_pattern() -> None:
+    assert options(subscribe=" a, b ,a").subscription.topics == ("a", "b")
+    assert options(subscribePattern="ord.*").subscription.pattern == "ord.*"
+    assert options(assign='{"a": [1, 0]}').subscription.partitions == (
+        TopicPartition("a", 0),
+        TopicPartition("a", 1),
+    )
+
+
+def test_a_timestamp_comes_before_timestamps_of_partitions_and_these_before_offsets() -> None:
+    by_partition = {"startingOffsetsByTimestamp": '{"orders": {"0": 5}}'}
+
+    all_three = options(startingTimestamp=9, startingOffsets="earliest", **by_partition)
+    two = options(startingOffsets="earliest", **by_partition)
+
+    assert all_three.starting.default == Time(9)
+    assert two.starting.given == {TopicPartition("orders", 0): Time(5)}
+
+
+def test_a_relative_time_is_reckoned_from_the_beginning_of_the_query() -> None:
+    assert options(startingOffsets="-15m").starting.default == Ago(900_000)
+    assert options(startingTimestamp="-2h").starting.default == Ago(7_200_000)
+
+
+def test_bootstrap_servers_are_required() -> None:
+    with pytest.raises(ConfigurationError, match=r"kafka\.bootstrap\.servers is missing"):
+        read_options({"subscribe": "orders"}, stream=True)
+
+
+def test_no_secret_is_in_the_text_of_the_options() -> None:
+    found = options(
+        kafka__sasl__mechanism="PLAIN",
+        kafka__security__protocol="SASL_PLAINTEXT",
+        kafka__sasl__jaas__config=f'X required username="u" password="{SECRET}";',
+    )
+
+    assert SECRET not in repr(found)
+    assert SECRET in found.client["sasl.jaas.config"]

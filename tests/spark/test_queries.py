@@ -1,0 +1,499 @@
+"""Whole queries on an embedded Kafka, through everything that Spark does but its JVM."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.errors import KafkaTimeoutError
+from kafka.structs import OffsetAndMetadata, TopicPartition
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+
+from aktor import KafkaConsumer
+from aktor.broker import EmbeddedKafka
+from aktor.errors import ConfigurationError, DataLossError
+from aktor.spark import worker
+from aktor.spark.options import read_options
+from tests.spark.harness import Query, Run, a_source, read_batch, run_task, sent, the_schema
+
+
+@pytest.fixture(scope="module")
+def _kafka() -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka() as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def kafka(_kafka: EmbeddedKafka) -> Iterator[EmbeddedKafka]:
+    """A broker with an empty topic "orders" of two partitions."""
+    _kafka.create_topic("orders", 2)
+    yield _kafka
+    worker._drop()
+    _kafka.clear_faults()
+    _kafka.delete_topic("orders")
+
+
+def options(kafka: EmbeddedKafka, **given: Any) -> dict[str, str]:
+    """The options of a query of "orders"; `__` stands for a dot."""
+    named = {name.replace("__", "."): str(value) for name, value in given.items()}
+    what = {} if {"assign", "subscribePattern"} & named.keys() else {"subscribe": "orders"}
+    return {"kafka.bootstrap.servers": kafka.bootstrap_servers} | what | named
+
+
+def write(kafka: EmbeddedKafka, *values: bytes | None, partition: int = 0, **more: Any) -> None:
+    """Write records to a partition of "orders"."""
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+    for value in values:
+        producer.send("orders", value, partition=partition, **({"key": b"k"} | more))
+    producer.close()
+
+
+def a_schema(**types: Any) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in types.items()])
+
+
+def values(table: pa.Table) -> list[Any]:
+    found: list[Any] = table.column("value").to_pylist()
+    return found
+
+
+def numbers(*range_: int) -> list[bytes]:
+    return [b"%d" % number for number in range(*range_)]
+
+
+# -- columns
+
+
+def test_a_row_has_what_the_record_has(kafka: EmbeddedKafka) -> None:
+    write(kafka, b"", None, key=b"k", timestamp_ms=1_700_000_000_123)
+    write(kafka, b"v", key=None, headers=[("a", b"1"), ("a", b"")], timestamp_ms=5, partition=1)
+
+    table, tasks = read_batch(options(kafka, includeHeaders="true"))
+
+    assert tasks == 2
+    rows = table.to_pylist()
+    assert [row["value"] for row in rows] == [b"", None, b"v"]
+    assert [row["key"] for row in rows] == [b"k", b"k", None]
+    assert [(row["topic"], row["partition"], row["offset"]) for row in rows] == [
+        ("orders", 0, 0),
+        ("orders", 0, 1),
+        ("orders", 1, 0),
+    ]
+    assert [row["timestamp"].timestamp() for row in rows] == [1_700_000_000.123] * 2 + [0.005]
+    assert [row["timestampType"] for row in rows] == [0, 0, 0]
+    assert [row["headers"] for row in rows] == [
+        None,
+        None,
+        [{"key": "a", "value": b"1"}, {"key": "a", "value": b""}],
+    ]
+
+
+@pytest.mark.parametrize("how", ["option", "schema"])
+def test_only_the_columns_that_are_asked_for_are_read(kafka: EmbeddedKafka, how: str) -> None:
+    write(kafka, b"v")
+
+    if how == "option":
+        table, _ = read_batch(options(kafka, columns="offset,value"))
+    else:
+        table, _ = read_batch(options(kafka), a_schema(offset=LongType(), value=BinaryType()))
+
+    assert table.to_pylist() == [{"offset": 0, "value": b"v"}]
+
+
+def test_an_unknown_column_and_a_wrong_type_are_refused(kafka: EmbeddedKafka) -> None:
+    with pytest.raises(ConfigurationError, match="did you mean columns=offset"):
+        read_batch(options(kafka, columns="offsets"))
+    with pytest.raises(ConfigurationError, match="did you mean offset"):
+        read_batch(options(kafka), a_schema(offsets=LongType()))
+    with pytest.raises(ConfigurationError, match="the column value is binary, not string: cast"):
+        read_batch(options(kafka), a_schema(value=StringType()))
+
+
+def test_json_values_become_typed_columns_and_bad_ones_stand_beside(kafka: EmbeddedKafka) -> None:
+    write(kafka, b'{"id": 7, "name": "a"}', b"nonsense", None, b'{"id": "x"}', b'{"id": 8}')
+    schema = a_schema(
+        value=a_schema(id=LongType(), name=StringType()),
+        valueError=StringType(),
+        rawValue=BinaryType(),
+        offset=LongType(),
+    )
+
+    table, _ = read_batch(options(kafka, decode="json"), schema)
+
+    rows = table.to_pylist()
+    assert [row["value"] for row in rows] == [
+        {"id": 7, "name": "a"},
+        None,
+        None,
+        None,
+        {"id": 8, "name": None},
+    ]
+    assert [row["rawValue"] for row in rows] == [None, b"nonsense", None, b'{"id": "x"}', None]
+    assert [row["valueError"] is None for row in rows] == [True, False, True, False, True]
+    assert [row["offset"] for row in rows] == [0, 1, 2, 3, 4]
+
+
+def test_json_needs_a_schema_of_the_values(kafka: EmbeddedKafka) -> None:
+    with pytest.raises(ConfigurationError, match="decode=json needs the values' schema"):
+        read_batch(options(kafka, decode="json"))
+
+
+# -- ranges
+
+
+def test_a_batch_reads_from_its_start_to_its_end(kafka: EmbeddedKafka) -> None:
+    write(kafka, *numbers(10))
+    write(kafka, *numbers(10, 20), partition=1)
+
+    table, _ = read_batch(
+        options(
+            kafka,
+            startingOffsets='{"orders": {"0": 3, "1": -2}}',
+            endingOffsets='{"orders": {"0": 6}}',
+            endingOffsetsDefault="latest",
+        )
+    )
+    assert values(table) == [*numbers(3, 6), *numbers(10, 20)]
+
+
+def test_a_batch_does_not_wait_for_records_that_are_not_written_yet(kafka: EmbeddedKafka) -> None:
+    write(kafka, *numbers(10))
+    given = options(kafka, endingOffsets='{"orders": {"0": 12}}', endingOffsetsDefault="latest")
+
+    with pytest.raises(DataLossError, match="orders-0 was to be read from offset 0 to 12"):
+        read_batch(given)
+    table, _ = read_batch(given | {"failOnDataLoss": "false"})
+    assert values(table) == numbers(10)
+
+
+def test_one_task_reads_many_ranges(kafka: EmbeddedKafka) -> None:
+    write(kafka, *numbers(10))
+    write(kafka, *numbers(10, 20), partition=1)
+
+    table, tasks = read_batch(options(kafka, maxRecordsPerPartition=3, maxPartitions=1))
+
+    assert tasks == 1
+    assert sorted(values(table)) == sorted(numbers(20))
+
+
+def test_a_range_ends_behind_the_records_of_an_aborted_transaction(kafka: EmbeddedKafka) -> None:
+    producer = KafkaProducer(
+        bootstrap_servers=kafka.bootstrap_servers, transactional_id="t", acks="all"
+    )
+    producer.init_transactions()
+    for number, commits in enumerate([True, False]):
+        producer.begin_transaction()
+        for _ in range(3):
+            producer.send("orders", b"%d" % number, partition=0)
+        producer.flush()
+        if commits:
+            producer.commit_transaction()
+        else:
+            producer.abort_transaction()
+    producer.close()
+
+    committed, _ = read_batch(options(kafka, kafka__isolation__level="read_committed"))
+    everything, _ = read_batch(options(kafka))
+
+    assert values(committed) == [b"0"] * 3
+    assert values(everything) == [b"0"] * 3 + [b"1"] * 3
+
+
+def test_a_worker_keeps_its_consumer_and_what_it_fetched_ahead(kafka: EmbeddedKafka) -> None:
+    write(kafka, *numbers(1000))
+    query = Query(options(kafka, startingOffsets="earliest", maxOffsetsPerTrigger=100))
+    query.run(batches=1)
+    kept = worker._kept
+    assert kept is not None
+    fetched = kept[2].metrics()["consumer-fetch-manager-metrics"]["fetch-total"]
+
+    query.run()
+
+    assert worker._kept is kept
+    assert [row["value"] for row in query.rows] == numbers(1000)
+    assert kept[2].metrics()["consumer-fetch-manager-metrics"]["fetch-total"] - fetched <= 2
+
+
+def test_other_settings_make_another_consumer(kafka: EmbeddedKafka) -> None:
+    write(kafka, b"v")
+    read_batch(options(kafka))
+    first = worker._kept
+
+    read_batch(options(kafka, kafka__client__id="other"))
+
+    assert first is not None
+    assert worker._kept is not None
+    assert worker._kept[2].config["client_id"] == "other"
+    assert first[2].status().state == "closed"
+
+
+def test_a_task_that_spark_stops_early_leaves_a_worker_that_reads_on(kafka: EmbeddedKafka) -> None:
+    write(kafka, *numbers(100))
+    given = options(kafka, columns="value")
+    reader = sent(a_source(given)).reader(schema=the_schema(given))
+    task = reader.partitions()[0]
+
+    batches = reader.read(task)
+    next(batches)
+    batches.close()
+
+    rows = [row for batch in run_task(reader, task, the_schema(given)) for row in batch.to_pylist()]
+    assert [row["value"] for row in rows] == numbers(100)
+
+
+# -- streams
+
+
+def test_a_stream_reads_everything_once_over_several_runs(kafka: EmbeddedKafka) -> None:
+    query = Query(options(kafka, startingOffsets="earliest", maxOffsetsPerTrigger=7))
+    write(kafka, *numbers(20))
+    query.run()
+    write(kafka, *numbers(20, 30), partition=1)
+    query.run()
+
+    assert sorted(row["value"] for row in query.rows) == sorted(numbers(30))
+    assert query.offsets() == {"orders": {"0": 20, "1": 10}}
+    assert query.reported == {"orders": {"0": 20, "1": 10}}
+
+
+def test_a_batch_that_was_not_finished_is_the_same_when_it_is_run_again(
+    kafka: EmbeddedKafka,
+) -> None:
+    query = Query(options(kafka, startingOffsets="earliest"))
+    write(kafka, *numbers(10))
+    killed = Run(query)
+    killed.one_batch(fail=True)
+    first, query.rows = query.rows, []
+    write(kafka, *numbers(10, 20))
+
+    query.run(batches=1)
+    assert query.rows == first
+    query.run()
+    assert [row["value"] for row in query.rows] == numbers(20)
+    killed.stop()
+
+
+def test_a_checkpoint_in_the_format_of_sparks_own_source_is_gone_on_with(
+    kafka: EmbeddedKafka,
+) -> None:
+    write(kafka, *numbers(10))
+    query = Query(options(kafka))
+    query.log, query.finished = ['{"orders":{"0":4,"1":0}}'], 1
+
+    query.run()
+
+    assert [row["value"] for row in query.rows] == numbers(4, 10)
+
+
+def test_partitions_that_are_added_are_read_in_the_next_run(kafka: EmbeddedKafka) -> None:
+    write(kafka, b"old")
+    query = Query(options(kafka, startingOffsets="earliest"))
+    query.run()
+    kafka.add_partitions("orders", 3)
+    write(kafka, b"new", partition=2)
+
+    query.run()
+
+    assert [row["value"] for row in query.rows] == [b"old", b"new"]
+
+
+def test_a_pattern_finds_topics_and_no_internal_ones(kafka: EmbeddedKafka) -> None:
+    kafka.create_topic("order-lines")
+    write(kafka, b"v")
+    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, group_id="g")
+    consumer.commit({TopicPartition("orders", 0): OffsetAndMetadata(0, "", -1)})
+    consumer.close()
+    query = Query(options(kafka, subscribePattern="er|consumer", startingOffsets="earliest"))
+
+    query.run()
+
+    kafka.delete_topic("order-lines")
+    assert query.offsets() == {"order-lines": {"0": 0}, "orders": {"0": 1, "1": 0}}
+
+
+# -- the group
+
+
+def test_progress_is_mirrored_into_a_group_without_lag_at_the_end(kafka: EmbeddedKafka) -> None:
+    write(kafka, *numbers(20))
+    query = Query(
+        options(
+            kafka,
+            startingOffsets="earliest",
+            maxOffsetsPerTrigger=8,
+            commitOffsets="true",
+            kafka__group__id="mirror",
+        )
+    )
+
+    query.run()
+
+    assert kafka.committed("mirror") == {("orders", 0): 20, ("orders", 1): 0}
+    assert kafka.members("mirror") == []
+
+
+def test_a_group_with_members_does_not_stop_the_query(
+    kafka: EmbeddedKafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(kafka, b"v")
+    member = KafkaConsumer("orders", bootstrap_servers=kafka.bootstrap_servers, group_id="taken")
+    while not member.assignment():
+        member.poll(timeout_ms=100)
+    query = Query(
+        options(kafka, startingOffsets="earliest", commitOffsets="true", kafka__group__id="taken")
+    )
+
+    with caplog.at_level(logging.WARNING, "aktor.spark"):
+        query.run()
+
+    member.close()
+    assert [row["value"] for row in query.rows] == [b"v"]
+    assert "group 'taken' has members" in caplog.text
+
+
+def test_a_query_begins_where_a_group_has_got_to(kafka: EmbeddedKafka) -> None:
+    write(kafka, *numbers(10))
+    write(kafka, b"other", partition=1)
+    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, group_id="billing")
+    consumer.commit({TopicPartition("orders", 0): OffsetAndMetadata(6, "", -1)})
+    consumer.close()
+
+    query = Query(options(kafka, startingOffsets="group", kafka__group__id="billing"))
+    query.run()
+
+    assert [row["value"] for row in query.rows] == [*numbers(6, 10), b"other"]
+
+
+# -- what is gone
+
+
+def deleted_up_to(kafka: EmbeddedKafka, offset: int) -> None:
+    """Retention deletes the beginning of orders-0."""
+    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
+    admin.delete_records({TopicPartition("orders", 0): offset})
+    admin.close()
+
+
+def test_records_that_are_deleted_before_they_are_read_are_a_loss(kafka: EmbeddedKafka) -> None:
+    write(kafka, *numbers(10))
+    given = options(kafka, startingOffsets='{"orders": {"0": 2, "1": 0}}', subscribe="orders")
+    for strict in (True, False):
+        query = Query(given | {"failOnDataLoss": str(strict)})
+        run = Run(query)
+        run.one_batch(fail=True)
+        if strict:
+            deleted_up_to(kafka, 5)
+        query.rows = []
+        if strict:
+            with pytest.raises(DataLossError, match="orders-0 was to be read from offset 2 to 10"):
+                run.one_batch()
+        else:
+            run.one_batch()
+            assert [row["value"] for row in query.rows] == numbers(5, 10)
+        run.stop()
+
+
+def test_a_batch_query_says_what_is_not_there_any_more(kafka: EmbeddedKafka) -> None:
+    write(kafka, *numbers(10))
+    deleted_up_to(kafka, 5)
+    given = options(kafka, startingOffsets='{"orders": {"0": 2, "1": 0}}')
+
+    with pytest.raises(DataLossError, match="from offset 2 to 10, and has those from 5 to 10"):
+        read_batch(given)
+    table, _ = read_batch(given | {"failOnDataLoss": "false"})
+    assert values(table) == numbers(5, 10)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_topic_created_anew_between_plan_and_task_is_a_loss(
+    kafka: EmbeddedKafka, strict: bool
+) -> None:
+    write(kafka, *numbers(10))
+    given = options(kafka, failOnDataLoss=str(strict))
+    schema = the_schema(given)
+    reader = sent(a_source(given)).reader(schema=schema)
+    task = reader.partitions()[0]
+    kafka.delete_topic("orders")
+    kafka.create_topic("orders", 2)
+    write(kafka, *numbers(100, 130))
+
+    if strict:
+        with pytest.raises(DataLossError, match="topic orders was deleted and created anew"):
+            run_task(reader, task, schema)
+    else:
+        assert run_task(reader, task, schema) == []
+
+
+@pytest.mark.parametrize("new", [5, 30])
+def test_a_stream_reads_a_topic_that_was_created_anew_from_its_beginning(
+    kafka: EmbeddedKafka, new: int
+) -> None:
+    write(kafka, *numbers(10))
+    query = Query(options(kafka, startingOffsets="earliest", failOnDataLoss="false"))
+    run = Run(query, available_now=False)
+    run.one_batch()
+    kafka.delete_topic("orders")
+    kafka.create_topic("orders", 2)
+    write(kafka, *numbers(100, 100 + new))
+
+    run.one_batch()
+    run.stop()
+
+    assert [row["value"] for row in query.rows] == [*numbers(10), *numbers(100, 100 + new)]
+
+
+def test_a_topic_that_is_deleted_is_a_loss_for_the_tasks_under_way(kafka: EmbeddedKafka) -> None:
+    write(kafka, *numbers(10))
+    given = options(kafka)
+    schema = the_schema(given)
+    reader = sent(a_source(given)).reader(schema=schema)
+    task = reader.partitions()[0]
+    kafka.delete_topic("orders")
+
+    try:
+        with pytest.raises(DataLossError, match="orders-0 does not exist any more"):
+            run_task(reader, task, schema)
+    finally:
+        kafka.create_topic("orders", 2)
+
+
+def test_a_topic_that_never_was_is_a_mistake(kafka: EmbeddedKafka) -> None:
+    with pytest.raises(ConfigurationError, match="there is no such topic"):
+        read_batch(options(kafka, subscribe="order"))
+    with pytest.raises(ConfigurationError, match="assign names orders-7"):
+        read_batch(options(kafka, assign='{"orders": [7]}'))
+
+
+def test_a_task_to_which_nothing_comes_says_so(kafka: EmbeddedKafka) -> None:
+    write(kafka, b"v")
+    given = options(kafka, kafkaConsumer__pollTimeoutMs=300)
+    schema = the_schema(given)
+    reader = sent(a_source(given)).reader(schema=schema)
+    task = reader.partitions()[0]
+    kafka.pause_broker(1)
+    try:
+        with pytest.raises(KafkaTimeoutError, match="of orders-0 at 0"):
+            run_task(reader, task, schema)
+    finally:
+        kafka.resume_broker(1)
+    assert worker._kept is None
+
+
+# -- secrets
+
+
+def test_what_is_sent_to_tasks_and_shown_has_no_secret(kafka: EmbeddedKafka) -> None:
+    write(kafka, b"v")
+    given = options(kafka, kafka__ssl__key__password="canary-4711")
+    source = a_source(given)
+    reader = source.reader(schema=the_schema(given))
+    task = reader.partitions()[0]
+
+    for shown in (repr(source), repr(reader), repr(task), str(pickle.dumps(task))):
+        assert "canary-4711" not in shown
+    assert "canary-4711" not in repr(read_options(given, stream=True))

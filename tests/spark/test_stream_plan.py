@@ -1,0 +1,325 @@
+"""Which offsets each micro-batch has, on a cluster that only has offsets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pytest
+from kafka.structs import OffsetAndTimestamp, TopicPartition
+
+from aktor.errors import ConfigurationError, DataLossError
+from aktor.spark.bounds import Offsets
+from aktor.spark.offsets import START
+from aktor.spark.options import read_options
+from aktor.spark.stream_plan import StreamPlan
+
+A, B, C = (TopicPartition("orders", partition) for partition in range(3))
+
+
+class Cluster:
+    """Owns the offsets of partitions. Records are a second apart, from time 0 on."""
+
+    def __init__(self, ends: Offsets) -> None:
+        self.first = dict.fromkeys(ends, 0)
+        self.ends = dict(ends)
+        self.id = "id-1"
+        self.commits: Offsets = {}
+        self.asked = 0
+        self.wrong_answers: list[Offsets] = []
+        self.bytes = 1.0
+
+    def partitions(
+        self, known: Collection[str] = ()
+    ) -> tuple[list[TopicPartition], Mapping[str, str | None]]:
+        return sorted(self.ends), {one.topic: self.id for one in self.ends}
+
+    def beginning_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
+        return {one: self.first[one] for one in partitions}
+
+    def end_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
+        self.asked += 1
+        if self.wrong_answers:
+            return self.wrong_answers.pop(0)
+        return {one: self.ends[one] for one in partitions}
+
+    def offsets_for_times(
+        self, times: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, OffsetAndTimestamp | None]:
+        return {
+            one: OffsetAndTimestamp(-(-ms // 1000), ms, -1) if ms < self.ends[one] * 1000 else None
+            for one, ms in times.items()
+        }
+
+    def committed(self, partitions: Collection[TopicPartition]) -> Offsets:
+        return {one: self.commits[one] for one in partitions if one in self.commits}
+
+    def bytes_per_offset(self, partition: TopicPartition, offset: int) -> float | None:
+        return self.bytes
+
+
+class Time:
+    """Owns the time, which passes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def a_plan(cluster: Cluster, time: Time | None = None, **given: Any) -> StreamPlan:
+    """A plan of a process that has just begun."""
+    named = {name.replace("__", "."): str(value) for name, value in given.items()}
+    options = read_options(
+        {"kafka.bootstrap.servers": "a:1", "subscribe": "orders"} | named, stream=True
+    )
+    time = time or Time()
+    return StreamPlan(options, cluster, clock=time.clock, wall_clock=time.clock, sleep=time.sleep)
+
+
+def latest(plan: StreamPlan, start: Any, *, everything: bool = False) -> Any:
+    """The end of the next batch, through the log: as text and back."""
+    return json.loads(json.dumps(plan.latest(start, everything=everything)))
+
+
+def told(plan: StreamPlan, start: Any, end: Any) -> list[tuple[int, int, int]]:
+    """(partition, start, end) of each range of a batch."""
+    return [(one.partition, one.start, one.end) for task in plan.tasks(start, end) for one in task]
+
+
+def offsets(*ends: int) -> dict[str, Any]:
+    return {"orders": {str(one): end for one, end in enumerate(ends)}}
+
+
+# -- where it begins
+
+
+def test_a_query_begins_where_spark_was_told_first() -> None:
+    cluster = Cluster({A: 10, B: 20})
+    plan = a_plan(cluster)
+
+    assert plan.initial() == offsets(10, 20)
+    cluster.ends[A] = 15
+    assert plan.initial() == offsets(10, 20), "Spark asks twice, and must hear the same"
+
+
+@pytest.mark.parametrize(
+    ("given", "begins"),
+    [
+        ({"startingOffsets": "earliest"}, (3, 0)),
+        ({"startingOffsets": '{"orders": {"0": 5, "1": -1}}'}, (5, 20)),
+        ({"startingOffsets": '{"orders": {"1": -2}}', "startingOffsetsDefault": "latest"}, (10, 0)),
+        ({"startingTimestamp": 7_000}, (7, 7)),
+        ({"startingOffsets": "-994s"}, (6, 6)),
+        ({"startingOffsets": "group", "kafka__group__id": "g"}, (3, 12)),
+        (
+            {"startingTimestamp": 15_000, "startingOffsetsByTimestampStrategy": "latest"},
+            (10, 15),
+        ),
+    ],
+)
+def test_a_query_begins_where_its_options_say(given: Any, begins: tuple[int, int]) -> None:
+    cluster = Cluster({A: 10, B: 20})
+    cluster.first[A] = 3
+    cluster.commits = {B: 12}
+
+    assert a_plan(cluster, **given).initial() == offsets(*begins)
+
+
+def test_a_time_after_the_last_record_is_refused() -> None:
+    plan = a_plan(Cluster({A: 10}), startingTimestamp=15_000)
+
+    with pytest.raises(ConfigurationError, match="orders-0 has no record at or after 15000 ms"):
+        plan.initial()
+
+
+def test_offsets_must_name_every_partition_that_is_read_and_no_other() -> None:
+    cluster = Cluster({A: 10, B: 20})
+
+    with pytest.raises(ConfigurationError, match="it lacks orders-1"):
+        a_plan(cluster, startingOffsets='{"orders": {"0": 5}}').initial()
+    with pytest.raises(ConfigurationError, match="names orders-2"):
+        a_plan(cluster, startingOffsets='{"orders": {"0": 5, "1": 5, "2": 5}}').initial()
+
+
+def test_the_first_batch_says_where_it_begins_so_that_a_later_latest_loses_nothing() -> None:
+    cluster = Cluster({A: 10})
+    killed = a_plan(cluster)
+    end = latest(killed, killed.initial())
+    cluster.ends[A] = 30
+
+    again = a_plan(cluster)
+
+    assert again.initial() == offsets(30)
+    assert told(again, again.initial(), end) == []
+    assert told(again, end, latest(again, end)) == [(0, 10, 30)]
+
+
+def test_records_that_came_before_the_first_batch_was_logged_are_in_it() -> None:
+    cluster = Cluster({A: 10})
+    plan = a_plan(cluster)
+    start = plan.initial()
+    cluster.ends[A] = 12
+
+    end = latest(plan, start)
+
+    assert end == offsets(12) | {START: offsets(10)}
+    assert told(a_plan(cluster), offsets(12), end) == [(0, 10, 12)]
+
+
+def test_a_start_that_would_be_the_same_again_is_not_said() -> None:
+    for given in ("earliest", '{"orders": {"0": 5}}'):
+        plan = a_plan(Cluster({A: 10}), startingOffsets=given)
+        assert latest(plan, plan.initial()) == offsets(10)
+
+
+# -- while it runs
+
+
+def test_nothing_new_is_the_start_itself_whatever_it_says() -> None:
+    cluster = Cluster({A: 10})
+    plan = a_plan(cluster)
+    first = latest(plan, plan.initial())
+
+    assert latest(plan, first) == first
+    assert latest(a_plan(cluster), offsets(10)) == offsets(10)
+
+
+def test_an_idle_query_waits_for_records_and_goes_on_as_soon_as_there_are_some() -> None:
+    cluster, time = Cluster({A: 10}), Time()
+    plan = a_plan(cluster, time, idleWaitMs=200)
+    began = time.now
+
+    assert latest(plan, offsets(10)) == offsets(10)
+    assert time.now - began == pytest.approx(0.2, abs=0.06)
+
+    cluster.wrong_answers = [{A: 10}, {A: 11}]
+    began = time.now
+    assert latest(plan, offsets(10)) == offsets(11)
+    assert time.now - began == pytest.approx(0.05)
+
+
+def test_an_end_below_what_was_read_is_asked_for_again_before_it_counts() -> None:
+    cluster, time = Cluster({A: 10}), Time()
+    cluster.wrong_answers = [{A: 4}, {A: 4}]
+    plan = a_plan(cluster, time)
+
+    assert latest(plan, offsets(9)) == offsets(10)
+    assert time.now == 1002.0
+
+
+def test_limits_apply_together_and_to_new_partitions() -> None:
+    cluster = Cluster({A: 1000, B: 1000, C: 1000})
+    cluster.bytes = 10.0
+    start = offsets(900, 0)
+
+    assert latest(a_plan(cluster, maxOffsetsPerTrigger=210), start) == offsets(910, 100, 100)
+    assert latest(a_plan(cluster, maxBytesPerTrigger=2100), start) == offsets(910, 100, 100)
+    both = a_plan(cluster, maxOffsetsPerTrigger=2100, maxBytesPerTrigger=2100)
+    assert latest(both, start) == offsets(910, 100, 100)
+
+
+def test_everything_is_read_if_spark_wants_everything() -> None:
+    plan = a_plan(Cluster({A: 1000}), maxOffsetsPerTrigger=10, minOffsetsPerTrigger=5)
+
+    assert latest(plan, offsets(0), everything=True) == offsets(1000)
+
+
+def test_a_batch_waits_for_the_least_number_of_offsets() -> None:
+    cluster, time = Cluster({A: 10}), Time()
+    plan = a_plan(cluster, time, minOffsetsPerTrigger=5, maxTriggerDelay="1m")
+    assert latest(plan, offsets(0)) == offsets(10)
+
+    cluster.ends[A] = 12
+    assert latest(plan, offsets(10)) == offsets(10)
+    time.now += 60
+    assert latest(plan, offsets(10)) == offsets(12)
+
+
+def test_available_now_ends_where_the_partitions_ended_at_first() -> None:
+    cluster = Cluster({A: 10})
+    plan = a_plan(cluster, maxOffsetsPerTrigger=6)
+    plan.pin()
+
+    assert latest(plan, offsets(0)) == offsets(6)
+    cluster.ends |= {A: 50, B: 50}
+    cluster.first[B] = 0
+    assert latest(plan, offsets(6)) == offsets(10)
+    assert latest(plan, offsets(10)) == offsets(10)
+    assert plan.report() == offsets(10)
+
+
+def test_partitions_that_are_added_are_read_from_their_beginning() -> None:
+    cluster = Cluster({A: 10})
+    plan = a_plan(cluster)
+    cluster.ends[B] = 5
+    cluster.first[B] = 0
+
+    end = latest(plan, offsets(10))
+
+    assert end == offsets(10, 5)
+    assert told(a_plan(cluster), offsets(10), end) == [(1, 0, 5)]
+
+
+# -- what is gone
+
+
+def lossy(cluster: Cluster, **given: Any) -> tuple[StreamPlan, StreamPlan]:
+    """A plan that fails on data loss, and one that does not."""
+    return a_plan(cluster, **given), a_plan(cluster, failOnDataLoss="false", **given)
+
+
+def test_a_partition_that_does_not_exist_any_more_is_a_loss() -> None:
+    strict, tolerant = lossy(Cluster({A: 10}))
+
+    with pytest.raises(DataLossError, match="orders-1 do not exist any more"):
+        told(strict, offsets(0, 5), offsets(10))
+    assert told(tolerant, offsets(0, 5), offsets(10)) == [(0, 0, 10)]
+
+
+def test_a_partition_that_ends_lower_than_it_was_read_is_a_loss_and_nothing_is_read_twice() -> None:
+    cluster = Cluster({A: 4, B: 7})
+    strict, tolerant = lossy(cluster)
+    end = latest(tolerant, offsets(9, 5))
+
+    assert end == offsets(4, 7)
+    assert told(tolerant, offsets(9, 5), end) == [(1, 5, 7)]
+    with pytest.raises(DataLossError, match="orders-0 was read up to offset 9 and now ends at 4"):
+        told(strict, offsets(9, 5), end)
+
+
+def test_a_new_partition_whose_first_records_are_gone_is_a_loss() -> None:
+    cluster = Cluster({A: 10, B: 9})
+    cluster.first[B] = 3
+    strict, tolerant = lossy(cluster)
+
+    with pytest.raises(DataLossError, match="orders-1 is new and begins with offset 3"):
+        told(strict, offsets(10), offsets(10, 9))
+    assert told(tolerant, offsets(10), offsets(10, 9)) == [(1, 3, 9)]
+
+
+@pytest.mark.parametrize("new_end", [4, 9, 30])
+def test_a_topic_that_was_created_anew_is_read_from_its_beginning(new_end: int) -> None:
+    cluster = Cluster({A: 9})
+    strict, tolerant = lossy(cluster, startingOffsets="earliest")
+    for plan in (strict, tolerant):
+        latest(plan, plan.initial())
+
+    cluster.id, cluster.ends[A] = "id-2", new_end
+
+    with pytest.raises(DataLossError, match="topic orders was deleted and created anew"):
+        latest(strict, offsets(9))
+    end = latest(tolerant, offsets(9))
+    assert end == offsets(new_end) | {START: offsets(0)}
+    assert told(a_plan(cluster), offsets(9), end) == [(0, 0, new_end)]
+    assert latest(tolerant, end) == end
+
+
+def test_a_checkpoint_of_another_source_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="use another checkpointLocation"):
+        latest(a_plan(Cluster({A: 1})), {"logOffset": 3})

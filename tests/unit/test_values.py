@@ -1,0 +1,131 @@
+"""Values behave as frozen, slotted, keyword-only dataclasses do."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import FrozenInstanceError, field
+from typing import ClassVar
+
+import pytest
+
+from aktor.values import Value, replace
+
+
+class Offset(Value):
+    """An offset in a partition."""
+
+    UNIT: ClassVar[str] = "records"
+
+    partition: int
+    offset: int = 0
+    tags: dict[str, str] = field(default_factory=dict)
+    secret: str = field(default="", repr=False, compare=False)
+
+
+class Tagged(Offset):
+    """One with other defaults and a field more."""
+
+    offset: int = 7
+    owner: str
+
+
+class Pair(Value, kw_only=False):
+    """Given by position."""
+
+    left: int
+    right: int = 2
+
+
+class Nothing(Value):
+    """Without fields."""
+
+
+def test_fields_are_given_by_name_and_have_defaults() -> None:
+    value = Offset(partition=3)
+
+    assert (value.partition, value.offset, value.tags, value.secret) == (3, 0, {}, "")
+    assert Offset(partition=3, offset=5, tags={"a": "b"}).offset == 5
+
+
+def test_a_default_factory_makes_an_object_for_each_value() -> None:
+    assert Offset(partition=1).tags is not Offset(partition=1).tags
+
+
+def test_a_field_that_is_missing_or_unknown_or_given_by_position_is_refused() -> None:
+    with pytest.raises(TypeError, match="partition"):
+        Offset()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="size"):
+        Offset(partition=1, size=2)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="positional"):
+        Offset(1)  # type: ignore[misc]
+
+
+def test_fields_may_be_given_and_matched_by_position_where_the_class_says_so() -> None:
+    match Pair(1):
+        case Pair(left, right):
+            assert (left, right) == (1, 2)
+        case _:
+            pytest.fail("it does not match")
+
+
+def test_a_value_does_not_change() -> None:
+    value = Offset(partition=3)
+
+    with pytest.raises(FrozenInstanceError, match="offset"):
+        value.offset = 4  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError, match="offset"):
+        del value.offset
+    with pytest.raises(FrozenInstanceError, match="other"):
+        value.other = 4  # type: ignore[attr-defined]
+    assert not hasattr(value, "__dict__")
+
+
+def test_values_are_equal_if_class_and_compared_fields_are() -> None:
+    assert Offset(partition=1) == Offset(partition=1, secret="x")
+    assert Offset(partition=1) != Offset(partition=2)
+    assert Offset(partition=1, offset=7) != Tagged(partition=1, owner="me")
+    assert Nothing() == Nothing()
+    assert Nothing() != Pair(1)
+
+
+def test_equal_values_have_one_hash() -> None:
+    assert {Pair(1), Pair(1, 2), Pair(2)} == {Pair(1), Pair(2)}
+    assert hash(Nothing()) == hash(Nothing())
+
+
+def test_the_text_has_every_field_but_those_kept_out() -> None:
+    assert repr(Offset(partition=1, secret="x")) == "Offset(partition=1, offset=0, tags={})"
+    assert repr(Nothing()) == "Nothing()"
+
+
+def test_a_subclass_adds_fields_and_changes_defaults() -> None:
+    value = Tagged(partition=1, owner="me")
+
+    assert (value.offset, value.owner) == (7, "me")
+    assert list(Tagged.FIELDS) == ["partition", "offset", "tags", "secret", "owner"]
+    with pytest.raises(FrozenInstanceError):
+        value.offset = 8  # type: ignore[misc]
+
+
+def test_a_class_variable_is_no_field() -> None:
+    assert Offset.UNIT == "records"
+    assert "UNIT" not in Offset.FIELDS
+
+
+def test_replace_makes_another_value() -> None:
+    value = Offset(partition=1, secret="x")
+    other = replace(value, offset=9)
+
+    assert (other.partition, other.offset, other.secret) == (1, 9, "x")
+    assert value.offset == 0
+    with pytest.raises(TypeError, match="size"):
+        replace(value, size=1)
+
+
+def test_a_value_can_be_copied_and_pickled() -> None:
+    value = Offset(partition=1, offset=2, tags={"a": "b"}, secret="x")
+
+    for again in (copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
+        assert again == value
+        assert again.secret == "x"
