@@ -6,7 +6,6 @@ with its connections and metadata. A transactional one is made for each attempt 
 
 from __future__ import annotations
 
-import gc
 import importlib.util
 import logging
 import os
@@ -18,7 +17,7 @@ from typing import Any, Final, Protocol
 from kafka.errors import KafkaError, KafkaTimeoutError, ProducerFencedError
 
 from aktor.errors import ConfigurationError, DeliveryError, InvalidRowError
-from aktor.spark import producer_settings
+from aktor.spark import garbage, producer_settings
 from aktor.spark.producer_settings import ProducerSettings
 from aktor.spark.sink_options import SinkOptions
 from aktor.spark.sink_rows import Rows
@@ -112,9 +111,7 @@ def _worker_producer(options: SinkOptions) -> TaskProducer:
         _drop()
     producer = _made(options, None)
     _kept = os.getpid(), wanted, producer
-    # Spark's daemon collects garbage after each task; objects that stay anyway are left out.
-    gc.collect()
-    gc.freeze()
+    garbage.leave_out_what_is_there()
     return producer
 
 
