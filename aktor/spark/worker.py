@@ -218,7 +218,7 @@ class _Wave:
         """The partitions whose topic was deleted and created anew after the batch was planned: the
         records that come are not those that were planned (KIP-516)."""
         found = []
-        known = self._consumer._port.cluster.topics
+        known = self._consumer._link.port.cluster.topics
         for topic, planned in list(self._ids.items()):
             info = known.get(topic)
             if info is None or info.topic_id is None or str(info.topic_id) == planned:

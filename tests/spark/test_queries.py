@@ -261,6 +261,14 @@ def test_a_stream_reads_everything_once_over_several_runs(kafka: EmbeddedKafka) 
     assert query.reported == {"orders": {"0": 20, "1": 10}}
 
 
+def test_trigger_once_reads_everything_in_one_batch(kafka: EmbeddedKafka) -> None:
+    write(kafka, *numbers(20))
+    query = Query(options(kafka, startingOffsets="earliest", maxOffsetsPerTrigger=5))
+
+    assert query.run(once=True) == 1
+    assert [row["value"] for row in query.rows] == numbers(20)
+
+
 def test_a_batch_that_was_not_finished_is_the_same_when_it_is_run_again(
     kafka: EmbeddedKafka,
 ) -> None:
