@@ -33,8 +33,10 @@ __all__ = [
     "ConsumerForkedError",
     "CorruptBatchError",
     "DataLossError",
+    "DeliveryError",
     "FrameError",
     "HandlerError",
+    "InvalidRowError",
     "InvalidRegularExpressionError",
     "RecordDeserializationError",
     "UserCallbackError",
@@ -184,6 +186,52 @@ class DataLossError(KafkaError):
 
     The text names topic, partition and offsets.
     """
+
+
+class DeliveryError(KafkaError):
+    """Records that a Spark task had to write were not acknowledged.
+
+    Carries `topic`, `partition` (None if none was chosen) and `reason` of the first record that
+    failed, and `not_acknowledged`, the number of records that may be missing.
+    """
+
+    def __init__(
+        self, *, topic: str, partition: int | None, not_acknowledged: int, reason: str
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.not_acknowledged = not_acknowledged
+        self.reason = reason
+        where = topic if partition is None else f"{topic}-{partition}"
+        super().__init__(
+            f"records were not acknowledged ({not_acknowledged}), the first of them for {where}:"
+            f" {reason}. Spark tries the task again (spark.task.maxFailures), which writes all of"
+            " its rows again"
+        )
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (
+            type(self),
+            {
+                "topic": self.topic,
+                "partition": self.partition,
+                "not_acknowledged": self.not_acknowledged,
+                "reason": self.reason,
+            },
+        )
+
+
+class InvalidRowError(KafkaError):
+    """A row cannot be written to Kafka. Carries `row`, its position in the task's input from 0 on,
+    and `reason`; never what is in the row."""
+
+    def __init__(self, *, row: int, reason: str) -> None:
+        self.row = row
+        self.reason = reason
+        super().__init__(f"row {row} of the task (counted from 0) cannot be written: {reason}")
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (type(self), {"row": self.row, "reason": self.reason})
 
 
 class BatchTooLargeError(KafkaError):

@@ -19,7 +19,17 @@ from typing import Any, Final
 from aktor.consumer import configuration
 from aktor.errors import ConfigurationError
 
-__all__ = ["PREFIX", "SECRETS", "check", "consumer_settings", "resolved", "secret_names"]
+__all__ = [
+    "PREFIX",
+    "SECRETS",
+    "check",
+    "check_names",
+    "consumer_settings",
+    "resolved",
+    "secret_names",
+    "settings",
+    "without_references",
+]
 
 PREFIX: Final = "kafka."
 
@@ -34,11 +44,14 @@ _REFUSED: Final = {
     "interceptor.classes": "there are none",
     "group.instance.id": "the source is no member of a group",
     "consumer.timeout.ms": "use kafkaConsumer.pollTimeoutMs",
+    "transactional.id": "use transactional=true and transactionalIdPrefix of the sink",
+    "partitioner.class": "name partitions in the column partition",
 }
 
 #: Settings whose values are secret.
 SECRETS: Final = re.compile(r"password|secret|jaas|token|key\.pem", re.IGNORECASE)
 
+_SECURITY: Final = re.compile(r"(sasl|ssl|security)\.")
 _REFERENCE: Final = re.compile(r"\$\{(env|file|directory):([^}:]+)(?::([^}]+))?\}")
 _JAAS: Final = re.compile(
     r"(username|password)\s*=\s*(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s;]+)"
@@ -65,19 +78,36 @@ def check(options: Mapping[str, str]) -> None:
     Raises ConfigurationError: no bootstrap servers, a name that is refused or unknown (with the
     nearest one), a value out of range.
     """
-    plain = {name: text for name, text in options.items() if not _REFERENCE.search(text)}
+    check_names(options, configuration.DEFAULT_CONFIG)
+    configuration.parse(settings(without_references(options), configuration.DEFAULT_CONFIG))
+
+
+def check_names(options: Mapping[str, str], known: Mapping[str, Any]) -> None:
+    """Refuse names that are not those of `known` (kafka-python's names and their defaults)."""
     for name in options:
-        _translation(name)
+        _translation(name, known)
     if "bootstrap.servers" not in options:
         raise ConfigurationError(
             "kafka.bootstrap.servers is missing: set it to host:port,host:port"
         )
-    configuration.parse(_settings(plain))
+
+
+def without_references(options: Mapping[str, str]) -> dict[str, str]:
+    """Those of the options that can be checked before they get to an executor.
+
+    Settings of TLS and SASL are checked together: a user name without its password would be
+    refused. So one reference among them leaves all of them to the executors.
+    """
+    plain = {name: text for name, text in options.items() if not _REFERENCE.search(text)}
+    if any(_SECURITY.match(name) for name in options.keys() - plain.keys()):
+        return {name: text for name, text in plain.items() if not _SECURITY.match(name)}
+    return plain
 
 
 def consumer_settings(options: Mapping[str, str]) -> dict[str, Any]:
     """kafka-python's keyword arguments of these options, whose references are resolved here."""
-    return _settings({name: resolved(name, text) for name, text in options.items()})
+    found = {name: resolved(name, text) for name, text in options.items()}
+    return settings(found, configuration.DEFAULT_CONFIG)
 
 
 def secret_names(options: Mapping[str, str]) -> set[str]:
@@ -129,30 +159,30 @@ _RESOLVERS: Final[dict[str, Callable[[str, str], str | None]]] = {
 Translate = Callable[[str], dict[str, Any]]
 
 
-def _settings(options: Mapping[str, str]) -> dict[str, Any]:
-    settings: dict[str, Any] = {}
+def settings(options: Mapping[str, str], known: Mapping[str, Any]) -> dict[str, Any]:
+    """kafka-python's settings of these options; `known` has its names and their defaults."""
+    found: dict[str, Any] = {}
     for name, text in options.items():
-        settings |= _translation(name)(text)
-    return settings
+        found |= _translation(name, known)(text)
+    return found
 
 
-def _translation(name: str) -> Translate:
+def _translation(name: str, known: Mapping[str, Any]) -> Translate:
     """What makes kafka-python's settings of a text of this option."""
     if name in _REFUSED:
         raise ConfigurationError(f"kafka.{name} is not supported: {_REFUSED[name]}")
     if name in _JAVA_ONLY:
         return _JAVA_ONLY[name]
     ours = name.replace(".", "_")
-    if ours not in configuration.DEFAULT_CONFIG or ours in _NO_TEXT:
-        known = [*_JAVA_ONLY, *(one.replace("_", ".") for one in configuration.DEFAULT_CONFIG)]
-        near = difflib.get_close_matches(name, known, 1)
+    if ours not in known or ours in _NO_TEXT:
+        names = [*_JAVA_ONLY, *(one.replace("_", ".") for one in known)]
+        near = difflib.get_close_matches(name, names, 1)
         hint = f"; did you mean kafka.{near[0]}?" if near else ""
         raise ConfigurationError(f"unknown option kafka.{name}{hint}")
-    return lambda text: {ours: _value(ours, name, text)}
+    return lambda text: {ours: _value(ours, name, text, known[ours])}
 
 
-def _value(ours: str, name: str, text: str) -> Any:
-    default = configuration.DEFAULT_CONFIG[ours]
+def _value(ours: str, name: str, text: str, default: Any) -> Any:
     if isinstance(default, bool):
         if text.strip().lower() not in _BOOLEANS:
             raise ConfigurationError(f"kafka.{name} must be true or false, not {text!r}")

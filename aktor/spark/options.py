@@ -20,7 +20,14 @@ from aktor.spark import bounds, client_settings
 from aktor.spark.bounds import EARLIEST, LATEST, Bounds
 from aktor.spark.ranges import RangeLimits
 
-__all__ = ["KNOWN", "SourceOptions", "Subscription", "read_options", "unknown_option"]
+__all__ = [
+    "KNOWN",
+    "GivenOptions",
+    "SourceOptions",
+    "Subscription",
+    "read_options",
+    "unknown_option",
+]
 
 R = TypeVar("R")
 
@@ -100,7 +107,7 @@ def read_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
         if not name.startswith(client_settings.PREFIX) and name not in _BY_LOWER:
             raise unknown_option(name, KNOWN)
     client_settings.check(client)
-    read = _Reader(options)
+    read = GivenOptions(options)
     found = SourceOptions(
         client=client,
         subscription=_subscription(read),
@@ -158,7 +165,7 @@ def _check_together(options: SourceOptions, *, stream: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class GivenOptions:
     """The options as they were given, by lower-case names."""
 
     options: Mapping[str, str]
@@ -219,7 +226,7 @@ def _decode(name: str, text: str) -> str:
 # -- what is read
 
 
-def _subscription(read: _Reader) -> Subscription:
+def _subscription(read: GivenOptions) -> Subscription:
     given = [name for name in _STRATEGIES if name in read.options]
     if len(given) != 1:
         said = ", ".join(_BY_LOWER[name] for name in given) or "none of them"
@@ -266,7 +273,7 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
 #    before offsets
 
 
-def _starting(read: _Reader, *, stream: bool) -> Bounds:
+def _starting(read: GivenOptions, *, stream: bool) -> Bounds:
     strategy = (read.text("startingOffsetsByTimestampStrategy") or "error").strip().lower()
     if strategy not in ("error", "latest"):
         raise ConfigurationError(
@@ -286,7 +293,7 @@ def _starting(read: _Reader, *, stream: bool) -> Bounds:
     return found
 
 
-def _ending(read: _Reader, *, stream: bool) -> Bounds:
+def _ending(read: GivenOptions, *, stream: bool) -> Bounds:
     names = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets", "endingOffsetsDefault")
     given = [name for name in names if read.text(name) is not None]
     if stream and given:

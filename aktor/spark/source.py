@@ -14,11 +14,13 @@ from aktor.spark.columns import Layout
 from aktor.spark.input_partition import RangesPartition
 from aktor.spark.options import SourceOptions, read_options
 from aktor.spark.ranges import OffsetRange
+from aktor.spark.sink_options import read_sink_options
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.types import StructType
 
+    from aktor.spark.sink import BatchWriter, StreamWriter
     from aktor.spark.stream import StreamReader
 
 __all__ = ["KafkaDataSource"]
@@ -54,6 +56,18 @@ class KafkaDataSource(DataSource):
         from aktor.spark.stream import StreamReader
 
         return StreamReader(read_options(self._given, stream=True), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """For `df.write`."""
+        from aktor.spark.sink import BatchWriter
+
+        return BatchWriter(read_sink_options(self._given), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        """For `df.writeStream`."""
+        from aktor.spark.sink import StreamWriter
+
+        return StreamWriter(read_sink_options(self._given), schema)
 
     def _is_stream(self) -> bool:
         """Spark asks for the schema without saying which kind of query this is. An option that only

@@ -7,7 +7,6 @@ loses nothing: the consumer is in no group and commits nothing.
 
 from __future__ import annotations
 
-import gc
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from kafka.structs import TopicPartition
 
 from aktor.consumer.arrow import without
 from aktor.consumer.facade import KafkaConsumer
-from aktor.spark import client_settings, data_loss
+from aktor.spark import client_settings, data_loss, garbage
 from aktor.spark.options import SourceOptions
 from aktor.spark.ranges import OffsetRange
 
@@ -78,19 +77,8 @@ def _worker_consumer(client: Mapping[str, str]) -> KafkaConsumer:
         **defaults | settings, auto_offset_reset="none", enable_auto_commit=False
     )
     _kept = os.getpid(), dict(client), consumer
-    _leave_out_of_garbage_collection()
+    garbage.leave_out_what_is_there()
     return consumer
-
-
-def _leave_out_of_garbage_collection() -> None:
-    """Spark's daemon collects garbage after each task. With pyarrow loaded that takes 16-30 ms,
-    unless the objects that stay anyway are left out. Not where this is no worker of Spark's, as in
-    tests: what is left out is never collected."""
-    from pyspark import TaskContext
-
-    if TaskContext.get() is not None:
-        gc.collect()
-        gc.freeze()
 
 
 def _drop() -> None:

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from aktor import KafkaConsumer
-from examples import spark_batch, spark_stream
+from examples import spark_batch, spark_sink, spark_stream
 from tests.embedded import Cluster
 from tests.kafka.test_spark import filled
+from tests.real_kafka import topics
 
 
 def test_the_batch_example_counts_records(spark: Any, kafka: Cluster, topic: str) -> None:
@@ -38,6 +39,27 @@ def test_the_stream_example_appends_what_is_new_and_shows_its_progress_as_a_grou
     rows = spark.read.parquet(f"{tmp_path}/data").select("partition", "offset").collect()
     assert sorted(map(tuple, rows)) == [(one, at) for one in (0, 1) for at in range(30)]
     assert committed(kafka, f"{topic}-to-parquet", topic) == {0: 30, 1: 30}
+
+
+def test_the_sink_example_writes_what_is_clean_once(
+    spark: Any, kafka: Cluster, topic: str, tmp_path: Path
+) -> None:
+    bootstrap, into = ",".join(kafka.bootstrap_servers), f"{topic}-clean"
+    for name in (topic, into):
+        topics.create_topic(kafka.bootstrap_servers, name)
+    for amount in (1, 2):
+        order = b'{"customer": "alice", "amount": %d}' % amount
+        topics.produce(kafka.bootstrap_servers, topic, [order, b"no order"])
+        query = spark_sink.clean(spark, bootstrap, topic, into, str(tmp_path))
+        assert query.awaitTermination(60)
+
+    written = spark.read.format("aktor").option("kafka.bootstrap.servers", bootstrap)
+    written = written.option("subscribe", into).option("kafka.isolation.level", "read_committed")
+    rows = written.option("includeHeaders", "true").load().orderBy("offset").collect()
+    assert [(bytes(one.key), bytes(one.headers[0].value).decode()) for one in rows] == [
+        (b"alice", f"{topic}-0@0"),
+        (b"alice", f"{topic}-0@2"),
+    ]
 
 
 def committed(kafka: Cluster, group: str, topic: str) -> dict[int, int | None]:

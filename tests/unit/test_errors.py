@@ -30,9 +30,11 @@ from aktor.errors import (
     ConsumerForkedError,
     CorruptBatchError,
     DataLossError,
+    DeliveryError,
     FrameError,
     HandlerError,
     InvalidRegularExpressionError,
+    InvalidRowError,
     RebootstrapRequired,
     RecordDeserializationError,
     UserCallbackError,
@@ -57,6 +59,16 @@ CASES: list[tuple[KafkaError, type[KafkaError], list[str]]] = [
         DataLossError("orders-0 was to be read from offset 3, and begins with 7"),
         KafkaError,
         ["orders-0", "offset 3"],
+    ),
+    (
+        DeliveryError(topic="orders", partition=3, not_acknowledged=7, reason="timed out"),
+        KafkaError,
+        ["orders-3", "(7)", "timed out", "spark.task.maxFailures"],
+    ),
+    (
+        InvalidRowError(row=42, reason="it has no topic; set the option topic"),
+        KafkaError,
+        ["row 42", "set the option topic"],
     ),
     (
         BootstrapError(attempts={"b:2": "refused", "a:1": "timed out"}),

@@ -1,0 +1,284 @@
+"""The sink in sessions of Spark: what a batch, a stream and a task that is tried again write."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aktor import KafkaConsumer, TopicPartition
+from aktor.errors import ConfigurationError
+from tests.embedded import Cluster
+from tests.kafka.support import ROOT
+from tests.real_kafka import topics
+
+CANARY = "c4nary-s3cret"
+LITERAL = "l1teral-c4nary"
+LIBRARIES = ("confluent", "kafka-python")
+
+
+def bootstrap(kafka: Cluster) -> str:
+    return ",".join(kafka.bootstrap_servers)
+
+
+def read(kafka: Cluster, topic: str, isolation: str = "read_committed") -> list[Any]:
+    """What is in the topic now for such a reader, by partition and offset."""
+    with KafkaConsumer(
+        bootstrap_servers=kafka.bootstrap_servers, isolation_level=isolation
+    ) as consumer:
+        partitions = [TopicPartition(topic, one) for one in consumer.partitions_for_topic(topic)]
+        ends = consumer.end_offsets(partitions)
+        consumer.assign(partitions)
+        consumer.seek_to_beginning()
+        found: list[Any] = []
+        while any(consumer.position(one) < end for one, end in ends.items()):
+            found += [one for batch in consumer.poll(1000).values() for one in batch]
+    return sorted(found, key=lambda one: (one.partition, one.offset))
+
+
+def content(kafka: Cluster, topic: str) -> list[tuple[Any, ...]]:
+    """All of each record that a producer decides."""
+    return [(one.partition, one.key, one.value, one.headers) for one in read(kafka, topic)]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_batch_is_written_as_by_sparks_own_sink(
+    spark: Any, kafka: Cluster, topic: str, library: str
+) -> None:
+    for name in (topic, f"{topic}-theirs"):
+        topics.create_topic(kafka.bootstrap_servers, name, partitions=3)
+    frame = spark.range(1000).selectExpr(
+        "IF(id % 3 = 0 AND id % 5 <> 4, NULL, CONCAT('key-', id % 100)) AS key",
+        "CASE id % 5 WHEN 0 THEN '' WHEN 4 THEN NULL ELSE CONCAT('größer-', id) END AS value",
+        "IF(id % 2 = 0 OR id % 3 = 0, CAST(id % 3 AS INT), NULL) AS partition",
+        "IF(id % 4 = 0, NULL, TRANSFORM(SEQUENCE(1, CAST(id % 4 AS INT)), n ->"
+        " NAMED_STRUCT('key', CONCAT('h', n), 'value', CAST(CAST(id AS STRING) AS BINARY))))"
+        " AS headers",
+    )
+
+    def written(form: str, name: str) -> list[tuple[Any, ...]]:
+        writer = frame.write.format(form).mode("append").option("topic", name)
+        writer = writer.option("kafka.bootstrap.servers", bootstrap(kafka))
+        if form == "aktor":
+            writer = writer.option("producer", library)
+        writer.save()
+        return sorted(content(kafka, name), key=repr)
+
+    ours = written("aktor", topic)
+
+    assert len(ours) == 1000
+    assert ours == written("kafka", f"{topic}-theirs")
+
+
+def test_what_is_wrong_is_said_before_a_job_starts(spark: Any, kafka: Cluster, topic: str) -> None:
+    frame = spark.range(1).selectExpr("'a' AS value")
+    given = {"kafka.bootstrap.servers": bootstrap(kafka), "topic": topic}
+
+    def said(frame: Any, mode: str = "append", **more: str) -> str:
+        with pytest.raises(Exception) as refused:
+            frame.write.format("aktor").mode(mode).options(**given, **more).save()
+        return str(refused.value)
+
+    assert "did you mean transactional?" in said(frame, transactionl="true")
+    assert "a topic cannot be overwritten" in said(frame, mode="overwrite")
+    assert "the column value is bigint" in said(spark.range(1).selectExpr("id AS value"))
+    assert ConfigurationError.__name__ in said(frame, producer="java")
+    assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
+
+
+def test_a_stream_goes_on_after_a_restart(
+    spark: Any, kafka: Cluster, topic: str, tmp_path: Path
+) -> None:
+    source, sink = f"{topic}-in", f"{topic}-out"
+    for name in (source, sink):
+        topics.create_topic(kafka.bootstrap_servers, name, partitions=2)
+
+    def run() -> None:
+        frame = spark.readStream.format("aktor").option("subscribe", source)
+        frame = frame.option("kafka.bootstrap.servers", bootstrap(kafka))
+        frame = frame.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "40")
+        query = (
+            frame.load()
+            .selectExpr("key", "CONCAT('seen ', CAST(value AS STRING)) AS value", "partition")
+            .writeStream.format("aktor")
+            .option("kafka.bootstrap.servers", bootstrap(kafka))
+            .option("topic", sink)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(60)
+
+    topics.produce(kafka.bootstrap_servers, source, [b"%03d" % n for n in range(100)])
+    run()
+    topics.produce(kafka.bootstrap_servers, source, [b"%03d" % n for n in range(100, 120)])
+    run()
+
+    found = sorted(one.value for one in read(kafka, sink))
+    assert found == [b"seen %03d" % n for n in range(120)]
+
+
+# -- what needs a session of its own: tasks that are tried again, and a log of everything
+
+
+def in_a_session(script: str, *arguments: str, env: dict[str, str] | None = None) -> str:
+    """Run a part of this file in a process, whose output is returned."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.kafka.test_spark_sink", script, *arguments],
+        cwd=ROOT,
+        env=os.environ | (env or {}),
+        capture_output=True,
+        text=True,
+        timeout=150,
+    )
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output
+    return output
+
+
+@pytest.mark.embedded("takes a session of its own")
+def test_a_task_that_is_tried_again_leaves_no_hole(
+    spark: Any, kafka: Cluster, topic: str, tmp_path: Path
+) -> None:
+    for name in (topic, f"{topic}-transactional"):
+        topics.create_topic(kafka.bootstrap_servers, name, partitions=2)
+
+    in_a_session("retries", bootstrap(kafka), topic, str(tmp_path))
+
+    expected = [b"%04d" % n for n in range(2000)]
+    plain = [one.value[:4] for one in read(kafka, topic)]
+    assert sorted(set(plain)) == expected, "nothing is missing"
+    assert len(plain) > 2000, "and the failed attempt had written some"
+    committed = [one.value[:4] for one in read(kafka, f"{topic}-transactional")]
+    assert sorted(committed) == expected, "each is there once"
+    seen = read(kafka, f"{topic}-transactional", "read_uncommitted")
+    assert len(seen) > 2000, "who reads uncommitted sees those of the failed attempt"
+
+
+def wait_for_records(servers: str, topic: str) -> None:
+    """Until the topic has some, be they committed or not."""
+    until = time.monotonic() + 60
+    with KafkaConsumer(bootstrap_servers=servers) as consumer:
+        partitions = [TopicPartition(topic, one) for one in consumer.partitions_for_topic(topic)]
+        while not any(consumer.end_offsets(partitions).values()):
+            assert time.monotonic() < until, "nothing arrived"
+            time.sleep(0.05)
+
+
+def retries(servers: str, topic: str, folder: str) -> None:
+    """Write 2,000 rows twice; a task of each write fails in the middle of its first attempt."""
+    from tests.spark.session import a_session
+
+    spark = a_session(
+        "local[2,4]",
+        **{
+            "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
+            "spark.python.unix.domain.socket.enabled": "false",
+        },
+    )
+    for name, more in (
+        (topic, {}),
+        (f"{topic}-transactional", {"transactional": "true"}),
+    ):
+        mark = f"{folder}/{name}"
+
+        def numbers(ids: Any, mark: str = mark, name: str = name) -> Any:
+            """Fail once, when some of what was written so far has arrived."""
+            for one in ids:
+                if one == 700 and not os.path.exists(mark):
+                    Path(mark).touch()
+                    wait_for_records(servers, name)
+                    raise ZeroDivisionError
+                # Enough to get through the buffers between the JVM and the workers.
+                yield (f"{one:04}" + "x" * 5_000,)
+
+        rows = spark.sparkContext.parallelize(range(2000), 2).mapPartitions(numbers)
+        frame = spark.createDataFrame(rows, "value string")
+        writer = frame.write.format("aktor").mode("append").option("topic", name)
+        writer.option("kafka.bootstrap.servers", servers).options(**more).save()
+        assert os.path.exists(mark)
+    spark.stop()
+
+
+@pytest.mark.embedded("its users have passwords")
+def test_a_secret_is_in_no_plan_and_no_log(spark: Any, tmp_path: Path) -> None:
+    from aktor.broker import EmbeddedKafka
+
+    with EmbeddedKafka(
+        users={"alice": CANARY, "bob": LITERAL}, topics=["orders"], partitions=1
+    ) as locked:
+        output = in_a_session(
+            "secrets",
+            locked.bootstrap_servers,
+            str(tmp_path),
+            env={"SINK_PASSWORD": CANARY},
+        )
+        assert locked.end_offset("orders") == 20
+
+    logged = "".join(
+        one.read_text(errors="replace") for one in tmp_path.rglob("*") if one.is_file()
+    )
+    assert "SparkListenerSQLExecutionStart" in logged, "the log of events is there"
+    assert "WriteToMicroBatchDataSource aktor" in output, "as is the plan"
+    assert "unknown option kafka.topik" in output, "as are errors"
+    for secret in (CANARY, LITERAL):
+        assert secret not in output
+        assert secret not in logged
+
+
+def secrets(servers: str, folder: str) -> None:
+    """Log in by a reference; print plans and errors, with every log at INFO."""
+    from tests.spark.session import a_session
+
+    spark = a_session(
+        **{
+            "spark.log.level": "INFO",
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": folder,
+            "spark.eventLog.compress": "false",
+        }
+    )
+    given = {
+        "kafka.bootstrap.servers": servers,
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.username": "alice",
+        "kafka.sasl.password": "${env:SINK_PASSWORD}",
+        "topic": "orders",
+    }
+    frame = spark.range(5).selectExpr("CAST(id AS STRING) AS value")
+    for library in LIBRARIES:
+        frame.write.format("aktor").mode("append").options(**given, producer=library).save()
+    stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", "5").load()
+    query = (
+        stream.selectExpr("CAST(value AS STRING) AS value")
+        .writeStream.format("aktor")
+        .options(**given, checkpointLocation=f"{folder}/checkpoint")
+        .trigger(once=True)
+        .start()
+    )
+    assert query.awaitTermination(60)
+    print(json.dumps(query.lastProgress, default=str))
+    query.explain(True)
+    del given["kafka.sasl.username"], given["kafka.sasl.password"]
+    given["kafka.sasl.jaas.config"] = (
+        "org.apache.kafka.common.security.plain.PlainLoginModule"
+        f' required username="bob" password="{LITERAL}";'
+    )
+    for wrong in ({"kafka.topik": "unknown"}, {"topic": "no topic"}):
+        try:
+            frame.write.format("aktor").mode("append").options(**given | wrong).save()
+        except Exception as error:
+            print(error)
+    frame.write.format("aktor").mode("append").options(**given).save()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    {"retries": retries, "secrets": secrets}[sys.argv[1]](*sys.argv[2:])
