@@ -22,7 +22,7 @@ def compiled(module: str, *depends: str) -> Extension:
 
 modules = cythonize(
     [
-        compiled("aktor.records.kernel", "kernel.h", "columns.h"),
+        compiled("aktor.records.kernel", "kernel.h", "columns.h", "lz4.h"),
         compiled("aktor.actors.frame_memory"),
         compiled("aktor.consumer.record_iterator"),
     ],

@@ -26,6 +26,7 @@ BENCHMARKS: Final = (
     "decode",
     "poll",
     "throughput",
+    "where",
     "spark",
     "process",
     "idle",

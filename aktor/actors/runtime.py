@@ -48,25 +48,25 @@ __all__ = [
 #: Messages delivered between two looks at the sockets.
 TURNS_PER_LOOK: Final = 256
 
-#: The clockwork itself: delivering these is no reason for another tick.
+#: The messages of a round of ticks. Their delivery is no reason for another round.
 _CLOCKWORK: Final = frozenset({TickDue, Tick, Ticked, SendRequests})
 
-#: For whom, and what.
+#: The receiver, and the message.
 _Mail: TypeAlias = tuple["CooperativeActor", "_Letter"]
 
-#: A message from one of us, or an envelope that came through Pykka's reference.
+#: A message of another actor, or an envelope that came through Pykka's reference.
 _Letter: TypeAlias = Message | Envelope[Any]
 
 
 class Receiver(Protocol):
-    """Whoever can be told something: an actor's reference, or the application's port."""
+    """A receiver of messages: an actor's reference, or the application's port."""
 
     def tell(self, message: Any) -> None:
         """Take the message; never blocks, never raises for the message's content."""
 
 
 class Sleeper(Protocol):
-    """What the dispatcher sleeps in when there is nothing to do: the network's selector."""
+    """Where the dispatcher sleeps when there is nothing to do: the network's selector."""
 
     def wait(self, timeout: float) -> None:
         """Do what the sockets ask for, or sleep up to `timeout` seconds until they or `wake` do."""
@@ -76,7 +76,7 @@ class Sleeper(Protocol):
 
 
 class Bell:
-    """What the application thread waits on; rung when there may be something for it."""
+    """The application thread waits on it; it is rung when there may be news for that thread."""
 
     __slots__ = ("_lock",)
 
@@ -99,7 +99,7 @@ class Reply(pykka.ThreadingFuture[Any]):
 
     def __init__(self, bell: Bell | None = None) -> None:
         super().__init__()
-        #: What it ended in, if it was no result.
+        #: The error, if it ended in one.
         self.error: BaseException | None = None
         self._bell = bell
 
@@ -123,7 +123,7 @@ class Reply(pykka.ThreadingFuture[Any]):
 
 
 class Order(Protocol):
-    """In which order messages of different actors are delivered; one actor's keep theirs."""
+    """The order of delivery among actors. The messages of one actor are never reordered."""
 
     def put(self, mail: _Mail) -> None:
         """Add. From any thread."""
@@ -151,7 +151,7 @@ class InOrder:
 
 
 class Seeded:
-    """Any actor with mail may be next, chosen by a seed; each actor reads its mail in order."""
+    """A seed chooses the next actor with messages; each actor gets its messages in order."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -210,7 +210,7 @@ class CooperativeActor(pykka.Actor):
 
     @property
     def sleeper(self) -> Sleeper | None:
-        """What the thread sleeps in while this actor is connected, if that is up to this actor."""
+        """Where the thread sleeps while this actor is connected; None if this actor has no say."""
         return None
 
     def __init__(self, *, dispatcher: Dispatcher | None = None) -> None:
@@ -241,13 +241,13 @@ class CooperativeActor(pykka.Actor):
         self.on_start()
 
     def receive(self, envelope: Envelope[Any]) -> None:
-        """Handle one envelope; an exception is a crash, whoever asked."""
+        """Handle one envelope. An exception is a crash, also if Pykka's `ask` sent it."""
         response = self._handle_receive(envelope.message)
         if envelope.reply_to is not None:
             envelope.reply_to.set(response)
 
     def say(self, message: Message) -> None:
-        """Tell everyone whom the routes name for this type of message."""
+        """Tell the message to each receiver that the routes name for its type."""
         assert self.dispatcher is not None, "an actor without a dispatcher has nobody to talk to"
         self.dispatcher.publish(message)
 
@@ -282,8 +282,8 @@ class Dispatcher:
         self.turns = 0
         self.failure: BaseException | None = None
         self._routes = routes
-        #: Who has mail, and who is told at once. Apart, since Pykka's actors are of an abstract
-        #: class: `isinstance` takes long.
+        #: The receivers whose messages are queued, and those that are told at once. There are two
+        #: tables, because `isinstance` is slow for Pykka's actors (an abstract class).
         self._actors: dict[str, CooperativeActor] = {}
         self._others: dict[str, Receiver] = {}
         self._order: Order = order or InOrder()
@@ -309,13 +309,13 @@ class Dispatcher:
         self._others.pop(name, None)
 
     def receivers_of(self, kind: type) -> tuple[str, ...]:
-        """Whom the routes name for messages of this type."""
+        """The names of the receivers of this type of message."""
         return self._routes.get(kind, ())
 
     # -- talking (any thread)
 
     def publish(self, message: Message, *, wake: bool = True) -> None:
-        """Tell everyone whom the routes name for this type; `wake=False` lets it wait its turn."""
+        """Tell each receiver of this type; with `wake=False` a sleeping dispatcher is not woken."""
         names = self._routes.get(type(message), ())
         if not names:
             self._drop(message, because="nobody is named for it")
@@ -325,8 +325,8 @@ class Dispatcher:
             self._tell_all(names, message, wake=wake)
 
     def _tell_all(self, names: Sequence[str], message: Message, *, wake: bool) -> None:
-        # At one go: if another thread says this, nobody may hear what the first one answers to it
-        # before the message itself.
+        # All are queued together: if another thread publishes the message, no receiver may get an
+        # answer of the first receiver before the message itself.
         mails: list[_Mail] = []
         for name in names:
             actor = self._actors.get(name)
@@ -356,7 +356,8 @@ class Dispatcher:
         self._wake_for_mail(wake)
 
     def _wake_for_mail(self, wake: bool) -> None:
-        # Read after the append: either we see the sleeper, or it sees the mail (see `_sleep`).
+        # `_sleeping` is read after the append: either this thread sees that the dispatcher sleeps,
+        # or the dispatcher sees the message (see `_sleep`).
         if wake and self._sleeping and threading.get_ident() != self._thread_id:
             self._wake()
 
@@ -389,15 +390,15 @@ class Dispatcher:
         return None
 
     def has_news(self, name: str) -> bool:
-        """Whether it was given a message, other than a tick, since this was last asked."""
+        """Whether the actor got a message, other than of a round, since the last call."""
         return self._rounds.take_news(name)
 
     def round_finished(self, wake_at: float) -> None:
-        """The supervisor has asked everyone: sleep until `wake_at` unless something comes."""
+        """The supervisor has asked every actor: sleep until `wake_at` unless a message comes."""
         self._rounds.finish(wake_at)
 
     def _restart_lost_round(self) -> bool:
-        """A round whose members died has no mail left; begin a new one."""
+        """If the actors of a round have crashed, no message of it is left: begin a new round."""
         if "supervisor" not in self._actors:
             return False
         self._rounds.begin_again()
@@ -417,7 +418,7 @@ class Dispatcher:
             self._crashed(actor, message, error)
 
     def _hand_over(self, actor: CooperativeActor, message: _Letter) -> None:
-        """It is the actor's turn. Whoever simulates faults lets them come before that."""
+        """It is the actor's turn. A simulation overrides this to inject faults before it."""
         if isinstance(message, Envelope):
             actor.receive(message)
         else:
@@ -447,7 +448,7 @@ class Dispatcher:
             )
 
     def fail(self, error: BaseException) -> None:
-        """Nothing can go on: tell the application, deliver nothing more."""
+        """The consumer has failed: tell the application, deliver nothing more."""
         self.failure = error
         self._stopping = True
         self._rounds.stop()
@@ -467,7 +468,7 @@ class Dispatcher:
 
     @property
     def turns_here(self) -> bool:
-        """Whether the caller runs on the dispatching thread: what it waits for never comes."""
+        """Whether the caller runs on the dispatching thread, which must not wait for an answer."""
         return self._thread_id == threading.get_ident()
 
     def stop(self, timeout: float) -> bool:
@@ -507,7 +508,7 @@ class Dispatcher:
         try:
             mail = self._order.take()
             if mail is not None:
-                # It came after the last look and its sender may not have seen us asleep.
+                # It came after the last look: its sender may not have seen that this thread sleeps.
                 self._sleeping = False
                 self._deliver(*mail)
                 self.sleeper.wait(0.0)

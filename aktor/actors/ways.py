@@ -1,7 +1,7 @@
-"""The way for a request that anybody may answer: the least loaded broker that can be reached.
+"""Which broker gets a request that any broker may answer: the least loaded one that can be reached.
 
-As `NetworkClient.leastLoadedNode` in the Java client, but a broker that failed us, or owes an
-answer for long, is not asked if there is another: it may be frozen.
+As `NetworkClient.leastLoadedNode` in the Java client. But a broker whose last request or connection
+failed, or that has not answered for long, is not chosen if there is another: it may be frozen.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from aktor.actors.links import Link, LinkState
 
 __all__ = ["next_chance", "way_for_anybody"]
 
-#: An attempt that takes longer does not keep others from being made beside it: one bootstrap
-#: server that swallows everything must not cost the whole connection timeout.
+#: If a connection attempt takes longer, another one is begun beside it: a bootstrap server that
+#: drops all packets must not cost the whole connection timeout.
 PATIENCE: Final = 1.0
 
-#: Who has owed an answer for longer is not asked what anybody may answer, if there is another: it
-#: may be frozen.
+#: A broker that has not answered a request for so many seconds is not chosen if there is another:
+#: it may be frozen.
 SLOW: Final = 1.0
 
 
@@ -46,7 +46,7 @@ def way_for_anybody(
 
 
 def next_chance(link: Link) -> float:
-    """When a request for anybody may get further with this link, if no message comes before."""
+    """When this link may help a request for any broker, if no message comes before."""
     match link.state:
         case LinkState.IDLE:
             return link.attempts.retry_at
@@ -61,8 +61,8 @@ def _to_open(nodes: Collection[Link], bootstrap: Bootstrap, now: float) -> Link 
         one.state is LinkState.READY or one.is_trying(now, PATIENCE) for one in (*nodes, *bootstrap)
     ):
         return None  # one of them will have room soon
-    # If all known brokers have failed, or swallow what is sent to them, one of several bootstrap
-    # servers that do so is being tried at any moment.
+    # If all known brokers have failed, or do not answer, one of several bootstrap servers is being
+    # tried at any moment, also if these do not answer.
     return _longest_untried(nodes, now) or _longest_untried(bootstrap, now)
 
 
@@ -72,8 +72,8 @@ def _longest_untried(links: Iterable[Link], now: float) -> Link | None:
 
 
 def _shunned(links: Iterable[Link]) -> frozenset[int]:
-    """Brokers that failed us on any connection and have not answered since: they may be frozen, and
-    what their other connections look like tells no better."""
+    """Brokers with a failure on any connection and no answer since: they may be frozen, even if
+    their other connections look sound."""
     heard: dict[int, float] = {}
     failed: dict[int, float] = {}
     for link in links:

@@ -31,10 +31,10 @@ class Cluster:
     """Composes the brokers' parts: the topology, the groups, the transactions, the handlers of
     requests.
 
-    The parts know nothing of it. What one of them changes and others must hear of goes through a
-    port, which this class implements: `broker.ports` for handlers, `transactions.ports` for the
-    transaction coordinator. `nodes` are all up at first. `open_log` makes a partition's log, by
-    default in memory. `kept` is what `journal` had under (kind, key) when it was opened.
+    The parts do not know this class. A change that concerns other parts goes through a port, which
+    this class implements: `broker.ports` for handlers, `transactions.ports` for the transaction
+    coordinator. All `nodes` are up at first. `open_log` makes a partition's log, by default in
+    memory. `kept` is what `journal` had under (kind, key) when it was opened.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Cluster:
         self._progress()
 
     def tick(self, now: float) -> None:
-        """Do what is due: answer what waited long enough, expire sessions, delete old records,
+        """Do what is due: answer requests whose wait is over, expire sessions, delete old records,
         compact topics."""
         self.now = max(self.now, now)
         self.fetching.waiting.tick(now)
@@ -135,7 +135,7 @@ class Cluster:
         )
 
     def forget(self, which: Callable[[Call], bool]) -> None:
-        """Whoever made these calls is gone: do not keep records waiting for them."""
+        """The clients of these calls have disconnected: do not wait for records for them."""
         self.fetching.waiting.forget(which)
         self.producing.waiting.forget(which)
 
@@ -143,7 +143,7 @@ class Cluster:
         self._changed[partition.topic, partition.index] = None
 
     def _progress(self) -> None:
-        """Try again what waited for a partition that changed."""
+        """Handle the requests again that waited for a change of a partition."""
         while self._changed:
             changed, self._changed = self._changed, {}
             for place in changed:
@@ -165,7 +165,7 @@ class Cluster:
         )
 
     def auto_create_topic(self, name: str) -> Topic:
-        """A topic that a client asked for; Kafka's own are made as needed. Raises Refused."""
+        """The topic that a client asked for, or an internal one. Raises Refused."""
         partitions = {
             GROUP_OFFSETS: self.settings.offsets_topic_partitions,
             TRANSACTION_STATE: self.settings.transactions_topic_partitions,
@@ -187,21 +187,21 @@ class Cluster:
         self.groups.topics_changed(now)
 
     def delete_topic(self, topic: Topic, now: float) -> None:
-        """Its records, and the offsets that groups committed in it, are gone."""
+        """Delete a topic, with its records and the committed offsets of all groups."""
         self.topology.delete_topic(topic)
         self.groups.topic_deleted(topic.name, topic.topic_id, now)
         self.groups.topics_changed(now)
         self._progress()
 
     def retain(self, now: float) -> None:
-        """Delete what is too old or too much by the topics' policies, now."""
+        """Apply retention by time and size to all topics now."""
         for topic in self.topics:
             for partition in topic.partitions:
                 if partition.log.retain(now):
                     partition.settle()
 
     def compact(self, now: float) -> None:
-        """Keep the last record of each key where the topics' policies say so, now."""
+        """Run the log cleaner on all compacted topics now."""
         for topic in self.topics:
             for partition in topic.partitions:
                 if partition.log.compact(now):
@@ -223,7 +223,7 @@ class Cluster:
     # -- what the transaction coordinator does to partitions and groups
 
     def partition_exists(self, topic: str, partition: int) -> bool:
-        """Whether it is there."""
+        """Whether the partition exists."""
         return self.topics.partition(topic, partition) is not None
 
     def write_marker(
@@ -237,10 +237,10 @@ class Cluster:
         coordinator_epoch: int,
         now: float,
     ) -> bool:
-        """End a transaction in one partition; whether that could be done."""
+        """Write the end of a transaction to one partition; returns whether that was possible."""
         found = self.topics.partition(topic, partition)
         if found is None:
-            return True  # deleted: there is nothing left to end
+            return True  # the partition was deleted: nothing is left to end
         if found.leader == NO_LEADER:
             return False
         found.append_marker(
@@ -255,7 +255,7 @@ class Cluster:
     def end_group_transaction(
         self, group_id: str, producer_id: int, *, commit: bool, now: float
     ) -> None:
-        """The offsets of a transaction count, or never were."""
+        """The transaction has ended: its offsets become the group's, or are dropped."""
         self.groups.end_transaction(group_id, producer_id, commit, now)
 
     def append(self, topic: str, partition: int, batch: bytes, now: float) -> Appended | None:
@@ -274,7 +274,7 @@ class Cluster:
     # -- brokers that come and go, leaders that move
 
     def broker_down(self, node_id: int, now: float) -> None:
-        """A broker is gone: others lead its partitions and coordinate its groups."""
+        """A broker is down: other brokers lead its partitions and coordinate its groups."""
         if not self.nodes[node_id].up:
             return
         self.forget(lambda call: call.node == node_id)
@@ -282,14 +282,13 @@ class Cluster:
         self._moved(self.topology.node_down(node_id), now)
 
     def broker_silent(self, node_id: int, now: float) -> None:
-        """It says nothing, and nobody has given it up yet: what it leads stands still, and what
-        it follows it does not get, so that acks=all waits for it. The groups that it coordinates
-        stand still, too."""
+        """A broker does not answer, and its session has not ended yet. Its partitions and groups
+        stand still, and it does not replicate: a Produce with acks=all waits for it."""
         self.topology.node_silent(node_id)
         self.groups.coordinator_silent(self.topology.keys_led_by(GROUP_OFFSETS, node_id))
 
     def broker_up(self, node_id: int, now: float) -> None:
-        """It is back, and catches up."""
+        """The broker answers again, and replicates what it missed."""
         was_silent = self.nodes[node_id].up
         self._moved(self.topology.node_up(node_id), now)
         if was_silent:
@@ -308,7 +307,7 @@ class Cluster:
         return found.leader
 
     def reassign(self, partition: Partition, replicas: tuple[int, ...], now: float) -> None:
-        """Let a partition have these replicas, of which those that it has not had are up."""
+        """Give a partition these replicas. Those that are new must be up."""
         self._moved(self.topology.reassign(partition, replicas), now)
         self.topics.moved(partition.topic)
 
@@ -318,14 +317,14 @@ class Cluster:
         return self.move_leader(topic, self.topology.partition_of_key(topic, key), to, now)
 
     def hold_replica(self, topic: str, partition: int, node: int) -> None:
-        """A follower fetches no more: out of sync when `replica_lag_max` has passed.
+        """A follower stops fetching, and is out of sync when `replica_lag_max` has passed.
 
-        Raises ValueError if it follows nobody there.
+        Raises ValueError if it is no follower of this partition.
         """
         self.topology.hold_replica(topic, partition, node)
 
     def release_replica(self, topic: str, partition: int, node: int) -> None:
-        """It fetches again, and catches up. Raises ValueError if there is no such partition."""
+        """The follower fetches again. Raises ValueError if there is no such partition."""
         self.topology.release_replica(topic, partition, node)
         self._progress()
 

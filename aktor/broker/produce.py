@@ -33,7 +33,7 @@ _IMPLICIT_ADD: Final = 12
 _KNOWS_ABORTABLE: Final = 11
 
 
-#: Refused before the log's own rules are asked: the answer does not say where the log starts.
+#: Errors that are found before the log checks the batch: the answer has no log start offset.
 _BEFORE_THE_LOG: Final = (
     Code.CORRUPT_MESSAGE,
     Code.MESSAGE_TOO_LARGE,
@@ -43,7 +43,7 @@ _BEFORE_THE_LOG: Final = (
 
 @dataclass(slots=True)
 class _Written:
-    """What became of one partition's records; `last_offset` is what replicas must have."""
+    """The result for one partition; replicas must have the records up to `last_offset`."""
 
     answer: Any
     partition: Partition | None = None
@@ -60,14 +60,14 @@ class Producing:
         self.waiting = WaitingList()
 
     def handle(self, call: Call) -> None:
-        """Append, and answer as `acks` says: never, at once, or when all in sync have it."""
+        """Append, and answer by `acks`: never, at once, or when all in-sync replicas have it."""
         request = call.request
         written: list[_Written] = []
         response = ProduceResponse(responses=[])
         for topic in request.topic_data:
             name = self._name(call, topic)
             answered = _Topic(name=name or "", topic_id=topic.topic_id, partition_responses=[])
-            # Of a partition that is there twice only the last counts, as in Kafka.
+            # If a partition is named twice, only the last one counts, as in Kafka.
             for data in {data.index: data for data in topic.partition_data}.values():
                 one = self._write(call, name, data)
                 written.append(one)
@@ -75,7 +75,7 @@ class Producing:
             response.responses.append(answered)
         self._point_to_leaders(response, written)
         if request.acks == 0:
-            # The client reads no answer: an error can only be told by closing (KafkaApis).
+            # With acks=0 there is no answer: an error closes the connection (KafkaApis).
             call.reply(CLOSE if any(one.answer.error_code for one in written) else None)
         elif request.acks == 1 or not _missing(written):
             call.reply(response)
@@ -103,7 +103,7 @@ class Producing:
             return _Written(answer=_refusal(data.index, refused))
 
     def _append(self, call: Call, partition: Partition, data: Any) -> _Written:
-        """Raises Refused, unless the leader moved: then the answer says where to."""
+        """Raises Refused, unless the leader has moved: then the answer names the new leader."""
         if partition.leader != call.node:
             answer = _refusal(data.index, Refused(Code.NOT_LEADER_OR_FOLLOWER))
             return _Written(answer=answer, partition=partition)
@@ -156,7 +156,7 @@ class Producing:
             )
 
     def _point_to_leaders(self, response: Any, written: list[_Written]) -> None:
-        """Whoever asked the wrong broker is told whom to ask (KIP-951)."""
+        """The answer of a broker that does not lead the partition names the leader (KIP-951)."""
         leaders = set()
         for one in written:
             if one.partition and one.answer.error_code == Code.NOT_LEADER_OR_FOLLOWER:
@@ -196,14 +196,14 @@ class Producing:
         )
 
     def _lost(self, call: Call, partition: Partition) -> Code | None:
-        """Why this broker will never hear that all replicas have it (DelayedProduce)."""
+        """The error if this broker cannot learn that all replicas have it (DelayedProduce)."""
         if self._topics.partition(partition.topic, partition.index) is not partition:
             return Code.UNKNOWN_TOPIC_OR_PARTITION
         return Code.NOT_LEADER_OR_FOLLOWER if partition.leader != call.node else None
 
 
 def _missing(written: list[_Written]) -> list[tuple[Partition, Any]]:
-    """Partitions whose in-sync replicas do not all have it yet, and their answers."""
+    """Partitions whose in-sync replicas do not all have the records yet, and their answers."""
     return [
         (one.partition, one.answer)
         for one in written
@@ -216,7 +216,7 @@ def _missing(written: list[_Written]) -> list[tuple[Partition, Any]]:
 def _refusal(
     index: int, refused: Refused, *, log_start_offset: int = -1, told: bool = False
 ) -> Any:
-    """`told`: the error is put into words, too; Kafka does so for a few only."""
+    """`told`: the answer also has an error message, as in Kafka for a few errors."""
     return _Partition(
         index=index,
         error_code=refused.code,

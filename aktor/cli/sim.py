@@ -1,4 +1,4 @@
-"""`aktor sim`: the standard storm from many seeds; one seed again; the least that still fails.
+"""`aktor sim`: run storms of many seeds, repeat one seed, or shrink a seed that fails.
 
 A crash of each actor at each point; how long a group needs after each kind of fault.
 """
@@ -41,20 +41,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_number_from(0),
         default=100,
         metavar="N",
-        help="how many (100); 0: until stopped",
+        help="how many seeds (100); 0: until stopped",
     )
     many.add_argument(
-        "--first", type=int, metavar="SEED", help="the first (0; until stopped: drawn by the time)"
+        "--first",
+        type=int,
+        metavar="SEED",
+        help="the first seed (0; with --seeds 0: made from the time)",
     )
     many.add_argument(
         "--jobs", type=_number_from(1), default=1, metavar="N", help="how many at the same time (1)"
     )
-    many.add_argument("--until-failure", action="store_true", help="stop at the first that fails")
+    many.add_argument(
+        "--until-failure", action="store_true", help="stop at the first seed that fails"
+    )
     one = commands.add_parser("replay", help="one seed, with its whole history")
     one.add_argument("seed", type=int, metavar="SEED")
     one.add_argument("--history", type=Path, metavar="FILE", help="write it there, as JSON lines")
     less = commands.add_parser(
-        "shrink", help="the fewest faults, members and records with which a seed still fails"
+        "shrink", help="find fewer faults, members and records with which a seed still fails"
     )
     less.add_argument("seed", type=int, metavar="SEED")
     for its in (many, one, less):
@@ -62,10 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "--protocol",
             choices=["classic", "consumer", "auto", "migration", "mix"],
             default="mix",
-            help="what the group speaks; mix (the default): each seed its own",
+            help="the group protocol; mix (the default): the seed decides",
         )
     crashes = commands.add_parser(
-        "crashes", help="let each actor fall over each message; print what became of it"
+        "crashes", help="crash each actor at each of its messages; print the result"
     )
     crashes.add_argument("--seed", type=int, default=0, metavar="SEED", help="default: 0")
     crashes.add_argument("--actor", metavar="NAME", help="only this one, as in status()")
@@ -126,7 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Result:
-    """What is told of one seed, also from another process."""
+    """The result of one seed, also from another process."""
 
     seed: int
     protocol: str
@@ -164,7 +169,7 @@ def _run_many(arguments: argparse.Namespace) -> int:
 
 
 def _results(seeds: Iterable[int], protocol: str, jobs: int) -> Generator[_Result, None, None]:
-    """Of each seed, in order; closing it ends what is under way."""
+    """The result of each seed, in order; closing the iterator ends the running ones."""
     if jobs == 1:
         for seed in seeds:
             yield _run_one(seed, protocol)
@@ -210,7 +215,7 @@ def _interrupted() -> Iterator[Callable[[], bool]]:
 
 
 class _Summary:
-    """What has become of the seeds so far; on a terminal it says so as it goes."""
+    """The results so far; on a terminal they are shown while the run goes on."""
 
     def __init__(self, wanted: int | None) -> None:
         self.failed: list[_Result] = []
@@ -368,7 +373,7 @@ def _replay(outcome: Outcome, path: Path | None) -> int:
 
 
 def _explain(outcome: Outcome) -> None:
-    """The promise and the history; of anything else that went wrong, where."""
+    """The failed check and the history; for other errors the traceback."""
     from aktor.simulation.errors import SimulationError
 
     print(outcome.error)

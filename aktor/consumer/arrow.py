@@ -103,7 +103,8 @@ def _topics(columns: Columns) -> pa.Array:
     indices = pa.Array.from_buffers(
         pa.int32(), columns.rows, [None, _buffer(columns.numbers("topic"))]
     )
-    return pa.DictionaryArray.from_arrays(indices, pa.array(columns.topics, pa.string()))
+    topics = pa.array(columns.topics, pa.string())
+    return pa.DictionaryArray.from_arrays(indices, topics, safe=False)  # no index is out of bounds
 
 
 def _headers(columns: Columns) -> pa.Array:

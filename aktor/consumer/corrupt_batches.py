@@ -82,6 +82,14 @@ class CorruptBatches:
         """When a poll that waits has a batch to fetch anew."""
         return self._due_at if self._due_at > now else math.inf
 
+    def may_heal(self, partition: TopicPartition) -> bool:
+        """Whether the corrupt batch of this partition, which a poll has raised, is fetched anew."""
+        attempts = self._attempts.get(partition)
+        state = self._delivery.partitions.get(partition)
+        if attempts is None or state is None:
+            return False
+        return attempts.due_at < math.inf or state.fetched_anew
+
     def fetch_anew(self, now: float) -> None:
         """Note which batches are corrupt, and fetch those anew that are due."""
         self._forget_healed()

@@ -1,7 +1,7 @@
-"""What the user is given: assigned partitions, their positions, and the records ready for them.
+"""What the application gets: assigned partitions, their positions, and their fetched records.
 
-Belongs to the application thread. Every partition has an epoch, raised by each assign and seek;
-what was fetched for an older epoch is dropped here, which is all the locking the two sides need.
+Only the application thread uses it. Each partition has an epoch, which each assign and seek raises.
+Data that was fetched for an older epoch is dropped here, so that no lock is needed.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class Delivery:
     def __init__(
         self, make_reader: ReaderMaker, trace: Trace, isolation_level: str = "read_uncommitted"
     ) -> None:
-        #: What is owned. Replaced as a whole, never changed: any thread may look at it.
+        #: The owned partitions. Replaced as a whole, never changed, so that any thread may read it.
         self.partitions: Mapping[TopicPartition, Partition] = {}
-        #: What the chunks that came take of the fetch manager's room.
+        #: How much of the fetch manager's room the buffered chunks take.
         self.credit = Credit()
-        #: What was decoded in all.
+        #: Counts of all decoded records.
         self.taken = Taken()
-        #: Partitions to be fetched anew from their positions: the records that came had a gap.
+        #: Partitions to be fetched again from their positions, because fetched records had a gap.
         self.offset_gaps: set[TopicPartition] = set()
         self.log = trace.bind(actor="application")
         self._make_reader = make_reader
@@ -71,10 +71,10 @@ class Delivery:
         #: Partitions that had an error when last seen, in the order in which they are raised; True
         #: if it was raised already.
         self._failed: dict[TopicPartition, bool] = {}
-        #: Partitions that may have something to give out, the next one first: whatever makes one
-        #: ready puts it at the end. One that is not ready when its turn comes leaves.
+        #: Partitions that may have records to give out, in this order. A partition that becomes
+        #: ready is put at the end; if it is not ready at its turn, it is removed.
         self._line: OrderedDict[Partition, None] = OrderedDict()
-        #: Paused partitions with something buffered, and some that were such.
+        #: Paused partitions with buffered records, and some that had such records.
         self._idle: OrderedDict[Partition, None] = OrderedDict()
         #: What the positions were before the last records were given out: (its epoch, offset, ...).
         self._given: list[tuple[Partition, int, int | None, int]] = []
@@ -96,7 +96,8 @@ class Delivery:
         """Own exactly these partitions; those that were owned before keep their state, unless
         `offsets` says where to begin anew.
 
-        What a group assigns is given out once `deliver` says that the listener has heard of it.
+        Records of partitions that a group assigns are given out after `deliver`, when the listener
+        has returned.
         """
         wanted = dict.fromkeys(partitions)
         kept = self.partitions.keys() & wanted.keys() - offsets.keys()
@@ -110,7 +111,7 @@ class Delivery:
                     state.move_to(Position(offset=offsets[one]))
                 owned[one] = state
                 added[one] = state.epoch
-        if added:  # told first: who is interrupted here does it again, and would not tell it then
+        if added:  # traced first: if the rest is interrupted, it is repeated without a trace
             self.log.info(
                 "partitions.assigned",
                 partitions=added,
@@ -148,7 +149,7 @@ class Delivery:
         return state
 
     def fetch_anew(self, state: Partition) -> None:
-        """What is buffered of it begins with corrupt bytes: drop that, and begin a new epoch.
+        """The buffered data of the partition begins with corrupt bytes: drop it, begin a new epoch.
 
         The position and the error stay.
         """
@@ -183,7 +184,7 @@ class Delivery:
     def not_wanted(
         self, topic_partitions: Iterable[TopicPartition] | None = None
     ) -> frozenset[TopicPartition]:
-        """Those (default: of all) for which nothing should be fetched: paused, or to be revoked."""
+        """Those (default: of all) that must not be fetched: paused, or being revoked."""
         states = self.partitions
         among = states if topic_partitions is None else topic_partitions
         return frozenset(one for one in among if not states[one].fetchable)
@@ -195,7 +196,7 @@ class Delivery:
     # -- positions
 
     def offsets(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Any]:
-        """The positions of those that are owned, for the trace; None: not known yet."""
+        """The positions of the owned partitions, for the trace; None: not known yet."""
         owned = self.partitions
         return {one: owned[one].offset for one in topic_partitions if one in owned}
 
@@ -211,7 +212,7 @@ class Delivery:
         return found
 
     def take_moved(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Consumed positions that moved since this was last asked."""
+        """Consumed positions that have moved since the last call."""
         if not self._moved:
             return {}
         moved = self.consumed(self._moved)
@@ -259,7 +260,7 @@ class Delivery:
                 self.tell(topic_partition, records)
 
     def tell(self, topic_partition: TopicPartition, records: Sequence[Any]) -> None:
-        """Trace that the user is given these."""
+        """Trace that the user gets these records."""
         for run in runs(records):
             self.log.debug("records.delivered", partition=topic_partition, **run)
 
@@ -276,7 +277,7 @@ class Delivery:
         self._given = []
 
     def recount(self) -> None:
-        """Make anew what follows from the assignment and the buffers."""
+        """Compute again what follows from the assignment and the buffers."""
         for state in self.partitions.values():
             self._line_up(state)
         self._moved = dict.fromkeys(self.partitions)
@@ -307,7 +308,7 @@ class Delivery:
     def next_error(self, *, again: bool) -> tuple[Partition, Exception] | None:
         """The error to raise now, and its partition; with `again` also one that was raised before.
 
-        Each call gives another partition its turn.
+        The partitions take turns.
         """
         for state in self.failed():
             one, error = state.topic_partition, state.error
@@ -322,7 +323,7 @@ class Delivery:
         states = [self.partitions.get(one) for one in self._failed]
         for one, state in zip(list(self._failed), states, strict=True):
             if state is None or state.error is None:
-                del self._failed[one]  # sought, found or given up meanwhile
+                del self._failed[one]  # it was sought, found or given up meanwhile
         return [state for state in states if state is not None and state.error_is_next]
 
     @property
@@ -349,7 +350,7 @@ class Delivery:
     # -- records
 
     def put(self, chunk: Chunk) -> None:
-        """File one fetched chunk, or drop it if its partition has moved on."""
+        """File one fetched chunk, or drop it if its partition has another epoch or position now."""
         state = self.partitions.get(chunk.partition)
         self.credit.count(chunk)
         if state is None or state.epoch != chunk.epoch or state.pending_revocation:
@@ -366,7 +367,7 @@ class Delivery:
             self._look_for_refusal(state)
             self._line_up(state)
             if fetched_anew and state in self._line:
-                # First: whether these bytes are sound is known when they are decoded.
+                # First, because decoding finds whether these bytes are sound.
                 self._line.move_to_end(state, last=False)
 
     def put_back(self, state: Partition, records: list[Any]) -> None:
@@ -375,7 +376,7 @@ class Delivery:
         self._line_up(state)
 
     def all_put(self) -> None:
-        """All chunks that came were filed: none can be filed a second time."""
+        """All chunks that have come are filed: none can be filed a second time."""
         self.credit.counted_all()
 
     @property

@@ -532,9 +532,10 @@ class KafkaConsumer:
         What is revoked is handed back when its running handlers have ended and are committed. The
         method returns when nothing has come for `consumer_timeout_ms` (by default it waits for
         ever), after SIGTERM (unless the application handles that itself), and after `close` was
-        called by a signal handler or a listener. It raises what `poll` raises, WakeupError, and
-        KeyboardInterrupt. In every case it waits for the running handlers, commits, and leaves the
-        positions at the lowest unfinished records.
+        called by a signal handler or a listener. It raises what `poll` raises (a corrupt batch only
+        after it was fetched anew in vain), WakeupError, and KeyboardInterrupt. In every case it
+        waits for the running handlers, commits, and leaves the positions at the lowest unfinished
+        records.
 
         Args:
             handler: a function, or a coroutine function. It may not call the consumer.

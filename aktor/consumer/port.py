@@ -52,7 +52,7 @@ Settle = Callable[[Any, BaseException | None], None]
 
 
 class ApplicationPort:
-    """Owns what was said to the application and not yet read, and the open questions."""
+    """Owns the messages to the application that it has not read yet, and its open questions."""
 
     def __init__(self, bell: Bell, trace: Trace) -> None:
         self.bell = bell
@@ -84,7 +84,7 @@ class ApplicationPort:
 
     @classmethod
     def understands(cls) -> frozenset[type]:
-        """Every message type the application has a place for."""
+        """Every message type that the application handles."""
         return frozenset(handlers(cls))
 
     @handles(RecordsFetched)
@@ -185,14 +185,14 @@ class ApplicationPort:
             self.log.debug("answer.dropped", ticket=ticket, because="nobody waits for it any more")
             return
         settle(value, error)
-        self.bell.ring()  # a poll that waits has a callback to run
+        self.bell.ring()  # a waiting poll has a callback to run
 
     # -- the application's side
 
     def open(self, actor: str, settle: Settle, asked: list[int] | None = None) -> int:
         """A new ticket for a question to `actor`; `settle` is called once, on either thread.
 
-        It is added to `asked` first: who is interrupted can give it up.
+        The ticket is added to `asked` first, so that a call that is interrupted can give it up.
         """
         ticket = next(self._tickets)
         if asked is not None:
@@ -235,7 +235,7 @@ class ApplicationPort:
         return any(name == actor for name, _ in list(self._open.values()))
 
     def watch_cluster(self, *, wanted: bool) -> None:
-        """Whether changes of the cluster are events: the subscription may follow them."""
+        """Whether changes of the cluster become events: the subscription depends on them."""
         self._watches_cluster = wanted
 
     def close(self) -> None:

@@ -33,6 +33,9 @@ def dead_letter(
     exception with its traceback (see `Failure.headers`). If the record cannot be written, `process`
     raises, and the record is not committed.
 
+    kafka-python's producer refuses null headers, and records without key and value: what is null
+    there (of these records the value) is written empty.
+
     Args:
         topic: where to write.
         producer: yours: kafka-python's `KafkaProducer` or confluent-kafka's `Producer`, without
@@ -93,25 +96,41 @@ class DeadLetter:
         return serializer(content)
 
     def _by_kafka_python(self, key: Any, value: Any, headers: list[tuple[str, Any]]) -> None:
+        if key is None and value is None:
+            value = b""
+        headers = [(name, content or b"") for name, content in headers]
         future = self._producer.send(self.topic, key=key, value=value, headers=headers)
         future.get(timeout=self._timeout)
 
     def _by_confluent(self, key: Any, value: Any, headers: list[tuple[str, Any]]) -> None:
         outcome: list[Any] = []
-        self._producer.produce(
-            self.topic,
-            key=key,
-            value=value,
-            headers=headers,
-            on_delivery=lambda error, _message: outcome.append(error),
-        )
         until = time.monotonic() + self._timeout
+        while not self._produced(key, value, headers, outcome):
+            self._poll(until)
         while not outcome:
-            if time.monotonic() >= until:
-                raise KafkaTimeoutError(
-                    f"the producer did not deliver a record to {self.topic} within"
-                    f" {self._timeout:g} s"
-                )
-            self._producer.poll(_LOOK)
+            self._poll(until)
         if outcome[0] is not None:
             raise RuntimeError(f"the producer could not write to {self.topic}: {outcome[0]}")
+
+    def _produced(
+        self, key: Any, value: Any, headers: list[tuple[str, Any]], outcome: list[Any]
+    ) -> bool:
+        """Whether there was room for it in the producer's queue."""
+        try:
+            self._producer.produce(
+                self.topic,
+                key=key,
+                value=value,
+                headers=headers,
+                on_delivery=lambda error, _message: outcome.append(error),
+            )
+        except BufferError:
+            return False
+        return True
+
+    def _poll(self, until: float) -> None:
+        if time.monotonic() >= until:
+            raise KafkaTimeoutError(
+                f"the producer did not deliver a record to {self.topic} within {self._timeout:g} s"
+            )
+        self._producer.poll(_LOOK)

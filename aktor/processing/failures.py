@@ -8,8 +8,9 @@ from typing import Any, Final
 
 __all__ = ["Failure", "Retries"]
 
-#: Of a traceback, the characters that go into a header: its end says what was raised.
-TRACEBACK_MAX: Final = 8_000
+#: So many characters of a text go into a header: a message may have all of a record in it, and a
+#: dead letter that is too large could not be written. Of a traceback it is the end.
+TEXT_MAX: Final = 8_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +68,18 @@ class Failure:
             "group": self.group_id,
             "attempts": self.attempts,
             "exception.class.name": f"{type(error).__module__}.{type(error).__qualname__}",
-            "exception.message": str(error),
-            "exception.stacktrace": "".join(lines)[-TRACEBACK_MAX:],
+            "exception.message": _message(error)[:TEXT_MAX],
+            "exception.stacktrace": "".join(lines)[-TEXT_MAX:],
         }
         return [
-            (f"aktor.errors.{name}", str(value).encode())
+            (f"aktor.errors.{name}", str(value).encode(errors="backslashreplace"))
             for name, value in values.items()
             if value is not None
         ]
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"(no text: {type(failure).__name__} in __str__)"

@@ -70,12 +70,16 @@ def plan(
     """Check the arguments. TypeError, ValueError: one is wrong, and which."""
     if not callable(handler):
         raise TypeError(f"handler must be callable, not {type(handler).__name__}")
+    if _is_generator(handler):
+        raise TypeError("handler is a generator function: it would never run; use no `yield` in it")
     if order not in ORDERS:
         raise ValueError(f"order must be one of {', '.join(ORDERS)}, not {order!r}")
     if not callable(on_error) and on_error not in ("raise", "skip"):
         raise ValueError(
             f"on_error must be 'raise', 'skip', a dead_letter(...) or a function, not {on_error!r}"
         )
+    if _is_coroutine(on_error) or _is_generator(on_error):
+        raise TypeError("on_error must be an ordinary function: it runs in a thread")
     for name, number in numbers.items():
         if isinstance(number, bool) or not isinstance(number, int):
             raise TypeError(f"{name} must be an int, not {type(number).__name__}")
@@ -103,7 +107,16 @@ def plan(
     )
 
 
-def _is_coroutine(handler: Any) -> bool:
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
-        getattr(handler, "__call__", None)  # noqa: B004  # an object whose call is one
+def _is_coroutine(call: Any) -> bool:
+    return any(map(inspect.iscoroutinefunction, _functions_of(call)))
+
+
+def _is_generator(call: Any) -> bool:
+    return any(
+        inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one)
+        for one in _functions_of(call)
     )
+
+
+def _functions_of(call: Any) -> tuple[Any, Any]:
+    return call, getattr(call, "__call__", None)  # noqa: B004  # an object whose call is one

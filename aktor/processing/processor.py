@@ -26,7 +26,12 @@ from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer.waiting import Waiting
-from aktor.errors import ConcurrentAccessError, HandlerError, RecordDeserializationError
+from aktor.errors import (
+    ConcurrentAccessError,
+    CorruptBatchError,
+    HandlerError,
+    RecordDeserializationError,
+)
 from aktor.processing.failures import Failure
 from aktor.processing.listener import HandingBack
 from aktor.processing.plan import Plan, Processed
@@ -183,6 +188,10 @@ class Processor:
             self._incoming = self._consumer.poll(self._patience() * 1000, self._limit())
         except RecordDeserializationError as error:
             self._take_in_unreadable(error)
+        except CorruptBatchError as error:
+            partition = TopicPartition(error.topic, error.partition)
+            if not self._engine.corrupt_batches.may_heal(partition):
+                raise
         self._take_in()
         self._drop_what_was_released()
 
@@ -397,8 +406,11 @@ class Processor:
         now = self._clock()
         if now < self._commit_at or self._committing:
             return
-        self._commit_at = now + self._plan.commit_interval
         offsets = self._finished()
+        # An interval of nothing is one of a poll's length while there is nothing to commit: else
+        # no poll would wait.
+        interval = self._plan.commit_interval
+        self._commit_at = now + (interval if offsets else max(interval, POLL))
         if offsets:
             self._committing = True
             self._consumer.commit_async(offsets, self._on_committed)

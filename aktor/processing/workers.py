@@ -7,12 +7,16 @@ what takes the job back: it says whether the job had not begun, and then it neve
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import inspect
 import multiprocessing
 import pickle
+import signal
 import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NamedTuple, Protocol
 
 from aktor.actors.runtime import Bell
@@ -91,7 +95,12 @@ class Threads:
         self._inbox.append((claim, job))
         if not self._ring_one() and self._started < self._count:
             self._started += 1
-            self._start(self._work, f"{self._name}-{self._started}")
+            try:
+                self._start(self._work, f"{self._name}-{self._started}")
+            except RuntimeError as error:  # no more threads are to be had
+                self._started -= 1
+                if not self._started and claim.take():
+                    job.done(error)
         return claim.take
 
     def close(self) -> None:
@@ -121,6 +130,10 @@ class Threads:
                 # Looked at again: it may have come before anybody knew that we are idle.
                 if not self._inbox and not self._closed:
                     bell.wait(threading.TIMEOUT_MAX)
+                # Unless it was rung, it is still there: a job that rings it would wait for this
+                # thread to end its next one, while others are idle.
+                with contextlib.suppress(ValueError):
+                    self._idle.remove(bell)
                 continue
             if claim.take():
                 _run(job)
@@ -128,11 +141,26 @@ class Threads:
 
 def _run(job: Job) -> None:
     try:
-        job.call(job.argument)
-    except (Exception, SystemExit) as error:
+        _call(job.call, job.argument)
+    except (Exception, SystemExit, asyncio.CancelledError) as error:
         job.done(error)
+    except BaseException as error:  # its thread ends, too
+        job.done(error)
+        raise
     else:
         job.done(None)
+
+
+def _call(call: Callable[[Any], Any], argument: Any) -> None:
+    """Call it. A coroutine that it returns would never run, and its record count as handled."""
+    result = call(argument)
+    if inspect.iscoroutine(result):
+        result.close()
+        name = getattr(call, "__qualname__", repr(call))
+        raise TypeError(
+            f"{name} returned a coroutine, which is not awaited here: a handler that is to run as a"
+            " coroutine must be an `async def` itself, and on_error must be an ordinary function"
+        )
 
 
 class Coroutines:
@@ -143,8 +171,13 @@ class Coroutines:
         self._closed = False
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._serve, name=name, daemon=True).start()
+
+    def _serve(self) -> None:
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
 
     def submit(self, job: Job) -> Cancel:
         """Run it in the loop."""
@@ -161,10 +194,10 @@ class Coroutines:
     async def _run(self, job: Job) -> None:
         try:
             await job.call(job.argument)
-        except BaseException as error:  # also asyncio.CancelledError: it was not finished
+        except BaseException as error:
+            # Also CancelledError: it was not finished. KeyboardInterrupt and SystemExit would end
+            # the loop, and with it the coroutines of other records.
             job.done(error)
-            if not isinstance(error, Exception | asyncio.CancelledError):
-                raise
         else:
             job.done(None)
 
@@ -195,13 +228,17 @@ class Processes:
                 " a function of a module"
             ) from error
         context = multiprocessing.get_context("spawn")
-        self._pool = ProcessPoolExecutor(count, mp_context=context)
+        self._pool = ProcessPoolExecutor(count, context, initializer=_ignore_interrupts)
 
     def submit(self, job: Job) -> Cancel:
         """Run it in a process."""
-        future = self._pool.submit(job.call, job.argument)
+        try:
+            future = self._pool.submit(_call_in_process, job.call, job.argument)
+        except BrokenProcessPool as error:
+            job.done(error)
+            return lambda: False
 
-        def ended(future: Future[Any]) -> None:
+        def ended(future: Future[None]) -> None:
             if not future.cancelled():
                 job.done(future.exception())
 
@@ -211,3 +248,24 @@ class Processes:
     def close(self) -> None:
         """The processes end once they have nothing in hand."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _ignore_interrupts() -> None:
+    """A terminal sends Ctrl-C to all processes: the one that polls waits for what runs in these."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _call_in_process(call: Callable[[Any], Any], argument: Any) -> None:
+    """Call it. What it returns is dropped, for it would be pickled.
+
+    An exception that is pickled and cannot be made again of that would break the whole pool.
+    """
+    try:
+        _call(call, argument)
+    except Exception as error:
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:
+            text = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
+            raise RuntimeError(f"{text} (it cannot be pickled)") from error
+        raise

@@ -134,7 +134,7 @@ class Rows(Value):
     unknown: Do | None = None
 
     def of(self, error: type[BaseException]) -> Do:
-        """What is done about this error; also about one of ours, for want of an answer."""
+        """What is done about this error, or about an error of ours if there was no answer."""
         if error is NoError:
             return Do.DONE
         found = self.codes.get(error)
@@ -147,20 +147,20 @@ class Rows(Value):
         return self.fatal
 
 
-#: The broker does not look after the group (any more).
+#: The broker is not the group's coordinator (any more).
 _NO_COORDINATOR: Final[Mapping[type[BaseException], Do]] = {
     CoordinatorNotAvailableError: Do.RETRY | Do.FIND_COORDINATOR,
     NotCoordinatorError: Do.RETRY | Do.FIND_COORDINATOR,
 }
 
-#: The same of those that store and tell offsets: one that waited for its replicas in vain is no
-#: coordinator either.
+#: The same for OffsetCommit and OffsetFetch: a coordinator whose replicas did not acknowledge in
+#: time is not used further either.
 _NO_OFFSETS: Final[Mapping[type[BaseException], Do]] = {
     **_NO_COORDINATOR,
     RequestTimedOutError: Do.RETRY | Do.FIND_COORDINATOR,
 }
 
-#: The coordinator does not have this member, or not in this generation.
+#: The coordinator does not know this member, or has another generation.
 _NOT_A_MEMBER: Final[Mapping[type[BaseException], Do]] = {
     UnknownMemberIdError: Do.PARTITIONS_LOST | Do.NEW_MEMBER_ID | Do.REJOIN,
     IllegalGenerationError: Do.PARTITIONS_LOST | Do.REJOIN,
@@ -184,8 +184,8 @@ _STALE_METADATA: Final[Mapping[type[BaseException], Do]] = dict.fromkeys(
 #: The member gives everything up, and the user has to do something.
 _NO_MEMBER: Final = Do.RAISE | Do.PARTITIONS_LOST
 
-#: What is wrong with one partition may be mended from outside: it is told once, and tried now and
-#: then.
+#: The error of one partition may be corrected from outside: it is raised once, and the request is
+#: repeated from time to time.
 _TRY_ON: Final = Do.RAISE | Do.RETRY
 
 #: The whole table.
@@ -206,7 +206,7 @@ ROWS: Final[Mapping[Answer, Rows]] = {
     ),
     Answer.METADATA_QUESTION: Rows(
         codes={
-            UnknownTopicOrPartitionError: Do.DONE,  # it is not there: that is the answer
+            UnknownTopicOrPartitionError: Do.DONE,  # the topic does not exist, which is the answer
             TopicAuthorizationFailedError: Do.RAISE,
             InvalidTopicError: Do.RAISE,
             UnsupportedVersionError: Do.RAISE,
@@ -214,9 +214,9 @@ ROWS: Final[Mapping[Answer, Rows]] = {
         fatal=Do.RETRY,
     ),
     Answer.METADATA_NAME: Rows(fatal=Do.RETRY),
-    # What no retry mends is told each time, and tried again once a second.
+    # An error that a retry does not correct is raised each time, and tried again once a second.
     Answer.FIND_COORDINATOR: Rows(fatal=_TRY_ON),
-    # What is not known to be final is asked again, as by the Java client (OffsetFetcherUtils).
+    # An error that is not known to be final is retried, as by the Java client (OffsetFetcherUtils).
     Answer.LIST_OFFSETS: Rows(
         codes={TopicAuthorizationFailedError: Do.RAISE},
         retriable=Do.RETRY | Do.REFRESH_METADATA,
@@ -233,8 +233,8 @@ ROWS: Final[Mapping[Answer, Rows]] = {
     Answer.OFFSET_FETCH: Rows(
         codes={
             **_NO_OFFSETS,
-            # A member of a KIP-848 group that asked with an epoch, or a membership, that is over.
-            # This never means that nothing is committed: it asks again as who it is then.
+            # A member of a KIP-848 group has asked with an old epoch or member id. This never means
+            # that nothing is committed: the member asks again with its new epoch.
             StaleMemberEpochError: Do.RETRY | Do.CONFIRM_MEMBERSHIP,
             UnknownMemberIdError: Do.RETRY | Do.CONFIRM_MEMBERSHIP,
             GroupIdNotFoundError: Do.RETRY | Do.CONFIRM_MEMBERSHIP,
@@ -275,18 +275,20 @@ ROWS: Final[Mapping[Answer, Rows]] = {
         codes={
             **_NO_COORDINATOR,
             **_NOT_A_MEMBER,
-            RebalanceInProgressError: Do.DONE | Do.REJOIN,  # we are a member, and are to join
+            RebalanceInProgressError: Do.DONE | Do.REJOIN,  # the member is known, and must join
         },
         fatal=_NO_MEMBER,
     ),
-    # Whoever is not known there has left; and nobody waits for another refusal to be mended.
+    # A member that the coordinator does not know has left. Other errors are not retried: the
+    # application is leaving.
     Answer.LEAVE_GROUP: Rows(codes=_NO_COORDINATOR, fatal=Do.DONE),
-    # Heartbeats tell of a coordinator that is lost. Who may not know the assignment does without.
+    # Heartbeats detect a lost coordinator. Without the right to describe the group the leader
+    # goes on without the assignment.
     Answer.DESCRIBE_GROUPS: Rows(fatal=Do.DONE),
     Answer.CONSUMER_JOIN: Rows(
         codes={
             **_NO_COORDINATOR,
-            # There is nothing to give up: it is tried again.
+            # The member owns nothing that it could give up: it tries again.
             UnknownMemberIdError: Do.RETRY,
             FencedMemberEpochError: Do.RETRY,
             UnreleasedInstanceIdError: Do.FREE_INSTANCE_ID,
@@ -300,9 +302,9 @@ ROWS: Final[Mapping[Answer, Rows]] = {
             **_NO_COORDINATOR,
             UnknownMemberIdError: Do.PARTITIONS_LOST | Do.REJOIN,
             FencedMemberEpochError: Do.PARTITIONS_LOST | Do.REJOIN,
-            # A group that has lost its last member may be deleted, or be a classic one by now.
+            # A group without members may have been deleted, or be a classic one by now.
             GroupIdNotFoundError: Do.PARTITIONS_LOST | Do.REJOIN,
-            # The member stays; its subscription is looked at again with each heartbeat.
+            # The member stays; the coordinator checks its subscription again at each heartbeat.
             TopicAuthorizationFailedError: _TRY_ON,
         },
         fatal=_NO_MEMBER,
@@ -330,7 +332,7 @@ ROWS: Final[Mapping[Answer, Rows]] = {
     Answer.FETCH_FOLLOWER: Rows(
         codes={
             **_STALE_METADATA,
-            # A follower may be behind its leader: only the leader's word counts (KIP-392).
+            # A follower may be behind its leader: only the leader's error is final (KIP-392).
             OffsetOutOfRangeError: Do.RETRY,
             TopicAuthorizationFailedError: _TRY_ON,
             CorruptRecordError: _TRY_ON,
@@ -346,7 +348,7 @@ def means(answer: Answer, error: type[BaseException]) -> Do:
     return ROWS[answer].of(error)
 
 
-#: Codes that Kafka has and kafka-python has no class for.
+#: Kafka's codes without a class in kafka-python.
 _OURS: Final = {one.errno: one for one in (InvalidRegularExpressionError, RebootstrapRequired)}
 
 

@@ -30,11 +30,19 @@ MAX_BATCH_BYTES: Final = 48 * 1024 * 1024
 _STEP = 256 * 1024
 
 
-def decompress(codec: int, data: memoryview, limit: int) -> bytes | memoryview:
-    """The decompressed `data`.
+def a_room(size: int) -> Any:
+    """Room to decompress so many bytes into. A big one is only taken where it is written."""
+    return bytearray(size) if size <= COPY_AT_MOST else mmap.mmap(-1, size)
 
-    Raises `Oversized` beyond `limit` bytes, `Malformed` if `data` is not of this codec, and
-    `CodecUnavailable` if the codec is unknown or not installed.
+
+def decompress(
+    codec: int, data: memoryview, limit: int, room: Callable[[int], Any] = a_room
+) -> Any:
+    """The decompressed `data`, as whatever has the buffer protocol.
+
+    `room` makes what it is decompressed into, of a size that it will probably not fill; gzip has
+    its own. Raises `Oversized` beyond `limit` bytes, `Malformed` if `data` is not of this codec,
+    and `CodecUnavailable` if the codec is unknown or not installed.
     """
     try:
         decoder = _DECODERS[codec]
@@ -42,7 +50,7 @@ def decompress(codec: int, data: memoryview, limit: int) -> bytes | memoryview:
         raise CodecUnavailable(
             f"compressed with codec {codec}, which this version does not know; upgrade aktor"
         ) from None
-    return readable(decoder(data, limit))
+    return decoder(data, limit, room)
 
 
 def readable(buffer: Any) -> bytes | memoryview:
@@ -50,7 +58,7 @@ def readable(buffer: Any) -> bytes | memoryview:
     return bytes(buffer) if len(buffer) <= COPY_AT_MOST else memoryview(buffer)
 
 
-def _gunzip(data: memoryview, limit: int) -> Any:
+def _gunzip(data: memoryview, limit: int, _room: Callable[[int], Any]) -> Any:
     out = bytearray()
     rest: bytes | memoryview = data
     while True:  # a stream may have several members (RFC 1952)
@@ -88,7 +96,7 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = 16
 
 
-def _unsnappy(data: memoryview, limit: int) -> Any:
+def _unsnappy(data: memoryview, limit: int, room: Callable[[int], Any]) -> Any:
     snappy = _cramjam("snappy").snappy
     blocks = _xerial_blocks(data) if data[:8] == _XERIAL_MAGIC else [data]
     sizes = [_snappy_size(block) for block in blocks]
@@ -96,11 +104,10 @@ def _unsnappy(data: memoryview, limit: int) -> Any:
     if total > limit:
         raise Oversized
 
-    out = bytearray(total)
-    room = memoryview(out)
+    out = rest = memoryview(room(total))[:total]
     for block, size in zip(blocks, sizes, strict=True):
-        _checked("snappy", snappy.decompress_raw_into, block, room[:size])
-        room = room[size:]
+        _checked("snappy", snappy.decompress_raw_into, block, rest[:size])
+        rest = rest[size:]
     return out
 
 
@@ -135,9 +142,9 @@ _LZ4_BLOCK_SIZES = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
 _LZ4_RATIO = 255
 
 
-def _unlz4(data: memoryview, limit: int) -> Any:
+def _unlz4(data: memoryview, limit: int, room: Callable[[int], Any]) -> Any:
     lz4 = _cramjam("lz4").lz4
-    return _decompress_whole("lz4", lz4, data, _lz4_bound(data), limit)
+    return _decompress_into("lz4", lz4, data, _lz4_bound(data), limit, room)
 
 
 def repair_lz4_header(data: memoryview) -> memoryview:
@@ -211,9 +218,9 @@ _ZSTD_SKIPPABLE = 0x184D_2A50
 _ZSTD_BLOCK = 128 * 1024
 
 
-def _unzstd(data: memoryview, limit: int) -> Any:
+def _unzstd(data: memoryview, limit: int, room: Callable[[int], Any]) -> Any:
     zstd = _cramjam("zstd").zstd
-    return _decompress_whole("zstd", zstd, data, _zstd_bound(data), limit)
+    return _decompress_into("zstd", zstd, data, _zstd_bound(data), limit, room)
 
 
 def _zstd_bound(data: memoryview) -> int:
@@ -249,19 +256,26 @@ def _zstd_header_rest(descriptor: int) -> int:
     return window + dictionary + content_size
 
 
-def _decompress_whole(name: str, codec: Any, data: memoryview, bound: int, limit: int) -> Any:
-    """Decompress `data`, which gives `bound` bytes at most, into no more than `limit`."""
-    if bound <= limit:
-        return _checked(name, codec.decompress, data)
+def _decompress_into(
+    name: str,
+    codec: Any,
+    data: memoryview,
+    bound: int,
+    limit: int,
+    room: Callable[[int], Any],
+) -> Any:
+    """Decompress `data`, which gives `bound` bytes at most, into no more than `limit`.
 
-    # Its blocks could give too much, but need not: writers may leave them half full. Memory
-    # mapped anonymously is only taken where it is written, and the decoder stops at its end.
-    room = mmap.mmap(-1, limit)
+    Its blocks could give more than that, but need not: writers may leave them half full.
+    """
+    space = room(max(1, min(bound, limit)))
     try:
-        size = _checked(name, codec.decompress_into, data, room)
+        size = _checked(name, codec.decompress_into, data, memoryview(space)[: min(bound, limit)])
     except Malformed as fault:
+        if bound <= limit:
+            raise
         raise Oversized from fault
-    return memoryview(room)[:size]
+    return memoryview(space)[:size]
 
 
 def _checked(name: str, decode: Callable[..., Any], *arguments: Any) -> Any:
@@ -281,7 +295,7 @@ def _cramjam(name: str) -> Any:
     return cramjam
 
 
-_DECODERS: Final[dict[int, Callable[[memoryview, int], Any]]] = {
+_DECODERS: Final[dict[int, Callable[[memoryview, int, Callable[[int], Any]], Any]]] = {
     1: _gunzip,
     2: _unsnappy,
     3: _unlz4,

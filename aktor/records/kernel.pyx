@@ -12,6 +12,7 @@ State is in objects only. A reader belongs to one thread.
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.list cimport PyList_Append, PyList_GET_SIZE
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.object cimport PyTypeObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
@@ -77,6 +78,13 @@ cdef extern from "kernel.h":
         AKTOR_HEADER_BEYOND
         AKTOR_LENGTH
 
+cdef extern from "lz4.h":
+    int64_t aktor_lz4_block_size(const uint8_t *at, const uint8_t *end) nogil
+    int64_t aktor_lz4_bound(const uint8_t *at, const uint8_t *end) nogil
+    int64_t aktor_lz4_frame(const uint8_t *at, const uint8_t *end, uint8_t *to) nogil
+    enum:
+        AKTOR_LZ4_SLACK
+
 cdef extern from "columns.h":
     ctypedef struct aktor_buffer:
         uint8_t *bytes
@@ -133,6 +141,9 @@ cdef enum:
     #: Longer batches are left to the crc32c package, which reads three words at a time.
     SHORT = 2048
     FIELDS = 13
+    LZ4 = 3
+    #: A greater room is not kept for the next batch.
+    KEEP_AT_MOST = 4 * 1024 * 1024
 
 if ConsumerRecord.__basicsize__ != tuple.__basicsize__ or len(ConsumerRecord._fields) != FIELDS:
     raise ImportError("kafka-python's ConsumerRecord is not the tuple that this was written for")
@@ -167,6 +178,26 @@ cdef class _Room:
 
     def __dealloc__(self):
         PyBuffer_Release(&self.buffer)
+
+
+cdef class _Space:
+    """Owns memory that a batch is decompressed into. It is not zeroed: where nothing is written,
+    nothing is taken."""
+
+    cdef uint8_t *bytes
+    cdef Py_ssize_t size
+
+    def __cinit__(self, Py_ssize_t size):
+        self.bytes = <uint8_t *>PyMem_RawMalloc(size)
+        if self.bytes == NULL:
+            raise MemoryError(f"no memory to decompress {size} bytes into")
+        self.size = size
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.bytes)
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.bytes, self.size, 0, flags)
 
 
 cdef class _Piece:
@@ -375,6 +406,7 @@ cdef class RecordReader:
     cdef const uint8_t *_records
     cdef const uint8_t *_end
     cdef _Room _room
+    cdef _Space _space  # for the decompressed batch: this one, and then the next
     cdef int32_t _left
     cdef int64_t _previous, _base_offset, _last_delta, _base_timestamp, _max_timestamp
     cdef int64_t _wrong_delta
@@ -546,8 +578,7 @@ cdef class RecordReader:
         cdef const uint8_t *records = batch + HEADER_SIZE
         cdef const uint8_t *end = batch + size
         if flags & CODEC_MASK:
-            payload = self._view[self._at + HEADER_SIZE : self._at + size]
-            room = _Room(decompress(flags & CODEC_MASK, payload, self._max_batch_bytes))
+            room = self._decompressed(flags & CODEC_MASK, records, end)
             records = <const uint8_t *>room.buffer.buf
             end = records + room.buffer.len
         if count > (end - records) // SMALLEST_RECORD:
@@ -575,6 +606,27 @@ cdef class RecordReader:
         self._after_batch = last_offset + 1
         self._at += size
         return 0
+
+    cdef _Room _decompressed(self, int codec, const uint8_t *at, const uint8_t *end):
+        """The records of the batch, whose compressed ones are these."""
+        cdef int64_t bound = -1, size
+        if codec == LZ4:
+            bound = aktor_lz4_bound(at, end)
+        if 0 <= bound <= self._max_batch_bytes:
+            self._make_space(bound + aktor_lz4_block_size(at, end) + AKTOR_LZ4_SLACK)
+            with nogil:
+                size = aktor_lz4_frame(at, end, self._space.bytes)
+            if size >= 0:
+                return _Room(memoryview(self._space)[:size])
+        payload = self._view[at - self._data : end - self._data]
+        return _Room(decompress(codec, payload, self._max_batch_bytes, self._make_space))
+
+    def _make_space(self, Py_ssize_t size):
+        """Space for so many bytes, which nothing that is read any more is in."""
+        if self._space is None or self._space.size < size:
+            self._space = None
+            self._space = _Space(size)
+        return self._space
 
     cdef int _pass(self, Py_ssize_t size, int64_t after) except -1:
         """Move past a batch of which there is nothing to deliver."""
@@ -679,6 +731,8 @@ cdef class RecordReader:
         if not self._left:
             self._records = NULL
             self._room = None
+            if self._space is not None and self._space.size > KEEP_AT_MOST:
+                self._space = None
             self._position = max(self._position, self._after_batch)
         return 0
 
@@ -914,6 +968,9 @@ cdef class RecordReader:
     cdef int _fail(self, fault, int64_t offset) except -1:
         """Keep the public error for `fault`; the position goes to `offset` and stays there."""
         self._position = offset
+        self._records = NULL  # nothing is read any more: a bomb's room would stay until a seek
+        self._room = None
+        self._space = None
         self.error = public_error(
             fault,
             topic=self._topic,

@@ -218,7 +218,7 @@ def records_of(header: BatchHeader, limit: int) -> bytes | memoryview:
     """The records of a batch, decompressed to `limit` bytes at most."""
     codec = header.flags & CODEC_MASK
     if codec:
-        return decompress(codec, header.payload, limit)
+        return readable(decompress(codec, header.payload, limit))
     return readable(header.payload)
 
 

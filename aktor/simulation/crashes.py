@@ -1,8 +1,8 @@
 """Crashes of actors on command: the points at which one can crash, and the crash itself.
 
-An actor can crash at any message that it understands: `POINTS` has all such pairs. The exception
-is raised before the actor has looked at the message, as if the first line of its handler were the
-bug, or after it has done all, as if the last were.
+An actor can crash at any message that it handles: `POINTS` has all pairs of actor and message. The
+exception is raised before the handler runs (as if its first line had the bug), or after it has run
+and its messages were sent (as if its last line had the bug).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ACTORS: Final[tuple[str, ...]] = ("network", *(kind.name for kind in managers("c
 
 
 def _points(protocol: str) -> tuple[Point, ...]:
-    """Those of consumers with this `group_protocol`."""
+    """The points of consumers with this `group_protocol`."""
     kinds: tuple[Any, ...] = (NetworkActor, *managers(protocol))
     return tuple(
         Point(kind.name, message)
@@ -46,7 +46,7 @@ def _points(protocol: str) -> tuple[Point, ...]:
     )
 
 
-#: Whose crash each of these hears of: it lives on, and what it had asked is lost.
+#: These actors are told of the crash of another one: they go on, and their questions are lost.
 HEARS_OF: Final[Mapping[str, str]] = {
     "network": "fetch",
     **{kind.name: kind.mends()[0] for kind in managers("classic") if kind.mends()},
@@ -61,7 +61,7 @@ _EVERY_POINT: Final = frozenset(POINTS + CONSUMER_POINTS)
 class Crashes:
     """Crashes of one actor over one type of message; `happened` so many times.
 
-    `late`: it handles the message, and says what it has to say, before it crashes.
+    `late`: the actor handles the message, and its messages are sent, before it crashes.
     `on_crash` is called before each of them is raised. Raises ValueError for what can never happen.
     """
 

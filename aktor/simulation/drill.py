@@ -428,6 +428,7 @@ class Drill:
         self._stand_still()
         self._ask_for_a_position_in_vain()
         self._refuse()
+        self._send_back_to_bootstrap()
         self._attempt(self._unsubscribe)
         self._attempt(lambda: self._subscribe(self._consumer))
 
@@ -539,6 +540,12 @@ class Drill:
         carol = self.sim.member(self._read_on)
         self._poll(0.8)
         self._leaving.add(carol)
+
+    def _send_back_to_bootstrap(self) -> None:
+        """KIP-1102."""
+        self.sim.brokers.refuse("Metadata", Code.REBOOTSTRAP_REQUIRED, client_id=self.alice.name)
+        self._attempt(self._consumer.topics)
+        self._poll(0.5)
 
 
 def _sends(message: object, kind: type) -> bool:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import itertools
 import json
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Final, Self
 
 __all__ = ["Event", "History", "fingerprint", "told_by"]
 
@@ -81,9 +82,35 @@ class History:
         """All of it as JSON lines."""
         return "".join(json.dumps(one, sort_keys=True, default=str) + "\n" for one in self.events)
 
+    def traces(self, began: float) -> Iterator[Event]:
+        """What the members' trace files would hold, if the simulation had begun at this time.
+
+        Each member is on a host of its own, and each consumer has a trace.
+        """
+        lines: Counter[str] = Counter()
+        for event in self.events:
+            if "level" not in event:
+                continue  # told by the brokers, or by the simulation itself
+            who = event["member"]
+            lines[who] += 1
+            told = {key: value for key, value in event.items() if key not in _OF_HISTORY}
+            if event.get("member_id") is not None:
+                told["member"] = event["member_id"]
+            last = {key: told.pop(key) for key in ("level", "event")}
+            origin = {"host": f"host-{who.partition('/')[0]}", "trace": _trace_id(who)}
+            yield {**told, **last, "t": began + event["at"], **origin, "line": lines[who]}
+
     def last(self, count: int = 30) -> str:
         """The last events, to be read by people."""
         return "\n".join(_line(one) for one in self.events[-count:])
+
+
+#: What a history adds to the events of a trace.
+_OF_HISTORY: Final = ("at", "member", "member_id")
+
+
+def _trace_id(member: str) -> str:
+    return f"{zlib.crc32(member.encode()):08x}"
 
 
 def _line(event: Event) -> str:

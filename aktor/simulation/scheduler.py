@@ -1,9 +1,9 @@
 """Whose turn it is, and what time it is: one thread, virtual time, every choice drawn from a seed.
 
-What can run is a `Turn`: the dispatcher of a consumer, with mail or a tick that is due, or a
-`Task`, an application thread in a greenlet of its own. One of those that can run is drawn and takes
-one turn: a few messages, or the application's code up to where it waits. When none can, the clock
-jumps to the next moment at which somebody wanted to be woken.
+A `Turn` is the dispatcher of a consumer, with messages or a due tick, or a `Task`: an application
+thread in a greenlet of its own. One of the turns that can run is drawn: a few messages, or the
+application's code up to where it waits. When no turn can run, the clock jumps to the next time on
+the agenda.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from aktor.simulation.lines import Lines
 
 __all__ = ["Scheduler", "Task", "Turn"]
 
-#: More turns than this without the clock moving are a spin.
+#: More turns than this while the clock stands still are an endless loop.
 SPIN: Final = 20_000
 
-#: How often an application thread that looks at the clock is overtaken by others.
+#: How often an application thread that reads the clock loses its turn.
 OVERTAKEN: Final = 0.2
 
-#: A task that looks at a clock more often than this, while that stands still, takes so many
-#: seconds: else a loop that waits for a moment would wait for ever.
+#: If a task reads a clock more often than this while it stands still, so many seconds pass: else a
+#: loop that waits for a time would never end.
 LOOKS: Final = 10
 GLANCE: Final = 0.01
 
@@ -48,16 +48,16 @@ class Turn(Protocol):
     queued: bool
 
     def take_turn(self) -> None:
-        """Do one thing. Whoever has more to do says so by `Scheduler.can_run`."""
+        """Do one thing. A turn that has more to do calls `Scheduler.can_run`."""
 
     def __str__(self) -> str: ...
 
 
 class Task:
-    """One application thread. It runs until it waits; who waits is in the hands of the scheduler.
+    """One application thread. It runs until it waits; then the scheduler decides when it goes on.
 
-    `waits_for` says in words what it waits for, `waits_for_ever` that only a `wake` can end that.
-    `error` is what ended it, if that was not its end.
+    `waits_for` says in words what it waits for; `waits_for_ever`: only a `wake` ends that. `error`
+    is the exception that ended it, if there was one.
     """
 
     def __init__(self, scheduler: Scheduler, name: str, work: Callable[[], Any]) -> None:
@@ -101,7 +101,7 @@ class Task:
     # -- the scheduler's side
 
     def fail(self, error: BaseException) -> None:
-        """The run ends with this, whatever its code makes of it; the first one counts."""
+        """The run ends with this error, even if the code catches it; the first error counts."""
         if self.error is None:
             self.error = error
             self.scheduler.failed = True
@@ -118,38 +118,38 @@ class Task:
         self.scheduler.can_run(self)
 
     def freeze(self) -> None:
-        """It is paused, whatever happens, until `thaw`."""
+        """It takes no turn until `thaw`."""
         self.frozen = True
 
     def thaw(self) -> None:
-        """It goes on, if it was to be woken meanwhile."""
+        """It may take turns again; it goes on if it was woken meanwhile."""
         self.frozen = False
         if self._woken_while_frozen:
             self._woken_while_frozen = False
             self.wake()
 
     def kill(self) -> None:
-        """It takes no turn any more. Its code is not told: no `finally` of it runs."""
+        """It takes no turn any more, and no `finally` of its code runs."""
         self.frozen = True
 
     def kill_at_line(self, count: int, die: Callable[[], None]) -> None:
-        """Call `die` in place of a line of its own code, after so many more of them."""
+        """Call `die` before a line of its own code, after so many more of them."""
 
         def die_here() -> None:
             die()
-            raise GreenletExit  # no `except Exception` keeps it; what a `finally` does is in vain
+            raise GreenletExit  # no `except Exception` catches it; a `finally` has no effect
 
         self.count(Lines(count, die_here))
 
     def count(self, lines: Lines) -> None:
-        """Count its lines, and no others that were to be counted."""
+        """Count its lines instead of those of another task."""
         self.rests()
         self._lines = lines
         if self.scheduler.running is self:
             self.goes_on()
 
     def unwind(self) -> None:
-        """All is over: leave its code, by GreenletExit, so that nothing is kept alive by it."""
+        """The simulation is over: end its code by GreenletExit; it keeps no object alive."""
         self._greenlet.throw(GreenletExit)
 
     # -- the task's own side
@@ -196,7 +196,7 @@ class Task:
         return self.scheduler.now
 
     def look(self) -> None:
-        """A task that looks at the clock all the time is charged some time."""
+        """Let time pass for a task that reads the clock again and again."""
         if self._looked_at != self.scheduler.now:
             self._looked_at, self._looks = self.scheduler.now, 0
         self._looks += 1
@@ -218,14 +218,14 @@ class Scheduler(VirtualTime):
         super().__init__(START)
         self.random = random.Random(f"{seed} scheduler")
         self.turns = 0
-        #: The task whose turn it is, None while it is a dispatcher's, or nobody's.
+        #: The task whose turn it is; None during a dispatcher's turn, and between turns.
         self.running: Task | None = None
         self.tasks: list[Task] = []
-        #: Whether the code of a task has raised; whoever reads it sets it back.
+        #: Whether the code of a task has raised; set back by its reader.
         self.failed = False
         self.hub = getcurrent()
         self._can_run: list[Turn] = []
-        #: Who is asked before somebody takes a turn, the last to come first.
+        #: Called before each turn, the last one first.
         self._asked: dict[Turn, list[Callable[[], bool]]] = {}
         self._agenda: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = itertools.count()
@@ -254,7 +254,7 @@ class Scheduler(VirtualTime):
         self._asked.setdefault(turn, []).insert(0, goes_on)
 
     def switch(self) -> None:
-        """Called by a task: the others' turn. Returns when it is this task's turn again."""
+        """Called by a task: others take turns. Returns when it is this task's turn again."""
         task = self.running
         assert task is not None, "only application threads wait"
         if self._over:
@@ -266,7 +266,7 @@ class Scheduler(VirtualTime):
         task.goes_on()
 
     def overtake(self) -> None:
-        """Called where a thread of its own may be interrupted: maybe let others go first."""
+        """Called where a real thread may be interrupted: perhaps let others take turns first."""
         task = self.running
         if task is not None and self.random.random() < OVERTAKEN:
             task.pass_on()
@@ -284,10 +284,10 @@ class Scheduler(VirtualTime):
     # -- going on
 
     def run(self, until: float, done: Callable[[], bool] | None = None) -> bool:
-        """Let everybody take turns until `done`, or this time (False).
+        """Let all take turns until `done` (returns True), or until this time (False).
 
-        Raises DeadlockError if nobody will ever do anything again, SpinError if somebody never
-        stops.
+        Raises DeadlockError if no turn will ever run again, SpinError if turns never end while the
+        clock stands still.
         """
         assert getcurrent() is self.hub, "a member cannot run the simulation it lives in"
         if self._real_time_again is None:
@@ -345,13 +345,13 @@ class Scheduler(VirtualTime):
         act()
 
     def who_waits(self) -> str:
-        """Whose code has not ended, and what it waits for."""
+        """The tasks whose code has not ended, and what they wait for."""
         waiting = [f"{task} waits for {task.waits_for}" for task in self.tasks if not task.over]
         return "; ".join(waiting) or "there is nobody"
 
     def end(self) -> None:
-        """Throw away those that still wait: their code goes no further than its `finally`s, which
-        wait for nothing any more."""
+        """End the tasks that still wait: only the `finally` blocks of their code run, without
+        waiting."""
         self._over = True
         self._agenda.clear()
         self._can_run.clear()

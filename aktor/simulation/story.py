@@ -1,7 +1,7 @@
 """What became of one record, in at most ten lines of a history.
 
-Who wrote it, who was given it, who committed past it; and of those who had it, what happened to
-them while they had it.
+The lines say when it was written, which members got it, and which groups committed past it; also
+what happened to these members while they had it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _WIDTH: Final = 110
 def story(history: History, record: Stored, results: Sequence[Stored] = ()) -> list[str]:
     """The lines, each with its time. `results` are records that were written for this one."""
     lines = _Story(record, results).lines(history)
-    # What matters least goes first, and of that the latest.
+    # The least important lines are left out first, of these the latest ones.
     while len(lines) > LINES:
         least = max(weight for weight, _ in lines)
         lines.pop(max(at for at, (weight, _) in enumerate(lines) if weight == least))
@@ -44,25 +44,25 @@ def story(history: History, record: Stored, results: Sequence[Stored] = ()) -> l
 
 
 class _Story:
-    """One record on its way. A line has a weight: 0 is told before anything of 1, and so on."""
+    """The record's history. Each line has a weight: lines of weight 0 are kept longest."""
 
     def __init__(self, record: Stored, results: Sequence[Stored]) -> None:
         self._record = record
         self._results = [(f"{one.topic}-{one.partition}", one) for one in results]
         self._place = record.place
         self._partition = f"{record.topic}-{record.partition}"
-        #: Who has been given it and is still heard of.
+        #: The consumers that have got it and whose events are still told.
         self._holders: set[str] = set()
         #: The groups that have committed past it.
         self._committed: dict[str, bool] = {}
-        #: Whether it is known who read on after those who were given it.
+        #: Whether the next reader after these consumers is known.
         self._next_is_told = True
 
     def lines(self, history: History) -> list[tuple[int, str]]:
         lines: list[tuple[int, str]] = []
         for event in history.events:
             if self._is_written_by(event):
-                # What was at this offset before was another record: its topic was created anew.
+                # At this offset there was another record before: the topic was created again.
                 lines.clear()
                 self._holders.clear()
                 self._next_is_told = True
@@ -144,7 +144,7 @@ class _Story:
 
 
 class _Known(dict[str, object]):
-    """What an event says; what it does not is a question mark."""
+    """A value of the event; a question mark if it is missing."""
 
     def __missing__(self, key: str) -> str:
         return "?"

@@ -16,6 +16,7 @@ import functools
 import json
 import logging
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -55,6 +56,10 @@ class _Outlet:
         self._to_logging = to_logging
         self._path = path
         self._lock = threading.Lock()
+        self._lines = 0
+        #: What a line of the file has besides the event. Files of many hosts are read together:
+        #: client ids are not unique there, and the shipping of logs loses or repeats lines.
+        self._origin = {} if path is None else {"host": _host(), "trace": os.urandom(4).hex()}
         self.listeners: tuple[Listener, ...] = ()
 
     def wants(self, level: int) -> bool:
@@ -72,14 +77,16 @@ class _Outlet:
             if _LOGGER.isEnabledFor(level):
                 _LOGGER.log(level, "%s", _Text(plain), extra={"aktor": plain})
         if self._path is not None:
-            self._write(json.dumps(plain, default=str) + "\n")
+            self._write(plain)
         for listener in self.listeners:
             listener(plain)
 
-    def _write(self, line: str) -> None:
+    def _write(self, event: Event) -> None:
         try:
             with self._lock, open(self._path or os.devnull, "a", encoding="utf-8") as file:
-                file.write(line)
+                self._lines += 1
+                numbered = {**event, **self._origin, "line": self._lines}
+                file.write(json.dumps(numbered, default=str) + "\n")
         except OSError as error:
             # A full disk must not make an actor crash: tracing to the file ends, with one word.
             self._path = None
@@ -167,6 +174,11 @@ def recording() -> tuple[Trace, list[Event]]:
     outlet = _Outlet(to_logging=False, path=None)
     outlet.listeners = (events.append,)
     return Trace(outlet, {}), events
+
+
+@functools.cache
+def _host() -> str:
+    return socket.gethostname()
 
 
 @functools.lru_cache(maxsize=1024)

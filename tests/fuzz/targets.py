@@ -15,7 +15,13 @@ from typing import Final
 from aktor.protocol.fetch import MAX_VERSION, MIN_VERSION, parse_fetch_response
 from aktor.records.extent import extent
 from tests.unit.managers.builders_fetch import Around
-from tests.unit.records.building import a_batch, a_marker, values, with_right_checksum
+from tests.unit.records.building import (
+    a_batch,
+    a_marker,
+    lz4_of_kafka,
+    values,
+    with_right_checksum,
+)
 from tests.unit.records.test_fuzz import SAMPLES
 from tests.unit.records.test_hostile import assert_harmless
 
@@ -76,6 +82,9 @@ def seeds() -> Iterator[tuple[str, str, bytes]]:
     samples = {name.replace(" ", "-"): sample for name, sample in SAMPLES.items()}
     samples["marker"] = a_marker(commit=False, offset=7, producer_id=1)
     samples["two"] = a_batch(values(b"a", b"b")) + a_batch(values(b"c"), base_offset=2)
+    samples["lz4-of-kafka"] = a_batch(
+        values(b"to be read, to be read", bytes(99)), codec="lz4", compress=lz4_of_kafka
+    )
     for name, sample in samples.items():
         how = _READ_COMMITTED if name == "marker" else _RIGHT_CHECKSUM
         yield "records", name, bytes((how,)) + sample

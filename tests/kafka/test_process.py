@@ -280,3 +280,22 @@ def test_a_second_member_is_handed_what_is_finished(kafka: Any, topic: str, grou
 
     assert len(handled) == 600
     assert set(handled.values()) == {1}, "nothing was handled twice"
+
+
+def test_a_commit_interval_of_nothing_keeps_no_processor_busy(
+    kafka: Any, topic: str, group: str
+) -> None:
+    filled(kafka, topic, 20)
+    with a_consumer(kafka, topic, group) as consumer:
+        poll, polls = consumer.poll, Counter[str]()
+
+        def counted(*arguments: Any) -> Any:
+            polls["polls"] += 1
+            return poll(*arguments)
+
+        consumer.poll = counted
+        done = consumer.process(lambda _record: None, commit_interval_ms=0)
+
+        assert done.finished == 20
+        assert committed(consumer) == 20
+        assert polls["polls"] < 200

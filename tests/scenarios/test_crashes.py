@@ -22,7 +22,7 @@ from aktor.errors import ActorCrashedError, ActorRestartedError
 from aktor.events.commits import CommitOffsets, FetchCommittedOffsets
 from aktor.events.lifecycle import ActorsRestarted, Tick
 from aktor.events.metadata import LookUpTopics, NameTopics
-from aktor.events.network import ReportBootstrap
+from aktor.events.network import Rebootstrap, ReportBootstrap
 from aktor.events.positions import LookUpOffsets
 from aktor.events.routes import ROUTES
 from aktor.simulation.crashes import HEARS_OF
@@ -44,6 +44,8 @@ POINTS: list[tuple[str, type]] = [
 NOT_PROVOKED = {(actor, ActorsRestarted) for actor in HEARS_OF} | {
     ("metadata", NameTopics),
     ("network", ReportBootstrap),
+    ("network", Rebootstrap),
+    ("coordinator", Rebootstrap),
 }
 
 

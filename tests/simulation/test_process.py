@@ -11,7 +11,9 @@ import pytest
 from kafka.errors import KafkaError
 
 from aktor import KafkaConsumer
-from aktor.errors import ConsumerClosedError
+from aktor.broker.faults import CorruptRecords, Fault
+from aktor.consumer.corrupt_batches import TRIES
+from aktor.errors import ConsumerClosedError, CorruptBatchError
 from aktor.processing import HandlerError, Retries
 from aktor.simulation import Simulation, Sink
 from aktor.simulation.interrupts import HANDLERS, INTERRUPTS
@@ -85,3 +87,49 @@ def test_no_record_is_lost_or_out_of_order_whatever_line_a_signal_hits(seed: int
             member = draw.choice(members)
             member.interrupt(draw.randrange(400), draw.choice(sorted(HANDLERS)))
         sim.progress().check()
+
+
+def process_once(invoices: Sink) -> None:
+    """Without any error handling."""
+    consumer = KafkaConsumer(
+        "orders", group_id="g", auto_offset_reset="earliest", enable_auto_commit=False
+    )
+    consumer.process(invoices.put, commit_interval_ms=500)
+
+
+@pytest.mark.parametrize("times", [1, TRIES])
+@pytest.mark.parametrize("seed", seeds(3))
+def test_a_batch_that_was_damaged_on_the_way_does_not_end_it(seed: int, times: int) -> None:
+    with Simulation(seed) as sim:
+        orders = sim.topic("orders", partitions=2, records=40)
+        invoices = sim.sink(orders, "at-least-once", takes=0.01)
+        sim.network.disturb(Fault(action=CorruptRecords(), api="Fetch", times=times))
+        sim.member(process_once, invoices)
+        sim.run(for_=20.0)
+        sim.progress().check()
+
+        assert list(sim.history.named("batch.corrupt"))
+        assert len(list(sim.history.named("process.started"))) == 1
+
+
+def test_a_batch_that_stays_corrupt_ends_it_when_the_others_are_read() -> None:
+    raised: list[CorruptBatchError] = []
+
+    def process(invoices: Sink) -> None:
+        try:
+            process_once(invoices)
+        except CorruptBatchError as error:
+            raised.append(error)
+
+    with Simulation(2) as sim:
+        orders = sim.topic("orders", partitions=2)
+        for partition in range(2):
+            for _ in range(10):
+                orders.append(partition, 4)
+        sim.brokers.spoil(orders, 0, 18)
+        invoices = sim.sink(orders, "at-least-once", takes=0.01)
+        sim.member(process, invoices)
+        sim.run(for_=20.0)
+
+        assert [(one.partition, one.offset) for one in raised] == [(0, 16)]
+        assert len(list(sim.history.named("batch.corrupt"))) == TRIES + 1

@@ -1,4 +1,4 @@
-"""Records: each is given out once, in order, as it was written."""
+"""Checks of records: each is given out once, in order, and unchanged."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["CHECKS", "every_record_is_finished"]
 def no_gap_no_step_back_no_duplicate_inside_an_ownership(history: History) -> list[str]:
     """From the position where it begins, every record is given out once, in order.
 
-    Where a topic is created anew, or an unclean election lost records, a reader may go on with what
-    it has already; then it goes on with the new records, none of them left out.
+    If a topic is created again, or an unclean election lost records, a reader may first give out
+    old buffered records; then it goes on with the new records and leaves none out.
     """
     complaints = []
     replay = Replay(history)
@@ -51,13 +51,13 @@ def no_gap_no_step_back_no_duplicate_inside_an_ownership(history: History) -> li
 
 
 def every_record_is_finished(history: History) -> list[str]:
-    """What was written and is still there was given to somebody of each group that reads it, who
-    came back for more or committed it; or somebody of the group sought behind it, as who keeps
-    offsets elsewhere, or passed over it, as it could not be read. Asked only of histories that
-    demand it, by `progress.demanded`; the last one of a group counts.
+    """For each existing record and each group that reads it, a member has got the record, and has
+    polled again or committed it; or a member has sought past it (as a reader with offsets stored
+    elsewhere does), or has passed over it because it could not be read. Checked only for histories
+    with `progress.demanded`; the last of these events of a group counts.
 
-    Where a topic is created anew, or an unclean election lost records, that is: what was written
-    since, from where the group had come to before.
+    If a topic is created again, or an unclean election lost records, only records that were written
+    since count, from the group's position on.
     """
     demanded = {event["group"]: event.get("topics") for event in history.named("progress.demanded")}
     if not demanded:
@@ -76,7 +76,7 @@ def every_record_is_finished(history: History) -> list[str]:
 
 
 class _Books:
-    """What each group has finished."""
+    """How far each group has finished its partitions."""
 
     #: The events that change them.
     KINDS: Final = Logs.KINDS | {
@@ -117,7 +117,7 @@ class _Books:
                     self._pass_over((event.get("group", ""), partition), offset)
 
     def _pass_over(self, key: tuple[str, str], offset: int | None) -> None:
-        """The user says that what was given out below this offset is done, whoever had it."""
+        """A commit says that all records below this offset are done, of whichever member."""
         for given in self._under_way.values():
             for other, era, first, last in given:
                 if other == key and offset is not None:
@@ -127,14 +127,14 @@ class _Books:
         records = self.logs[key[1]].records
         for offset in range(first, last + 1):
             found = records.get(offset)
-            # Of an earlier era that this one took over.
+            # From the position in an earlier era, which this era took over.
             if found is not None and found[0] <= era:
                 self._finished[key].add((found[0], offset))
 
     def unfinished(self, group: str, partition: str) -> set[int]:
         """Offsets of what the group should have finished."""
         log, isolation = self.logs[partition], self._isolation.get(group, "")
-        # Nobody may read on behind the beginning of an open transaction (read_committed).
+        # With read_committed no consumer reads past the first record of an open transaction.
         limit = log.last_stable_offset if isolation == COMMITTED else math.inf
         return {
             offset
@@ -152,7 +152,7 @@ def _some(offsets: set[int]) -> Any:
 
 
 def read_committed_sees_committed_records_only(history: History) -> list[str]:
-    """Nothing of a transaction that was aborted, or is still open."""
+    """No record of an aborted or open transaction is given out."""
     complaints = []
     replay = Replay(history)
     for event, reader in replay:
@@ -198,7 +198,7 @@ def what_is_given_is_what_was_written(history: History) -> list[str]:
 
 
 def the_trace_tells_what_is_given(history: History) -> list[str]:
-    """Before the user has records, the trace says that these are given out, and no others."""
+    """The trace names exactly the records that the user gets, before the user gets them."""
     complaints = []
     told: dict[tuple[str, str], list[int]] = defaultdict(list)
     for event in history.named("records.delivered", "records.taken_back", "user.given"):
@@ -220,7 +220,7 @@ def the_trace_tells_what_is_given(history: History) -> list[str]:
 
 
 def the_trace_tells_what_is_asked(history: History) -> list[str]:
-    """What the user seeks, pauses and resumes is what the trace says of it."""
+    """The trace has the seeks, pauses and resumes of the user."""
     complaints = []
     told: dict[tuple[str, str], dict[str, int | None]] = {}
     names = "position.sought", "partitions.paused", "partitions.resumed"
@@ -241,8 +241,8 @@ def the_trace_tells_what_is_asked(history: History) -> list[str]:
 
 
 def a_reset_is_carried_out(history: History) -> list[str]:
-    """Who asks for the beginning or the end is given nothing before a reset by that word, whatever
-    is restarted meanwhile."""
+    """After `seek_to_beginning` or `seek_to_end` no record is given out before that reset, whatever
+    actor is restarted meanwhile."""
     complaints = []
     #: By consumer and partition: where the user wants to go.
     wanted: dict[tuple[str, str], str] = {}
@@ -272,8 +272,8 @@ def a_reset_is_carried_out(history: History) -> list[str]:
 
 
 def positions_are_after_what_was_given(history: History) -> list[str]:
-    """Where a consumer says that it is, to its user and when it lets go of a partition, is after
-    what it gave out last: between the two there is nothing that could be given out."""
+    """The result of `position`, and the position at a revocation, is after the last record that was
+    given out, with no record in between that could have been given out."""
     complaints = []
     replay = Replay(history)
     for event, reader in replay:
@@ -292,7 +292,7 @@ def positions_are_after_what_was_given(history: History) -> list[str]:
 
 
 def nothing_replicated_is_lost(history: History) -> list[str]:
-    """Of the brokers: only an unclean election loses what all in sync had."""
+    """The brokers lose a record that all in-sync replicas had only by an unclean election."""
     return [
         f"at {event['at']:.3f} {event['partition']} lost {event['to']} to {event['replicated'] - 1}"
         for event in history.named("log.truncated")

@@ -37,6 +37,14 @@ class AsynchronousObject:
         """Nothing."""
 
 
+def a_generator(record: Any) -> Any:
+    yield record
+
+
+async def an_asynchronous_generator(record: Any) -> Any:
+    yield record
+
+
 def test_the_waits_between_attempts_double_up_to_a_bound() -> None:
     retries = Retries(10, backoff_ms=100, backoff_max_ms=1000)
 
@@ -66,6 +74,12 @@ def test_coroutine_functions_run_as_coroutines_and_others_in_threads() -> None:
         (print, {"workers": "greenlets"}, "threads, processes, coroutines"),
         (print, {"workers": "coroutines"}, "must be a coroutine function"),
         (a_coroutine, {"workers": "threads"}, "must not be a coroutine function"),
+        (a_generator, {}, "would never run"),
+        (an_asynchronous_generator, {}, "would never run"),
+        (an_asynchronous_generator, {"workers": "coroutines"}, "would never run"),
+        (print, {"on_error": a_coroutine}, "on_error must be an ordinary function"),
+        (print, {"on_error": AsynchronousObject()}, "on_error must be an ordinary function"),
+        (print, {"on_error": a_generator}, "on_error must be an ordinary function"),
         (print, {"numbers": {"concurrency": 0}}, "concurrency must be at least 1"),
         (print, {"numbers": {"concurrency": "8"}}, "concurrency must be an int"),
     ],
@@ -103,14 +117,33 @@ def test_the_headers_of_a_dead_letter_say_where_it_was_and_why() -> None:
     assert headers["aktor.errors.exception.stacktrace"].endswith(b"ValueError: no\n")
 
 
+class Wordless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("it has no words")
+
+
+@pytest.mark.parametrize("error", [ValueError("\ud800"), Wordless(), ValueError("x" * 2_000_000)])
+def test_the_text_of_an_exception_cannot_keep_a_dead_letter_from_being_written(
+    error: Exception,
+) -> None:
+    """Else the record could never be passed."""
+    headers = a_failure(error).headers()
+
+    assert sum(len(value) for _, value in headers) < 40_000
+
+
 class KafkaPython:
-    """Takes what is sent, as kafka-python's producer does."""
+    """Takes what is sent, as kafka-python's producer does, and refuses what that refuses."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.sent: list[dict[str, Any]] = []
         self._error = error
 
     def send(self, topic: str, **content: Any) -> KafkaPython:
+        if content["key"] is None and content["value"] is None:
+            raise ValueError("Need at least one: key or value")
+        if not all(isinstance(value, bytes) for _, value in content["headers"]):
+            raise TypeError("All headers items must be (str, bytes) tuples")
         self.sent.append({"topic": topic} | content)
         return self
 
@@ -122,17 +155,21 @@ class KafkaPython:
 class Confluent:
     """The same as confluent-kafka's, which says in `poll` that it has delivered."""
 
-    def __init__(self, error: Any = None, *, delivers: bool = True) -> None:
+    def __init__(self, error: Any = None, *, delivers: bool = True, full: int = 0) -> None:
         self.sent: list[dict[str, Any]] = []
         self._error = error
         self._delivers = delivers
+        self._full = full
         self._waiting: list[Any] = []
 
     def produce(self, topic: str, *, on_delivery: Any, **content: Any) -> None:
+        if self._full:
+            raise BufferError("Local: Queue full")
         self.sent.append({"topic": topic} | content)
         self._waiting.append(on_delivery)
 
     def poll(self, timeout: float) -> None:
+        self._full = max(0, self._full - 1)
         while self._delivers and self._waiting:
             self._waiting.pop()(self._error, None)
 
@@ -158,6 +195,31 @@ def test_a_dead_letter_that_cannot_be_written_raises(producer: Any) -> None:
 def test_a_producer_that_does_not_deliver_is_not_waited_for_for_ever() -> None:
     with pytest.raises(KafkaTimeoutError, match="dead"):
         dead_letter("dead", Confluent(delivers=False), timeout_ms=1)(a_failure())
+
+
+def test_a_full_queue_of_the_producer_is_waited_for() -> None:
+    producer = Confluent(full=3)
+
+    dead_letter("dead", producer)(a_failure())
+
+    assert len(producer.sent) == 1
+    with pytest.raises(KafkaTimeoutError, match="dead"):
+        dead_letter("dead", Confluent(full=10**9), timeout_ms=1)(a_failure())
+
+
+def test_what_kafka_pythons_producer_cannot_write_is_written_empty() -> None:
+    """It refuses headers that are null, and records without key and value."""
+    python, confluent = KafkaPython(), Confluent()
+    record = a_record(7, None)._replace(value=None, headers=[("trace", None)])
+    failure = Failure(record=record, error=ValueError(), attempts=1, group_id=None)
+
+    dead_letter("dead", python)(failure)
+    dead_letter("dead", confluent)(failure)
+
+    assert (python.sent[0]["key"], python.sent[0]["value"]) == (None, b"")
+    assert python.sent[0]["headers"][0] == ("trace", b"")
+    assert (confluent.sent[0]["key"], confluent.sent[0]["value"]) == (None, None)
+    assert confluent.sent[0]["headers"][0] == ("trace", None)
 
 
 def test_what_was_deserialized_needs_a_serializer() -> None:

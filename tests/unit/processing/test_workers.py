@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import queue
+import signal
+import sys
 import threading
+import types
 from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 import pytest
@@ -20,11 +25,11 @@ Outcomes = queue.SimpleQueue[BaseException | None]
 SOON = 20.0
 
 
-def threads(count: int) -> Threads:
+def threads(count: int, name: str = "test") -> Threads:
     def start(work: Callable[[], None], name: str) -> None:
         threading.Thread(target=work, name=name, daemon=True).start()
 
-    return Threads(count, start=start, make_bell=Bell, name="test")
+    return Threads(count, start=start, make_bell=Bell, name=name)
 
 
 def fail(text: str) -> None:
@@ -121,7 +126,7 @@ def test_a_job_that_waits_can_be_taken_back_and_one_that_runs_cannot() -> None:
 
 def test_jobs_that_wait_are_not_begun_once_the_workers_are_closed() -> None:
     """Found by a simulation: Ctrl-C twice, the second one while what ran was waited for."""
-    workers = threads(1)
+    workers = threads(1, "closes-alone")
     outcomes: Outcomes = queue.SimpleQueue()
     runs, may_end, begun = threading.Event(), threading.Event(), threading.Event()
 
@@ -132,7 +137,7 @@ def test_jobs_that_wait_are_not_begun_once_the_workers_are_closed() -> None:
     workers.submit(Job(work, None, outcomes.put))
     workers.submit(Job(lambda _argument: begun.set(), None, outcomes.put))
     assert runs.wait(SOON)
-    (mine,) = [one for one in threading.enumerate() if one.name == "test-1"]
+    (mine,) = [one for one in threading.enumerate() if one.name == "closes-alone-1"]
 
     workers.close()
     may_end.set()
@@ -142,13 +147,13 @@ def test_jobs_that_wait_are_not_begun_once_the_workers_are_closed() -> None:
 
 
 def test_threads_end_when_they_are_closed() -> None:
-    workers = threads(3)
+    workers = threads(3, "close")
     outcomes: Outcomes = queue.SimpleQueue()
     for _ in range(3):
         workers.submit(Job(str, 7, outcomes.put))
     for _ in range(3):
         outcomes.get(timeout=SOON)
-    mine = [one for one in threading.enumerate() if one.name.startswith("test-")]
+    mine = [one for one in threading.enumerate() if one.name.startswith("close-")]
 
     workers.close()
 
@@ -187,3 +192,235 @@ def test_coroutines_that_still_run_are_cancelled_at_the_end() -> None:
     workers.close()
 
     assert isinstance(outcomes.get(timeout=SOON), asyncio.CancelledError)
+
+
+class Abort(BaseException):
+    """As some libraries have: no `except Exception` is to catch it."""
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, asyncio.CancelledError, Abort])
+def test_whatever_a_handler_raises_is_told(raised: type[BaseException]) -> None:
+    outcomes: Outcomes = queue.SimpleQueue()
+
+    def abort(_argument: Any) -> None:
+        raise raised
+
+    workers = threads(1)
+    workers.submit(Job(abort, None, outcomes.put))
+
+    assert isinstance(outcomes.get(timeout=SOON), raised)
+    workers.close()
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit, asyncio.CancelledError, Abort])
+def test_whatever_a_coroutine_raises_is_told_and_the_others_go_on(
+    raised: type[BaseException],
+) -> None:
+    outcomes: Outcomes = queue.SimpleQueue()
+    workers = Coroutines(2, name="test")
+
+    async def abort(_argument: Any) -> None:
+        raise raised
+
+    async def wait_a_little(_argument: Any) -> None:
+        await asyncio.sleep(0.05)
+
+    workers.submit(Job(wait_a_little, None, outcomes.put))
+    workers.submit(Job(abort, None, outcomes.put))
+
+    assert isinstance(outcomes.get(timeout=SOON), raised)
+    assert outcomes.get(timeout=SOON) is None
+    workers.close()
+
+
+@pytest.mark.filterwarnings("error::ResourceWarning")
+def test_the_loop_of_coroutines_is_closed_with_its_descriptors() -> None:
+    workers = Coroutines(2, name="test-loop")
+    loops: queue.SimpleQueue[asyncio.AbstractEventLoop] = queue.SimpleQueue()
+
+    async def tell(_argument: Any) -> None:
+        loops.put(asyncio.get_running_loop())
+
+    workers.submit(Job(tell, None, lambda _error: None))
+    loop = loops.get(timeout=SOON)
+    (mine,) = [one for one in threading.enumerate() if one.name == "test-loop"]
+
+    workers.close()
+    mine.join(SOON)
+
+    assert loop.is_closed()
+
+
+async def a_coroutine(_argument: Any) -> None:
+    """Awaited by nobody."""
+
+
+def gives_a_coroutine(argument: Any) -> Any:
+    return a_coroutine(argument)
+
+
+def gives_a_lock(_argument: Any) -> Any:
+    return threading.Lock()
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_a_coroutine_that_is_not_awaited_is_an_error(kind: str) -> None:
+    """Else its record would count as handled, and nothing was done."""
+    outcomes: Outcomes = queue.SimpleQueue()
+    workers: Workers = threads(1) if kind == "threads" else Processes(1, handler=gives_a_coroutine)
+    workers.submit(Job(gives_a_coroutine, None, outcomes.put))
+
+    error = outcomes.get(timeout=SOON)
+    workers.close()
+
+    assert isinstance(error, TypeError)
+    assert "coroutine" in str(error)
+    assert "async def" in str(error)
+
+
+def test_what_a_handler_in_a_process_returns_need_not_be_pickled() -> None:
+    outcomes: Outcomes = queue.SimpleQueue()
+    workers = Processes(1, handler=gives_a_lock)
+    workers.submit(Job(gives_a_lock, None, outcomes.put))
+
+    assert outcomes.get(timeout=SOON) is None
+    workers.close()
+
+
+class Unportable(Exception):
+    """It is pickled, but cannot be made again of that, like many exceptions of libraries."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(f"{code}: {reason}")
+
+
+def raises_unportable(_argument: Any) -> None:
+    raise Unportable(404, "not found")
+
+
+def test_an_exception_that_cannot_be_unpickled_fails_its_record_and_not_the_pool() -> None:
+    outcomes: Outcomes = queue.SimpleQueue()
+    workers = Processes(1, handler=raises_unportable)
+
+    for _ in range(2):
+        workers.submit(Job(raises_unportable, None, outcomes.put))
+        error = outcomes.get(timeout=SOON)
+        assert isinstance(error, RuntimeError)
+        assert not isinstance(error, BrokenProcessPool)
+        assert "Unportable" in str(error)
+        assert "404: not found" in str(error)
+    workers.close()
+
+
+def dies(_argument: Any) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL")
+def test_a_pool_that_has_died_is_told_for_later_jobs_too() -> None:
+    outcomes: Outcomes = queue.SimpleQueue()
+    workers = Processes(1, handler=dies)
+
+    for _ in range(2):
+        cancel = workers.submit(Job(dies, None, outcomes.put))
+        assert isinstance(outcomes.get(timeout=SOON), BrokenProcessPool)
+        assert not cancel()
+    workers.close()
+
+
+def interrupts_itself(_argument: Any) -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no process groups")
+def test_ctrl_c_is_for_the_process_that_polls() -> None:
+    """A terminal sends it to all of them: what runs in the pool is to end in peace."""
+    outcomes: Outcomes = queue.SimpleQueue()
+    workers = Processes(1, handler=interrupts_itself)
+    workers.submit(Job(interrupts_itself, None, outcomes.put))
+
+    assert outcomes.get(timeout=SOON) is None
+    workers.close()
+
+
+def test_threads_that_cannot_be_started_fail_a_record_only_if_there_is_none() -> None:
+    outcomes: Outcomes = queue.SimpleQueue()
+    may_start = False
+
+    def start(work: Callable[[], None], name: str) -> None:
+        if not may_start:
+            raise RuntimeError("can't start new thread")
+        threading.Thread(target=work, name=name, daemon=True).start()
+
+    workers = Threads(2, start=start, make_bell=Bell, name="test")
+    workers.submit(Job(str, 7, outcomes.put))
+    assert isinstance(outcomes.get(timeout=SOON), RuntimeError)
+
+    may_start = True
+    workers.submit(Job(str, 7, outcomes.put))
+    may_start = False
+    for _ in range(9):
+        workers.submit(Job(str, 7, outcomes.put))
+
+    assert [outcomes.get(timeout=SOON) for _ in range(10)] == [None] * 10
+    workers.close()
+
+
+def test_a_job_does_not_wait_for_a_thread_that_has_another() -> None:
+    """A job comes just as the first thread, which has found none, is about to say that it is idle;
+    it takes that job, and is not idle then. The second thread finds nothing, and waits. Of the next
+    two jobs one is for the second thread, the other for a third."""
+    about_to_wait, may_wait, second_may_start = (threading.Event() for _ in range(3))
+    second_waits, may_end = threading.Event(), threading.Event()
+    begun: queue.SimpleQueue[str] = queue.SimpleQueue()
+    lines, start = inspect.getsourcelines(Threads._work)
+    (idle,) = [start + at for at, line in enumerate(lines) if "_idle.append(bell)" in line]
+
+    class SeenBell(Bell):
+        def wait(self, timeout: float) -> None:
+            if threading.current_thread().name == "test-2":
+                second_waits.set()
+            super().wait(timeout)
+
+    def trace_lines(frame: types.FrameType, event: str, _argument: Any) -> Any:
+        if event == "line" and frame.f_lineno == idle and not about_to_wait.is_set():
+            about_to_wait.set()
+            may_wait.wait(SOON)
+        return trace_lines
+
+    def trace(frame: types.FrameType, _event: str, _argument: Any) -> Any:
+        return trace_lines if frame.f_code is Threads._work.__code__ else None
+
+    def start_thread(work: Callable[[], None], name: str) -> None:
+        def run() -> None:
+            if name == "test-1":
+                sys.settrace(trace)
+            elif name == "test-2":
+                second_may_start.wait(SOON)
+            work()
+
+        threading.Thread(target=run, name=name, daemon=True).start()
+
+    def long(_argument: Any) -> None:
+        begun.put(threading.current_thread().name)
+        may_end.wait(SOON)
+
+    def submit() -> None:
+        workers.submit(Job(long, None, lambda _error: None))
+
+    workers = Threads(3, start=start_thread, make_bell=SeenBell, name="test")
+    workers.submit(Job(str, None, lambda _error: None))
+    assert about_to_wait.wait(SOON)
+    submit()
+    may_wait.set()
+    assert begun.get(timeout=SOON) == "test-1"
+    second_may_start.set()
+    assert second_waits.wait(SOON)
+
+    submit()
+    submit()
+
+    assert {begun.get(timeout=2), begun.get(timeout=2)} == {"test-2", "test-3"}
+    may_end.set()
+    workers.close()

@@ -15,6 +15,7 @@ from kafka.consumer.fetcher import ConsumerRecord, Fetcher, IsolationLevel
 from kafka.record import MemoryRecords
 from kafka.structs import TopicPartition
 
+from aktor.records.codecs import lz4_header_checksum
 from aktor.records.reader import RecordReader
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -211,6 +212,25 @@ def xerial(data: bytes, block_size: int = 32 * 1024) -> bytes:
         block = bytes(cramjam.snappy.compress_raw(data[start : start + block_size]))
         out += struct.pack(">i", len(block)) + block
     return out
+
+
+def lz4_of_kafka(data: bytes, block_size: int = 64 * 1024) -> bytes:
+    """LZ4 as Kafka's clients write it: a frame of independent blocks without checksums."""
+    blocks = []
+    for start in range(0, len(data), block_size):
+        plain = data[start : start + block_size]
+        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        blocks.append((block, False) if len(block) < len(plain) else (plain, True))
+    return lz4_frame_of(blocks, block_size)
+
+
+def lz4_frame_of(blocks: Iterable[tuple[bytes, bool]], block_size: int = 64 * 1024) -> bytes:
+    """A frame of these blocks, each with whether it is stored as it is."""
+    header = bytes((0x60, {1 << 16: 0x40, 1 << 18: 0x50, 1 << 20: 0x60, 1 << 22: 0x70}[block_size]))
+    out = b"\x04\x22\x4d\x18" + header + bytes((lz4_header_checksum(header),))
+    for block, stored in blocks:
+        out += struct.pack("<I", len(block) | stored << 31) + block
+    return out + bytes(4)
 
 
 _COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import json
 import logging
+import socket
 from collections import namedtuple
 from pathlib import Path
 from typing import Any
@@ -252,6 +253,22 @@ def test_two_consumers_share_the_file(tmp_path: Path, monkeypatch: pytest.Monkey
 
     clients = [json.loads(line)["client"] for line in path.read_text().splitlines()]
     assert clients == ["one", "two"]
+
+
+def test_a_line_of_the_file_says_which_host_and_which_trace_wrote_it_and_is_numbered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "trace.jsonl"
+    monkeypatch.setenv("AKTOR_TRACE", str(path))
+    one, other = open_trace(), open_trace()
+
+    for trace in (one, other, one):
+        trace.info("thing.happened")
+
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert {line["host"] for line in lines} == {socket.gethostname()}
+    assert lines[0]["trace"] == lines[2]["trace"] != lines[1]["trace"]
+    assert [line["line"] for line in lines] == [1, 1, 2]
 
 
 @pytest.mark.parametrize("value", [None, ""])

@@ -1,0 +1,100 @@
+"""The rebalances in trace files: tables as Parquet, and a page of charts.
+
+    python -m aktor.spark.rebalances LOGS --out FOLDER [--stream] [--once]
+
+LOGS is a file, a folder or a pattern of JSON lines (AKTOR_TRACE), compressed or not; with --stream
+a folder, into which more files come. FOLDER gets a folder of Parquet files for each table, and
+rebalances.html. Spark is what `spark-submit` gives, else all cores of this machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from aktor.spark.rebalances.job import analyse_logs, write_tables
+from aktor.spark.rebalances.page import render
+from aktor.spark.rebalances.stream import LATENESS, follow_logs, read_stream
+from aktor.spark.rebalances.summary import summarise
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["main"]
+
+PAGE = "rebalances.html"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line says."""
+    chosen = _parse(arguments)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    spark = (
+        SparkSession.builder.appName("aktor rebalances")
+        .config("spark.python.unix.domain.socket.enabled", "true")
+        .getOrCreate()
+    )
+    if chosen.stream:
+        _follow(spark, chosen)
+        return 0
+    tables = analyse_logs(spark, chosen.logs)
+    _write(tables, chosen.out)
+    tables.close()
+    return 0
+
+
+def _follow(spark: SparkSession, chosen: argparse.Namespace) -> None:
+    folder = f"{chosen.out}/stream"
+
+    def show() -> None:
+        _write_page(read_stream(spark, folder), chosen.out)
+
+    lateness, once = chosen.lateness, chosen.once
+    query = follow_logs(spark, chosen.logs, folder, lateness=lateness, once=once, then=show)
+    try:
+        query.awaitTermination()
+    except KeyboardInterrupt:
+        query.stop()
+    _write(read_stream(spark, folder), chosen.out)
+
+
+def _write(tables: Mapping[str, DataFrame], folder: str) -> None:
+    write_tables(tables, folder)
+    _write_page(tables, folder)
+
+
+def _write_page(tables: Mapping[str, DataFrame], folder: str) -> None:
+    """The page, in a local folder; elsewhere (HDFS, S3) here."""
+    place = folder if os.path.isdir(folder) else "."
+    with open(os.path.join(place, PAGE), "w", encoding="utf-8") as file:
+        file.write(render(summarise(tables)))
+    print(f"{os.path.join(place, PAGE)} is written")
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m aktor.spark.rebalances",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("logs", metavar="LOGS")
+    parser.add_argument("--out", metavar="FOLDER", required=True)
+    parser.add_argument("--stream", action="store_true", help="go on with files that come")
+    parser.add_argument("--once", action="store_true", help="with --stream: end with those there")
+    parser.add_argument(
+        "--lateness",
+        metavar="SECONDS",
+        type=float,
+        default=LATENESS,
+        help="with --stream: how much later than others an event may come (default: %(default)s)",
+    )
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

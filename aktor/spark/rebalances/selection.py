@@ -1,0 +1,113 @@
+"""From lines to events: finds the few lines that matter, on all cores and without a shuffle."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F
+
+from aktor.trace.rebalances.deliveries import Deliveries
+from aktor.trace.rebalances.lines import PATTERN, Glance, NotUnderstoodError, glance, parse
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["EVENTS", "EVENTS_DDL", "select_events"]
+
+#: An event as it is sorted and kept; `body` is its line. Without `group` it is a count: `source`
+#: says of what, `line` how many.
+EVENTS: Final = pa.schema(
+    {
+        "group": pa.string(),
+        "t": pa.float64(),
+        "source": pa.string(),
+        "line": pa.int64(),
+        "body": pa.string(),
+    }
+)
+EVENTS_DDL: Final = "group string, t double, source string, line bigint, body string"
+
+#: Lines that go on at once.
+_ROWS: Final = 5000
+
+_Row = tuple[str | None, float | None, str, int, str | None]
+
+
+def select_events(lines: DataFrame) -> DataFrame:
+    """The events in `lines`, whose columns are `value` (a line) and `file` (where it is from)."""
+    value = F.col("value")
+    # A line without its end is looked at in Python, whatever it is: it is counted there.
+    is_torn = ~value.endswith("}") & (F.length(F.trim(value)) > 0)
+    wanted = lines.where(value.rlike(PATTERN) | is_torn)
+    return wanted.select("file", "value").mapInArrow(_select, EVENTS_DDL)
+
+
+def _select(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Runs in Spark's Python workers, over the lines of one part of a file, in their order."""
+    selection = _Selection()
+    for batch in batches:
+        files, values = batch.columns
+        for file, line in zip(_each(files), values.to_pylist(), strict=True):
+            selection.take(line, file)
+        if selection.is_full:
+            yield selection.batch()
+    selection.end()
+    yield selection.batch()
+
+
+def _each(files: pa.Array) -> Iterable[str]:
+    """The file of each line, which nearly always is the same."""
+    if len(files) and pc.all(pc.equal(files, files[0])).as_py():
+        return itertools.repeat(files[0].as_py(), len(files))
+    return files.to_pylist()  # type: ignore[no-any-return]
+
+
+class _Selection:
+    """Owns the events that were selected and have yet to go on."""
+
+    def __init__(self) -> None:
+        self._deliveries = Deliveries()
+        self._rows: list[_Row] = []
+        self._counts: Counter[str] = Counter()
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._rows) >= _ROWS
+
+    def take(self, line: str, file: str) -> None:
+        self._counts["selected"] += 1
+        seen = glance(line)
+        if seen is None:
+            self._parse(line, file)
+        else:
+            self._keep(self._deliveries.take(line, seen))
+
+    def end(self) -> None:
+        self._keep(self._deliveries.rest())
+        counts = sorted(self._counts.items())
+        self._rows += [(None, None, reason, count, None) for reason, count in counts]
+
+    def _keep(self, lines: Iterable[tuple[str, Glance]]) -> None:
+        for line, seen in lines:
+            self._rows.append((seen.group, seen.t, seen.source, seen.line, line))
+
+    def _parse(self, line: str, file: str) -> None:
+        try:
+            event = parse(line, file)
+        except NotUnderstoodError as error:
+            self._counts[error.reason] += 1
+            return
+        number = event.get("line")
+        number = number if isinstance(number, int) else 0
+        self._rows.append((event["group"], event["t"], event["source"], number, line))
+
+    def batch(self) -> pa.RecordBatch:
+        rows, self._rows = self._rows, []
+        columns: Any = zip(*rows, strict=True) if rows else [[] for _ in EVENTS]
+        arrays = [pa.array(one, field.type) for one, field in zip(columns, EVENTS, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=EVENTS)

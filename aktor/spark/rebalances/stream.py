@@ -1,0 +1,137 @@
+"""The same as a stream: over the files that come into a folder.
+
+An event is complete when another one is `lateness` seconds later (the watermark): then nothing
+before it is expected any more. A batch takes what is complete to where it was left, and what is not
+(the pending events) through a copy of that, so that the tables always show what is known. An event
+from before the watermark comes too late and is counted.
+
+The folder has the rows of all batches, and those of the last one that may still change (`open`).
+For each batch it has the groups' states, the pending events and the watermark; a batch that is run
+again after a crash begins with those of the batch before and writes its own anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F
+
+from aktor.spark.rebalances.analysis import STATE_DDL, analyse
+from aktor.spark.rebalances.job import Tables, keep, name_files
+from aktor.spark.rebalances.selection import EVENTS_DDL, select_events
+from aktor.spark.rebalances.tables import COUNTS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["LATENESS", "OPEN", "follow_logs", "read_stream"]
+
+#: Seconds by which an event may be later than others.
+LATENESS: Final = 300.0
+
+#: The folder of the rows that may still change.
+OPEN: Final = "open"
+
+
+def follow_logs(
+    spark: SparkSession,
+    logs: str,
+    folder: str,
+    *,
+    lateness: float = LATENESS,
+    once: bool = False,
+    files_per_batch: int = 1000,
+    then: Callable[[], None] | None = None,
+) -> StreamingQuery:
+    """Keep the tables of the trace files in the folder `logs`, and of those that come, in `folder`
+    (see `read_stream`).
+
+    Each file is read once: one must be complete when it comes into the folder. With `once` the
+    query ends when it has read those that are there. `then` is called after each batch.
+    """
+    lines = spark.readStream.option("maxFilesPerTrigger", files_per_batch).text(logs)
+    batches = _Batches(spark, folder, lateness)
+
+    def take(batch: DataFrame, number: int) -> None:
+        batches.take(batch, number)
+        if then is not None:
+            then()
+
+    writer = name_files(lines).writeStream.foreachBatch(take)
+    writer = writer.option("checkpointLocation", f"{folder}/checkpoint")
+    trigger = writer.trigger(availableNow=True) if once else writer.trigger(processingTime="10 s")
+    return trigger.start()
+
+
+def read_stream(spark: SparkSession, folder: str) -> Tables:
+    """The tables that a stream has made: what is complete, and what is open."""
+    complete = spark.read.parquet(f"{folder}/complete").drop("batch")
+    return Tables(complete.unionByName(spark.read.parquet(f"{folder}/{OPEN}")))
+
+
+@dataclass(frozen=True, slots=True)
+class _Batches:
+    """Takes the batches of one stream."""
+
+    spark: SparkSession
+    folder: str
+    lateness: float
+
+    def take(self, lines: DataFrame, number: int) -> None:
+        """One batch of lines."""
+        selected = keep(select_events(lines))
+        before, watermark = self._watermarks(selected, number)
+        is_late = F.col("group").isNotNull() & (F.col("t") <= F.lit(before))
+        events = selected.where(~F.coalesce(is_late, F.lit(False)))
+        events = events.unionByName(self._read("pending", number - 1, EVENTS_DDL))
+        states = self._read("states", number - 1, STATE_DDL)
+        rows = keep(analyse(events, watermark=watermark, states=states))
+        late = selected.where(is_late).groupBy().agg(F.count("*").alias("lines"))
+        late = late.where("lines > 0").selectExpr(
+            "false AS open", f"struct('late' AS what, lines) AS {COUNTS}"
+        )
+        made = rows.where("state IS NULL").drop("group", "state")
+        complete = made.where("NOT open").unionByName(late, allowMissingColumns=True)
+        _write(complete, f"{self.folder}/complete/batch={number}")
+        _write(made.where("open"), f"{self.folder}/{OPEN}")
+        is_pending = F.col("group").isNotNull() & (F.col("t") > F.lit(watermark))
+        _write(events.where(is_pending), self._place("pending", number))
+        states = rows.where("state IS NOT NULL").select("group", "state")
+        _write(states, self._place("states", number))
+        mark = self.spark.range(1).select(F.lit(watermark).cast("double").alias("watermark"))
+        _write(mark, self._place("watermark", number))
+        for frame in (rows, selected):
+            frame.unpersist()
+        self._forget(number - 2)
+
+    def _watermarks(self, selected: DataFrame, number: int) -> tuple[float, float]:
+        """Until when the batch before was complete, and until when this one is."""
+        before = self._read("watermark", number - 1, "watermark double").first()
+        reached = float("-inf") if before is None else float(before[0])
+        latest = selected.agg(F.max("t")).first()
+        if latest is None or latest[0] is None:
+            return reached, reached
+        return reached, max(reached, float(latest[0]) - self.lateness)
+
+    def _place(self, what: str, number: int) -> str:
+        return f"{self.folder}/{what}/{number}"
+
+    def _read(self, what: str, number: int, schema: str) -> DataFrame:
+        if number < 0:
+            return self.spark.createDataFrame([], schema)
+        return self.spark.read.schema(schema).parquet(self._place(what, number))
+
+    def _forget(self, number: int) -> None:
+        """Nothing goes on from this batch any more."""
+        for what in ("pending", "states", "watermark"):
+            jvm = self.spark._jvm
+            path = jvm.org.apache.hadoop.fs.Path(self._place(what, number))  # type: ignore[union-attr]
+            files = path.getFileSystem(self.spark._jsc.hadoopConfiguration())
+            files.delete(path, True)
+
+
+def _write(frame: DataFrame, place: str) -> None:
+    frame.write.mode("overwrite").parquet(place)

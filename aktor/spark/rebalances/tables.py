@@ -1,0 +1,86 @@
+"""The tables as Arrow and Spark have them: a column for each field of a row."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from functools import cache
+from typing import Any, Final
+
+import pyarrow as pa
+
+from aktor.trace.rebalances.rows import (
+    At,
+    Downtime,
+    MemberPart,
+    MemberTotal,
+    Rebalance,
+    RefusedCommit,
+    Reset,
+    Row,
+    Storm,
+)
+
+__all__ = ["COUNTS", "NAMES", "TABLES", "arrow_table", "ddl", "record", "struct"]
+
+#: The tables by their names.
+TABLES: Final[Mapping[str, type[Row]]] = {
+    "rebalances": Rebalance,
+    "parts": MemberPart,
+    "downtimes": Downtime,
+    "refused_commits": RefusedCommit,
+    "resets": Reset,
+    "storms": Storm,
+    "members": MemberTotal,
+}
+
+NAMES: Final[Mapping[type[Row], str]] = {row: table for table, row in TABLES.items()}
+
+#: One more: how many lines there were, and how many of them were not understood, and why.
+COUNTS: Final = "counts"
+
+_TYPES: Final[Mapping[Any, tuple[pa.DataType, str]]] = {
+    str: (pa.string(), "string"),
+    int: (pa.int64(), "bigint"),
+    float: (pa.float64(), "double"),
+    bool: (pa.bool_(), "boolean"),
+    At: (pa.timestamp("us", "UTC"), "timestamp"),
+}
+
+
+@cache
+def _fields(table: str) -> Mapping[str, Any]:
+    """The type of each field of a row, without None."""
+    hints = typing.get_type_hints(TABLES[table])
+    return {
+        name: next(one for one in (*typing.get_args(hint), hint) if one is not type(None))
+        for name, hint in hints.items()
+    }
+
+
+def struct(table: str) -> pa.DataType:
+    """A row of a table as Arrow has it."""
+    fields = _fields(table)
+    return pa.struct([(name, _TYPES[kind][0]) for name, kind in fields.items()])
+
+
+def ddl(table: str) -> str:
+    """A row of a table as Spark has it."""
+    fields = _fields(table)
+    return "struct<" + ", ".join(f"{name}: {_TYPES[one][1]}" for name, one in fields.items()) + ">"
+
+
+def record(row: Row) -> dict[str, Any]:
+    """The values of a row; times in whole microseconds."""
+    values = asdict(row)
+    for name, kind in _fields(NAMES[type(row)]).items():
+        if kind is At and values[name] is not None:
+            values[name] = round(values[name] * 1e6)
+    return values
+
+
+def arrow_table(table: str, rows: Iterable[Row]) -> pa.Table:
+    """Those of the rows that are of this table."""
+    records = [record(row) for row in rows if type(row) is TABLES[table]]
+    return pa.Table.from_pylist(records, schema=pa.schema(struct(table)))

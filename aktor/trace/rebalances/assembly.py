@@ -1,0 +1,245 @@
+"""A rebalance that is put together of its members' parts."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from aktor.trace.rebalances.balance import least_moves
+from aktor.trace.rebalances.causes import Cause
+from aktor.trace.rebalances.parts import CALLBACKS, PHASES, Part, milliseconds
+from aktor.trace.rebalances.rows import At, MemberPart, Rebalance
+
+__all__ = ["REACH", "SKEW", "Assembly", "Departure", "Moves"]
+
+#: A member that left or was lost so many seconds before explains a rebalance: the other members
+#: learn of it by a heartbeat.
+REACH: Final = 30.0
+
+#: Clocks of hosts differ by so many seconds.
+SKEW: Final = 2.0
+
+#: Who begins a rebalance says so by one of the other causes.
+_OF_OTHERS: Final = frozenset({Cause.PEER, Cause.SECOND_ROUND, Cause.UNKNOWN})
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A member left its group, or was lost."""
+
+    at: float
+    cause: Cause
+    because: str | None
+    name: tuple[str | None, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Which partitions changed hands, and what would have been enough."""
+
+    partitions: int = 0
+    moved: int = 0
+    first: int = 0
+    least: int | None = None
+    needlessly: int | None = None
+    unseen: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Assembly:
+    """Parts that belong together, because of their generation or what they hand to each other."""
+
+    parts: list[Part] = field(default_factory=list)
+    generations: set[int] = field(default_factory=set)
+    #: When it is complete, unless more of it is told until then.
+    due: float = math.inf
+    #: Departures until then explain no rebalance that comes later.
+    explained: float = -math.inf
+    #: When the last part ended: who owned which partition, and who was in the group.
+    owners: Mapping[str, str] = field(default_factory=dict)
+    members: Collection[str] = ()
+
+    @property
+    def ended(self) -> float | None:
+        """When its last part ended; None as long as one goes on."""
+        ends = [part.ended for part in self.parts]
+        return None if None in ends else max(end for end in ends if end is not None)
+
+    @property
+    def slowest(self) -> Part:
+        """The part that was done last."""
+        parts = sorted(self.parts, key=lambda one: (one.began, one.source))
+        return max(parts, key=lambda one: (one.ended or 0.0, one.duration_ms))
+
+    @property
+    def began(self) -> float:
+        """When its first part began."""
+        return min(part.began for part in self.parts)
+
+    def take(self, other: Assembly) -> None:
+        """The other one is the same rebalance."""
+        self.parts += other.parts
+        self.generations |= other.generations
+
+    def trigger(self, departures: Iterable[Departure]) -> Departure | None:
+        """Who began it, and why: the first who says so. None if that is later than its beginning:
+        then it is the consequence of something that no trace tells."""
+        candidates = [
+            Departure(part.began, part.cause, part.because, part.name)
+            for part in self.parts
+            if part.cause not in _OF_OTHERS
+        ]
+        began = self.began
+        candidates += [one for one in departures if one.at >= began - REACH]
+        first = min(candidates, key=lambda one: one.at, default=None)
+        if first is None or first.at > began + SKEW:
+            return None
+        self.explained = max(began, first.at)
+        return first
+
+    def moves(self) -> Moves:
+        """What changed hands, against the fewest moves that balance these members."""
+        before: dict[str, str | None] = {}
+        moves: Counter[str] = Counter()
+        first = 0
+        for part in sorted(self.parts, key=lambda one: (one.began, one.source)):
+            for partition, owner in part.added:
+                before.setdefault(partition, owner)
+                moves[partition] += owner is not None and owner != part.source
+                first += owner is None
+        moved = moves.total()
+        known = {one: before.get(one, owner) for one, owner in self.owners.items()}
+        kept = dict.fromkeys(self.members, 0)
+        for owner in known.values():
+            if owner in kept:
+                kept[owner] += 1
+        unseen = max(0, max(part.counted for part in self.parts) - len(self.members))
+        if unseen:
+            return Moves(len(known), moved, first, unseen=unseen)
+        owned_before = sum(owner is not None for owner in known.values())
+        least = least_moves(list(kept.values()), len(kept), len(known), owned_before)
+        settled = sum(moves[one] for one in known)
+        return Moves(len(known), moved, first, least, max(0, settled - least))
+
+    def rows(
+        self, group: str, protocol: str | None, departures: Iterable[Departure]
+    ) -> tuple[Rebalance, list[MemberPart]]:
+        """The rows of the rebalance and of its parts."""
+        parts = sorted(self.parts, key=lambda one: (one.began, one.source))
+        began, ended = self.began, self.ended or self.began
+        generations = sorted(self.generations)
+        trigger, moves = self.trigger(departures), self.moves()
+        slowest = self.slowest
+        phase = max(slowest.spent, key=lambda one: slowest.spent[one], default=None)
+        gaps = [gap for part in parts for gap in part.gaps]
+        longest = _longest(parts)
+        name = f"{group}/{generations[-1] if generations else '?'}/{began:.6f}"
+        row = Rebalance(
+            group=group,
+            rebalance=name,
+            protocol=protocol,
+            began=At(began),
+            ended=At(ended),
+            duration_ms=milliseconds(began, ended),
+            first_generation=generations[0] if generations else None,
+            last_generation=generations[-1] if generations else None,
+            generations=len(generations),
+            trigger=(trigger.cause if trigger else Cause.UNKNOWN).value,
+            because=trigger.because if trigger else None,
+            initiator=trigger.name[0] if trigger else None,
+            initiator_host=trigger.name[1] if trigger else None,
+            members=len({part.source for part in parts}),
+            members_unseen=moves.unseen,
+            **longest,
+            slowest=slowest.name[0],
+            slowest_phase=phase,
+            partitions=moves.partitions,
+            moved=moves.moved,
+            first_assigned=moves.first,
+            least_moves=moves.least,
+            moved_needlessly=moves.needlessly,
+            resumed=len(gaps),
+            longest_downtime_ms=max(gaps, default=None),
+            incomplete=sum(part.outcome != "completed" for part in parts),
+            sentence=_sentence(group, milliseconds(began, ended), trigger, slowest, moves, gaps),
+        )
+        return row, [_part_row(group, name, part) for part in parts]
+
+
+def _longest(parts: Iterable[Part]) -> dict[str, float | None]:
+    """The longest of each phase and of each callback."""
+    parts = list(parts)
+    found: dict[str, float | None] = {}
+    for phase in PHASES.values():
+        found[f"{phase}_ms"] = max(
+            (p.spent[phase] for p in parts if phase in p.spent), default=None
+        )
+    for call in CALLBACKS.values():
+        took = (p.callbacks[call] for p in parts if call in p.callbacks)
+        found[f"{call}_ms"] = max(took, default=None)
+    return found
+
+
+def _part_row(group: str, name: str, part: Part) -> MemberPart:
+    return MemberPart(
+        group=group,
+        rebalance=name,
+        consumer=part.name[0],
+        host=part.name[1],
+        member=part.member,
+        trigger=part.cause.value,
+        because=part.because,
+        began=At(part.began),
+        ended=At(part.ended if part.ended is not None else part.seen),
+        duration_ms=part.duration_ms,
+        outcome=part.outcome,
+        generation=part.generation,
+        attempts=part.attempts,
+        delayed=part.delayed,
+        **_longest([part]),
+        added=len(part.added),
+        revoked=len(part.revoked),
+    )
+
+
+def _sentence(
+    group: str,
+    took: float,
+    trigger: Departure | None,
+    slowest: Part,
+    moves: Moves,
+    gaps: list[float],
+) -> str:
+    """All of it in one sentence, for people."""
+    if trigger is None:
+        began = "what triggered it is in no trace (a session that ran out, or a member unseen)"
+    else:
+        began = f"triggered by {_called(trigger.name)}: {trigger.because or trigger.cause.value}"
+    words = [f"{group}: {_seconds(took)}, {began}"]
+    phase = max(slowest.spent, key=lambda one: slowest.spent[one], default=None)
+    spent = slowest.spent[phase] if phase else 0.0
+    if spent:
+        called = [one for one in slowest.callbacks.items() if one[1] >= spent / 2]
+        listener = f", mostly its {called[0][0].split('_')[0]} callback" if called else ""
+        last = f"{_called(slowest.name)} was done last after {_seconds(slowest.duration_ms)}"
+        words.append(f"{last}, {_seconds(spent)} of it in {phase}{listener}")
+    needless = ""
+    if moves.needlessly is not None and moves.moved:
+        needless = f" ({moves.needlessly} needlessly)"
+    words.append(f"partitions moved: {moves.moved}{needless}, owned at the end: {moves.partitions}")
+    if moves.unseen:
+        words.append(f"{moves.unseen} members are in no trace")
+    if gaps:
+        words.append(f"delivery of a partition paused for {_seconds(max(gaps))} at most")
+    return "; ".join(words) + "."
+
+
+def _called(name: tuple[str | None, str | None]) -> str:
+    return f"{name[0] or 'a member'}{f' on {name[1]}' if name[1] else ''}"
+
+
+def _seconds(ms: float) -> str:
+    return f"{ms / 1000:.1f} s" if ms >= 1000 else f"{ms:.0f} ms"

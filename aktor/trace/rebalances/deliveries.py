@@ -1,0 +1,81 @@
+"""Leaves out the deliveries that change nothing, before lines are parsed.
+
+Of the deliveries of a partition between two changes of what its consumer owns, only the first and
+the last matter. (A trace has one for each poll and partition: on a busy group nearly all lines.)
+But a consumer that does not know yet that it was fenced delivers beside the new owner: to see that,
+the first and the last of every few seconds are kept, less than `ownership.OVERLAP`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from aktor.trace.rebalances.lines import DELIVERED, Glance
+
+__all__ = ["CHANGES", "SPAN", "Deliveries"]
+
+#: The events that change what their consumer owns.
+CHANGES: Final = frozenset({"partitions.assigned", "partitions.released"})
+
+#: Seconds.
+SPAN: Final = 10.0
+
+#: A line, and what is seen of it.
+Seen = tuple[str, Glance]
+
+
+class Deliveries:
+    """Owns the deliveries that are held back: by consumer and partition the first and the last."""
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[str, str], dict[str, _Run]] = {}
+
+    def take(self, line: str, seen: Glance) -> Iterator[Seen]:
+        """The lines that go on, now that this line has come."""
+        if seen.event == DELIVERED:
+            yield from self._hold(line, seen)
+            return
+        if seen.event in CHANGES:
+            for run in self._held.pop((seen.source, seen.group), {}).values():
+                yield from run.lines()
+        yield line, seen
+
+    def rest(self) -> Iterator[Seen]:
+        """No line comes any more."""
+        held, self._held = self._held, {}
+        for runs in held.values():
+            for run in runs.values():
+                yield from run.lines()
+
+    def _hold(self, line: str, seen: Glance) -> Iterator[Seen]:
+        # What comes before the offsets names the partition. (In a line that is none of aktor's own
+        # it may be more: then less is left out.)
+        partition = line[: line.find('"offsets":')]
+        runs = self._held.setdefault((seen.source, seen.group), {})
+        run = runs.get(partition)
+        if run is not None and run.span == seen.t // SPAN:
+            run.add(line, seen)
+            return
+        runs[partition] = _Run(line, seen)
+        if run is not None:
+            yield from run.lines()
+
+
+class _Run:
+    __slots__ = ("first", "last", "span")
+
+    def __init__(self, line: str, seen: Glance) -> None:
+        self.span = seen.t // SPAN
+        self.first = self.last = line, seen
+
+    def add(self, line: str, seen: Glance) -> None:
+        if seen.t >= self.last[1].t:
+            self.last = line, seen
+        elif seen.t < self.first[1].t:  # lines that were shipped twice begin anew
+            self.first = line, seen
+
+    def lines(self) -> Iterator[Seen]:
+        yield self.first
+        if self.last is not self.first:
+            yield self.last

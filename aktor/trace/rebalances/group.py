@@ -1,0 +1,402 @@
+"""The rebalances of one group, told from the traces of its members.
+
+`GroupTraces` takes events one by one, in the order of their times, and gives rows as soon as they
+are complete: it remembers what is under way, and no more. It can be pickled between two events, so
+that a stream goes on where it was.
+
+A rebalance is put together of its members' parts. Two parts are of the same rebalance if they are
+of the same generation or epoch, or if one takes on a partition that was revoked in the other
+(cooperative members revoke in one generation what they assign in the next; in a KIP-848 group
+nobody waits for the others).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from aktor.trace.rebalances.assembly import Assembly, Departure
+from aktor.trace.rebalances.causes import cause_of, departure_of
+from aktor.trace.rebalances.lines import DELIVERED, Event
+from aktor.trace.rebalances.ownership import OVERLAP, Ownership
+from aktor.trace.rebalances.parts import CALLBACKS, OUT_OF_GROUP, Life, Part
+from aktor.trace.rebalances.rows import At, RefusedCommit, Reset, Row
+from aktor.trace.rebalances.totals import Storms, Totals
+
+__all__ = ["ABANDONED", "SETTLED", "GroupTraces", "order"]
+
+#: A rebalance is complete when nothing of it was told for so many seconds.
+SETTLED: Final = 30.0
+
+#: A part of which nothing is told for so many seconds ends: its member was killed, or its trace is
+#: not here.
+ABANDONED: Final = 600.0
+
+
+def order(event: Event) -> tuple[float, str, int]:
+    """Events are taken in this order: the lines of one trace are never exchanged at equal times."""
+    return event["t"], event["source"], _number(event, "line") or 0
+
+
+class GroupTraces:
+    """Owns what is known of one group."""
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        #: Events that came a second time.
+        self.repeated = 0
+        self._rows: list[Row] = []
+        self._lives: dict[str, Life] = {}
+        self._ownership = Ownership(group)
+        #: The rebalances of which no row was made yet: all, by their parts, by their generations.
+        self._open: list[Assembly] = []
+        self._of: dict[Part, Assembly] = {}
+        self._by_generation: dict[int, Assembly] = {}
+        self._departures: list[Departure] = []
+        self._storms = Storms(group)
+        self._totals = Totals(group)
+        self._last: Event | None = None
+        #: Nothing comes to its end by the mere passing of time before this.
+        self._due = math.inf
+        self._now = -math.inf
+
+    def take(self, event: Event) -> None:
+        """The next event of the group."""
+        if event == self._last:
+            self.repeated += 1
+            return
+        self._last = event
+        at = event["t"]
+        self.wait(at)
+        self._now = at
+        _HANDLERS[event["event"]](self, self._life(event), at, event)
+
+    def wait(self, until: float) -> None:
+        """No event before this time is left."""
+        while self._due < until:
+            self._pass_time(self._due)
+
+    def rows(self) -> list[Row]:
+        """The rows that are complete and were not given yet."""
+        rows, self._rows = self._rows, []
+        return rows
+
+    def end(self) -> list[Row]:
+        """The traces end here: rows of everything that is under way, too."""
+        for life in self._lives.values():
+            if life.part is not None:
+                self._end_part(life, life.part.seen, "unfinished")
+        self._make(self._open)
+        self._rows += self._ownership.end()
+        self._rows += self._storms.end()
+        self._rows += self._totals.rows()
+        return self.rows()
+
+    # -- who it is
+
+    def _life(self, event: Event) -> Life:
+        source = event["source"]
+        life = self._lives.get(source)
+        if life is None:
+            name = (_text(event, "consumer"), _text(event, "host"))
+            life = self._lives[source] = Life(source, name)
+            self._totals.begin_life(name)
+        member = _text(event, "member")
+        if member:
+            life.member = member
+        part = life.part
+        if part is not None and event["event"] != DELIVERED:
+            part.seen = event["t"]
+            part.member = life.member
+        return life
+
+    # -- membership
+
+    def _triggered(self, life: Life, at: float, event: Event) -> None:
+        if life.part is not None:
+            life.part.attempts += 1
+            return
+        self._begin_part(life, at, _text(event, "because"))
+
+    def _begin_part(self, life: Life, at: float, because: str | None) -> Part:
+        part = life.begin(at, because, cause_of(because))
+        assembly = self._of[part] = Assembly(parts=[part])
+        self._open.append(assembly)
+        self._due = min(self._due, at + ABANDONED)
+        if part.generation is not None:
+            self._is_of(part, part.generation)
+        return part
+
+    def _moved(self, life: Life, at: float, event: Event) -> None:
+        state = _text(event, "after")
+        if state is None:
+            return
+        life.move(at, state)
+        if not life.in_group and life.part is not None:
+            self._end_part(life, at, OUT_OF_GROUP.get(state, "lost"))
+
+    def _joined(self, life: Life, at: float, event: Event) -> None:
+        part = life.part or self._begin_part(life, at, None)
+        life.protocol = "classic"
+        part.counted = max(part.counted, _number(event, "members") or 0)
+        generation = _number(event, "generation")
+        if generation is not None:
+            self._is_of(part, generation)
+
+    def _epoch(self, life: Life, at: float, event: Event) -> None:
+        epoch = _number(event, "now")
+        if epoch is None:
+            return
+        life.protocol = "consumer"
+        part, life.last_part = life.part or life.lately(at), None
+        if part is not None and part.generation is None:
+            # It is taken into the group; or it has given up what the epoch takes from it, and is
+            # told of the epoch only now.
+            self._is_of(part, epoch)
+        else:
+            life.epoch = epoch, at
+
+    def _completed(self, life: Life, at: float, event: Event) -> None:
+        ms = _real(event, "ms") or 0.0
+        part = life.part or self._begin_part(life, at - ms / 1000, _text(event, "because"))
+        life.in_group = True
+        generation = _number(event, "generation")
+        if life.protocol != "consumer" and generation is not None:
+            self._is_of(part, generation)
+        self._end_part(life, at, "completed")
+
+    def _end_part(self, life: Life, at: float, outcome: str) -> None:
+        part = life.end(at, outcome)
+        if part is not None:
+            self._totals.took_part(part)
+            self._settle(self._of[part])
+
+    def _settle(self, assembly: Assembly) -> None:
+        """If all of it has ended: note who has which partition."""
+        ended = assembly.ended
+        assembly.due = math.inf
+        if ended is not None:
+            assembly.due = max(ended + SETTLED, self._now)
+            assembly.members = {one.source for one in self._lives.values() if one.in_group}
+            assembly.owners = self._ownership.now(assembly.members)
+            self._due = min(self._due, assembly.due)
+
+    def _delayed(self, life: Life, _at: float, _event: Event) -> None:
+        if life.part is not None:
+            life.part.delayed += 1
+
+    def _left(self, life: Life, at: float, event: Event) -> None:
+        self._depart(life, at, _text(event, "because"))
+
+    def _lost(self, life: Life, at: float, event: Event) -> None:
+        self._totals.of(life.name).lost += 1
+        self._depart(life, at, _text(event, "because"))
+
+    def _depart(self, life: Life, at: float, because: str | None) -> None:
+        life.in_group = False
+        self._departures.append(Departure(at, departure_of(because), because, life.name))
+
+    def _polled_late(self, life: Life, _at: float, _event: Event) -> None:
+        self._totals.of(life.name).late_polls += 1
+
+    def _called_back(self, life: Life, at: float, event: Event) -> None:
+        call, ms = CALLBACKS.get(str(event.get("callback"))), _real(event, "ms")
+        if call is None or ms is None:
+            return
+        self._totals.of(life.name).called_back(ms)
+        if life.part is not None:
+            longest = life.part.callbacks.get(call, 0.0)
+            life.part.callbacks[call] = max(longest, ms)
+
+    # -- which parts belong together
+
+    def _is_of(self, part: Part, generation: int) -> None:
+        part.generation = generation
+        assembly = self._of.get(part)
+        if assembly is None:
+            return
+        assembly.generations.add(generation)
+        other = self._by_generation.setdefault(generation, assembly)
+        self._join(other, assembly)
+
+    def _join(self, one: Assembly | None, other: Assembly | None) -> None:
+        """These are the same rebalance, unless a row was made of one of them."""
+        if one is None or other is None or one is other:
+            return
+        one.take(other)
+        for part in other.parts:
+            self._of[part] = one
+        for generation in one.generations:
+            self._by_generation[generation] = one
+        self._open.remove(other)
+        self._settle(one)
+
+    # -- partitions
+
+    def _assigned(self, life: Life, at: float, event: Event) -> None:
+        life.by_hand = event.get("by_group") is False
+        if life.by_hand:
+            return
+        part = life.part
+        for partition in _keys(event):
+            before, row = self._ownership.assign(partition, life.source, life.name, at, part)
+            self._add(row)
+            if before is not None and before.revoked_in is not None and part is not None:
+                self._join(self._of.get(before.revoked_in), self._of.get(part))
+
+    def _released(self, life: Life, at: float, event: Event) -> None:
+        for partition in () if life.by_hand else _keys(event):
+            self._add(self._ownership.release(partition, life.source, at, life.part))
+
+    def _delivered(self, life: Life, at: float, event: Event) -> None:
+        partition = _text(event, "partition")
+        if partition is None or life.by_hand:
+            return
+        first, end = _offsets(event)
+        self._add(self._ownership.deliver(partition, life.source, life.name, at, first, end))
+        if self._ownership.is_waiting:
+            self._due = min(self._due, at + OVERLAP)
+
+    # -- what went wrong
+
+    def _commit_failed(self, life: Life, at: float, event: Event) -> None:
+        self._totals.of(life.name).refused_commits += 1
+        retriable, partitions = event.get("retriable"), event.get("partitions")
+        self._add(
+            RefusedCommit(
+                group=self.group,
+                at=At(at),
+                consumer=life.name[0],
+                host=life.name[1],
+                member=life.member,
+                kind=_text(event, "kind"),
+                because=_text(event, "because"),
+                retriable=retriable if isinstance(retriable, bool) else None,
+                partitions=len(partitions) if isinstance(partitions, list) else 0,
+                rebalancing=life.part is not None,
+            )
+        )
+
+    def _reset(self, life: Life, at: float, event: Event) -> None:
+        found, before = event.get("partitions"), event.get("from_offsets")
+        if not isinstance(found, Mapping):
+            return
+        for partition in sorted(found):
+            to = _number(found, partition)
+            since = _number(before, partition) if isinstance(before, Mapping) else None
+            self._totals.of(life.name).resets += 1
+            self._add(
+                Reset(
+                    group=self.group,
+                    at=At(at),
+                    consumer=life.name[0],
+                    host=life.name[1],
+                    partition=partition,
+                    strategy=_text(event, "strategy"),
+                    because=_text(event, "because"),
+                    from_offset=since,
+                    to_offset=to,
+                    skipped=None if since is None or to is None else to - since,
+                )
+            )
+
+    def _add(self, row: Row | None) -> None:
+        if row is not None:
+            self._rows.append(row)
+
+    # -- time passes
+
+    def _pass_time(self, now: float) -> None:
+        """What is due by now comes to its end. (Not at the time of the next event: that may be one
+        that was left out because it changes nothing.)"""
+        self._now = now
+        for life in self._lives.values():
+            if life.part is not None and now >= life.part.seen + ABANDONED:
+                life.in_group = False
+                self._end_part(life, life.part.seen, "unfinished")
+        self._rows += self._ownership.pass_time(now)
+        self._make(one for one in self._open if one.due <= now)
+        self._rows += self._storms.pass_time(now)
+        parts = [life.part.seen + ABANDONED for life in self._lives.values() if life.part]
+        others = self._storms.due, self._ownership.due
+        self._due = min([*parts, *(one.due for one in self._open), *others])
+
+    def _make(self, assemblies: Iterable[Assembly]) -> None:
+        """Rows of these."""
+        made = sorted(assemblies, key=lambda one: (one.due, one.began, one.parts[0].source))
+        for one in made:
+            before = [left for left in self._departures if left.at <= (one.ended or one.began)]
+            row, parts = one.rows(self.group, self._protocol(one), before)
+            self._rows += [row, *parts]
+            self._rows += self._storms.add(row)
+            self._totals.made(row, one)
+            self._departures = [left for left in self._departures if left.at > one.explained]
+            self._forget(one)
+        self._open = [one for one in self._open if one.parts]
+
+    def _forget(self, assembly: Assembly) -> None:
+        """A row was made of it."""
+        for part in assembly.parts:
+            del self._of[part]
+        assembly.parts = []
+        for generation in assembly.generations:
+            if self._by_generation.get(generation) is assembly:
+                del self._by_generation[generation]
+
+    def _protocol(self, assembly: Assembly) -> str | None:
+        """What its members speak; both while a group is converted."""
+        spoken = {self._lives[part.source].protocol for part in assembly.parts}
+        return "/".join(sorted(one for one in spoken if one is not None)) or None
+
+
+_Handler = Callable[[GroupTraces, Life, float, Event], None]
+
+_HANDLERS: Final[Mapping[str, _Handler]] = {
+    "callback.failed": GroupTraces._called_back,
+    "callback.finished": GroupTraces._called_back,
+    "commit.failed": GroupTraces._commit_failed,
+    "member.epoch": GroupTraces._epoch,
+    "member.left": GroupTraces._left,
+    "member.lost": GroupTraces._lost,
+    "membership.moved": GroupTraces._moved,
+    "partitions.assigned": GroupTraces._assigned,
+    "partitions.released": GroupTraces._released,
+    "poll.late": GroupTraces._polled_late,
+    "position.reset": GroupTraces._reset,
+    "rebalance.completed": GroupTraces._completed,
+    "rebalance.delayed": GroupTraces._delayed,
+    "rebalance.joined": GroupTraces._joined,
+    "rebalance.triggered": GroupTraces._triggered,
+    DELIVERED: GroupTraces._delivered,
+}
+
+
+def _text(event: Event, key: str) -> str | None:
+    value = event.get(key)
+    return value if isinstance(value, str) else None
+
+
+def _number(event: Mapping[str, Any], key: str) -> int | None:
+    value = event.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _real(event: Event, key: str) -> float | None:
+    value = event.get(key)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _keys(event: Event) -> list[str]:
+    """The partitions that are told with their positions or their epochs."""
+    found = event.get("partitions")
+    return list(found) if isinstance(found, Mapping) else []
+
+
+def _offsets(event: Event) -> tuple[int | None, int | None]:
+    """The first offset of the runs that were delivered, and the one after the last."""
+    runs = event.get("offsets")
+    try:
+        return int(runs[0][0]), int(runs[-1][1]) + 1  # type: ignore[index]
+    except (IndexError, KeyError, TypeError, ValueError):
+        return None, None

@@ -1,0 +1,172 @@
+"""Which consumer of a group owns a partition, and how long nothing of it was delivered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from aktor.trace.rebalances.parts import Name, Part, milliseconds
+from aktor.trace.rebalances.rows import At, Downtime
+
+__all__ = ["OVERLAP", "Owner", "Ownership"]
+
+#: An owner that never said that it released its partition may go on delivering for so many seconds
+#: beside the next one: it was fenced and does not know it, or the clocks of their hosts differ.
+OVERLAP: Final = 30.0
+
+
+@dataclass(slots=True, eq=False)
+class Owner:
+    """An owner of a partition, for as long as it owns it."""
+
+    source: str
+    name: Name
+    assigned: float
+    released: float | None = None
+    #: When it was given records last, and the offset after these.
+    last: float | None = None
+    next_offset: int | None = None
+    #: The part of a rebalance in which it was given the partition, and in which it was revoked.
+    given_in: Part | None = None
+    revoked_in: Part | None = None
+    #: The owner before, until it is known how long nothing was delivered; and when and with which
+    #: offset delivery went on.
+    before: Owner | None = None
+    resumed: float | None = None
+    first_offset: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Ownership:
+    """Owns who owns what in one group."""
+
+    group: str
+    _owners: dict[str, Owner] = field(default_factory=dict)
+    #: When delivery went on, of those partitions that their owners before did not release.
+    _resumed: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something comes to its end by the passing of time."""
+        return bool(self._resumed)
+
+    @property
+    def due(self) -> float:
+        """When that is."""
+        return min(self._resumed.values(), default=math.inf) + OVERLAP
+
+    def pass_time(self, now: float) -> Iterator[Downtime]:
+        """These are over: the owner before has delivered nothing beside the new one."""
+        due = [one for one, at in self._resumed.items() if at + OVERLAP <= now]
+        for partition in sorted(due):
+            row = self._end_wait(partition, self._owners[partition])
+            if row is not None:
+                yield row
+
+    def now(self, members: Collection[str]) -> dict[str, str]:
+        """The sources of the owners that are in the group."""
+        return {
+            partition: owner.source
+            for partition, owner in self._owners.items()
+            if owner.released is None and owner.source in members
+        }
+
+    def assign(
+        self, partition: str, source: str, name: Name, at: float, part: Part | None
+    ) -> tuple[Owner | None, Downtime | None]:
+        """It has this owner from now on. Returns the owner before, and the end of its own wait."""
+        before = self._owners.get(partition)
+        if before is not None and before.source == source and before.released is None:
+            return before, None  # owned all the time; or a line that came twice
+        unused = self._end_wait(partition, before) if before is not None else None
+        self._owners[partition] = Owner(source, name, at, given_in=part, before=before)
+        if part is not None:
+            part.added.append((partition, before.source if before is not None else None))
+        return before, unused
+
+    def release(self, partition: str, source: str, at: float, part: Part | None) -> Downtime | None:
+        """This owner owns it no more. Returns a row if it never delivered anything."""
+        owner = self._owners.get(partition)
+        if owner is None:
+            return None
+        if owner.source != source:
+            return self._release_late(partition, owner, source, at)
+        owner.released = at
+        if part is not None:
+            part.revoked.add(partition)
+            owner.revoked_in = part
+        return self._end_wait(partition, owner)
+
+    def _release_late(
+        self, partition: str, owner: Owner, source: str, at: float
+    ) -> Downtime | None:
+        """By the clock of its host the owner before released it after it had a new one."""
+        if owner.before is None or owner.before.source != source:
+            return None
+        owner.before.released = at
+        return None if owner.resumed is None else self._end_wait(partition, owner)
+
+    def deliver(
+        self, partition: str, source: str, name: Name, at: float, first: int | None, end: int | None
+    ) -> Downtime | None:
+        """Records were delivered. Returns the end of a wait for it."""
+        owner = self._owners.get(partition)
+        if owner is None:
+            # The trace begins after the assignment.
+            owner = self._owners[partition] = Owner(source, name, at)
+        before = owner.before
+        if owner.source == source:
+            owner.last, owner.next_offset = at, end
+            if before is None or owner.resumed is not None:
+                return None
+            owner.resumed, owner.first_offset = at, first
+            if before.released is not None:
+                return self._end_wait(partition, owner)
+            self._resumed[partition] = at
+        elif before is not None and before.source == source:
+            if owner.resumed is not None:
+                return self._end_wait(partition, owner, overlap=True)
+            before.last, before.next_offset = at, end
+        return None
+
+    def end(self) -> Iterator[Downtime]:
+        """The traces end: what is still waited for."""
+        for partition, owner in sorted(self._owners.items()):
+            row = self._end_wait(partition, owner)
+            if row is not None:
+                yield row
+
+    def _end_wait(self, partition: str, owner: Owner, *, overlap: bool = False) -> Downtime | None:
+        before, owner.before = owner.before, None
+        self._resumed.pop(partition, None)
+        if before is None:
+            return None
+        # Which one was the last before the other began is not known of those that were left out.
+        last, expected = (None, None) if overlap else (before.last, before.next_offset)
+        resumed, first, released = owner.resumed, owner.first_offset, before.released
+        gap = None if last is None or resumed is None else milliseconds(last, resumed)
+        if gap is not None and owner.given_in is not None:
+            owner.given_in.gaps.append(gap)
+        hosts = before.name[1], owner.name[1]
+        return Downtime(
+            group=self.group,
+            partition=partition,
+            from_consumer=before.name[0],
+            from_host=hosts[0],
+            to_consumer=owner.name[0],
+            to_host=hosts[1],
+            moved=before.source != owner.source,
+            last_delivered=None if last is None else At(last),
+            released=None if released is None else At(released),
+            assigned=At(owner.assigned),
+            first_delivered=None if resumed is None else At(resumed),
+            downtime_ms=gap,
+            unowned_ms=None if released is None else milliseconds(released, owner.assigned),
+            expected_offset=expected,
+            first_offset=first,
+            repeated=None if expected is None or first is None else expected - first,
+            overlap=overlap,
+            same_host=None if None in hosts else hosts[0] == hosts[1],
+        )

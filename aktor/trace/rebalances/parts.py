@@ -1,0 +1,160 @@
+"""What one consumer does in the rebalances of its group, as its trace tells it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from aktor.trace.rebalances.causes import Cause
+
+__all__ = ["CALLBACKS", "IN_GROUP", "OUT_OF_GROUP", "PHASES", "Life", "Name", "Part"]
+
+#: The phases of a part, by the states of `membership.moved`.
+PHASES: Final = {
+    "preparing": "prepare",
+    "joining": "join",
+    "syncing": "sync",
+    "revoking": "revoke",
+    "assigning": "assign",
+    "reconciling": "reconcile",
+    "acknowledging": "acknowledge",
+}
+
+#: The kinds of a rebalance listener's calls.
+CALLBACKS: Final = {
+    "on_partitions_revoked": "revoked_callback",
+    "on_partitions_assigned": "assigned_callback",
+    "on_partitions_lost": "lost_callback",
+}
+
+#: The states in which a member is in its group, or about to be; in the others it is not, and its
+#: part in a rebalance ends so.
+IN_GROUP: Final = frozenset({*PHASES, "stable"})
+OUT_OF_GROUP: Final = {
+    "unjoined": "lost",
+    "losing": "lost",
+    "fenced": "lost",
+    "stale": "lost",
+    "fatal": "lost",
+    "leaving": "left",
+    "prepare leaving": "left",
+    "unsubscribed": "left",
+}
+
+#: The states that one of the two protocols has alone.
+_CLASSIC: Final = {"unjoined", "preparing", "syncing", "revoking", "assigning", "losing"}
+_CONSUMER: Final = {"unsubscribed", "reconciling", "acknowledging", "fenced", "stale", "fatal"}
+
+#: An epoch explains what a member does so many seconds later.
+_FRESH: Final = 1.0
+
+#: A consumer's client id and its host.
+Name = tuple[str | None, str | None]
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """A member's part in a rebalance."""
+
+    source: str
+    name: Name
+    member: str | None
+    because: str | None
+    cause: Cause
+    began: float
+    #: When the trace told of it last.
+    seen: float
+    ended: float | None = None
+    outcome: str = ""
+    generation: int | None = None
+    #: How many members the group's leader counted.
+    counted: int = 0
+    attempts: int = 1
+    delayed: int = 0
+    #: Milliseconds by phase, and by callback the longest.
+    spent: dict[str, float] = field(default_factory=dict)
+    callbacks: dict[str, float] = field(default_factory=dict)
+    #: (partition, the source of its owner before, or None).
+    added: list[tuple[str, str | None]] = field(default_factory=list)
+    revoked: set[str] = field(default_factory=set)
+    #: The gaps in delivery (in ms) that ended after this part had given the partition a new owner.
+    gaps: list[float] = field(default_factory=list)
+
+    def end(self, at: float, outcome: str) -> None:
+        """It is over."""
+        self.ended, self.outcome = max(at, self.began), outcome
+
+    @property
+    def duration_ms(self) -> float:
+        """From its trigger to its end."""
+        return milliseconds(self.began, self.ended if self.ended is not None else self.seen)
+
+
+@dataclass(slots=True, eq=False)
+class Life:
+    """One consumer, from the first to the last event of its trace in one group."""
+
+    source: str
+    name: Name
+    member: str | None = None
+    protocol: str | None = None
+    state: str = ""
+    since: float = 0.0
+    in_group: bool = False
+    #: Its partitions were assigned by the application.
+    by_hand: bool = False
+    part: Part | None = None
+    #: The part before; None as soon as an epoch or a new part follows.
+    last_part: Part | None = None
+    #: The epoch that came last, and when.
+    epoch: tuple[int, float] | None = None
+
+    def move(self, at: float, state: str) -> None:
+        """The member's state is this from now on."""
+        self._spend(at)
+        self.state, self.since = state, at
+        self.in_group = state in IN_GROUP
+        if state in _CLASSIC:
+            self.protocol = "classic"
+        elif state in _CONSUMER:
+            self.protocol = "consumer"
+
+    def begin(self, at: float, because: str | None, cause: Cause) -> Part:
+        """A rebalance begins for it."""
+        part = Part(self.source, self.name, self.member, because, cause, began=at, seen=at)
+        if self.epoch is not None and at - self.epoch[1] <= _FRESH:
+            part.generation = self.epoch[0]
+        self.epoch = self.last_part = None
+        self.part = part
+        return part
+
+    def end(self, at: float, outcome: str) -> Part | None:
+        """The rebalance is over for it."""
+        part, self.part = self.part, None
+        if part is not None:
+            self._spend_in(part, at)
+            self.since = at
+            part.end(at, outcome)
+            self.last_part = part
+        return part
+
+    def lately(self, at: float) -> Part | None:
+        """Its last part, if it has just ended."""
+        part = self.last_part
+        recent = part is not None and part.ended is not None and at - part.ended <= _FRESH
+        return part if recent else None
+
+    def _spend(self, at: float) -> None:
+        if self.part is not None:
+            self._spend_in(self.part, at)
+
+    def _spend_in(self, part: Part, at: float) -> None:
+        phase = PHASES.get(self.state)
+        if phase is not None:
+            spent = milliseconds(max(self.since, part.began), at)
+            part.spent[phase] = round(part.spent.get(phase, 0.0) + spent, 3)
+
+
+def milliseconds(since: float, until: float) -> float:
+    """From one time to a later one."""
+    return round(max(0.0, until - since) * 1000, 3)

@@ -1,0 +1,212 @@
+"""The tables that are made of traces: what one row of each holds.
+
+Times (`At`) are seconds since 1970 by the clock of the host that wrote the event; durations are in
+milliseconds. None: the trace does not say it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NewType
+
+__all__ = ["At", "Downtime", "MemberPart", "Rebalance", "RefusedCommit", "Reset", "Row", "Storm"]
+__all__ += ["MemberTotal"]
+
+#: A point in time: seconds since 1970.
+At = NewType("At", float)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A row of any table."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebalance(Row):
+    """A rebalance of a group: what its members tell of it, put together."""
+
+    #: The same in the rows of its members.
+    rebalance: str
+    protocol: str | None
+    began: At
+    ended: At
+    duration_ms: float
+    #: The generations, or the epochs, that it led to; None if the traces begin or end within it.
+    first_generation: int | None
+    last_generation: int | None
+    generations: int
+    #: A value of `Cause`, and the words of the trace.
+    trigger: str
+    because: str | None
+    #: The client id and the host of the member that began it; None if no trace says it.
+    initiator: str | None
+    initiator_host: str | None
+    #: Members that took part by their traces, and how many the leader counted beyond these.
+    members: int
+    members_unseen: int
+    #: The longest that a member was in each phase. Classic: prepare (the partitions are revoked
+    #: before the member joins), join, sync, revoke, assign. Consumer: join, reconcile, acknowledge.
+    prepare_ms: float | None
+    join_ms: float | None
+    sync_ms: float | None
+    revoke_ms: float | None
+    assign_ms: float | None
+    reconcile_ms: float | None
+    acknowledge_ms: float | None
+    #: The longest that a member's rebalance listener took.
+    revoked_callback_ms: float | None
+    assigned_callback_ms: float | None
+    lost_callback_ms: float | None
+    #: The member that was done last, and the phase it was longest in.
+    slowest: str | None
+    slowest_phase: str | None
+    #: Partitions that members own at the end, that were given to another member, and that nobody
+    #: had been seen with before.
+    partitions: int
+    moved: int
+    first_assigned: int
+    #: The fewest moves that balance the group; and how many there were beyond these.
+    least_moves: int | None
+    moved_needlessly: int | None
+    #: Partitions whose delivery went on by the time this row was made, and the longest gap.
+    resumed: int
+    longest_downtime_ms: float | None
+    #: Members whose part did not come to its end: lost, left, or their trace ends.
+    incomplete: int
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberPart(Row):
+    """A member's part in a rebalance, from its trigger until it owns its partitions."""
+
+    rebalance: str
+    consumer: str | None
+    host: str | None
+    member: str | None
+    trigger: str
+    because: str | None
+    began: At
+    ended: At
+    duration_ms: float
+    #: completed, lost (the member was no member any more), left, or unfinished (the trace ends).
+    outcome: str
+    generation: int | None
+    attempts: int
+    delayed: int
+    prepare_ms: float | None
+    join_ms: float | None
+    sync_ms: float | None
+    revoke_ms: float | None
+    assign_ms: float | None
+    reconcile_ms: float | None
+    acknowledge_ms: float | None
+    revoked_callback_ms: float | None
+    assigned_callback_ms: float | None
+    lost_callback_ms: float | None
+    added: int
+    revoked: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Downtime(Row):
+    """A partition on its way from one owner to the next: how long nothing was delivered."""
+
+    partition: str
+    from_consumer: str | None
+    from_host: str | None
+    to_consumer: str | None
+    to_host: str | None
+    #: Whether the owner is another one.
+    moved: bool
+    last_delivered: At | None
+    released: At | None
+    assigned: At
+    first_delivered: At | None
+    #: From the last delivery by the old owner to the first one by the new owner. A partition
+    #: without new records has a long one.
+    downtime_ms: float | None
+    #: How much of it the partition had no owner.
+    unowned_ms: float | None
+    #: The offset after the last one delivered, and the first one delivered by the new owner.
+    expected_offset: int | None
+    first_offset: int | None
+    #: Records that were delivered a second time (below zero: that were passed over).
+    repeated: int | None
+    #: Whether the old owner delivered after the new one had begun: it did not know that it was
+    #: fenced, or the clocks of their hosts differ. Then nothing is said of the gap.
+    overlap: bool
+    #: Whether both times are by the clock of one host; None if a host is not known.
+    same_host: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedCommit(Row):
+    """A commit that ended in an error."""
+
+    at: At
+    consumer: str | None
+    host: str | None
+    member: str | None
+    kind: str | None
+    because: str | None
+    retriable: bool | None
+    partitions: int
+    #: Whether the member was in a rebalance.
+    rebalancing: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reset(Row):
+    """A position that was set by the reset policy, or because the application asked for it."""
+
+    at: At
+    consumer: str | None
+    host: str | None
+    partition: str
+    strategy: str | None
+    because: str | None
+    from_offset: int | None
+    to_offset: int | None
+    #: How many offsets were passed over (below zero: are read again).
+    skipped: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storm(Row):
+    """Rebalances of a group that follow each other closely."""
+
+    began: At
+    ended: At
+    duration_ms: float
+    rebalances: int
+    generations: int
+    moved: int
+    moved_needlessly: int | None
+    #: What triggered most of them, and how many; and who began most of those whose initiator is
+    #: known.
+    trigger: str
+    triggered: int
+    initiator: str | None
+    initiated: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberTotal(Row):
+    """All that a client id on a host did in a group: the worst members are found by it."""
+
+    consumer: str | None
+    host: str | None
+    #: How many consumers had this name, one after the other or at once.
+    lives: int
+    rebalances: int
+    initiated: int
+    slowest: int
+    rebalancing_ms: float
+    longest_callback_ms: float
+    lost: int
+    late_polls: int
+    refused_commits: int
+    resets: int

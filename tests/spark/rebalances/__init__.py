@@ -1,0 +1,1 @@
+"""The rebalances that a Spark job finds in traces."""

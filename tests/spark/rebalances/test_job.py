@@ -1,0 +1,170 @@
+"""The job and the stream, against what is made of the same lines without Spark."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aktor.spark.rebalances import Tables, analyse_logs, follow_logs, read_stream
+from aktor.spark.rebalances.__main__ import main
+from aktor.spark.rebalances.tables import COUNTS, TABLES, arrow_table
+from aktor.trace.rebalances import read
+from examples import spark_rebalances
+from tests.unit.trace.rebalances.told import storm_lines
+
+#: A group of each protocol.
+STORMS = ((1, "classic"), (2, "consumer"))
+
+
+def lines_of_groups() -> list[str]:
+    """The lines of several groups, in the order of their times."""
+    lines = []
+    for seed, protocol in STORMS:
+        for line in storm_lines(seed, protocol):
+            event = json.loads(line)
+            renamed = {"group": event["group"] and f"{event['group']}-{seed}"}
+            lines.append({**event, **renamed, "trace": f"{seed}{event['trace'][1:]}"})
+    return [json.dumps(one) for one in sorted(lines, key=lambda one: float(one["t"]))]
+
+
+LINES = lines_of_groups()
+
+
+def write(path: Path, lines: Iterable[str], *, end: str = "\n") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "\n".join(lines) + end
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(text.encode()))
+    else:
+        path.write_text(text, encoding="utf-8")
+    return path
+
+
+def write_in_turn(folder: Path, chunks: Sequence[Sequence[str]]) -> None:
+    """A file for each, the older the earlier."""
+    for number, chunk in enumerate(chunks):
+        path = write(folder / f"{number}.jsonl", chunk)
+        os.utime(path, (1e9 + number, 1e9 + number))
+
+
+def in_order(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return sorted(records, key=lambda one: json.dumps(one, default=str, sort_keys=True))
+
+
+def assert_same(tables: Tables, lines: Iterable[str]) -> dict[str, int]:
+    """Every table has the rows that are made of these lines without Spark. Returns the counts."""
+    rows, _ = read(lines)
+    found = tables.rows.toArrow()
+    for table in TABLES:
+        records = [one for one in found.column(table).to_pylist() if one is not None]
+        assert in_order(records) == in_order(arrow_table(table, rows).to_pylist()), table
+        assert records, table
+    counts: Counter[str] = Counter()
+    for one in found.column(COUNTS).to_pylist():
+        if one is not None:
+            counts[one["what"]] += one["lines"]
+    return dict(counts)
+
+
+def test_the_job_finds_what_is_found_without_spark(spark: Any, tmp_path: Path) -> None:
+    half = len(LINES) // 2
+    write(tmp_path / "web-1.jsonl", LINES[:half])
+    write(tmp_path / "web-2.jsonl.gz", LINES[half:])
+
+    tables = analyse_logs(spark, str(tmp_path))
+
+    assert_same(tables, LINES)
+    tables.close()
+
+
+def test_lines_that_are_torn_or_come_twice_are_counted_and_change_nothing(
+    spark: Any, tmp_path: Path
+) -> None:
+    triggered = [one for one in LINES if '"rebalance.triggered"' in one]
+    write(tmp_path / "1.jsonl", [*LINES, "Traceback (most recent call last):", ""])
+    write(tmp_path / "2.jsonl", [*triggered, triggered[0][:-5]], end="")
+
+    tables = analyse_logs(spark, str(tmp_path))
+
+    found = assert_same(tables, LINES)
+    assert (found["repeated"], found["torn"]) == (len(triggered), 2)
+    tables.close()
+
+
+def test_a_stream_finds_the_same_whatever_comes_together(spark: Any, tmp_path: Path) -> None:
+    fifth = len(LINES) // 5
+    chunks = [LINES[:fifth], LINES[fifth : 3 * fifth], LINES[3 * fifth :]]
+    # The first lines of a chunk come only with the next one: less late than is allowed.
+    late = chunks[1][:50]
+    chunks = [chunks[0], chunks[1][50:], [*late, *chunks[2]]]
+    write_in_turn(tmp_path / "logs", chunks[:2])
+    logs, folder = str(tmp_path / "logs"), str(tmp_path / "out")
+
+    follow(spark, logs, folder)
+    write_in_turn(tmp_path / "logs", chunks)
+    follow(spark, logs, folder)
+
+    tables = read_stream(spark, folder)
+    assert "late" not in assert_same(tables, LINES)
+    complete = tables.rows.where("rebalances IS NOT NULL AND NOT open").count()
+    assert 0 < complete < tables["rebalances"].count()
+
+
+def test_events_that_come_after_the_watermark_are_counted_and_left_out(
+    spark: Any, tmp_path: Path
+) -> None:
+    late = [one for one in LINES if '"rebalance.triggered"' in one][:3]
+    in_time = [one for one in LINES if one not in late]
+    write_in_turn(tmp_path / "logs", [in_time, late])
+
+    follow(spark, str(tmp_path / "logs"), str(tmp_path / "out"), lateness=1.0)
+
+    tables = read_stream(spark, str(tmp_path / "out"))
+    assert assert_same(tables, in_time)["late"] == 3
+
+
+def follow(spark: Any, logs: str, folder: str, lateness: float = 30.0) -> None:
+    query = follow_logs(spark, logs, folder, lateness=lateness, once=True, files_per_batch=1)
+    query.awaitTermination()
+
+
+def test_the_command_writes_tables_and_a_page_that_needs_nothing_else(
+    spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs, out = write(tmp_path / "trace.jsonl", LINES), tmp_path / "out"
+
+    assert main([str(logs), "--out", str(out)]) == 0
+
+    read_back = spark.read.parquet(str(out / "rebalances"))
+    rows, _ = read(LINES)
+    assert read_back.count() == arrow_table("rebalances", rows).num_rows
+    page = (out / "rebalances.html").read_text(encoding="utf-8")
+    assert "http" not in page.replace("http-", "")
+    for drawing in page.split("<svg")[1:]:
+        svg = ElementTree.fromstring("<svg" + drawing.split("</svg>")[0] + "</svg>")
+        assert len(svg.findall("rect")) > 5
+    assert "rebalances.html is written" in capsys.readouterr().out
+
+
+def test_the_example_names_the_member_that_began_most_rebalances(
+    spark: Any, tmp_path: Path
+) -> None:
+    logs = write(tmp_path / "trace.jsonl", LINES)
+
+    worst = spark_rebalances.initiators(spark, str(logs))
+
+    rows, _ = read(LINES)
+    triggers = Counter(
+        (one["group"], one["initiator"])
+        for one in arrow_table("rebalances", rows).to_pylist()
+        if one["initiator"] is not None
+    )
+    assert dict(worst) == dict(triggers)

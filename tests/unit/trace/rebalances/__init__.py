@@ -1,0 +1,1 @@
+"""What the traces of a group's members say of its rebalances."""

@@ -1,0 +1,75 @@
+"""Lines of log files: what is read in them, and what is said of the others."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from aktor.trace.rebalances.lines import PATTERN, NotUnderstoodError, glance, parse
+from tests.unit.trace.rebalances.told import STORMS, storm_lines
+
+LINE = json.dumps(
+    {"consumer": "app", "group": "g", "event": "poll.late", "t": 5.0}
+    | {"host": "web-1", "trace": "01234567", "line": 3}
+)
+
+
+def test_a_line_is_the_event_and_whose_trace_it_is_of() -> None:
+    assert parse(LINE)["source"] == "01234567"
+
+
+def test_a_line_of_an_older_aktor_is_of_its_file_and_its_client_id() -> None:
+    line = '{"consumer": "app", "group": "g", "event": "poll.late", "t": 5}'
+
+    event = parse(line, "web-1.jsonl")
+
+    assert (event["source"], event["t"]) == ("web-1.jsonl#app", 5.0)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"2026-11-24T21:00:00Z stdout F {LINE}",
+        '{"consumer": "app", "group": "g", "eve' + LINE,
+        LINE.replace(": ", ":").replace(", ", ","),
+    ],
+    ids=["with a prefix", "behind a torn line", "without spaces"],
+)
+def test_what_shipping_does_to_a_line_is_undone(line: str) -> None:
+    assert parse(line) == parse(LINE)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (LINE[:-4], "torn"),
+        ("Traceback (most recent call last):", "torn"),
+        ("[1, 2]", "torn"),
+        (LINE.replace("5.0", '"noon"'), "no time"),
+        (LINE.replace("5.0", "NaN"), "no time"),
+        (LINE.replace('"g"', "null"), "no group"),
+        (LINE.replace("poll.late", "request.sent"), "another event"),
+    ],
+)
+def test_what_is_not_understood_is_refused_by_its_reason(line: str, reason: str) -> None:
+    with pytest.raises(NotUnderstoodError, match=reason):
+        parse(line)
+
+
+@pytest.mark.parametrize(("seed", "protocol"), STORMS[:3])
+def test_a_glance_sees_what_parsing_finds(seed: int, protocol: str) -> None:
+    seen = 0
+    for line in storm_lines(seed, protocol):
+        try:
+            event = parse(line)
+        except NotUnderstoodError:
+            assert glance(line) is None
+            continue
+        glanced = glance(line)
+        assert glanced is not None
+        assert glanced == tuple(event[key] for key in ("event", "t", "group", "source", "line"))
+        assert re.search(PATTERN, line)
+        seen += 1
+    assert seen > 100

@@ -1,0 +1,442 @@
+"""The rows that are made of the traces of a group."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pickle
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from aktor.managers import classic_states, consumer_states
+from aktor.trace.rebalances import GroupTraces, read, tell
+from aktor.trace.rebalances.deliveries import Deliveries
+from aktor.trace.rebalances.group import order
+from aktor.trace.rebalances.lines import Event, NotUnderstoodError, glance, parse
+from aktor.trace.rebalances.parts import IN_GROUP, OUT_OF_GROUP
+from aktor.trace.rebalances.rows import (
+    Downtime,
+    MemberTotal,
+    Rebalance,
+    RefusedCommit,
+    Reset,
+    Storm,
+)
+from tests.unit.trace.rebalances.told import BEGAN, STORMS, Member, rows_of, storm_lines
+
+
+@pytest.fixture
+def events() -> list[Event]:
+    return []
+
+
+@pytest.fixture
+def alice(events: list[Event]) -> Member:
+    return Member(events, "alice")
+
+
+@pytest.fixture
+def bob(events: list[Event]) -> Member:
+    return Member(events, "bob")
+
+
+def both_join(alice: Member, bob: Member) -> None:
+    """Generation 1: each has two of the four partitions."""
+    alice.rebalances(0.0, 1.0, 1, because="first join", members=2, owns=["t-0", "t-1"])
+    bob.rebalances(0.2, 1.0, 1, because="first join", owns=["t-2", "t-3"])
+
+
+# -- a rebalance
+
+
+def test_the_parts_of_one_generation_are_one_rebalance(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    both_join(alice, bob)
+
+    (row,) = rows_of(events, Rebalance)
+
+    assert (row.first_generation, row.last_generation, row.protocol) == (1, 1, "classic")
+    assert (row.members, row.members_unseen, row.incomplete) == (2, 0, 0)
+    assert (row.duration_ms, row.join_ms, row.sync_ms) == (1000, 500, 500)
+    assert (row.trigger, row.initiator, row.initiator_host) == ("join", "alice", "host-alice")
+    assert (row.partitions, row.first_assigned, row.moved) == (4, 4, 0)
+
+
+def test_who_left_before_has_triggered_it_and_what_moves_then_has_to_move(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    both_join(alice, bob)
+    alice.leaves(50.0, ["t-0", "t-1"])
+    bob.rebalances(52.0, 53.0, 2, members=1, owns=["t-0", "t-1"])
+
+    row = rows_of(events, Rebalance)[1]
+
+    assert (row.trigger, row.initiator) == ("leave", "alice")
+    assert (row.partitions, row.moved, row.least_moves, row.moved_needlessly) == (4, 2, 2, 0)
+    assert row.sentence == (
+        "g: 1.0 s, triggered by alice on host-alice: the consumer was closed; bob on host-bob was"
+        " done last after 1.0 s, 500 ms of it in join; partitions moved: 2 (0 needlessly), owned at"
+        " the end: 4."
+    )
+
+
+def test_partitions_that_change_places_move_needlessly(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    both_join(alice, bob)
+    changed = "the partitions of t changed"
+    alice.rebalances(
+        *(50.0, 51.0, 2), because=changed, members=2, gives_up=["t-0"], owns=["t-1", "t-2"]
+    )
+    bob.rebalances(50.0, 51.0, 2, gives_up=["t-2"], owns=["t-0", "t-3"])
+
+    row = rows_of(events, Rebalance)[1]
+
+    assert (row.trigger, row.moved, row.moved_needlessly) == ("metadata_change", 2, 2)
+
+
+def test_nobody_is_named_if_no_trace_tells_who_began_it(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    both_join(alice, bob)
+    alice.rebalances(50.0, 51.0, 2, members=2)
+    bob.rebalances(50.1, 51.0, 2)
+
+    row = rows_of(events, Rebalance)[1]
+
+    assert (row.trigger, row.because, row.initiator) == ("unknown", None, None)
+
+
+def test_a_cause_that_comes_later_than_the_rebalance_did_not_trigger_it(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    both_join(alice, bob)
+    alice.rebalances(50.0, 57.0, 2, members=2)
+    bob.rebalances(55.0, 57.0, 2, because="the subscription changed")
+
+    row = rows_of(events, Rebalance)[1]
+
+    assert (row.trigger, row.initiator) == ("unknown", None)
+
+
+def test_members_that_only_the_leader_has_seen_make_the_least_moves_unknown(
+    events: list[Event], alice: Member
+) -> None:
+    alice.rebalances(0.0, 1.0, 1, members=3, owns=["t-0"])
+
+    (row,) = rows_of(events, Rebalance)
+
+    assert (row.members, row.members_unseen, row.least_moves) == (1, 2, None)
+    assert "2 members are in no trace" in row.sentence
+
+
+def test_a_cooperative_rebalance_is_one_with_both_its_generations(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    alice.rebalances(0.0, 1.0, 1, because="first join", members=1, owns=["t-0", "t-1"])
+    alice.rebalances(50.0, 51.0, 2, members=2, gives_up=["t-1"])
+    bob.rebalances(50.0, 51.0, 2, because="first join")
+    again = "partitions were handed over: second round"
+    alice.rebalances(51.0, 52.0, 3, because=again, members=2)
+    bob.rebalances(51.0, 52.0, 3, owns=["t-1"])
+
+    row = rows_of(events, Rebalance)[1]
+
+    assert (row.first_generation, row.last_generation, row.generations) == (2, 3, 2)
+    assert (row.trigger, row.moved, row.moved_needlessly) == ("join", 1, 0)
+
+
+def test_members_that_hand_a_partition_over_by_epochs_are_in_one_rebalance(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    join, given = "first join", "the coordinator assigned other partitions"
+    alice.tells(0.0, "rebalance.triggered", because=join)
+    alice.tells(0.0, "membership.moved", before="unsubscribed", after="joining")
+    alice.tells(0.1, "member.epoch", was=0, now=1)
+    alice.tells(0.1, "membership.moved", before="joining", after="reconciling")
+    alice.tells(0.2, "partitions.assigned", partitions={"t-0": 1, "t-1": 2}, by_group=True)
+    alice.tells(0.3, "rebalance.completed", generation=1, ms=300)
+    alice.tells(60.0, "membership.moved", before="stable", after="reconciling")
+    alice.tells(60.0, "rebalance.triggered", because=given)
+    alice.tells(61.0, "partitions.released", partitions={"t-1": 5})
+    alice.tells(61.0, "rebalance.completed", generation=1, ms=1000)
+    alice.tells(61.1, "member.epoch", was=1, now=2)
+    bob.tells(59.0, "rebalance.triggered", because=join)
+    bob.tells(59.0, "membership.moved", before="unsubscribed", after="joining")
+    bob.tells(59.1, "member.epoch", was=0, now=2)
+    bob.tells(59.2, "rebalance.completed", generation=2, ms=200)
+    bob.tells(64.0, "rebalance.triggered", because=given)
+    bob.tells(64.0, "partitions.assigned", partitions={"t-1": 1}, by_group=True)
+    bob.tells(64.1, "rebalance.completed", generation=2, ms=100)
+
+    first, second = rows_of(events, Rebalance)
+
+    assert (first.protocol, first.last_generation, first.members) == ("consumer", 1, 1)
+    assert (second.last_generation, second.members, second.moved) == (2, 2, 1)
+    assert (second.trigger, second.initiator) == ("join", "bob")
+    assert (second.began, second.ended, second.reconcile_ms) == (59.0, 64.1, 1000)
+
+
+def test_a_trace_that_ends_in_a_rebalance_leaves_it_incomplete(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    both_join(alice, bob)
+    alice.tells(50.0, "rebalance.triggered", because="first join")
+    alice.tells(50.0, "membership.moved", before="stable", after="joining")
+    bob.is_given(5000.0, "t-2", 0, 1)
+
+    row = rows_of(events, Rebalance)[1]
+
+    assert (row.incomplete, row.last_generation, row.ended) == (1, None, 50.0)
+
+
+# -- partitions on their way
+
+
+def test_a_downtime_lasts_from_the_last_delivery_to_the_first_one_by_the_new_owner(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    both_join(alice, bob)
+    alice.is_given(40.0, "t-0", 0, 9)
+    alice.leaves(50.0, ["t-0", "t-1"])
+    bob.rebalances(52.0, 53.0, 2, members=1, owns=["t-0", "t-1"])
+    bob.is_given(54.5, "t-0", 8, 20)
+    bob.is_given(60.0, "t-0", 21, 22)
+
+    row = rows_of(events, Downtime)[0]
+
+    assert (row.partition, row.from_consumer, row.to_consumer) == ("t-0", "alice", "bob")
+    assert (row.last_delivered, row.first_delivered, row.downtime_ms) == (40.0, 54.5, 14_500)
+    assert (row.released, row.assigned, row.unowned_ms) == (50.0, 53.0, 3000)
+    assert (row.expected_offset, row.first_offset, row.repeated) == (10, 8, 2)
+    assert (row.moved, row.overlap, row.same_host) == (True, False, False)
+    assert rows_of(events, Rebalance)[1].longest_downtime_ms == 14_500
+
+
+def test_an_owner_that_delivers_beside_the_new_one_overlaps_it(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    both_join(alice, bob)
+    alice.is_given(40.0, "t-0", 0, 9)
+    bob.rebalances(52.0, 53.0, 2, members=1, owns=["t-0"])
+    bob.is_given(54.0, "t-0", 10, 20)
+    alice.is_given(55.0, "t-0", 10, 12)
+
+    (row,) = rows_of(events, Downtime)
+
+    assert (row.overlap, row.downtime_ms, row.last_delivered) == (True, None, None)
+
+
+def test_the_delivery_before_the_new_owners_is_kept_though_the_old_owner_goes_on_for_long(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    both_join(alice, bob)
+    for number, t in enumerate([40.0, 41.0, 53.5, 99.0, 100.0]):
+        alice.is_given(t, "t-0", number, number)
+    bob.rebalances(52.0, 53.0, 2, members=1, owns=["t-0"])
+    bob.is_given(54.0, "t-0", 3, 20)
+
+    (row,) = [one for one in read(thinned(events))[0] if isinstance(one, Downtime)]
+
+    assert (row.last_delivered, row.downtime_ms, row.overlap) == (53.5, 500, False)
+    assert (row,) == tuple(rows_of(events, Downtime))
+
+
+def thinned(events: list[Event]) -> list[str]:
+    """The lines that are left of the deliveries, and all others."""
+    deliveries = Deliveries()
+    left = []
+    for event in events:
+        told = dict(event)
+        del told["source"]
+        # In the order in which aktor writes them.
+        end = {key: told.pop(key) for key in ("event", "t", "host", "trace", "line")}
+        end["trace"] = f"{sum(end['trace'].encode()):08x}"
+        line = json.dumps(told | end)
+        seen = glance(line)
+        assert seen is not None, line
+        left += [one for one, _ in deliveries.take(line, seen)]
+    return left + [one for one, _ in deliveries.rest()]
+
+
+def test_a_partition_that_was_never_delivered_again_has_no_downtime(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    both_join(alice, bob)
+    alice.is_given(40.0, "t-0", 0, 9)
+    alice.leaves(50.0, ["t-0"])
+    bob.rebalances(52.0, 53.0, 2, members=1, owns=["t-0"])
+
+    (row,) = rows_of(events, Downtime)
+
+    assert (row.first_delivered, row.downtime_ms, row.unowned_ms) == (None, None, 3000)
+
+
+def test_partitions_that_the_application_assigned_are_none_of_the_groups(
+    events: list[Event], alice: Member
+) -> None:
+    alice.tells(0.0, "partitions.assigned", partitions={"t-0": 1}, by_group=False)
+    alice.is_given(1.0, "t-0", 0, 9)
+    alice.tells(2.0, "partitions.released", partitions={"t-0": 10})
+
+    assert rows_of(events, Downtime) == []
+
+
+# -- what went wrong, and who was it
+
+
+def test_refused_commits_and_resets_are_told_and_counted(
+    events: list[Event], alice: Member
+) -> None:
+    alice.tells(
+        *(1.0, "commit.failed"), kind="auto", because="X", retriable=False, partitions=["t-0"]
+    )
+    alice.tells(
+        *(2.0, "position.reset"), partitions={"t-0": 3}, from_offsets={"t-0": 10}, because="Y"
+    )
+
+    (commit,), (reset,) = rows_of(events, RefusedCommit), rows_of(events, Reset)
+    (member,) = rows_of(events, MemberTotal)
+
+    assert (commit.kind, commit.partitions, commit.rebalancing) == ("auto", 1, False)
+    assert (reset.from_offset, reset.to_offset, reset.skipped) == (10, 3, -7)
+    assert (member.consumer, member.refused_commits, member.resets) == ("alice", 1, 1)
+
+
+def test_rebalances_that_follow_each_other_are_a_storm(events: list[Event], alice: Member) -> None:
+    for number in range(6):
+        began = 50.0 * number
+        alice.rebalances(began, began + 1, number, because="the subscription changed", members=1)
+    alice.rebalances(9000.0, 9001.0, 7, members=1)
+
+    (storm,) = rows_of(events, Storm)
+
+    assert (storm.began, storm.ended, storm.rebalances) == (0.0, 251.0, 6)
+    assert (storm.trigger, storm.initiator, storm.initiated) == ("subscription_change", "alice", 6)
+
+
+# -- what happens to logs
+
+
+@pytest.mark.parametrize(("seed", "protocol"), STORMS)
+def test_every_trigger_of_a_storm_is_known(seed: int, protocol: str) -> None:
+    rows, _ = read(storm_lines(seed, protocol))
+
+    rebalances = [row for row in rows if isinstance(row, Rebalance)]
+    parts: list[Any] = [row for row in rows if type(row).__name__ == "MemberPart"]
+    assert len(rebalances) > 5
+    assert {part.because for part in parts if part.trigger == "unknown"} <= {None}
+
+
+@pytest.mark.parametrize(("seed", "protocol"), STORMS)
+def test_lines_that_come_twice_and_in_any_order_change_nothing(seed: int, protocol: str) -> None:
+    lines = storm_lines(seed, protocol)
+    draw = random.Random(seed)
+    twice = [*lines, *draw.sample(lines, len(lines) // 3)]
+    draw.shuffle(twice)
+
+    rows, counts = read(twice)
+
+    assert rows == read(lines)[0]
+    assert counts["repeated"] > 0
+
+
+@pytest.mark.parametrize(("seed", "protocol"), STORMS)
+def test_deliveries_that_are_left_out_change_nothing_however_the_lines_are_split(
+    seed: int, protocol: str
+) -> None:
+    lines = storm_lines(seed, protocol)
+    draw = random.Random(seed)
+    left: list[str] = []
+    rest = list(lines)
+    while rest:
+        size = draw.randint(1, 2000)
+        chunk, rest = rest[:size], rest[size:]
+        deliveries = Deliveries()
+        for line in chunk:
+            seen = glance(line)
+            if seen is not None:
+                left += [one for one, _ in deliveries.take(line, seen)]
+        left += [one for one, _ in deliveries.rest()]
+
+    assert read(left)[0] == read(lines)[0]
+    assert len(left) < sum(glance(line) is not None for line in lines)
+
+
+@pytest.mark.parametrize(("seed", "protocol"), STORMS)
+def test_a_group_can_be_pickled_between_any_two_events(seed: int, protocol: str) -> None:
+    events = _events(storm_lines(seed, protocol))
+    traces = GroupTraces("g")
+    rows = []
+    for number, event in enumerate(sorted(events, key=order)):
+        if number % 97 == 0:
+            rows += traces.rows()
+            traces = pickle.loads(pickle.dumps(traces))
+        traces.take(event)
+
+    assert [*rows, *traces.end()] == tell(events)[0]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_fields_that_are_missing_or_of_another_kind_are_no_reason_to_fail(seed: int) -> None:
+    draw = random.Random(seed)
+    spoiled = []
+    for event in _events(storm_lines(*STORMS[seed % len(STORMS)])):
+        keys = [key for key in event if key not in ("event", "t", "group", "source")]
+        if draw.random() < 0.3:
+            key = draw.choice(keys)
+            event = {**event, key: draw.choice([None, 7, -1.5, "x", [], {}, [None], {"t": None}])}
+        elif draw.random() < 0.3:
+            event = {key: event[key] for key in event if key not in draw.sample(keys, 2)}
+        spoiled.append(event)
+
+    rows, _ = tell(spoiled)
+
+    assert any(isinstance(row, Rebalance) for row in rows)
+
+
+def test_a_clock_that_is_ahead_moves_the_times_of_its_host_alone(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    both_join(alice, bob)
+    ahead = [{**one, "t": one["t"] + 1.5} if one["consumer"] == "bob" else one for one in events]
+
+    (row,) = rows_of(ahead, Rebalance)
+
+    (right,) = rows_of(events, Rebalance)
+    assert replace(row, ended=1.0, duration_ms=1000.0, sentence="") == replace(
+        right, slowest="bob", sentence=""
+    )
+
+
+def test_the_states_are_those_of_the_two_protocols() -> None:
+    inside = classic_states.IN_GROUP | consumer_states.IN_GROUP
+    everything = itertools.chain(classic_states.State, consumer_states.State)
+
+    assert {state.value for state in inside} == IN_GROUP
+    assert {state.value for state in everything} == IN_GROUP | OUT_OF_GROUP.keys()
+
+
+def _events(lines: tuple[str, ...]) -> list[Event]:
+    """Those of the group that all storms have."""
+    events = []
+    for line in lines:
+        try:
+            event = parse(line)
+        except NotUnderstoodError:
+            continue
+        if event["group"] == "g":
+            events.append(event)
+    return events
+
+
+def test_the_history_of_a_simulation_gives_what_trace_files_hold() -> None:
+    event = json.loads(storm_lines(1, "classic")[0])
+
+    assert event["t"] == BEGAN
+    assert {"host", "trace", "line", "consumer", "level", "event"} <= event.keys()
+    assert not {"at", "member_id"} & event.keys()

@@ -1,0 +1,91 @@
+"""Traces for tests: written by hand, and those of simulated storms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from aktor.simulation.storm import run_storm
+from aktor.trace.rebalances import tell
+from aktor.trace.rebalances.lines import Event
+from aktor.trace.rebalances.rows import Row
+
+#: When simulations begin.
+BEGAN = 1.8e9
+
+#: Storms of both protocols, and of a group that is converted from one to the other.
+STORMS = ((1, "classic"), (3, "classic"), (2, "consumer"), (6, "consumer"), (4, "migration"))
+
+
+@cache
+def storm_lines(seed: int, protocol: str) -> tuple[str, ...]:
+    """The lines of the trace files of all members, as they come one after the other."""
+    outcome = run_storm(seed, protocol=protocol)
+    return tuple(json.dumps(event) for event in outcome.history.traces(BEGAN))
+
+
+class Member:
+    """Writes the trace of one member."""
+
+    def __init__(self, events: list[Event], consumer: str, host: str | None = None) -> None:
+        self._events = events
+        self._consumer = consumer
+        self._host = host or f"host-{consumer}"
+        self._line = 0
+
+    def tells(self, t: float, event: str, **values: Any) -> None:
+        self._line += 1
+        self._events.append(
+            {
+                "consumer": self._consumer,
+                "group": "g",
+                "event": event,
+                "t": t,
+                "host": self._host,
+                "trace": self._consumer,
+                "source": self._consumer,
+                "line": self._line,
+                **values,
+            }
+        )
+
+    def rebalances(
+        self,
+        began: float,
+        ended: float,
+        generation: int,
+        *,
+        because: str = "the coordinator said that the group rebalances",
+        members: int | None = None,
+        owns: Sequence[str] = (),
+        gives_up: Sequence[str] = (),
+    ) -> None:
+        """An eager or a first rebalance: half of the time in JoinGroup."""
+        middle = (began + ended) / 2
+        self.tells(began, "rebalance.triggered", because=because, rebalance=generation)
+        if gives_up:
+            self.tells(began, "partitions.released", partitions=dict.fromkeys(gives_up, 5))
+        self.tells(began, "membership.moved", before="stable", after="joining")
+        self.tells(middle, "membership.moved", before="joining", after="syncing")
+        self.tells(middle, "rebalance.joined", generation=generation, members=members)
+        self.tells(ended, "membership.moved", before="syncing", after="assigning")
+        if owns:
+            partitions = dict.fromkeys(owns, 1)
+            self.tells(ended, "partitions.assigned", partitions=partitions, by_group=True)
+        self.tells(ended, "membership.moved", before="assigning", after="stable")
+        self.tells(ended, "rebalance.completed", generation=generation, ms=(ended - began) * 1000)
+
+    def is_given(self, t: float, partition: str, first: int, last: int) -> None:
+        self.tells(t, "records.delivered", partition=partition, offsets=[[first, last]])
+
+    def leaves(self, t: float, owned: Sequence[str]) -> None:
+        self.tells(t, "partitions.released", partitions=dict.fromkeys(owned, 5))
+        self.tells(t, "membership.moved", before="stable", after="leaving")
+        self.tells(t, "member.left", because="the consumer was closed")
+
+
+def rows_of(events: Sequence[Event], kind: type[Row]) -> list[Any]:
+    """The rows of one table."""
+    return [row for row in tell(events)[0] if type(row) is kind]
