@@ -135,7 +135,7 @@ def in_a_session(script: str, *arguments: str, env: dict[str, str] | None = None
         env=os.environ | (env or {}),
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=180,
     )
     output = done.stdout + done.stderr
     assert done.returncode == 0, output
