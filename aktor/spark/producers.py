@@ -251,6 +251,8 @@ class _ConfluentProducer:
         failures = self._failures
         if failures.first is None and not failures.refused:
             return
+        # The reason may come behind the failures, as when a newer attempt has fenced this one.
+        self._producer.poll(_ROOM)
         topic, partition, reason = failures.first or (self._topic, None, failures.refused)
         if failures.trouble and failures.trouble != reason:
             reason += f" ({failures.trouble})"
