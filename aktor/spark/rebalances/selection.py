@@ -17,7 +17,7 @@ from aktor.trace.rebalances.lines import PATTERN, Glance, NotUnderstoodError, gl
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["EVENTS", "EVENTS_DDL", "select_events"]
+__all__ = ["EVENTS", "EVENTS_DDL", "Selection", "select_events"]
 
 #: An event as it is sorted and kept; `body` is its line. Without `group` it is a count: `source`
 #: says of what, `line` how many.
@@ -49,7 +49,7 @@ def select_events(lines: DataFrame) -> DataFrame:
 
 def _select(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Runs in Spark's Python workers, over the lines of one part of a file, in their order."""
-    selection = _Selection()
+    selection = Selection()
     for batch in batches:
         files, values = batch.columns
         for file, line in zip(_each(files), values.to_pylist(), strict=True):
@@ -67,7 +67,7 @@ def _each(files: pa.Array) -> Iterable[str]:
     return files.to_pylist()  # type: ignore[no-any-return]
 
 
-class _Selection:
+class Selection:
     """Owns the events that were selected and have yet to go on."""
 
     def __init__(self) -> None:
@@ -77,9 +77,11 @@ class _Selection:
 
     @property
     def is_full(self) -> bool:
+        """Whether there is a batch to go on."""
         return len(self._rows) >= _ROWS
 
     def take(self, line: str, file: str) -> None:
+        """The next line of a file."""
         self._counts["selected"] += 1
         seen = glance(line)
         if seen is None:
@@ -88,6 +90,7 @@ class _Selection:
             self._keep(self._deliveries.take(line, seen))
 
     def end(self) -> None:
+        """No line comes any more."""
         self._keep(self._deliveries.rest())
         counts = sorted(self._counts.items())
         self._rows += [(None, None, reason, count, None) for reason, count in counts]
@@ -107,6 +110,7 @@ class _Selection:
         self._rows.append((event["group"], event["t"], event["source"], number, line))
 
     def batch(self) -> pa.RecordBatch:
+        """What was selected goes on."""
         rows, self._rows = self._rows, []
         columns: Any = zip(*rows, strict=True) if rows else [[] for _ in EVENTS]
         arrays = [pa.array(one, field.type) for one, field in zip(columns, EVENTS, strict=True)]
