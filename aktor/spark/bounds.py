@@ -134,8 +134,9 @@ class Bounds:
             if missing:
                 raise ConfigurationError(
                     f"{self.option} must name every partition that is read; it lacks"
-                    f" {_names(missing)}. Name them (-2 is earliest, -1 latest), or set {self._default_option} to earliest,"
-                    " latest or a relative time for the partitions that are not named"
+                    f" {_names(missing)}. Name them (-2 is earliest, -1 latest), or set"
+                    f" {self._default_option} to earliest, latest or a relative time for the"
+                    " partitions that are not named"
                 )
             return dict(self.given)
         return {one: self.given.get(one, self.default) for one in partitions}

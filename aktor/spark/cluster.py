@@ -159,6 +159,7 @@ _SAMPLE_WAIT_MS = 1_000
 def _check_there(
     wanted: Subscription, there: Collection[TopicPartition], known: Collection[str]
 ) -> None:
+    existing = set(there)
     topics = {one.topic for one in there} | set(known)
     missing = [topic for topic in wanted.topics if topic not in topics]
     if missing:
@@ -168,7 +169,7 @@ def _check_there(
     gone = [
         f"{one.topic}-{one.partition}"
         for one in wanted.partitions
-        if one not in set(there) and one.topic not in known
+        if one not in existing and one.topic not in known
     ]
     if gone:
         raise ConfigurationError(f"assign names {', '.join(gone)}: there is no such partition")
