@@ -108,9 +108,11 @@ class DriverCluster:
         return {one: offset for one, offset in found.items() if offset is not None}
 
     def commit(self, offsets: Offsets) -> None:
-        """Commit for the group, of which the driver is no member. It is tried once."""
+        """Commit for the group, of which the driver is not a member. The query waits meanwhile, so
+        the commit has two seconds, and no second attempt."""
         self._kafka().commit(
-            {one: OffsetAndMetadata(offset, "", -1) for one, offset in offsets.items()}
+            {one: OffsetAndMetadata(offset, "", -1) for one, offset in offsets.items()},
+            timeout_ms=_COMMIT_MS,
         )
 
     def bytes_per_offset(self, partition: TopicPartition, offset: int) -> float | None:
@@ -154,6 +156,9 @@ class DriverCluster:
 _SAMPLE_ROWS = 1_000
 _SAMPLE_BYTES = 1_000_000
 _SAMPLE_WAIT_MS = 1_000
+
+#: How long a commit of `commitOffsets` may take.
+_COMMIT_MS = 2_000
 
 
 def _check_there(
