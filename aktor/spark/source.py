@@ -97,18 +97,25 @@ class BatchReader(DataSourceReader):
         same records."""
         cluster = DriverCluster(self._options)
         try:
-            found = self._ranges(cluster)
+            found = self.ranges(cluster)
         finally:
             cluster.close()
         return [RangesPartition(task) for task in ranges.tasks(found, self._options.range_limits)]
 
-    def _ranges(self, cluster: DriverCluster) -> list[OffsetRange]:
+    def ranges(self, cluster: DriverCluster) -> list[OffsetRange]:
+        """The range of each partition, empty ones included.
+
+        The first offsets are looked up before the start, and the last ones after the end. In
+        another order, a record that retention deletes in between would end a query that begins at
+        "earliest" with DataLossError.
+        """
         options = self._options
         there, ids = cluster.partitions()
         now = int(time.time() * 1000)
+        first = cluster.beginning_offsets(there)
         start = options.starting.resolve(there, cluster, now)
         end = options.ending.resolve(there, cluster, now)
-        first, last = cluster.beginning_offsets(there), cluster.end_offsets(there)
+        last = cluster.end_offsets(there)
         found = []
         for one in there:
             begin, stop = max(start[one], first[one]), min(end[one], last[one])
