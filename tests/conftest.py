@@ -10,7 +10,7 @@ import pytest
 
 from tests.real_kafka import what_is_missing
 
-#: Tests on brokers or on Spark, which they share and which want a quiet machine. The others compute.
+#: Tests on brokers or Spark, which they share and which want a quiet machine. The others compute.
 ON_BROKERS = ("tests/kafka/", "tests/clients/", "tests/reality/", "tests/spark/rebalances/")
 
 #: Those that run on a real Kafka only, and so do not say it in their names.
