@@ -100,7 +100,9 @@ class BatchReader(DataSourceReader):
             found = self._ranges(cluster)
         finally:
             cluster.close()
-        return [RangesPartition(task) for task in ranges.tasks(found, self._options.range_limits)]
+        # Spark runs one task even if there is none, and would give it no partition of ours.
+        tasks = ranges.tasks(found, self._options.range_limits) or [()]
+        return [RangesPartition(task) for task in tasks]
 
     def _ranges(self, cluster: DriverCluster) -> list[OffsetRange]:
         options = self._options
