@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from aktor.errors import ConfigurationError
 from aktor.spark import columns, data_loss, ranges
 from aktor.spark.cluster import DriverCluster
 from aktor.spark.columns import Layout
@@ -110,6 +111,13 @@ class BatchReader(DataSourceReader):
         now = int(time.time() * 1000)
         start = options.starting.resolve(there, cluster, now)
         end = options.ending.resolve(there, cluster, now)
+        for one in there:
+            if start[one] > end[one]:
+                raise ConfigurationError(
+                    f"{one.topic}-{one.partition} would begin with offset {start[one]}"
+                    f" ({options.starting.option}) and end with {end[one]}"
+                    f" ({options.ending.option})"
+                )
         first, last = cluster.beginning_offsets(there), cluster.end_offsets(there)
         found = []
         for one in there:
