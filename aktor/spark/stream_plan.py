@@ -116,6 +116,12 @@ class StreamPlan:
 
         Raises DataLossError for what is gone, unless `failOnDataLoss` is false.
         """
+        if self._first_batch(from_json(start), start) and not start_of(end):
+            self._lost(
+                "the first batch of this checkpoint was planned by Spark's own source and not"
+                f" finished, and where it began stands only there; {self._options.starting.option}"
+                " would come to another place now. Let Spark's own source finish the batch"
+            )
         begins, ends = from_json(start) | start_of(end), from_json(end)
         added = ends.keys() - begins.keys()
         found = self._cluster.beginning_offsets(sorted(added))
