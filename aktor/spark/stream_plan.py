@@ -96,7 +96,7 @@ class StreamPlan:
         begins = {one: at for one, at in before.items() if one.topic not in recreated}
         begins |= self._cluster.beginning_offsets([one for one in there if one not in begins])
         ends = self._ends(there, begins)
-        first = self._first_batch(before, start)
+        first = self._first_batch(start)
         if not first and not recreated:
             ends = self._await_news(before, ends)
         if not everything:
@@ -116,13 +116,19 @@ class StreamPlan:
 
         Raises DataLossError for what is gone, unless `failOnDataLoss` is false.
         """
-        if self._first_batch(from_json(start), start) and not start_of(end):
+        begins, ends = from_json(start), from_json(end)
+        if self._first_batch(begins, start) and not start_of(end):
             self._lost(
                 "the first batch of this checkpoint was planned by Spark's own source and not"
                 f" finished, and where it began stands only there; {self._options.starting.option}"
                 " would come to another place now. Let Spark's own source finish the batch"
             )
-        begins, ends = from_json(start) | start_of(end), from_json(end)
+        if self._is_initial(start):
+            # The first batch of a query that was stopped is run again after a restart. `start` was
+            # looked up anew, so it also has the partitions that were added after the batch was
+            # planned. The next batch reads them from their beginning.
+            begins = {one: at for one, at in begins.items() if one in ends}
+        begins |= start_of(end)
         added = ends.keys() - begins.keys()
         found = self._cluster.beginning_offsets(sorted(added))
         for one in sorted(added):
@@ -209,13 +215,17 @@ class StreamPlan:
 
     # -- what is different from the checkpoint
 
-    def _first_batch(self, before: Offsets, start: Json) -> bool:
+    def _first_batch(self, start: Json) -> bool:
         """Whether this batch must say where it begins: the first one of a query whose start would
         be another one if it were looked up again. (Records that are deleted before a query which
         starts at "earliest" has logged its first batch were never promised to be read.)"""
         starting = self._options.starting
         durable = starting.exact or (starting.default == EARLIEST and not starting.given)
-        return not durable and before == self._initial and not start_of(start)
+        return not durable and self._is_initial(start)
+
+    def _is_initial(self, start: Json) -> bool:
+        """Whether this is the answer of `initial`, not the end of a batch."""
+        return from_json(start) == self._initial and not start_of(start)
 
     def _recreated(self, before: Offsets, ids: TopicIds) -> set[str]:
         """The topics that were deleted and created anew since they were last planned."""

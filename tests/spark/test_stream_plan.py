@@ -160,6 +160,21 @@ def test_the_first_batch_says_where_it_begins_so_that_a_later_latest_loses_nothi
     assert told(again, end, latest(again, end)) == [(0, 10, 30)]
 
 
+@pytest.mark.parametrize("starting", ["earliest", "latest"])
+def test_a_partition_added_after_the_first_batch_was_logged_is_no_loss(starting: str) -> None:
+    cluster = Cluster({A: 10})
+    killed = a_plan(cluster, startingOffsets=starting)
+    start = killed.initial()
+    cluster.ends[A] = 12
+    end = latest(killed, start)
+    cluster.ends[B], cluster.first[B] = 5, 0
+
+    again = a_plan(cluster, startingOffsets=starting)
+
+    assert told(again, again.initial(), end) == told(killed, start, end)
+    assert told(again, end, latest(again, end)) == [(1, 0, 5)]
+
+
 def test_records_that_came_before_the_first_batch_was_logged_are_in_it() -> None:
     cluster = Cluster({A: 10})
     plan = a_plan(cluster)
