@@ -117,7 +117,7 @@ class StreamPlan:
         Raises DataLossError for what is gone, unless `failOnDataLoss` is false.
         """
         begins, ends = from_json(start), from_json(end)
-        if self._first_batch(begins, start) and not start_of(end):
+        if self._first_batch(start) and not start_of(end):
             self._lost(
                 "the first batch of this checkpoint was planned by Spark's own source and not"
                 f" finished, and where it began stands only there; {self._options.starting.option}"
