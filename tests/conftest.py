@@ -10,8 +10,8 @@ import pytest
 
 from tests.real_kafka import what_is_missing
 
-#: Tests on brokers, which they share and which want a quiet machine. The others compute.
-ON_BROKERS = ("tests/kafka/", "tests/clients/", "tests/reality/")
+#: Tests on brokers or Spark, which they share and which want a quiet machine. The others compute.
+ON_BROKERS = ("tests/kafka/", "tests/clients/", "tests/reality/", "tests/spark/rebalances/")
 
 #: Those that run on a real Kafka only, and so do not say it in their names.
 REAL = (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from aktor.errors import ConfigurationError
 from aktor.spark import columns, data_loss, ranges
 from aktor.spark.cluster import DriverCluster
 from aktor.spark.columns import Layout
@@ -100,7 +101,9 @@ class BatchReader(DataSourceReader):
             found = self.ranges(cluster)
         finally:
             cluster.close()
-        return [RangesPartition(task) for task in ranges.tasks(found, self._options.range_limits)]
+        # Spark runs one task even if there is none, and would give it no partition of ours.
+        tasks = ranges.tasks(found, self._options.range_limits) or [()]
+        return [RangesPartition(task) for task in tasks]
 
     def ranges(self, cluster: DriverCluster) -> list[OffsetRange]:
         """The range of each partition, empty ones included.
@@ -116,6 +119,13 @@ class BatchReader(DataSourceReader):
         start = options.starting.resolve(there, cluster, now)
         end = options.ending.resolve(there, cluster, now)
         last = cluster.end_offsets(there)
+        for one in there:
+            if start[one] > end[one]:
+                raise ConfigurationError(
+                    f"{one.topic}-{one.partition} would begin with offset {start[one]}"
+                    f" ({options.starting.option}) and end with {end[one]}"
+                    f" ({options.ending.option})"
+                )
         found = []
         for one in there:
             begin, stop = max(start[one], first[one]), min(end[one], last[one])

@@ -117,6 +117,12 @@ class StreamPlan:
         Raises DataLossError for what is gone, unless `failOnDataLoss` is false.
         """
         begins, ends = from_json(start), from_json(end)
+        if self._first_batch(start) and not start_of(end):
+            self._lost(
+                "the first batch of this checkpoint was planned by Spark's own source and not"
+                f" finished, and where it began stands only there; {self._options.starting.option}"
+                " would come to another place now. Let Spark's own source finish the batch"
+            )
         if self._is_initial(start):
             # The first batch of a query that was stopped is run again after a restart. `start` was
             # looked up anew, so it also has the partitions that were added after the batch was

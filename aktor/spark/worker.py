@@ -47,6 +47,8 @@ def read_task(
     ranges: Sequence[OffsetRange], options: SourceOptions, layout: Layout
 ) -> Iterator[pa.RecordBatch]:
     """The records of a task's ranges, in Spark's layout. After an error the consumer is dropped."""
+    if not ranges:
+        return
     consumer = _worker_consumer(options.client)
     try:
         for batch in read_ranges(consumer, ranges, options, layout.columns):

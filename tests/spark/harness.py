@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import cloudpickle
-from pyspark.sql.datasource import CaseInsensitiveDict, DataSourceStreamReader
+from pyspark.sql.datasource import CaseInsensitiveDict, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
@@ -57,7 +57,8 @@ def read_batch(
     """A batch query: its rows, and how many tasks it had."""
     columns = the_schema(options, schema)
     reader = sent(a_source(options)).reader(schema=columns)
-    tasks = reader.partitions()
+    # Spark runs a task even if there is none.
+    tasks = reader.partitions() or [InputPartition(None)]
     batches = [batch for task in tasks for batch in run_task(reader, task, columns)]
     return pa.Table.from_batches(batches, to_arrow_schema(columns, timezone="UTC")), len(tasks)
 

@@ -98,3 +98,13 @@ def test_the_driver_checks_settings_without_resolving_references() -> None:
 
     with pytest.raises(ConfigurationError, match="fetch_min_bytes"):
         check({"bootstrap.servers": "a:1", "fetch.min.bytes": "-1"})
+
+
+@pytest.mark.parametrize(
+    "secret", [{"sasl.jaas.config": "${env:JAAS}"}, {"sasl.password": "${file:/a:b}"}]
+)
+def test_a_login_may_refer_to_its_password(secret: dict[str, str]) -> None:
+    login = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "me"}
+    check({"bootstrap.servers": "a:1"} | login | secret)
+    with pytest.raises(ConfigurationError, match="did you mean"):
+        check({"bootstrap.servers": "a:1", "sasl.mechanisms": "PLAIN"} | secret)

@@ -9,7 +9,6 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
 from aktor.spark.rebalances.analysis import analyse
-from aktor.spark.rebalances.files import select_from_files
 from aktor.spark.rebalances.selection import select_events
 from aktor.spark.rebalances.tables import COUNTS, TABLES
 
@@ -61,10 +60,7 @@ def name_files(lines: DataFrame) -> DataFrame:
 
 def analyse_logs(spark: SparkSession, logs: str) -> Tables:
     """The tables of these trace files."""
-    events = select_from_files(spark, logs)
-    if events is None:
-        events = select_events(read_lines(spark, logs))
-    return Tables(keep(analyse(events)))
+    return Tables(keep(analyse(select_events(read_lines(spark, logs)))))
 
 
 def write_tables(tables: Mapping[str, DataFrame], folder: str) -> None:

@@ -17,7 +17,7 @@ from aktor.trace.rebalances.lines import PATTERN, Glance, NotUnderstoodError, gl
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["EVENTS", "EVENTS_DDL", "Selection", "select_events"]
+__all__ = ["EVENTS", "EVENTS_DDL", "select_events"]
 
 #: An event as it is sorted and kept; `body` is its line. Without `group` it is a count: `source`
 #: says of what, `line` how many.
@@ -49,7 +49,7 @@ def select_events(lines: DataFrame) -> DataFrame:
 
 def _select(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Runs in Spark's Python workers, over the lines of one part of a file, in their order."""
-    selection = Selection()
+    selection = _Selection()
     for batch in batches:
         files, values = batch.columns
         for file, line in zip(_each(files), values.to_pylist(), strict=True):
@@ -67,7 +67,7 @@ def _each(files: pa.Array) -> Iterable[str]:
     return files.to_pylist()  # type: ignore[no-any-return]
 
 
-class Selection:
+class _Selection:
     """Owns the events that were selected and have yet to go on."""
 
     def __init__(self) -> None:
