@@ -33,7 +33,7 @@ __all__ = [
 
 PREFIX: Final = "kafka."
 
-#: What may not be said, and why: the source itself decides it. As Spark's own source refuses.
+#: Settings that the source itself decides, and what to use instead.
 _REFUSED: Final = {
     "auto.offset.reset": "use startingOffsets",
     "key.deserializer": "keys are binary; cast them in Spark",

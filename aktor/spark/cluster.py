@@ -1,4 +1,4 @@
-"""What the driver asks Kafka: partitions, offsets, topic ids; and the commits of progress."""
+"""The requests of the driver: partitions, topic ids and offsets, and the commits of progress."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ TopicIds: TypeAlias = Mapping[str, str | None]
 
 
 class DriverCluster:
-    """Owns the driver's consumer, which reads no records. The consumer is made when it is first
-    needed, because Spark pickles and copies what it has of a data source before that.
+    """Owns the driver's consumer. It reads no records but the sample of `maxBytesPerTrigger`. It is
+    made at the first request, because Spark pickles a data source before that, and a consumer
+    cannot be pickled.
 
-    A question that fails is asked again as `fetchOffset.numRetries` and
+    A request that fails is sent again as `fetchOffset.numRetries` and
     `fetchOffset.retryIntervalMs` say; then its error is raised.
     """
 

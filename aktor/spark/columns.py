@@ -137,7 +137,8 @@ def _decoded(schema: StructType) -> pa.Schema:
 
 
 def _decode(rows: pa.RecordBatch, schema: pa.Schema) -> dict[str, pa.Array]:
-    """value, valueError and rawValue: a value that cannot be read is null, and stands beside."""
+    """The columns value, valueError and rawValue. A value that is not JSON of the schema becomes
+    null; the other two then have the reason and the bytes."""
     count = rows.num_rows
     place = pa.RecordBatch.from_arrays(
         [rows.column("value"), pa.array(range(count), pa.int64())], names=["value", "@row"]

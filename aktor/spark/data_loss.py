@@ -1,4 +1,4 @@
-"""Records that a query has to read and that do not exist any more: the option `failOnDataLoss`."""
+"""Records that a query must read and that do not exist any more: the option `failOnDataLoss`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task is told to read."""
+"""The partition of a Spark job: the ranges of offsets that one task reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of what there is goes into one micro-batch."""
+"""The limits of a micro-batch: how much of the backlog it reads, and when it may begin."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ def limited(
 
 @dataclass(slots=True, kw_only=True)
 class Delay:
-    """Owns when the last batch was made. `minOffsetsPerTrigger`: the next one waits for `minimum`
-    offsets, but at most for `longest` seconds (`maxTriggerDelay`)."""
+    """Owns the time of the last batch. The next batch waits for `minimum` offsets
+    (`minOffsetsPerTrigger`), but at most for `longest` seconds (`maxTriggerDelay`)."""
 
     minimum: int
     longest: float
     since: float = -math.inf
 
     def holds(self, begins: Mapping[TopicPartition, int], ends: Offsets, now: float) -> bool:
-        """Whether there is too little for a batch yet."""
+        """Whether the backlog is too small for a batch yet."""
         new = sum(max(0, end - begins[one]) for one, end in ends.items())
         if now - self.since < self.longest and new < self.minimum:
             return True

@@ -52,7 +52,7 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """What is read: one of these three."""
+    """The topics or partitions of a query: exactly one of the three fields is set."""
 
     partitions: tuple[TopicPartition, ...] = ()
     topics: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class SourceOptions:
 
 
 def unknown_option(name: str, known: tuple[str, ...]) -> ConfigurationError:
-    """The error that refuses this name and tells the nearest known one."""
+    """The error for an unknown option; it names the nearest known one."""
     lower = {one.lower(): one for one in known}
     near = difflib.get_close_matches(name.lower(), [*lower, "kafka.bootstrap.servers"], 1)
     hint = f"; did you mean {lower.get(near[0], near[0])}?" if near else ""
@@ -236,8 +236,7 @@ def _subscription(read: GivenOptions) -> Subscription:
     if len(given) != 1:
         said = ", ".join(_BY_LOWER[name] for name in given) or "none of them"
         raise ConfigurationError(
-            "exactly one of assign, subscribe and subscribePattern says what to read; there is"
-            f" {said}"
+            f"set exactly one of assign, subscribe and subscribePattern; there is {said}"
         )
     text = read.options[given[0]]
     if given[0] == "subscribe":
@@ -251,7 +250,7 @@ def _subscription(read: GivenOptions) -> Subscription:
         re.compile(text)
     except re.error as error:
         raise ConfigurationError(
-            f"subscribePattern {text!r} is no regular expression: {error}"
+            f"subscribePattern {text!r} is not a regular expression: {error}"
         ) from None
     if not text.strip():
         raise ConfigurationError("subscribePattern is empty")

@@ -32,7 +32,7 @@ __all__ = ["BatchWriter", "StreamWriter", "Written"]
 
 @dataclass(frozen=True, slots=True)
 class Written(WriterCommitMessage):
-    """What a task has written."""
+    """The number of rows that a task has written."""
 
     rows: int
 
@@ -47,8 +47,8 @@ class BatchWriter(DataSourceArrowWriter):
             )
         self._options = options
         self._layout = RowLayout(schema, options.topic)
-        # Two writes of an application at the same time must not fence each other, so the
-        # application's id will not do.
+        # A name for this one write. With the id of the application as transactional.id, two writes
+        # of an application at the same time would fence each other.
         self._job = uuid.uuid4().hex
 
     def __repr__(self) -> str:

@@ -39,8 +39,9 @@ class PlanCluster(LookUps, Protocol):
 
 
 class StreamPlan:
-    """Owns what a running query knows beside its checkpoint: the initial offsets until they are
-    logged, the target of AvailableNow, the ids of topics, and when the last batch was made."""
+    """Owns the state of a running query that is not in its checkpoint: the initial offsets until
+    they are logged, the target of AvailableNow, the topic ids, the estimated record sizes, and the
+    time of the last batch."""
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class StreamPlan:
     def tasks(self, start: Json, end: Json) -> list[tuple[OffsetRange, ...]]:
         """The ranges of each task of the batch.
 
-        Raises DataLossError for what is gone, unless `failOnDataLoss` is false.
+        Raises DataLossError for lost records, unless `failOnDataLoss` is false.
         """
         begins, ends = from_json(start), from_json(end)
         if self._first_batch(start) and not start_of(end):
@@ -169,8 +170,12 @@ class StreamPlan:
     def _asked_again_if_lower(
         self, there: Collection[TopicPartition], begins: Mapping[TopicPartition, int]
     ) -> Offsets:
-        """A broker that has just become leader may tell an old high watermark for a moment
-        (KIP-207). So an end below what was read is asked for again before it counts as a loss."""
+        """The ends; they are looked up again while one is below the offset that was read.
+
+        A broker that has just become leader may answer with an old high watermark for a moment
+        (KIP-207). Without another look-up each leader election could end the query with
+        DataLossError.
+        """
         found = self._cluster.end_offsets(there)
         for _ in range(self._options.look_up_retries):
             if all(found[one] >= begins[one] for one in there):
@@ -180,7 +185,8 @@ class StreamPlan:
         return found
 
     def _await_news(self, before: Offsets, ends: Offsets) -> Offsets:
-        """Wait up to `idleWaitMs` while there is nothing new. Spark would ask 65 times a second."""
+        """Wait up to `idleWaitMs` for new records. Without the wait Spark would call `latestOffset`
+        65 times a second while the query is idle."""
         deadline = self._clock() + self._options.idle_wait
         while ends == before and self._target is None and self._clock() < deadline:
             self._sleep(_IDLE_ASK)
@@ -201,7 +207,8 @@ class StreamPlan:
     def _bytes_per_offset(
         self, begins: Mapping[TopicPartition, int], ends: Offsets
     ) -> Mapping[str, float]:
-        """Of each topic, by a sample of its longest backlog, which is good for a minute."""
+        """The estimate for each topic: a sample of the partition with the longest backlog, taken
+        anew after a minute."""
         now = self._clock()
         longest: dict[str, TopicPartition] = {}
         for one in sorted(ends, key=lambda one: ends[one] - begins[one]):
@@ -213,7 +220,7 @@ class StreamPlan:
                 self._sizes[topic] = (size if sampled is None else sampled, now)
         return {topic: self._sizes.get(topic, (1.0, now))[0] for topic in longest}
 
-    # -- what is different from the checkpoint
+    # -- differences from the checkpoint
 
     def _first_batch(self, start: Json) -> bool:
         """Whether this batch must say where it begins: the first one of a query whose start would

@@ -17,7 +17,8 @@ __all__ = ["was_cut_off"]
 
 
 def was_cut_off() -> bool:
-    """To be asked when the rows have ended. False where no worker of Spark runs this."""
+    """Whether Spark has closed the connection. Call it when the rows have ended. It is False
+    outside a worker of Spark."""
     stream = _stream_of_worker()
     if stream is None:
         return False
@@ -31,7 +32,8 @@ def was_cut_off() -> bool:
 
 
 def _stream_of_worker() -> Any:
-    """What `pyspark.worker.main` reads from: a variable of that function, and of nothing else."""
+    """The stream that `pyspark.worker.main` reads from. Only a local variable of that function has
+    it."""
     frame = sys._getframe()
     while frame is not None:
         if frame.f_code.co_name == "main" and "infile" in frame.f_locals:

@@ -1,8 +1,8 @@
 """Reading ranges of offsets in an executor: one consumer for each Python worker of Spark.
 
-Spark keeps a worker between tasks, so the consumer, its connections, its metadata and what it has
-fetched ahead stay. A worker has one task at a time. Spark may kill a worker at any moment, which
-loses nothing: the consumer is in no group and commits nothing.
+Spark keeps a worker between tasks, so the consumer stays with its connections, its metadata and the
+records that it has fetched ahead. A worker runs one task at a time. Spark may kill a worker at any
+moment. No record is lost then: the consumer is in no group and commits no offsets.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ if TYPE_CHECKING:
 
 __all__ = ["BATCH_BYTES", "BATCH_ROWS", "read_ranges", "read_task"]
 
-#: Spark takes batches of 1-2 MB fastest; bigger ones only cost memory (docs/spark.md has figures).
+#: Spark takes batches of 1-2 MB fastest; bigger ones only cost memory.
 BATCH_ROWS: Final = 10_000
 BATCH_BYTES: Final = 2_000_000
 
 #: How long one poll waits before the time limit is looked at, in seconds.
 _POLL: Final = 1.0
 
-#: If nothing comes for so long, in seconds, and the log ends where the partition stands, then the
-#: records of the range are gone. A new leader tells a lower end for a moment only (KIP-207).
+#: If no record comes for so long, in seconds, and the partition ends at the consumer's position,
+#: then the other records of the range are lost. An earlier verdict could be wrong: a new leader may
+#: answer with an old high watermark for a moment (KIP-207).
 _TRUNCATED_AFTER: Final = 30.0
 
 #: The consumer of this process: its pid, its settings, itself. A variable of the module, since
@@ -101,15 +102,16 @@ def read_ranges(
 ) -> Iterator[pa.RecordBatch]:
     """The records of these ranges; `columns` has topic, partition and offset.
 
-    Raises DataLossError for records that are gone, KafkaTimeoutError if nothing comes for
-    `kafkaConsumer.pollTimeoutMs`, and what `poll_arrow` raises.
+    Raises DataLossError for lost records, KafkaTimeoutError if no record comes for
+    `kafkaConsumer.pollTimeoutMs`, and the errors of `poll_arrow`.
     """
     for wave in _waves(ranges):
         yield from _Wave(consumer, wave, options, clock).batches(columns)
 
 
 def _waves(ranges: Iterable[OffsetRange]) -> list[list[OffsetRange]]:
-    """The ranges so that no two of a wave are of one partition, and those of one are in order."""
+    """The ranges in waves, which are read one after the other. A wave has at most one range of each
+    partition, since a consumer has one position in a partition."""
     waves: list[list[OffsetRange]] = []
     counts: dict[TopicPartition, int] = {}
     for one in sorted(ranges):
@@ -122,7 +124,7 @@ def _waves(ranges: Iterable[OffsetRange]) -> list[list[OffsetRange]]:
 
 
 class _Wave:
-    """Owns how far ranges of different partitions are read."""
+    """Owns the positions of one wave: how far the range of each partition is read."""
 
     def __init__(
         self,
@@ -153,12 +155,12 @@ class _Wave:
                     columns=columns,
                 )
             except (OffsetOutOfRangeError, UnknownTopicOrPartitionError):
-                self._go_on_behind_what_is_gone()
+                self._skip_lost_records()
                 heard = self._clock()
                 continue
             batch, moved = self._advance(batch)
             silent = self._clock() - heard
-            if moved or (silent >= patience and self._end_what_is_truncated(patience)):
+            if moved or (silent >= patience and self._end_truncated_ranges(patience)):
                 heard = self._clock()
             elif silent >= timeout:
                 raise self._nothing_came(timeout)
@@ -168,8 +170,8 @@ class _Wave:
                 heard = self._clock()
 
     def _assign(self) -> None:
-        """Begin at the start of each range. A partition that stands there already, by the task
-        before this one, keeps what was fetched ahead."""
+        """Begin at the start of each range. If the task before this one ended at that offset, the
+        partition is not sought: it keeps the records that were fetched ahead."""
         consumer = self._consumer
         assigned = consumer.assignment()
         wanted: dict[TopicPartition, int | None] = {}
@@ -180,17 +182,18 @@ class _Wave:
         consumer.resume(*wanted)
 
     def _rows_wanted(self) -> int:
-        """Not more rows than there are offsets: a poll that goes beyond the end of a range leaves
-        its partition at a position where the next task does not begin."""
+        """Not more rows than there are offsets. A poll that goes beyond the end of a range leaves
+        its partition behind the start of the next task, which must fetch those records again."""
         left = sum(wanted.end - self._at[one] for one, wanted in self._left.items())
         return max(1, min(BATCH_ROWS, left))
 
     def _advance(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, bool]:
-        """Note the positions; rows beyond the ranges are cut off. Also whether there is progress.
+        """Note the positions, and cut off the rows beyond the ranges. The second value says whether
+        a position has moved.
 
-        A range ends where the position has passed its end, not with its last row: the last offsets
-        may be those of control records, or of records that are compacted or of an aborted
-        transaction.
+        A range is finished when the position has reached its end, not when its last row has come:
+        its last offsets may have no row: control records, records of an aborted transaction, compacted
+        records. A task that waited for their rows would end with a timeout.
         """
         for one in self._recreated():
             batch = without(batch, one.topic, one.partition, 0)
@@ -214,11 +217,14 @@ class _Wave:
             del self._left[one]
             self._consumer.pause(one)
 
-    # -- what is gone
+    # -- data loss
 
     def _recreated(self) -> list[TopicPartition]:
-        """The partitions whose topic was deleted and created anew after the batch was planned: the
-        records that come are not those that were planned (KIP-516)."""
+        """The partitions whose topic was deleted and created anew after the batch was planned.
+
+        The new topic has the same name and offsets, but other records. Without the comparison of
+        topic ids (KIP-516) the task would give out those as the planned ones.
+        """
         found = []
         known = self._consumer._link.port.cluster.topics
         for topic, planned in list(self._ids.items()):
@@ -230,8 +236,8 @@ class _Wave:
             found += [one for one in self._left if one.topic == topic]
         return found
 
-    def _go_on_behind_what_is_gone(self) -> None:
-        """Report what cannot be read, and go on with the first offset that can."""
+    def _skip_lost_records(self) -> None:
+        """Report the offsets that cannot be read, and go on with the first one that can."""
         consumer = self._consumer
         there = set(consumer._look_up_topics(frozenset(one.topic for one in self._left)))
         gone = [one for one in self._left if one.topic not in there]
@@ -255,8 +261,8 @@ class _Wave:
             consumer.assign({one: self._at[one] for one in self._left})
             consumer.resume(*self._left)
 
-    def _end_what_is_truncated(self, timeout: float) -> bool:
-        """End the ranges that go beyond the end of the log; whether there was one."""
+    def _end_truncated_ranges(self, timeout: float) -> bool:
+        """End the ranges whose partition ends at the position. True if there was one."""
         try:
             last = self._consumer.end_offsets(list(self._left), timeout_ms=timeout * 1000)
         except KafkaTimeoutError:
@@ -279,9 +285,9 @@ class _Wave:
             for one, wanted in sorted(self._left.items())
         )
         return KafkaTimeoutError(
-            f"nothing came within {timeout:g} s of {names}. Is the leader of each partition there?"
-            " AKTOR_TRACE shows what the consumer waits for; kafkaConsumer.pollTimeoutMs is how"
-            " long it may take"
+            f"no records came within {timeout:g} s of {names}. Is the leader of each partition"
+            " reachable? AKTOR_TRACE=FILE writes down what the consumer waits for;"
+            " kafkaConsumer.pollTimeoutMs raises the limit"
         )
 
 

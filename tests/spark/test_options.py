@@ -78,7 +78,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_name(given: Any, hint: st
         ({"kafkaConsumer.pollTimeoutMs": 0}, "whole number above 0"),
         ({"decode": "avro"}, "json"),
         ({"columns": " , "}, "names of columns"),
-        ({"subscribePattern": "("}, "no regular expression"),
+        ({"subscribePattern": "("}, "not a regular expression"),
         ({"assign": "orders"}, '{"orders": [0, 1]}'),
         ({"assign": '{"orders": [true]}'}, '{"orders": [0, 1]}'),
         ({"assign": '{"orders": [0], "orders": [1]}'}, "names orders twice"),
