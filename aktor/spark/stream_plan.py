@@ -107,7 +107,9 @@ class StreamPlan:
         self._topic_ids.update(ids)
         said = {one: begins[one] for one in there if one.topic in recreated}
         if first:
-            said |= before
+            # Also the partitions that were added since: after a restart `initial` would find their
+            # later ends.
+            said = before | begins
         elif ends == before and not said:
             return start
         return to_json(ends, said)

@@ -192,8 +192,8 @@ class _Wave:
         a position has moved.
 
         A range is finished when the position has reached its end, not when its last row has come:
-        its last offsets may have no row: control records, records of an aborted transaction, compacted
-        records. A task that waited for their rows would end with a timeout.
+        its last offsets may have no row (control records, records of an aborted transaction,
+        compacted records). A task that waited for their rows would end with a timeout.
         """
         for one in self._recreated():
             batch = without(batch, one.topic, one.partition, 0)

@@ -350,3 +350,17 @@ def test_a_topic_that_was_created_anew_is_read_from_its_beginning(new_end: int) 
 def test_a_checkpoint_that_is_damaged_or_of_another_source_is_refused(damaged: Any) -> None:
     with pytest.raises(ConfigurationError, match="use another checkpointLocation"):
         latest(a_plan(Cluster({A: 1})), damaged)
+
+
+def test_a_query_that_began_without_a_topic_reads_the_first_one_from_its_beginning() -> None:
+    cluster = Cluster({})
+    plan = a_plan(cluster)
+    start = plan.initial()
+    assert latest(plan, start) == {}
+    cluster.ends[A], cluster.first[A] = 5, 0
+
+    end = latest(plan, start)
+
+    assert told(plan, start, end) == [(0, 0, 5)]
+    restarted = a_plan(cluster)
+    assert told(restarted, restarted.initial(), end) == [(0, 0, 5)]
