@@ -16,7 +16,7 @@ from kafka.structs import OffsetAndTimestamp, TopicPartition
 
 from aktor.errors import ConfigurationError
 
-__all__ = ["EARLIEST", "GROUP", "LATEST", "At", "Bounds", "Offsets", "read_bounds"]
+__all__ = ["EARLIEST", "GROUP", "LATEST", "At", "Bounds", "Offsets", "read_bounds", "read_json"]
 
 #: The next offset to read of each partition.
 Offsets: TypeAlias = dict[TopicPartition, int]
@@ -28,7 +28,10 @@ LATEST: Final = -1
 GROUP: Final = "group"
 
 _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_RELATIVE: Final = re.compile(r"-(\d+)(ms|s|m|h|d)")
+_RELATIVE: Final = re.compile(r"-([0-9]{1,18})(ms|s|m|h|d)")
+_PARTITION: Final = re.compile(r"[0-9]{1,9}")
+#: Offsets and times are signed 64-bit numbers in Kafka's protocol.
+_TOO_BIG: Final = 2**63
 _WORDS: Final[dict[str, At]] = {}
 
 
@@ -86,6 +89,11 @@ class Bounds:
         )
 
     @property
+    def _default_option(self) -> str:
+        end = "starting" if self.option.startswith("starting") else "ending"
+        return f"{end}OffsetsDefault"
+
+    @property
     def of_group(self) -> bool:
         """Whether committed offsets of the group are needed."""
         return GROUP in (self.default, *self.given.values())
@@ -127,7 +135,8 @@ class Bounds:
                 raise ConfigurationError(
                     f"{self.option} must name every partition that is read; it lacks"
                     f" {_names(missing)}. Name them (-2 is earliest, -1 latest), or set"
-                    f" {self.option}Default to what is meant for partitions that are not named"
+                    f" {self._default_option} to earliest, latest or a relative time for the"
+                    " partitions that are not named"
                 )
             return dict(self.given)
         return {one: self.given.get(one, self.default) for one in partitions}
@@ -171,10 +180,10 @@ def read_bounds(option: str, text: str, *, default: At | None = None, **rest: An
     return Bounds(option=option, default=default, given=given, **rest)
 
 
-def read_times(option: str, text: str, **rest: Any) -> Bounds:
+def read_times(option: str, text: str, *, default: At | None = None, **rest: Any) -> Bounds:
     """The bounds that this JSON with times (ms) of partitions means."""
     given = {one: Time(_not_negative(option, ms)) for one, ms in _from_json(option, text).items()}
-    return Bounds(option=option, default=None, given=given, **rest)
+    return Bounds(option=option, default=default, given=given, **rest)
 
 
 def read_time(option: str, text: str, **rest: Any) -> Bounds:
@@ -182,7 +191,7 @@ def read_time(option: str, text: str, **rest: Any) -> Bounds:
     at = _at(text)
     if isinstance(at, Ago):
         return Bounds(option=option, default=at, **rest)
-    if not re.fullmatch(r"\d+", text.strip()):
+    if not re.fullmatch(r"[0-9]{1,19}", text.strip()) or int(text) >= _TOO_BIG:
         raise ConfigurationError(
             f"{option} must be milliseconds since 1970 or a relative time as -15m, not {text!r}"
         )
@@ -215,10 +224,7 @@ def _not_negative(option: str, ms: int) -> int:
 
 def _from_json(option: str, text: str) -> dict[TopicPartition, int]:
     must = 'JSON as {"orders": {"0": 23, "1": -2}}'
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = None
+    value = read_json(option, text)
     if not isinstance(value, dict) or not all(isinstance(one, dict) for one in value.values()):
         raise ConfigurationError(
             f"{option} must be earliest, latest, group, a relative time as -15m, or {must}; it is"
@@ -227,12 +233,41 @@ def _from_json(option: str, text: str) -> dict[TopicPartition, int]:
     found = {}
     for topic, partitions in value.items():
         for partition, number in partitions.items():
-            if not partition.isdecimal() or not isinstance(number, int) or number is True:
+            if not _PARTITION.fullmatch(partition) or not _is_long(number):
                 raise ConfigurationError(
                     f"{option} must be {must}; {topic} has {partition!r}: {number!r}"
                 )
-            found[TopicPartition(topic, int(partition))] = number
+            one = TopicPartition(topic, int(partition))
+            if one in found:
+                raise ConfigurationError(f"{option} names {_names([one])} twice")
+            found[one] = number
     return found
+
+
+def _is_long(number: Any) -> bool:
+    # True and False are instances of int, too.
+    return type(number) is int and number < _TOO_BIG
+
+
+def read_json(option: str, text: str) -> Any:
+    """The value of the JSON of this option; None if it is not JSON.
+
+    Raises ConfigurationError if an object has the same name twice. Python would take the last of
+    the two, and the query would not read the partitions of the first.
+    """
+
+    def named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in found:
+                raise ConfigurationError(f"{option} names {name} twice")
+            found[name] = value
+        return found
+
+    try:
+        return json.loads(text, object_pairs_hook=named_once)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _names(partitions: Collection[TopicPartition], limit: int = 10) -> str:

@@ -188,7 +188,7 @@ def _value(ours: str, name: str, text: str, default: Any) -> Any:
             raise ConfigurationError(f"kafka.{name} must be true or false, not {text!r}")
         return _BOOLEANS[text.strip().lower()]
     if isinstance(default, (int, float)) or ours.endswith(("_bytes", "_ms")):
-        if not re.fullmatch(r"-?\d+", text.strip()):
+        if not re.fullmatch(r"-?[0-9]{1,19}", text.strip()):
             raise ConfigurationError(f"kafka.{name} must be a number, not {text!r}")
         return int(text)
     return text

@@ -108,9 +108,11 @@ class DriverCluster:
         return {one: offset for one, offset in found.items() if offset is not None}
 
     def commit(self, offsets: Offsets) -> None:
-        """Commit for the group, of which the driver is no member. It is tried once."""
+        """Commit for the group, of which the driver is not a member. The query waits meanwhile, so
+        the commit has two seconds, and no second attempt."""
         self._kafka().commit(
-            {one: OffsetAndMetadata(offset, "", -1) for one, offset in offsets.items()}
+            {one: OffsetAndMetadata(offset, "", -1) for one, offset in offsets.items()},
+            timeout_ms=_COMMIT_MS,
         )
 
     def bytes_per_offset(self, partition: TopicPartition, offset: int) -> float | None:
@@ -155,10 +157,14 @@ _SAMPLE_ROWS = 1_000
 _SAMPLE_BYTES = 1_000_000
 _SAMPLE_WAIT_MS = 1_000
 
+#: How long a commit of `commitOffsets` may take.
+_COMMIT_MS = 2_000
+
 
 def _check_there(
     wanted: Subscription, there: Collection[TopicPartition], known: Collection[str]
 ) -> None:
+    existing = set(there)
     topics = {one.topic for one in there} | set(known)
     missing = [topic for topic in wanted.topics if topic not in topics]
     if missing:
@@ -168,7 +174,7 @@ def _check_there(
     gone = [
         f"{one.topic}-{one.partition}"
         for one in wanted.partitions
-        if one not in set(there) and one.topic not in known
+        if one not in existing and one.topic not in known
     ]
     if gone:
         raise ConfigurationError(f"assign names {', '.join(gone)}: there is no such partition")

@@ -32,22 +32,29 @@ def to_json(
 
 
 def from_json(value: Mapping[str, Any]) -> Offsets:
-    """The offsets of a checkpoint of ours, or of Spark's own source.
+    """The offsets in a checkpoint of this source, or of Spark's own source.
 
-    Raises ConfigurationError if the checkpoint is of another source.
+    Raises ConfigurationError if the checkpoint is damaged, or is one of another source.
     """
     try:
-        return {
-            TopicPartition(topic, int(partition)): int(offset)
+        found = {
+            TopicPartition(topic, int(partition)): offset
             for topic, partitions in value.items()
             if topic != START
             for partition, offset in partitions.items()
         }
+        sound = all(
+            one.partition >= 0 and type(offset) is int and offset >= 0
+            for one, offset in found.items()
+        )
     except (AttributeError, TypeError, ValueError):
+        found, sound = {}, False
+    if not sound:
         raise ConfigurationError(
-            f"the checkpoint has offsets that are not a Kafka source's: {value!r}; use another"
-            " checkpointLocation"
-        ) from None
+            "the checkpoint has offsets that are not those of a Kafka source, or it is damaged:"
+            f" {value!r}; use another checkpointLocation"
+        )
+    return found
 
 
 def start_of(value: Mapping[str, Any]) -> Offsets:

@@ -7,7 +7,6 @@ ours. Spark hands option names over in lower case.
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -45,7 +44,9 @@ KNOWN: Final = (
 )
 _BY_LOWER: Final = {name.lower(): name for name in KNOWN}
 _STRATEGIES: Final = ("assign", "subscribe", "subscribepattern")
-_DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|h|d|min|seconds?|minutes?|hours?)?")
+#: A whole number; more digits than these do not fit into 64 bits.
+_NUMBER: Final = re.compile(r"[0-9]{1,19}")
+_DURATION: Final = re.compile(r"([0-9]{1,18})\s*(ms|s|m|h|d|min|seconds?|minutes?|hours?)?")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -108,6 +109,7 @@ def read_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
             raise unknown_option(name, KNOWN)
     client_settings.check(client)
     read = GivenOptions(options)
+    timeout_ms = read.text("kafkaConsumer.pollTimeoutMs", "120000")
     found = SourceOptions(
         client=client,
         subscription=_subscription(read),
@@ -120,13 +122,13 @@ def read_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
         max_offsets=read.optional("maxOffsetsPerTrigger", _positive),
         min_offsets=read.optional("minOffsetsPerTrigger", _positive),
         max_bytes=read.optional("maxBytesPerTrigger", _positive),
-        max_trigger_delay=read.optional("maxTriggerDelay", _duration) or 900.0,
+        max_trigger_delay=_duration("maxTriggerDelay", read.text("maxTriggerDelay", "15m")),
         range_limits=RangeLimits(
             min_partitions=read.optional("minPartitions", _positive),
             max_records=read.optional("maxRecordsPerPartition", _positive),
             max_partitions=read.optional("maxPartitions", _positive),
         ),
-        poll_timeout=read.number("kafkaConsumer.pollTimeoutMs", 120_000) / 1000,
+        poll_timeout=_positive("kafkaConsumer.pollTimeoutMs", timeout_ms) / 1000,
         look_up_retries=read.number("fetchOffset.numRetries", 3),
         look_up_wait=read.number("fetchOffset.retryIntervalMs", 1_000) / 1000,
         commit_offsets=read.boolean("commitOffsets", False),
@@ -170,15 +172,18 @@ class GivenOptions:
 
     options: Mapping[str, str]
 
-    def text(self, name: str) -> str | None:
+    def given(self, name: str) -> str | None:
         return self.options.get(name.lower())
 
+    def text(self, name: str, default: str) -> str:
+        return self.options.get(name.lower(), default)
+
     def optional(self, name: str, read: Callable[[str, str], R]) -> R | None:
-        text = self.text(name)
+        text = self.given(name)
         return None if text is None else read(name, text)
 
     def boolean(self, name: str, default: bool) -> bool:
-        text = self.text(name)
+        text = self.given(name)
         if text is None:
             return default
         if text.strip().lower() not in ("true", "false"):
@@ -186,16 +191,16 @@ class GivenOptions:
         return text.strip().lower() == "true"
 
     def number(self, name: str, default: int) -> int:
-        text = self.text(name)
+        text = self.given(name)
         if text is None:
             return default
-        if not re.fullmatch(r"\d+", text.strip()):
+        if not _NUMBER.fullmatch(text.strip()):
             raise ConfigurationError(f"{name} must be a whole number, not {text!r}")
         return int(text)
 
 
 def _positive(name: str, text: str) -> int:
-    if not re.fullmatch(r"\d+", text.strip()) or int(text) < 1:
+    if not _NUMBER.fullmatch(text.strip()) or int(text) < 1:
         raise ConfigurationError(f"{name} must be a whole number above 0, not {text!r}")
     return int(text)
 
@@ -255,14 +260,13 @@ def _subscription(read: GivenOptions) -> Subscription:
 
 def _assigned(text: str) -> tuple[TopicPartition, ...]:
     try:
-        value: Any = json.loads(text)
         found = [
             TopicPartition(topic, partition)
-            for topic, partitions in value.items()
+            for topic, partitions in bounds.read_json("assign", text).items()
             for partition in partitions
         ]
-        sound = all(type(one.partition) is int and one.partition >= 0 for one in found)
-    except (ValueError, AttributeError, TypeError):
+        sound = all(type(one.partition) is int and 0 <= one.partition < 2**31 for one in found)
+    except (AttributeError, TypeError):
         found, sound = [], False
     if not found or not sound:
         raise ConfigurationError(f'assign must be JSON as {{"orders": [0, 1]}}, not {text!r}')
@@ -274,7 +278,7 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
 
 
 def _starting(read: GivenOptions, *, stream: bool) -> Bounds:
-    strategy = (read.text("startingOffsetsByTimestampStrategy") or "error").strip().lower()
+    strategy = read.text("startingOffsetsByTimestampStrategy", "error").strip().lower()
     if strategy not in ("error", "latest"):
         raise ConfigurationError(
             f"startingOffsetsByTimestampStrategy must be error or latest, not {strategy!r}"
@@ -282,11 +286,11 @@ def _starting(read: GivenOptions, *, stream: bool) -> Bounds:
     default = read.optional("startingOffsetsDefault", bounds.read_default)
     word = "latest" if stream else "earliest"
     rest = {"no_match": strategy}
-    if (text := read.text("startingTimestamp")) is not None:
+    if (text := read.given("startingTimestamp")) is not None:
         return bounds.read_time("startingTimestamp", text, **rest)
-    if (text := read.text("startingOffsetsByTimestamp")) is not None:
-        return bounds.read_times("startingOffsetsByTimestamp", text, **rest)
-    text = read.text("startingOffsets") or word
+    if (text := read.given("startingOffsetsByTimestamp")) is not None:
+        return bounds.read_times("startingOffsetsByTimestamp", text, default=default, **rest)
+    text = read.text("startingOffsets", word)
     found = bounds.read_bounds("startingOffsets", text, default=default, **rest)
     if not stream and LATEST in (found.default, *found.given.values()):
         raise ConfigurationError("startingOffsets cannot be latest (-1) for a batch query")
@@ -295,16 +299,16 @@ def _starting(read: GivenOptions, *, stream: bool) -> Bounds:
 
 def _ending(read: GivenOptions, *, stream: bool) -> Bounds:
     names = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets", "endingOffsetsDefault")
-    given = [name for name in names if read.text(name) is not None]
+    given = [name for name in names if read.given(name) is not None]
     if stream and given:
         raise ConfigurationError(f"{given[0]} is for batch queries: a stream has no end")
     default = read.optional("endingOffsetsDefault", bounds.read_default)
     rest: dict[str, Any] = {"no_match": "latest", "no_commit": LATEST}
-    if (text := read.text("endingTimestamp")) is not None:
+    if (text := read.given("endingTimestamp")) is not None:
         return bounds.read_time("endingTimestamp", text, **rest)
-    if (text := read.text("endingOffsetsByTimestamp")) is not None:
-        return bounds.read_times("endingOffsetsByTimestamp", text, **rest)
-    text = read.text("endingOffsets") or "latest"
+    if (text := read.given("endingOffsetsByTimestamp")) is not None:
+        return bounds.read_times("endingOffsetsByTimestamp", text, default=default, **rest)
+    text = read.text("endingOffsets", "latest")
     found = bounds.read_bounds("endingOffsets", text, default=default, **rest)
     if EARLIEST in (found.default, *found.given.values()):
         raise ConfigurationError("endingOffsets cannot be earliest (-2)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -58,14 +59,16 @@ def tasks(ranges: Iterable[OffsetRange], limits: RangeLimits) -> list[tuple[Offs
 
 
 def _split(one: OffsetRange, parts: int) -> list[OffsetRange]:
-    """The range in so many parts; the last ones take what is left over by the division."""
+    """The range in so many parts, but at most one for each offset. If the sizes differ by one, the
+    last parts are the bigger ones."""
+    parts = min(parts, one.size)
     found = []
     start = one.start
     for part in range(parts):
         size = (one.end - start) // (parts - part)
         found.append(one._replace(start=start, end=start + size))
         start += size
-    return [part for part in found if part.size > 0]
+    return found
 
 
 def _split_in_proportion(ranges: Sequence[OffsetRange], wanted: int) -> list[OffsetRange]:
@@ -90,9 +93,9 @@ def _parts(size: int, total: int, wanted: int) -> int:
 def _joined(ranges: Sequence[OffsetRange], most: int) -> list[tuple[OffsetRange, ...]]:
     """The ranges in so many tasks, the biggest first, each into the task that has least."""
     bins: list[list[OffsetRange]] = [[] for _ in range(most)]
-    sizes = [0] * most
+    by_size = [(0, number) for number in range(most)]
     for one in sorted(ranges, key=lambda one: -one.size):
-        least = sizes.index(min(sizes))
+        size, least = by_size[0]
         bins[least].append(one)
-        sizes[least] += one.size
+        heapq.heapreplace(by_size, (size + one.size, least))
     return [tuple(sorted(task)) for task in bins if task]

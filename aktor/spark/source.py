@@ -98,19 +98,27 @@ class BatchReader(DataSourceReader):
         same records."""
         cluster = DriverCluster(self._options)
         try:
-            found = self._ranges(cluster)
+            found = self.ranges(cluster)
         finally:
             cluster.close()
         # Spark runs one task even if there is none, and would give it no partition of ours.
         tasks = ranges.tasks(found, self._options.range_limits) or [()]
         return [RangesPartition(task) for task in tasks]
 
-    def _ranges(self, cluster: DriverCluster) -> list[OffsetRange]:
+    def ranges(self, cluster: DriverCluster) -> list[OffsetRange]:
+        """The range of each partition, empty ones included.
+
+        The first offsets are looked up before the start, and the last ones after the end. In
+        another order, a record that retention deletes in between would end a query that begins at
+        "earliest" with DataLossError.
+        """
         options = self._options
         there, ids = cluster.partitions()
         now = int(time.time() * 1000)
+        first = cluster.beginning_offsets(there)
         start = options.starting.resolve(there, cluster, now)
         end = options.ending.resolve(there, cluster, now)
+        last = cluster.end_offsets(there)
         for one in there:
             if start[one] > end[one]:
                 raise ConfigurationError(
@@ -118,7 +126,6 @@ class BatchReader(DataSourceReader):
                     f" ({options.starting.option}) and end with {end[one]}"
                     f" ({options.ending.option})"
                 )
-        first, last = cluster.beginning_offsets(there), cluster.end_offsets(there)
         found = []
         for one in there:
             begin, stop = max(start[one], first[one]), min(end[one], last[one])

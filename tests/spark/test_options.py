@@ -72,15 +72,28 @@ def test_an_unknown_option_is_refused_with_the_nearest_name(given: Any, hint: st
         ({"maxOffsetsPerTrigger": 0}, "whole number above 0"),
         ({"failOnDataLoss": "maybe"}, "true or false"),
         ({"maxTriggerDelay": "soon"}, "15m"),
+        ({"maxTriggerDelay": "9" * 400}, "15m"),
+        ({"maxOffsetsPerTrigger": "9" * 5000}, "whole number above 0"),
+        ({"fetchOffset.numRetries": "9" * 5000}, "whole number"),
+        ({"kafkaConsumer.pollTimeoutMs": 0}, "whole number above 0"),
         ({"decode": "avro"}, "json"),
         ({"columns": " , "}, "names of columns"),
         ({"subscribePattern": "("}, "no regular expression"),
         ({"assign": "orders"}, '{"orders": [0, 1]}'),
         ({"assign": '{"orders": [true]}'}, '{"orders": [0, 1]}'),
+        ({"assign": '{"orders": [0], "orders": [1]}'}, "names orders twice"),
+        ({"assign": '{"orders": [2147483648]}'}, '{"orders": [0, 1]}'),
         ({"startingOffsets": "newest"}, "earliest, latest, group"),
         ({"startingOffsets": '{"orders": {"0": -3}}'}, "offsets begin with 0"),
         ({"startingOffsets": '{"orders": {"zero": 3}}'}, "'zero'"),
+        ({"startingOffsets": '{"orders": {"0": false}}'}, "'0': False"),
+        ({"startingOffsets": '{"orders": {"0": 9223372036854775808}}'}, "9223372036854775808"),
+        ({"startingOffsets": '{"orders": {"0": 1}, "orders": {"1": 2}}'}, "names orders twice"),
+        ({"startingOffsets": '{"orders": {"0": 1, "00": 2}}'}, "names orders-0 twice"),
+        ({"startingOffsets": ""}, "earliest, latest, group"),
         ({"startingTimestamp": "yesterday"}, "milliseconds"),
+        ({"startingTimestamp": "9" * 19}, "milliseconds"),
+        ({"startingTimestamp": "9" * 5000}, "milliseconds"),
         ({"startingOffsetsByTimestamp": '{"orders": {"0": -1}}'}, "since 1970"),
         ({"startingOffsetsByTimestampStrategy": "earliest"}, "error or latest"),
         ({"endingOffsets": "latest"}, "a stream has no end"),
@@ -89,10 +102,21 @@ def test_an_unknown_option_is_refused_with_the_nearest_name(given: Any, hint: st
         ({"minOffsetsPerTrigger": 9, "maxOffsetsPerTrigger": 8}, "is more than"),
         ({"minPartitions": 9, "maxPartitions": 8}, "is more than"),
         ({"kafka__fetch__max__wait__ms": "soon"}, "must be a number"),
+        ({"kafka__fetch__max__wait__ms": "9" * 5000}, "must be a number"),
     ],
 )
 def test_a_value_that_cannot_be_is_refused(given: Any, text: str) -> None:
     assert text in refusal(**given)
+
+
+def test_a_trigger_delay_of_zero_is_no_delay() -> None:
+    assert options(maxTriggerDelay="0s").max_trigger_delay == 0.0
+
+
+def test_the_default_is_also_for_partitions_without_a_timestamp() -> None:
+    by_partition = {"startingOffsetsByTimestamp": '{"orders": {"0": 5}}'}
+
+    assert options(**by_partition, startingOffsetsDefault="earliest").starting.default == EARLIEST
 
 
 @pytest.mark.parametrize(

@@ -85,3 +85,12 @@ def test_no_offset_is_left_out_and_none_is_twice(
     ]
     if max_partitions is not None:
         assert len(found) <= max_partitions
+
+
+def test_no_range_is_split_into_more_parts_than_it_has_offsets() -> None:
+    # A loop over the wanted parts would not end within the test.
+    assert planned([a_range(0, 3)], min_partitions=10**12) == [
+        [(0, 0, 1)],
+        [(0, 1, 2)],
+        [(0, 2, 3)],
+    ]

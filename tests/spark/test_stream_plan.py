@@ -335,6 +335,18 @@ def test_a_topic_that_was_created_anew_is_read_from_its_beginning(new_end: int) 
     assert latest(tolerant, end) == end
 
 
-def test_a_checkpoint_of_another_source_is_refused() -> None:
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {"logOffset": 3},
+        {"orders": {"0": 1.5}},
+        {"orders": {"0": -5}},
+        {"orders": {"0": True}},
+        {"orders": {"0": "7"}},
+        {"orders": {"-1": 4}},
+        ["orders"],
+    ],
+)
+def test_a_checkpoint_that_is_damaged_or_of_another_source_is_refused(damaged: Any) -> None:
     with pytest.raises(ConfigurationError, match="use another checkpointLocation"):
-        latest(a_plan(Cluster({A: 1})), {"logOffset": 3})
+        latest(a_plan(Cluster({A: 1})), damaged)
