@@ -4,6 +4,8 @@ from here): it is an extra."""
 from __future__ import annotations
 
 import difflib
+import itertools
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -103,8 +105,15 @@ def _topics(columns: Columns) -> pa.Array:
     indices = pa.Array.from_buffers(
         pa.int32(), columns.rows, [None, _buffer(columns.numbers("topic"))]
     )
-    topics = pa.array(columns.topics, pa.string())
-    return pa.DictionaryArray.from_arrays(indices, topics, safe=False)  # no index is out of bounds
+    # No index is out of bounds. `pa.array` would import pandas, if there is one: 40 MB.
+    return pa.DictionaryArray.from_arrays(indices, _texts(columns.topics), safe=False)
+
+
+def _texts(texts: Sequence[str]) -> pa.Array:
+    contents = [text.encode() for text in texts]
+    ends = array("i", [0, *itertools.accumulate(map(len, contents))])
+    buffers = [None, _buffer(ends), _buffer(b"".join(contents))]
+    return pa.Array.from_buffers(pa.string(), len(contents), buffers)
 
 
 def _headers(columns: Columns) -> pa.Array:

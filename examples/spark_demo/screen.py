@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -55,12 +56,12 @@ class Screen:
         self.console.print(table)
 
 
-def _behind(latest: Any, end: Any) -> int:
-    """Offsets that are written and not read yet. A batch without data has no latest offsets."""
-    if not isinstance(latest, dict):
-        return 0
+def _behind(latest: str | None, end: str | None) -> int:
+    """Offsets that are written and not read yet: Spark has both as JSON. A batch without data has
+    no latest offsets."""
+    ends = json.loads(end or "null") or {}
     return sum(
-        offset - end.get(topic, {}).get(partition, 0)
-        for topic, partitions in latest.items()
+        offset - ends.get(topic, {}).get(partition, 0)
+        for topic, partitions in (json.loads(latest or "null") or {}).items()
         for partition, offset in partitions.items()
     )

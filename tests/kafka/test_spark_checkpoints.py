@@ -28,6 +28,7 @@ def all_places(*counts: int) -> list[tuple[int, int]]:
     return [(partition, at) for partition, count in enumerate(counts) for at in range(count)]
 
 
+@pytest.mark.once("which Kafka it is makes no difference to a checkpoint")
 @BOTH_WAYS
 def test_a_checkpoint_is_gone_on_with(
     spark: Any, kafka: Cluster, topic: str, tmp_path: Path, first: str, then: str

@@ -47,7 +47,7 @@ def test_python_workers_and_then_the_driver_are_killed_in_mid_batch(
     spark: Any, kafka: Cluster, topic: str, tmp_path: Path
 ) -> None:
     written = write(kafka, topic, 2, 1500)
-    with Driver(kafka, topic, tmp_path, maxOffsetsPerTrigger=800) as driver:
+    with Driver(kafka, topic, tmp_path, pause_ms=8, maxOffsetsPerTrigger=800) as driver:
         driver.wait_in_mid_batch(1)
         assert driver.kill_python_workers()
         driver.wait_for_failed_tasks()

@@ -81,3 +81,25 @@ consumer.close()
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
 
     assert run.stdout == "False\nTrue\n", run.stderr
+
+
+def test_columns_do_not_import_pandas() -> None:
+    """pyarrow does so by itself in some of its functions, at 40 MB."""
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("pandas")
+    program = """
+import sys
+from aktor.consumer.arrow import DEFAULT_COLUMNS, batch_of
+from aktor.records import Columns, ConsumerRecord
+
+columns = Columns(9)
+for topic in ("orders", "r\xe9sum\xe9s"):
+    fields = (topic, 0, 1, 7, 8, 0, b"k", b"v", [("h", b"x")], None, 1, 1, 2)
+    columns.append(ConsumerRecord(*fields))
+batch = batch_of(columns, DEFAULT_COLUMNS)
+assert batch.column("topic").to_pylist() == ["orders", "r\xe9sum\xe9s"]
+print("pandas" in sys.modules)
+"""
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+
+    assert told.stdout.strip() == b"False"
