@@ -16,7 +16,9 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from aktor import KafkaConsumer
 from aktor.broker import EmbeddedKafka
-from aktor.errors import ConfigurationError, DataLossError
+from aktor.broker.codes import Code
+from aktor.broker.faults import CorruptRecords, FailWith, Fault
+from aktor.errors import ConfigurationError, CorruptBatchError, DataLossError
 from aktor.spark import worker
 from aktor.spark.options import read_options
 from tests.spark.harness import Query, Run, a_source, read_batch, run_task, sent, the_schema
@@ -490,6 +492,34 @@ def test_a_task_to_which_nothing_comes_says_so(kafka: EmbeddedKafka) -> None:
     finally:
         kafka.resume_broker(1)
     assert worker._kept is None
+
+
+def test_a_corrupt_batch_ends_the_task_and_the_next_one_has_a_new_consumer(
+    kafka: EmbeddedKafka,
+) -> None:
+    write(kafka, *numbers(10))
+    kafka.inject(Fault(api="Fetch", action=CorruptRecords(), times=None))
+
+    with pytest.raises(CorruptBatchError, match="orders-0 at offset 0"):
+        read_batch(options(kafka))
+    assert worker._kept is None
+
+    kafka.clear_faults()
+    table, _ = read_batch(options(kafka))
+    assert values(table) == numbers(10)
+
+
+def test_a_group_that_refuses_commits_does_not_stop_the_query(kafka: EmbeddedKafka) -> None:
+    write(kafka, *numbers(10))
+    refused = FailWith(Code.GROUP_AUTHORIZATION_FAILED)
+    kafka.inject(Fault(api="OffsetCommit", action=refused, times=None))
+    query = Query(
+        options(kafka, startingOffsets="earliest", commitOffsets="true", kafka__group__id="refused")
+    )
+
+    query.run()
+
+    assert [row["value"] for row in query.rows] == numbers(10)
 
 
 # -- secrets
