@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -114,7 +115,11 @@ def _check(schema: StructType, *, decoded: bool) -> None:
             continue
         kind = _TYPES.get(field.name)
         if kind is None:
-            raise unknown_option(field.name, tuple(_TYPES))
+            near = difflib.get_close_matches(field.name, _TYPES, 1)
+            hint = f"; did you mean {near[0]}?" if near else "."
+            raise ConfigurationError(
+                f"unknown column {field.name}{hint} Columns are {', '.join(_TYPES)}"
+            )
         if field.dataType != kind:
             raise ConfigurationError(
                 f"the column {field.name} is {kind.simpleString()}, not"

@@ -110,7 +110,7 @@ def test_only_the_columns_that_are_asked_for_are_read(kafka: EmbeddedKafka, how:
 def test_an_unknown_column_and_a_wrong_type_are_refused(kafka: EmbeddedKafka) -> None:
     with pytest.raises(ConfigurationError, match="did you mean columns=offset"):
         read_batch(options(kafka, columns="offsets"))
-    with pytest.raises(ConfigurationError, match="did you mean offset"):
+    with pytest.raises(ConfigurationError, match="unknown column offsets; did you mean offset"):
         read_batch(options(kafka), a_schema(offsets=LongType()))
     with pytest.raises(ConfigurationError, match="the column value is binary, not string: cast"):
         read_batch(options(kafka), a_schema(value=StringType()))
