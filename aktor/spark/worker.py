@@ -31,6 +31,10 @@ __all__ = ["BATCH_BYTES", "BATCH_ROWS", "read_ranges", "read_task"]
 BATCH_ROWS: Final = 10_000
 BATCH_BYTES: Final = 2_000_000
 
+#: A task has one partition or a few, so a Fetch must bring more of each of them than by default
+#: (1 MiB): with 1 MiB a round trip was made for every batch, and a tenth of the speed was lost.
+FETCH_BYTES: Final = 8 * 1024 * 1024
+
 #: How long one poll waits before the time limit is looked at, in seconds.
 _POLL: Final = 1.0
 
@@ -73,7 +77,11 @@ def _worker_consumer(client: Mapping[str, str]) -> KafkaConsumer:
         if _kept[1] == client:
             return _kept[2]
         _drop()
-    defaults = {"client_id": f"aktor-spark-{os.getpid()}", "allow_auto_create_topics": False}
+    defaults = {
+        "client_id": f"aktor-spark-{os.getpid()}",
+        "allow_auto_create_topics": False,
+        "max_partition_fetch_bytes": FETCH_BYTES,
+    }
     settings = client_settings.consumer_settings(client)
     settings.pop("group_id", None)
     consumer = KafkaConsumer(

@@ -123,9 +123,14 @@ class Driver:
 
         self._wait_for(at_work)
 
-    def wait_for_failed_tasks(self) -> None:
-        """Wait until a task has failed."""
-        self._wait_for(lambda heard: heard["failed"])
+    def fail_a_task(self) -> None:
+        """Kill the Python workers in mid-batch; again in the next one if they had already sent all
+        rows of their tasks, so that no task failed."""
+        while not self.failed:
+            self.wait_in_mid_batch(1)
+            assert self.kill_python_workers()
+            for _ in range(15):
+                self._wait_for(lambda heard: True)
 
     def _wait_for(self, happened: Callable[[Any], Any]) -> None:
         while True:
