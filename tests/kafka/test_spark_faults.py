@@ -4,6 +4,7 @@ none is written twice."""
 from __future__ import annotations
 
 import json
+import uuid
 from collections import Counter
 from pathlib import Path
 from types import TracebackType
@@ -77,23 +78,25 @@ def test_an_executor_is_killed_in_mid_batch(
 
 
 class Running:
-    """A query of this session that goes on until the block ends. Each batch that is run again must
-    have the rows that it had; `places` has partition and offset of every row."""
+    """A query of this session that goes on until the block ends; `places` has partition and offset
+    of every row. Its sink is Spark's table in memory: `foreachBatch` would call this process, and
+    to stop a query in the middle of such a call can hang for ever."""
 
-    def __init__(
-        self, spark: Any, kafka: Cluster, topic: str, folder: Path, **options: Any
-    ) -> None:
-        self._batches: dict[int, list[tuple[int, int]]] = {}
+    def __init__(self, spark: Any, kafka: Cluster, topic: str, **options: Any) -> None:
         options = {"subscribe": topic, "startingOffsets": "earliest", **options}
         # Quick to find partitions, leaders, and that something is gone.
         quick = {"kafka.metadata.max.age.ms": "1000", "fetchOffset.retryIntervalMs": "100"}
         source = reader(spark.readStream, OURS, kafka, quick | options).load()
+        name = f"rows_{uuid.uuid4().hex}"
         self.query = (
-            source.writeStream.foreachBatch(self._keep)
-            .option("checkpointLocation", str(folder / "checkpoint"))
+            source.select("partition", "offset")
+            .writeStream.format("memory")
+            .queryName(name)
             .trigger(processingTime="100 milliseconds")
             .start()
         )
+        # A frame of the table is planned once, with the rows of that moment: a new one each time.
+        self._table = lambda: spark.table(name)
 
     def __enter__(self) -> Self:
         return self
@@ -106,13 +109,9 @@ class Running:
     ) -> None:
         self.query.stop()
 
-    def _keep(self, frame: Any, number: int) -> None:
-        found = sorted(map(tuple, frame.select("partition", "offset").collect()))
-        assert self._batches.setdefault(number, found) == found
-
     @property
     def places(self) -> list[tuple[int, int]]:
-        return [place for found in list(self._batches.values()) for place in found]
+        return [tuple(row) for row in self._table().collect()]
 
     def wait_for(self, count: int) -> None:
         """Wait until so many rows were read."""
@@ -138,11 +137,11 @@ def add(kafka: Cluster, topic: str, *counts: int) -> None:
 
 @pytest.mark.once("brokers are restarted")
 def test_partitions_are_added_and_brokers_restarted_while_a_query_runs(
-    spark: Any, kafka3: Cluster, topic: str, tmp_path: Path
+    spark: Any, kafka3: Cluster, topic: str
 ) -> None:
     topics.create_topic(kafka3.bootstrap_servers, topic, partitions=2, replication=3)
     add(kafka3, topic, 10, 10)
-    with Running(spark, kafka3, topic, tmp_path) as running:
+    with Running(spark, kafka3, topic) as running:
         running.wait_for(20)
         topics.add_partitions(kafka3.bootstrap_servers, topic, 3)
         add(kafka3, topic, 1, 0, 7)
@@ -161,14 +160,14 @@ def test_partitions_are_added_and_brokers_restarted_while_a_query_runs(
 @pytest.mark.real("the embedded Kafka is told which leader to elect, and by other means")
 @pytest.mark.parametrize("strict", [True, False], ids=["strict", "not strict"])
 def test_a_leader_without_all_records_is_elected(
-    spark: Any, kafka3: Cluster, topic: str, tmp_path: Path, strict: bool
+    spark: Any, kafka3: Cluster, topic: str, strict: bool
 ) -> None:
     address = kafka3.bootstrap_servers
     configs = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
     topics.create_topic(address, topic, replication=2, configs=configs)
     add(kafka3, topic, 10)
     first, second = _replicas(address, topic)
-    with Running(spark, kafka3, topic, tmp_path, failOnDataLoss=str(strict).lower()) as running:
+    with Running(spark, kafka3, topic, failOnDataLoss=str(strict).lower()) as running:
         running.wait_for(10)
         kafka3.terminate(second)
         topics.wait_for_leader(address, topic, 0)
@@ -205,11 +204,11 @@ def _end(running: Running) -> int:
 
 @pytest.mark.parametrize("strict", [True, False], ids=["strict", "not strict"])
 def test_a_topic_is_deleted_and_created_anew_while_a_query_runs(
-    spark: Any, kafka: Cluster, topic: str, tmp_path: Path, strict: bool
+    spark: Any, kafka: Cluster, topic: str, strict: bool
 ) -> None:
     topics.create_topic(kafka.bootstrap_servers, topic)
     add(kafka, topic, 10)
-    with Running(spark, kafka, topic, tmp_path, failOnDataLoss=str(strict).lower()) as running:
+    with Running(spark, kafka, topic, failOnDataLoss=str(strict).lower()) as running:
         running.wait_for(10)
         topics.delete_topic(kafka.bootstrap_servers, topic)
         topics.create_topic(kafka.bootstrap_servers, topic)
