@@ -14,13 +14,14 @@ __all__ = ["KNOWN"]
 KNOWN: Final = {
     "produce.records_that_contradict_their_batch_are_refused": (
         "Records are not decoded when they are appended, unless the topic is compacted or limits"
-        " their age: what is inside a batch with a right checksum is taken as it is."
+        " their age: if the checksum of a batch is right, its contents are accepted."
     ),
     "produce.timestamps_of_creation_are_kept": (
-        "The greatest timestamp in a batch's header is believed; Kafka works it out anew."
+        "The greatest timestamp is taken from the batch header; Kafka computes it again."
     ),
     "produce.the_topic_may_choose_the_codec": (
-        "`compression.type` of a topic has no effect: batches stay compressed as they were sent."
+        "`compression.type` of a topic has no effect: a batch keeps the compression of its"
+        " producer."
     ),
     "list_offsets.what_is_below_the_start_is_not_found": (
         "The offset of the greatest timestamp (KIP-734) is looked for from the log's start on;"
