@@ -32,7 +32,8 @@ BATCH_ROWS: Final = 10_000
 BATCH_BYTES: Final = 2_000_000
 
 #: A task has one partition or a few, so a Fetch must bring more of each of them than by default
-#: (1 MiB): with 1 MiB a round trip was made for every batch, and a tenth of the speed was lost.
+#: (1 MiB). With 1 MiB each batch costs a round trip: 2.9-3.5 M rows/s, with 10 MiB 3.5-3.7 M (100
+#: bytes each, in one run).
 FETCH_BYTES: Final = 8 * 1024 * 1024
 
 #: How long one poll waits before the time limit is looked at, in seconds.

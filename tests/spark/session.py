@@ -26,7 +26,7 @@ def connector() -> list[Path]:
     folder = jars_folder(_POM, "spark-connector")
     if not folder.is_dir() and shutil.which("mvn") is None:
         return []
-    return sorted(fetched(_POM, "Spark's Kafka source (9 MB)", folder).glob("*.jar"))
+    return sorted(fetched(_POM, "Spark's Kafka source (13 MB)", folder).glob("*.jar"))
 
 
 def a_session(master: str = "local[2]", **settings: Any) -> Any:
