@@ -48,8 +48,8 @@ def options(kafka: EmbeddedKafka, **given: Any) -> dict[str, str]:
 
 
 def write(kafka: EmbeddedKafka, *values: bytes | None, partition: int = 0, **more: Any) -> None:
-    """Write records to a partition of "orders"."""
-    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+    """Write records to a partition of "orders", in one batch."""
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, linger_ms=60_000)
     for value in values:
         producer.send("orders", value, partition=partition, **({"key": b"k"} | more))
     producer.close()
