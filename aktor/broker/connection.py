@@ -76,8 +76,8 @@ class Wire(Protocol):
 class Exchange(Protocol):
     """What the connections of all brokers share.
 
-    `faults` are done to the requests that fit. `log_in` makes the broker's side of a login, one for
-    each connection; None: nobody logs in.
+    `faults` are applied to the requests that match. `log_in` makes the broker's side of a login,
+    one for each connection; None: without login.
     """
 
     faults: Faults

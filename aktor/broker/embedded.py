@@ -49,7 +49,7 @@ class EmbeddedKafka:
     partitions: of topics that are made by being asked for.
     topics: made at the start: names, or {name: how many partitions}.
     data: a folder that keeps topics, records, groups and transactions; None: in memory.
-    users: {name: password}: clients must log in by SASL PLAIN or SCRAM; None: nobody has to.
+    users: {name: password}: clients must log in by SASL PLAIN or SCRAM; None: without login.
     racks: one per broker, for clients that read from the replica next to them (KIP-392).
     settings: everything else (see ClusterSettings); `partitions` above wins.
     seed: makes ids and member names repeatable.
@@ -299,8 +299,8 @@ class EmbeddedKafka:
         self.server.stop_broker(self._known(node_id))
 
     def kill_broker(self, node_id: int, *, session_timeout: float = 9.0) -> None:
-        """Let it die: its connections and its port are gone, and after `session_timeout` seconds
-        the others take over; until then nobody leads its partitions."""
+        """Kill the broker: its connections and its port are gone, and after `session_timeout`
+        seconds other brokers take over; until then its partitions have no leader."""
         self.server.kill_broker(self._known(node_id), session_timeout=session_timeout)
 
     def start_broker(self, node_id: int) -> None:
@@ -308,8 +308,8 @@ class EmbeddedKafka:
         self.server.start_broker(self._known(node_id))
 
     def pause_broker(self, node_id: int, *, session_timeout: float = 9.0) -> None:
-        """Let it stand still: it takes connections and answers nobody; after `session_timeout`
-        seconds the others take over."""
+        """Pause the broker: it accepts connections and answers nothing; after `session_timeout`
+        seconds other brokers take over."""
         self.server.pause_broker(self._known(node_id), session_timeout=session_timeout)
 
     def resume_broker(self, node_id: int) -> None:

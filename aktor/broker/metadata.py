@@ -292,7 +292,9 @@ class MetadataRequests:
             return _no_coordinator(key, Code.INVALID_REQUEST, why)
         node = self._coordinators.coordinator(topic, key)
         if node is None:
-            return _no_coordinator(key, Code.COORDINATOR_NOT_AVAILABLE, "nobody leads there")
+            return _no_coordinator(
+                key, Code.COORDINATOR_NOT_AVAILABLE, "its partition has no leader"
+            )
         return _Coordinator(
             key=key,
             node_id=node.node_id,

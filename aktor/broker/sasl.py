@@ -93,7 +93,7 @@ class _Exchange(Protocol):
 
 
 class _Plain:
-    """One token: who to act as (nobody else here), who one is, the password (RFC 4616)."""
+    """One token: the authorization id (it must be the user), the user, the password (RFC 4616)."""
 
     def __init__(self, users: Users) -> None:
         self._users = users

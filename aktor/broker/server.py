@@ -61,7 +61,7 @@ class Server:
     """Owns the sockets and the thread; the cluster is touched by this thread only. It is what its
     connections share, their `Exchange`.
 
-    `log_in` makes the server's side of a login, one per connection; None: nobody logs in.
+    `log_in` makes the server's side of a login, one per connection; None: without login.
     `ask(act)` runs a function there and waits for it. After `start` the brokers listen, and their
     nodes know their ports.
     """

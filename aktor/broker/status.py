@@ -15,7 +15,7 @@ from aktor.broker.topics import GROUP_OFFSETS, Topic
 
 __all__ = ["committed", "status"]
 
-#: The first ListGroups that tells the types; the last OffsetFetch that asks nobody who he is.
+#: The first ListGroups that has group types; the last OffsetFetch without a member id.
 _LIST_GROUPS: Final = 5
 _OFFSET_FETCH: Final = 7
 

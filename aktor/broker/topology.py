@@ -211,7 +211,7 @@ class Topology:
         return self._each_partition(lambda one: one.node_up(node_id, unclean=unclean))
 
     def node_silent(self, node_id: int) -> None:
-        """It says nothing, and nobody has given it up yet: what it follows it does not get."""
+        """The broker is paused and not fenced yet: its follower replicas do not fetch."""
         for topic in self.topics:
             for partition in topic.partitions:
                 if node_id in partition.isr and partition.leader != node_id:
@@ -262,9 +262,9 @@ class Topology:
     # -- followers that are behind
 
     def hold_replica(self, topic: str, partition: int, node: int) -> None:
-        """A follower fetches no more: out of sync when `replica_lag_max` has passed.
+        """A follower stops fetching: it is out of sync when `replica_lag_max` has passed.
 
-        Raises ValueError if it follows nobody there.
+        Raises ValueError if this node is not a follower of the partition.
         """
         found = self.partition(topic, partition)
         if node == found.leader or node not in found.replicas:

@@ -258,7 +258,7 @@ def _varint(frame: memoryview, position: int) -> tuple[int, int]:
 def write_response(api: Api, version: int, correlation_id: int, response: Any) -> bytes:
     """The frame, with its length, that answers a request of this API in this version."""
     if api.key == _API_VERSIONS and response.error_code == Code.UNSUPPORTED_VERSION:
-        version = 0  # the only one that whoever asked is sure to read (KIP-511)
+        version = 0  # the only version that every client can read (KIP-511)
     body: bytes = response.encode(version)
     # The header of ApiVersions has no tags in any version (KIP-511).
     flexible = api.response.flexible_version_q(version) and api.key != _API_VERSIONS

@@ -1,8 +1,9 @@
-"""A classic consumer group: members join, a leader assigns, all get their share.
+"""A classic consumer group: members join, the leader assigns the partitions, and SyncGroup tells
+each member its assignment.
 
-Kafka's GroupMetadataManager and ClassicGroup are the model. A rebalance has two halves: everybody
-joins (PreparingRebalance), then the leader's assignment is awaited (CompletingRebalance). Joins and
-syncs wait for the other members, so their calls are kept and answered later.
+Kafka's GroupMetadataManager and ClassicGroup are the model. A rebalance has two halves: all members
+join (PreparingRebalance), then the group waits for the leader's assignment (CompletingRebalance).
+JoinGroup and SyncGroup wait for other members: the group keeps their calls and answers them later.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ _NO_JOURNAL = NoJournal()
 
 
 class ClassicGroup:
-    """One group: the four requests of its members, and what others may know of it.
+    """One group: the four requests of its members, and what the rest of the broker may know of it.
 
-    That its id is not "", that it exists and that this broker coordinates it is seen to before.
-    Connections that break are no concern: sessions expire.
+    The caller has checked that the group id is not "", that the group exists, and that this broker
+    coordinates it. The group does not learn of broken connections: the session of a member that
+    is gone expires.
     """
 
     def __init__(
@@ -66,11 +68,12 @@ class ClassicGroup:
         journal: Journal = _NO_JOURNAL,
         now: float,
     ) -> ClassicGroup:
-        """The group as a `snapshot` or the journal has it; all sessions begin anew."""
+        """The group as `snapshot` or the journal has it; all sessions begin anew."""
         return cls(group_id, rng=rng, settings=settings, journal=journal, now=now, kept=value)
 
     def snapshot(self) -> Any:
-        """What a restart would find: JSON types; None if nothing of the group was ever kept."""
+        """The group as a restarted broker would load it, in JSON types; None if the group was never
+        written to the journal."""
         return self._group.kept
 
     def __repr__(self) -> str:
@@ -79,16 +82,17 @@ class ClassicGroup:
             f" members {len(self.members)}>"
         )
 
-    # What others may know.
+    # What the rest of the broker may know.
 
     @property
     def state(self) -> State:
-        """Its state, a str as DescribeGroups shows it."""
+        """The group's state, a str as DescribeGroups shows it."""
         return self._group.state
 
     @property
     def state_since(self) -> float:
-        """When it came into this state, in seconds; offsets of an empty group age from then."""
+        """When the group entered this state, in seconds; the retention time of the offsets of an
+        empty group counts from then."""
         return self._group.state_since
 
     @property
@@ -98,7 +102,7 @@ class ClassicGroup:
 
     @property
     def protocol_type(self) -> str | None:
-        """What kind of clients these are, "consumer" as a rule; None before the first came."""
+        """The protocol type of the members, usually "consumer"; None before the first member."""
         return self._group.protocol_type
 
     @property
@@ -108,12 +112,12 @@ class ClassicGroup:
 
     @property
     def members(self) -> dict[str, Member]:
-        """The members by id, the eldest first. For reading."""
+        """The members by id, in the order in which they joined. For reading only."""
         return self._group.members.by_id
 
     @property
     def pending_members(self) -> frozenset[str]:
-        """Ids that were given out with MEMBER_ID_REQUIRED and not used yet."""
+        """Member ids that were given out with MEMBER_ID_REQUIRED and have not joined yet."""
         return frozenset(self._group.members.pending)
 
     @property
@@ -122,8 +126,8 @@ class ClassicGroup:
         return self._group.members.leader_id
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """The topics of this generation's members; None if they are unknown: the members are no
-        consumers, or say it in a way that is not the consumers'."""
+        """The topics of this generation's members; None if the group cannot know them: the members
+        are not consumers, or their metadata is not a ConsumerProtocolSubscription."""
         return self._group.topics
 
     def describe(self) -> dict[str, Any]:
@@ -185,7 +189,7 @@ class ClassicGroup:
         if self.state is State.STABLE:
             group.answer(call, group.assigned(member))
             return
-        # As with joins, an earlier call waits on a connection that was given up.
+        # An earlier SyncGroup that still waits came over a connection that was closed.
         group.answer_sync(member, Code.REBALANCE_IN_PROGRESS)
         member.sync_call = call
         if member.member_id == self.leader_id:
@@ -197,7 +201,8 @@ class ClassicGroup:
         return asked is not None and ours is not None and asked != ours
 
     def heartbeat(self, call: Call) -> None:
-        """Handle a HeartbeatRequest: a sign of life, and the way members learn of a rebalance."""
+        """Handle a HeartbeatRequest: it renews the session, and its answer tells a member of a
+        rebalance."""
         code = Code.NONE
         try:
             self._check(call.request)
@@ -218,7 +223,7 @@ class ClassicGroup:
             raise Refused(Code.ILLEGAL_GENERATION)
 
     def leave(self, call: Call) -> None:
-        """Handle a LeaveGroupRequest: several may leave at once, each with its own outcome."""
+        """Handle a LeaveGroupRequest: several may leave at once, each with its own error."""
         if self.state is State.DEAD:
             self._group.answer(call, leave_answer(call, Code.COORDINATOR_NOT_AVAILABLE))
         else:
@@ -258,9 +263,10 @@ class ClassicGroup:
         *,
         transactional: bool,
     ) -> None:
-        """Raise Refused unless offsets may be committed by who says to be this member.
+        """Raise Refused unless a client that names this member and generation may commit offsets.
 
-        A generation below 0 is of one who is in no group: it may, as long as the group is empty.
+        A generation below 0 means that the client is not a member: it may commit while the group is
+        empty.
         """
         if self.state is State.DEAD:
             raise Refused(Code.COORDINATOR_NOT_AVAILABLE)
@@ -276,11 +282,11 @@ class ClassicGroup:
             raise Refused(Code.REBALANCE_IN_PROGRESS)
 
     def touch(self, member_id: str, now: float) -> None:
-        """An accepted OffsetCommit is a sign of life, except while an assignment is awaited."""
+        """An accepted OffsetCommit renews the session, except in CompletingRebalance."""
         if member_id in self.members and self.state in (State.STABLE, State.PREPARING_REBALANCE):
             self._group.renew_session(self.members[member_id], now)
 
-    # Time, and what happens to a group from outside.
+    # Time, and faults that tests inject.
 
     def wake_at(self) -> float:
         """When something is due, math.inf if nothing is."""
@@ -297,7 +303,8 @@ class ClassicGroup:
         self._group.send_answers()
 
     def expire_session(self, member_id: str, now: float) -> bool:
-        """A fault: this member's session ends now, whatever it waits for. False: no such member."""
+        """A fault: this member's session ends now, even if it waits in JoinGroup or SyncGroup.
+        False: there is no such member."""
         known = member_id in self.members or member_id in self.pending_members
         if known:
             self._group.expel(member_id, now)
@@ -305,10 +312,10 @@ class ClassicGroup:
         return known
 
     def fence(self, member_id: str, now: float) -> bool:
-        """A fault: another takes this member's place. False: no such member.
+        """A fault: another client takes this member's place. False: there is no such member.
 
-        A static member's instance id goes to a double of it that is never heard of again; of a
-        dynamic member there can be no double, it is put out like one whose session has ended.
+        The group.instance.id of a static member goes to a new member, which never sends another
+        request. A dynamic member cannot be replaced: it is removed as if its session had ended.
         """
         member = self.members.get(member_id)
         if member is None or member.group_instance_id is None:
@@ -323,28 +330,30 @@ class ClassicGroup:
         return True
 
     def coordinator_moved(self, now: float) -> None:
-        """Another broker coordinates the group: it knows of it what was kept, nothing else."""
+        """Another broker coordinates the group now; it knows only what the journal has."""
         self._group.give_up(Code.NOT_COORDINATOR)
         if self.state is not State.DEAD:
             self._group.load(now)
         self._group.send_answers()
 
     def remove(self, now: float) -> None:
-        """The group is deleted: whether it may be is decided before. It is dead from now on."""
+        """Delete the group: it is DEAD from now on. The caller has checked that it may."""
         self._group.remove_group(now)
         self._group.send_answers()
 
     def call_again(self) -> None:
-        """Whoever waits in a rebalance shall join again."""
+        """Answer all waiting JoinGroup and SyncGroup requests with REBALANCE_IN_PROGRESS, so that
+        their members join again."""
         self._group.give_up(Code.REBALANCE_IN_PROGRESS)
         self._group.send_answers()
 
     def take_over(
         self, members: Iterable[Member], *, generation: int, rebalance: bool, now: float
     ) -> None:
-        """Be what a consumer group was, and keep it. It must be new.
+        """Take over the members of a consumer group (KIP-848) and write them to the journal. This
+        group must be new.
 
-        `members` have the assignments that they had there, or shall `rebalance` at once.
+        `members` keep the assignments that they had there, unless they shall `rebalance` at once.
         """
         self._group.take_over(members, generation=generation, now=now)
         if rebalance:

@@ -1,4 +1,4 @@
-"""The answers of the classic group protocol, fitted to the version they were asked in."""
+"""The responses of the classic group protocol, as the version of the request wants them."""
 
 from __future__ import annotations
 
@@ -73,21 +73,21 @@ def heartbeat_answer(code: Code = Code.NONE) -> Any:
 
 
 def leavers(call: Call) -> list[tuple[str, str | None]]:
-    """The members that shall leave: ids with group instance ids; before v3 always one, without."""
+    """The members that leave: (member id, group.instance.id). Before v3 one member, without it."""
     if call.version < 3:
         return [(call.request.member_id, None)]
     return [(member.member_id, member.group_instance_id) for member in call.request.members]
 
 
 def leave_outcome(member_id: str, group_instance_id: str | None, code: Code) -> Any:
-    """How it ended for one of them."""
+    """The outcome for one of the members that leave."""
     return LeaveGroupResponse.MemberResponse(
         member_id=member_id, group_instance_id=group_instance_id, error_code=code
     )
 
 
 def leave_answer(call: Call, code: Code = Code.NONE, outcomes: Sequence[Any] = ()) -> Any:
-    """A LeaveGroupResponse. Before v3 there was one leaver: the error is that of the answer."""
+    """A LeaveGroupResponse. Before v3 one member leaves: its error is that of the response."""
     if call.version >= 3:
         return LeaveGroupResponse(error_code=code, members=list(outcomes))
     if code is Code.NONE and outcomes:
@@ -96,7 +96,7 @@ def leave_answer(call: Call, code: Code = Code.NONE, outcomes: Sequence[Any] = (
 
 
 def leave_unknown_group(call: Call) -> Any:
-    """The answer of a coordinator that has no such group: none of them is known."""
+    """The response of a coordinator that does not know the group: it knows none of the members."""
     return leave_answer(
         call,
         outcomes=[

@@ -1,4 +1,4 @@
-"""How a classic group turns from one generation to the next: rebalances, sessions, what is kept."""
+"""From one generation of a classic group to the next: rebalances, sessions, the journal."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from aktor.broker.groups.settings import GroupSettings
 
 __all__ = ["Generations"]
 
-#: How long a new member's first join may wait, in seconds (`classicGroupNewMemberJoinTimeoutMs`).
+#: How long a new member's first JoinGroup may wait, s (`classicGroupNewMemberJoinTimeoutMs`).
 NEW_MEMBER_JOIN_TIMEOUT = 300.0
 
-#: The alarms; a member's session has one of its own, see `_session`.
+#: The names of the timers; each member's session has a timer of its own.
 _INITIAL = "initial rebalance"
 _JOIN = "join"
 _SYNC = "sync"
@@ -30,10 +30,10 @@ _SESSION = "session of "
 
 
 class Generations:
-    """Owns what a classic group is: members, generation, state, alarms, and the answers to give.
+    """Owns what a classic group is: members, generation, state, timers, and the answers to give.
 
-    Answers are collected and sent by `send_answers` when a request or an alarm is dealt with, so
-    nobody who is answered meets a half-changed group, nor one that is not yet kept.
+    Answers are collected, and `send_answers` sends them when a request or a timer has been handled:
+    a client that acts on an answer finds a group that is changed completely and is in the journal.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Generations:
         self.load(now)
 
     def load(self, now: float) -> None:
-        """Be what was kept and nothing else, as after GroupMetadataManager.replay and onLoaded."""
+        """Become what the journal has and nothing else (GroupMetadataManager.replay, onLoaded)."""
         kept = self.kept or {}
         self.state = State.STABLE if kept.get("members") else State.EMPTY
         self.state_since: float = kept.get("state_since", now)
@@ -58,8 +58,8 @@ class Generations:
         self.timers = Timers()
         #: Members that have not asked for the assignment of this generation.
         self._pending_sync: set[str] = set()
-        #: In the first rebalance of an empty group: the delay that runs, and how much longer it
-        #: may become; and whether somebody came while it ran.
+        #: In the first rebalance of an empty group: the delay that runs now, and by how much it may
+        #: be extended; and whether a member has joined while it ran.
         self._initial: tuple[float, float] | None = None
         self._newcomers = False
         for value in kept.get("members", ()):
@@ -71,21 +71,21 @@ class Generations:
         if len(self.members) > self.settings.max_size:
             self.rebalance(now)
 
-    # Answers, and what is kept.
+    # Answers, and the journal.
 
     def answer(self, call: Call, response: Any) -> None:
-        """Answer as soon as all else is done."""
+        """Answer when the request or timer has been handled."""
         self._answers.append((call, response))
 
     def send_answers(self) -> None:
-        """Give the answers that were made, in their order."""
+        """Send the answers that were collected, in their order."""
         while self._answers:
             answers, self._answers = self._answers, []
             for call, response in answers:
                 call.reply(response)
 
     def keep(self) -> None:
-        """Write the group down as it is, with the members of its generation."""
+        """Write the group to the journal, with the members of its generation."""
         self.kept = {
             "generation": self.generation,
             "protocol_type": self.protocol_type or "",
@@ -97,13 +97,14 @@ class Generations:
         self._journal.put("classic-group", (self.group_id,), self.kept)
 
     def give_up(self, code: Code) -> None:
-        """Answer all requests that wait with an error."""
+        """Answer all waiting JoinGroup and SyncGroup requests with this error."""
         for member in self.members:
             self.answer_join(member, code)
             self.answer_sync(member, code)
 
     def take_over(self, members: Iterable[Member], *, generation: int, now: float) -> None:
-        """Be what a consumer group was, whose members all are classic ones. It must be new."""
+        """Take over a consumer group whose members all use the classic protocol. This group must
+        be new."""
         self.generation, self.protocol_type = generation, "consumer"
         for member in members:
             self.members.add(member)
@@ -114,7 +115,7 @@ class Generations:
         self.keep()
 
     def remove_group(self, now: float) -> None:
-        """The group is no more, nor what was kept of it."""
+        """Delete the group, and what the journal has of it."""
         self.give_up(Code.NOT_COORDINATOR)
         self.members = Members()
         self.timers.clear()
@@ -123,7 +124,7 @@ class Generations:
         self._journal.put("classic-group", (self.group_id,), None)
 
     def _on(self, trigger: Trigger, now: float) -> None:
-        """The only place where `state` moves; `load` and `take_over` set where it begins."""
+        """The only place where `state` changes; `load` and `take_over` set the first one."""
         after = TRANSITIONS[self.state].get(trigger)
         assert after is not None, f"{trigger.name} in a group that is {self.state}"
         self.state = after
@@ -147,20 +148,21 @@ class Generations:
     # Sessions.
 
     def renew_session(self, member: Member, now: float) -> None:
-        """A sign of life."""
+        """Begin the member's session timeout anew, since the member has sent a request."""
         self.timers.set(_SESSION + member.member_id, now, member.session_timeout)
 
     def session_until(self, member: Member) -> float:
-        """When its session ends unless it gives a sign of life; not while it waits for us."""
+        """When its session ends without a heartbeat; never while it waits for our answer."""
         return math.inf if member.keeps_session else self.timers.at(_SESSION + member.member_id)
 
     def admit(self, member_id: str, session_timeout: float, now: float) -> None:
-        """Hand out an id with which somebody may join, as long as a session lasts (KIP-394)."""
+        """This id was given out: wait for its JoinGroup for a session timeout (KIP-394)."""
         self.members.pending.add(member_id)
         self.timers.set(_SESSION + member_id, now, session_timeout)
 
     def add(self, member: Member, protocol_type: str, now: float) -> None:
-        """Let a new member in. It can't send heartbeats before it is answered: there is a limit."""
+        """Add a new member. It sends no heartbeats before its JoinGroup is answered: it may stay
+        for NEW_MEMBER_JOIN_TIMEOUT without them."""
         if not self.members:
             self.protocol_type = protocol_type
         if self._initial is not None:
@@ -169,10 +171,10 @@ class Generations:
         self.timers.set(_SESSION + member.member_id, now, NEW_MEMBER_JOIN_TIMEOUT)
 
     def replace(self, old_id: str, member: Member, now: float) -> None:
-        """A static member goes on under another id; calls under the old one are fenced.
+        """A static member goes on with another member id; requests with the old id are fenced.
 
-        The old id stays among those whose sync is awaited, as in Kafka: if it had not synced, a
-        rebalance follows when the patience for that ends.
+        The old id stays among those whose SyncGroup is awaited, as in Kafka: if it has not sent
+        one, a rebalance follows when the time for SyncGroup is over.
         """
         old = self.members[old_id]
         self.answer_join(old, Code.FENCED_INSTANCE_ID)
@@ -182,9 +184,9 @@ class Generations:
         self.renew_session(member, now)
 
     def drop(self, member_id: str) -> None:
-        """Take a member out, pending or not; what follows from that is for the caller.
+        """Remove a member, pending or not. The caller decides whether a rebalance follows.
 
-        Kafka leaves its sync without an answer; we leave no call open.
+        Kafka never answers the SyncGroup of a removed member; we answer every call.
         """
         member = self.members.by_id.get(member_id)
         if member is not None:
@@ -195,7 +197,7 @@ class Generations:
         self.timers.cancel(_SESSION + member_id)
 
     def expel(self, member_id: str, now: float) -> None:
-        """Remove a member, or one that is about to be, and let the others rebalance."""
+        """Remove a member, or a pending one, and let the other members rebalance."""
         was_pending = member_id in self.members.pending
         self.drop(member_id)
         if self.state is State.PREPARING_REBALANCE:
@@ -205,30 +207,30 @@ class Generations:
             self.rebalance_or_complete(now)
 
     def answer_join(self, member: Member, code: Code, *, member_id: str | None = None) -> None:
-        """Answer a member's join, if it waits, with an error."""
+        """If a JoinGroup of the member waits, answer it with an error."""
         if member.join_call is not None:
             call, member.join_call = member.join_call, None
             shown = member.member_id if member_id is None else member_id
             self.answer(call, join_answer(call, code, member_id=shown))
 
     def answer_sync(self, member: Member, code: Code) -> None:
-        """Answer a member's sync, if it waits, with an error."""
+        """If a SyncGroup of the member waits, answer it with an error."""
         if member.sync_call is not None:
             call, member.sync_call = member.sync_call, None
             self.answer(call, sync_answer(code))
 
-    # The first half of a rebalance: everybody joins.
+    # The first half of a rebalance: all members join.
 
     def rebalance_or_complete(self, now: float) -> None:
-        """Somebody came, left or changed: begin a rebalance, or see whether the one that runs is
-        through."""
+        """A member has joined, left or changed: begin a rebalance, or end the first half of the one
+        that runs if all members have joined."""
         if Trigger.REBALANCE in TRANSITIONS[self.state]:
             self.rebalance(now)
         else:
             self.maybe_complete_join(now)
 
     def rebalance(self, now: float) -> None:
-        """Call all members together."""
+        """Begin a rebalance: heartbeats tell all members to join again."""
         if self.state is State.COMPLETING_REBALANCE:
             for member in self.members:
                 member.assignment = b""
@@ -248,7 +250,7 @@ class Generations:
             self.timers.set(_JOIN, now, self.members.rebalance_timeout())
 
     def maybe_complete_join(self, now: float) -> None:
-        """End the first half if all have joined; an empty group's first one lasts its time."""
+        """End the first half if all members have joined and no initial delay runs."""
         if (
             self.state is State.PREPARING_REBALANCE
             and self._initial is None
@@ -257,7 +259,7 @@ class Generations:
             self._complete_join(now)
 
     def _begin_initial_delay(self, now: float) -> None:
-        """The first member of many, perhaps: give the others time to come (KIP-134)."""
+        """The group was empty: wait for more members before the first generation (KIP-134)."""
         delay = self.settings.initial_rebalance_delay
         if delay <= 0:
             self._complete_join(now)
@@ -267,8 +269,9 @@ class Generations:
         self.timers.set(_INITIAL, now, delay)
 
     def _end_initial_delay(self, now: float) -> None:
-        """The delay is over: another one if a member came, within the rebalance timeout."""
-        assert self._initial is not None, "the delay of a first rebalance that does not run"
+        """The delay is over. If a member joined meanwhile, begin another one; together they last no
+        longer than the rebalance timeout."""
+        assert self._initial is not None, "the initial delay ended, but none was begun"
         delay, remaining = self._initial
         if not self._newcomers or remaining <= 0:
             self._complete_join(now)
@@ -279,14 +282,16 @@ class Generations:
         self.timers.set(_INITIAL, now, longer)
 
     def _complete_join(self, now: float) -> None:
-        """Whoever has joined makes the next generation; dynamic members who have not are out."""
+        """Begin a generation with the members that have joined; remove the dynamic ones that have
+        not."""
         self.timers.cancel(_JOIN)
         self.timers.cancel(_INITIAL)
         for member in list(self.members):
             if member.join_call is None and member.group_instance_id is None:
                 self.drop(member.member_id)
         if not self.members.elect() and self.members:
-            # Static members only, all away: their sessions will expire, or one comes back.
+            # Only static members are left, and none has joined: wait until one of them joins, or
+            # until their sessions end.
             self.timers.set(_JOIN, now, self.members.rebalance_timeout())
             return
         self._initial = None
@@ -300,7 +305,7 @@ class Generations:
             self.keep()
 
     def _begin_generation(self, now: float) -> None:
-        """Tell all who have joined, and await their syncs."""
+        """Answer the JoinGroup of each member that has joined, and wait for their SyncGroup."""
         self._on(Trigger.JOINED, now)
         for member in self.members:
             if member.join_call is not None:
@@ -321,8 +326,8 @@ class Generations:
         leader: str | None = None,
         skip_assignment: bool = False,
     ) -> Any:
-        """The JoinGroupResponse that tells a member the generation; `leader` is the true one
-        unless given."""
+        """The JoinGroupResponse that tells a member the generation. `leader` is the group's leader
+        unless it is given."""
         return join_answer(
             call,
             member_id=member.member_id,
@@ -335,7 +340,7 @@ class Generations:
         )
 
     def _roll(self) -> list[Any]:
-        """All members as the leader must know them."""
+        """All members with their metadata, as the JoinGroupResponse of the leader has them."""
         return [
             JoinGroupResponse.JoinGroupResponseMember(
                 member_id=member.member_id,
@@ -354,7 +359,7 @@ class Generations:
             self.timers.cancel(_SYNC)
 
     def assign(self, assignments: dict[str, bytes], now: float) -> None:
-        """Give each member what the leader says, nothing to those it has forgotten."""
+        """Give each member the assignment that the leader sent for it, or none."""
         for member in self.members:
             member.assignment = assignments.get(member.member_id, b"")
         self._on(Trigger.ASSIGNED, now)
@@ -377,18 +382,18 @@ class Generations:
 
     def tick(self, now: float) -> None:
         """Do what is due."""
-        while (alarm := self.timers.pop(now)) is not None:
-            if alarm == _INITIAL:
+        while (timer := self.timers.pop(now)) is not None:
+            if timer == _INITIAL:
                 self._end_initial_delay(now)
-            elif alarm == _JOIN:
+            elif timer == _JOIN:
                 self._complete_join(now)
-            elif alarm == _SYNC:
+            elif timer == _SYNC:
                 self._expire_syncs(now)
             else:
-                self._expire_session(alarm.removeprefix(_SESSION), now)
+                self._expire_session(timer.removeprefix(_SESSION), now)
 
     def _expire_syncs(self, now: float) -> None:
-        """Whoever has not asked for its assignment by now is out."""
+        """The time for SyncGroup is over: remove the members that have not sent one."""
         for member in list(self.members):
             if member.member_id in self._pending_sync:
                 self.drop(member.member_id)

@@ -1,4 +1,4 @@
-"""JoinGroup at a classic group: which member it is, and whether that means a rebalance."""
+"""JoinGroup at a classic group: which member sent it, and whether a rebalance follows."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ __all__ = ["Joins", "check_session_timeout"]
 
 
 def check_session_timeout(request: Any, settings: GroupSettings) -> None:
-    """Raise Refused for a JoinGroupRequest that may not even create a group."""
+    """Raise Refused if the session timeout is outside of the broker's limits."""
     timeout = request.session_timeout_ms
     if not settings.min_session_timeout * 1000 <= timeout <= settings.max_session_timeout * 1000:
         raise Refused(Code.INVALID_SESSION_TIMEOUT)
 
 
 class Joins:
-    """Lets members into one group, in the order of checks of GroupMetadataManager."""
+    """Handles JoinGroup of one group; checks in the order of Kafka's GroupMetadataManager."""
 
     def __init__(self, group: Generations, *, rng: random.Random) -> None:
         self._group = group
         self._rng = rng
 
     def handle(self, call: Call) -> None:
-        """Deal with a JoinGroupRequest: answer it, or let it wait in the group."""
+        """Handle a JoinGroupRequest: answer it, or let it wait in the group."""
         group, request = self._group, call.request
         try:
             check_session_timeout(request, group.settings)
@@ -66,7 +66,7 @@ class Joins:
         members, most = self._group.members, self._group.settings.max_size
         match self._group.state:
             case State.PREPARING_REBALANCE:
-                # Those who have rejoined count, so the last to come is the one too many.
+                # Only members that have joined again count: the last one to join is refused.
                 waits = member_id in members and members[member_id].join_call is not None
                 return waits or members.joining() < most
             case State.COMPLETING_REBALANCE | State.STABLE:
@@ -83,7 +83,7 @@ class Joins:
         )
 
     def _join_anew(self, call: Call) -> None:
-        """A request without a member id: a new member, or a static one that was restarted."""
+        """A JoinGroup without a member id: from a new member, or from a restarted static one."""
         group, instance = self._group, call.request.group_instance_id
         name = call.client_id if instance is None else instance
         member_id = f"{name}-{UUID(int=self._rng.getrandbits(128), version=4)}"
@@ -91,22 +91,23 @@ class Joins:
         if old_id is not None:
             self._replace(call, old_id, member_id)
         elif instance is None and call.version >= 4:
-            # It shall come again with this id, so that retries leave no ghosts (KIP-394).
+            # The member must join again with this id. If the group added it at once, and the
+            # answer were lost, its retry would leave a member behind that never polls (KIP-394).
             group.admit(member_id, call.request.session_timeout_ms / 1000, call.now)
             group.answer(call, join_answer(call, Code.MEMBER_ID_REQUIRED, member_id=member_id))
         else:
             self._add(call, member_id)
 
     def _join_as_told(self, call: Call) -> None:
-        """A request with an id that the group gave with MEMBER_ID_REQUIRED (KIP-394)."""
+        """A JoinGroup with an id that the group gave out with MEMBER_ID_REQUIRED (KIP-394)."""
         if call.request.group_instance_id is None:
             self._add(call, call.request.member_id)
         else:
-            # Kafka trips over it: ids are never given so to static members.
+            # Static members never get an id by MEMBER_ID_REQUIRED; Kafka fails with an exception.
             self._group.answer(call, join_answer(call, Code.UNKNOWN_SERVER_ERROR))
 
     def _join_again(self, call: Call) -> None:
-        """A request with the id of a member."""
+        """A JoinGroup with the id of a member."""
         group, request = self._group, call.request
         member_id = request.member_id
         try:
@@ -118,14 +119,14 @@ class Joins:
         leads = member_id == group.members.leader_id
         if (
             group.state is State.PREPARING_REBALANCE
-            # The leader may have seen what changes the assignment but not its own metadata.
+            # The leader may join again because the partitions have changed: its metadata has not.
             or (group.state is State.STABLE and leads)
             or member.protocols != protocols_of(request)
         ):
             self._update(member, call)
             group.rebalance_or_complete(call.now)
         else:
-            # It seems to have missed the answer: it is told the generation as it is.
+            # The member repeats its JoinGroup, since the answer was lost: it gets the generation.
             group.answer(call, group.joined(call, member, with_members=leads))
 
     def _add(self, call: Call, member_id: str) -> None:
@@ -144,10 +145,10 @@ class Joins:
         self._group.rebalance_or_complete(call.now)
 
     def _update(self, member: Member, call: Call) -> None:
-        """Take over what a member's new join says, and let that join wait.
+        """Take over what the member's new JoinGroup says, and let it wait.
 
-        An older join can only wait on another connection, since each is served call by call. Kafka
-        forgets it without an answer; we leave no call open.
+        If an older JoinGroup still waits, it came over another connection, since a connection is
+        served one request after the other. Kafka never answers the older one; we answer every call.
         """
         self._group.answer_join(member, Code.REBALANCE_IN_PROGRESS)
         member.protocols = protocols_of(call.request)
@@ -156,7 +157,7 @@ class Joins:
         member.join_call = call
 
     def _replace(self, call: Call, old_id: str, member_id: str) -> None:
-        """A static member came back without its id: from now on it has a new one (KIP-345)."""
+        """A static member was restarted and has no member id: give it a new one (KIP-345)."""
         group = self._group
         led_before = group.members.leader_id or ""
         member = group.members[old_id].renamed(member_id)
@@ -169,14 +170,14 @@ class Joins:
             member.join_call = None
             group.answer(call, self._welcome_back(call, member, led_before))
         else:
-            # While completing, the leader may be assigning to the old id this very moment.
+            # In CompletingRebalance the leader may be computing an assignment for the old id.
             group.rebalance(call.now)
 
     def _welcome_back(self, call: Call, member: Member, led_before: str) -> Any:
-        """What a restarted static member is told if nothing need change.
+        """The answer to a restarted static member if the assignment need not change.
 
-        A leader shall not assign anew. v9 can say so (KIP-814); before, it is told that its old id
-        leads, whom it does not know.
+        If it is the leader, it must not assign anew. v9 has a field for that (KIP-814). Before v9
+        the answer names the old member id as the leader, so that the member does not assign.
         """
         if call.version < 9:
             return self._group.joined(call, member, leader=led_before)

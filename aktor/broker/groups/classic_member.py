@@ -1,4 +1,4 @@
-"""One member of a classic group: what it said when joining, what it got, what it waits for."""
+"""One member of a classic group: its JoinGroup, its assignment, and the calls it waits for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aktor.broker.call import Call
 
 __all__ = ["Member", "Protocols", "protocols_of", "rebalance_timeout_ms_of", "subscribed_topics"]
 
-#: Names and metadata of what a member can do, the dearest first.
+#: Names and metadata of the protocols (assignors) of a member, in its order of preference.
 Protocols = tuple[tuple[str, bytes], ...]
 
 
@@ -19,7 +19,8 @@ Protocols = tuple[tuple[str, bytes], ...]
 class Member:
     """A member. `group_instance_id` is None for a dynamic one. Timeouts as the client sent them.
 
-    `is_new` from its first join until a generation begins: as long, it cannot send heartbeats.
+    `is_new` is true from its first JoinGroup until a generation begins: until then the member sends
+    no heartbeats.
     """
 
     member_id: str
@@ -36,31 +37,32 @@ class Member:
 
     @property
     def session_timeout(self) -> float:
-        """Seconds without a sign of life after which it is gone."""
+        """Seconds without a heartbeat after which the group removes the member."""
         return self.session_timeout_ms / 1000
 
     @property
     def keeps_session(self) -> bool:
-        """Whether it lives without heartbeats, as it waits for an answer of ours.
+        """Whether its session cannot end: it waits for our answer, and so sends no heartbeats.
 
-        A new one does not: whether its client is still there can't be seen (KAFKA-7610).
+        The session of a new member can end: the group cannot know whether its client still
+        runs (KAFKA-7610).
         """
         return not self.is_new and (self.join_call is not None or self.sync_call is not None)
 
     def renamed(self, member_id: str) -> Member:
-        """The same member under another id, waiting for nothing."""
+        """The same member with another member id, and without waiting calls."""
         return replace(self, member_id=member_id, join_call=None, sync_call=None, is_new=False)
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it said about itself in terms of a protocol; b"" if it does not know it."""
+        """Its metadata for a protocol; b"" if it does not support it."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def supports(self, protocol: str) -> bool:
-        """Whether it can take part in a group with this protocol."""
+        """Whether the member supports this protocol."""
         return any(name == protocol for name, _ in self.protocols)
 
     def to_json(self, protocol: str | None) -> dict[str, Any]:
-        """What is kept of it: of its protocols only the one the group has chosen, as in Kafka."""
+        """The member for the journal: only with the protocol that the group chose, as in Kafka."""
         return {
             "member_id": self.member_id,
             "group_instance_id": self.group_instance_id,
@@ -74,7 +76,7 @@ class Member:
 
     @classmethod
     def from_json(cls, value: dict[str, Any], protocol: str) -> Member:
-        """The member as it was kept."""
+        """The member from the journal."""
         return cls(
             member_id=value["member_id"],
             group_instance_id=value["group_instance_id"],
@@ -93,16 +95,16 @@ def protocols_of(request: Any) -> Protocols:
 
 
 def rebalance_timeout_ms_of(call: Call) -> int:
-    """How long to wait for the sender of a JoinGroupRequest; v0 has but a session timeout."""
+    """The rebalance timeout of a JoinGroupRequest; v0 has only a session timeout."""
     request = call.request
     timeout: int = request.session_timeout_ms if call.version == 0 else request.rebalance_timeout_ms
     return timeout
 
 
 def subscribed_topics(metadata: bytes) -> list[str]:
-    """The topics of a ConsumerProtocolSubscription, any version. Raises ValueError if it is none.
+    """The topics of a ConsumerProtocolSubscription of any version. Raises ValueError if it is none.
 
-    All versions begin as v0 does: the version, then the topics; the rest is of no concern.
+    All versions begin as v0 does, with the version and the topics; the rest is not read.
     """
     try:
         _, count = struct.unpack_from(">hi", metadata)

@@ -12,9 +12,9 @@ __all__ = ["Members"]
 
 
 class Members:
-    """Owns the members in the order they came, the leader's id, and who is about to come.
+    """Owns the members in the order in which they joined, the leader's id, and pending member ids.
 
-    `pending` are ids that were handed out by MEMBER_ID_REQUIRED and have not joined yet (KIP-394).
+    `pending` are ids that were given out with MEMBER_ID_REQUIRED and have not joined yet (KIP-394).
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Members:
         return self.by_id[member_id]
 
     def add(self, member: Member) -> None:
-        """Let one in; the first is the leader."""
+        """Add a member; the first one is the leader."""
         self.by_id[member.member_id] = member
         self.pending.discard(member.member_id)
         if member.group_instance_id is not None:
@@ -45,7 +45,7 @@ class Members:
             self.leader_id = member.member_id
 
     def remove(self, member_id: str) -> None:
-        """Let one go, pending or not; the eldest of the others leads if it was the leader."""
+        """Remove a member, pending or not. If it led, the member that joined first leads now."""
         self.pending.discard(member_id)
         member = self.by_id.pop(member_id, None)
         if member is not None and member.group_instance_id is not None:
@@ -54,7 +54,7 @@ class Members:
             self.leader_id = next(iter(self.by_id), None)
 
     def replace(self, old_id: str, member: Member) -> None:
-        """Put a static member's new incarnation in its place, leader if the old one was."""
+        """Replace a static member by its new self, which is the leader if the old one was."""
         del self.by_id[old_id]
         self.by_id[member.member_id] = member
         if member.group_instance_id is not None:
@@ -63,11 +63,11 @@ class Members:
             self.leader_id = member.member_id
 
     def static_id(self, group_instance_id: str) -> str | None:
-        """The member id of the static member of this name."""
+        """The member id of the static member with this group.instance.id."""
         return self._static.get(group_instance_id)
 
     def check(self, member_id: str, group_instance_id: str | None) -> None:
-        """Raise Refused if this is no member, or another has taken its group instance id."""
+        """Raise Refused if this is not a member, or another has its group.instance.id."""
         if group_instance_id is not None:
             owner = self._static.get(group_instance_id)
             if owner is None:
@@ -78,15 +78,15 @@ class Members:
             raise Refused(Code.UNKNOWN_MEMBER_ID)
 
     def joining(self) -> int:
-        """How many wait for the rebalance to end."""
+        """How many members have a JoinGroup waiting."""
         return sum(member.join_call is not None for member in self)
 
     def all_joined(self) -> bool:
-        """Whether all members have joined."""
+        """Whether all members have joined, and no id is pending."""
         return not self.pending and all(member.join_call is not None for member in self)
 
     def elect(self) -> bool:
-        """Make sure that the leader has joined; False if no member has."""
+        """If the leader has not joined, make one that has the leader; False if none has."""
         if self.leader_id is None:
             return False
         if self.by_id[self.leader_id].join_call is None:
@@ -97,19 +97,20 @@ class Members:
         return True
 
     def rebalance_timeout(self) -> float:
-        """Seconds a rebalance may take: as long as the most patient member's; 0 without any."""
+        """The longest rebalance timeout of all members, in seconds; 0 without members."""
         return max((member.rebalance_timeout_ms for member in self), default=0) / 1000
 
     def support_any(self, names: Iterable[str]) -> bool:
-        """Whether there is one among these protocols that every member supports."""
+        """Whether every member supports one of these protocols."""
         return any(all(member.supports(name) for member in self) for name in names)
 
     def choose_protocol(self) -> str:
-        """The protocol with the most votes: each votes for the first it has that all support."""
+        """The protocol with the most votes. A member votes for the first of its protocols that all
+        members support."""
         shared = Counter(name for member in self for name in dict(member.protocols))
         votes = Counter(
             next(name for name, _ in member.protocols if shared[name] == len(self))
             for member in self
         )
-        # Of equals the one named first by the eldest; in Kafka the order of a hash map decides.
+        # With equal votes the choice of the first member wins; in Kafka the order of a hash map.
         return votes.most_common(1)[0][0]

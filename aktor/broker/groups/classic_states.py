@@ -1,4 +1,4 @@
-"""The states of a classic group, and what moves it from one to the next."""
+"""The states of a classic group, and its transitions."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ __all__ = ["State", "TRANSITIONS", "Trigger"]
 
 
 class State(StrEnum):
-    """Where a classic group stands; the values are what DescribeGroups shows.
+    """The state of a classic group; the values are what DescribeGroups shows.
 
-    EMPTY: there are no members, perhaps offsets. New ones are let in, all else is refused.
-    PREPARING_REBALANCE: members are awaited to (re)join. Heartbeats tell them to.
-    COMPLETING_REBALANCE: a generation has begun; its leader's assignment is awaited.
-    STABLE: every member of the generation can have its assignment.
-    DEAD: the group is deleted. Whoever still asks shall look for the coordinator anew.
+    EMPTY: the group has no members, perhaps offsets. JoinGroup is accepted; Heartbeat, SyncGroup
+        and LeaveGroup are refused.
+    PREPARING_REBALANCE: the group waits for all members to join. Heartbeats tell them so.
+    COMPLETING_REBALANCE: a generation has begun; the group waits for the leader's assignment.
+    STABLE: SyncGroup gives each member of the generation its assignment.
+    DEAD: the group is deleted. Clients must look for the coordinator anew.
     """
 
     EMPTY = "Empty"
@@ -29,10 +30,10 @@ class State(StrEnum):
 class Trigger(Enum):
     """What can happen to a classic group as a whole."""
 
-    REBALANCE = "who is in it, or what one of them wants, has changed"
-    JOINED = "all have joined who will, a generation begins"
-    DESERTED = "a rebalance ended with nobody there"
-    ASSIGNED = "the leader's assignment is kept"
+    REBALANCE = "a member joined, left or changed its metadata"
+    JOINED = "the first half of a rebalance ended, and a generation begins"
+    DESERTED = "a rebalance ended without members"
+    ASSIGNED = "the leader's assignment has come"
     REMOVED = "the group is deleted"
 
 

@@ -1,4 +1,4 @@
-"""Alarms by name: each name has one, and setting it again moves it."""
+"""Timers by name: a name has one timer; to set it again moves it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import math
 
 __all__ = ["Timers"]
 
-#: The finest step of Kafka's timing wheel, seconds: nothing is due in the moment it was set, so a
-#: timeout of nothing, set again by what it triggers, cannot keep a tick going for ever.
+#: The finest step of Kafka's timing wheel, in seconds. No timer is due at the moment at which it
+#: was set: else a timer of 0 seconds that its own handler sets again would keep `tick` in a loop.
 STEP = 0.001
 
 
 class Timers:
-    """Owns the alarms of one group. Earliest first; of two at one time, the one set first."""
+    """Owns the timers of one group. The earliest comes first, then the one that was set first."""
 
     def __init__(self) -> None:
         self._due: dict[str, tuple[float, int]] = {}
-        #: All alarms ever set whose time has not come; those not in `_due` any more are skipped.
+        #: All timers that were set and are not due yet; those that are not in `_due` are skipped.
         self._queue: list[tuple[float, int, str]] = []
         self._count = 0
 

@@ -1,8 +1,9 @@
 """Members of a consumer group that speak the classic protocol (KIP-848).
 
-They join, sync and send heartbeats as ever, but nobody waits for the others and nobody leads: the
-broker assigns. A member that shall give something up or can get more is told to rebalance; what it
-owns it says in its subscription, and what it may own it is told by SyncGroup.
+They send JoinGroup, SyncGroup and Heartbeat as in a classic group, but the broker assigns: no
+member leads, and no JoinGroup waits for other members. A member that must revoke partitions, or
+can get more, learns from its heartbeat that it must rejoin. Its subscription says which partitions
+it owns, and SyncGroup tells it which it may own.
 After Kafka's GroupMetadataManager, classicGroup...ToConsumerGroup.
 """
 
@@ -85,7 +86,7 @@ class ClassicMembers:
             owned = self._reported(subscription)
             member = group.reconcile(member, owned, now=call.now, subscription_changed=changed)
         if downgrade:
-            # As in Kafka, its generation is the epoch of before: nobody has heard of a newer one.
+            # As in Kafka, the generation is the old epoch: no member has got a newer one.
             group.become_classic(generation=epoch, rebalance=stale)
         else:
             group.renew_session(member, call.now)

@@ -140,7 +140,7 @@ class Member:
         return replace(self, **said)
 
     def away(self) -> Member:
-        """A static member that left for a while: whoever is back owns and commits the same."""
+        """A static member that left for a while: it keeps its assignment until it is back."""
         return replace(
             self,
             epoch=LEAVE_GROUP_STATIC_MEMBER_EPOCH,
@@ -217,7 +217,7 @@ def reconcile(
 
     subscribed: the topics it subscribes to; what it has of others is to be given up at once.
     reported: what the member says it owns, None if it does not say.
-    is_free: whether nobody owns a partition.
+    is_free: whether no member owns a partition.
     """
     if member.state is MemberState.UNREVOKED_PARTITIONS:
         if not _still_owns(member.pending, reported):

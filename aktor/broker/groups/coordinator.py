@@ -1,8 +1,8 @@
-"""The group coordinator: all groups of a cluster, whoever of its brokers coordinates them.
+"""The group coordinator: all groups of a cluster, of all brokers.
 
-That a broker is asked for groups which are its own is seen to before. Everything else of KafkaApis
-and GroupCoordinatorService is here: which kind of group a request is for, groups that come to be,
-change their kind and go. What happens inside a group is the group's.
+The caller has checked that the broker coordinates the group of a request. The rest of KafkaApis and
+GroupCoordinatorService is here: which kind of group a request is for, and when groups are created,
+converted and deleted. The classes of the groups handle what happens inside a group.
 """
 
 from __future__ import annotations
@@ -340,7 +340,7 @@ class GroupCoordinator:
                 self._groups.go_on(group.group_id)
 
     def coordinator_silent(self, silent: Callable[[str], bool]) -> None:
-        """The broker that coordinates these groups says nothing: nobody's session ends there."""
+        """The broker that coordinates these groups is paused: no session ends meanwhile."""
         for group in self._groups:
             if silent(group.group_id):
                 self._groups.stand_still(group.group_id)

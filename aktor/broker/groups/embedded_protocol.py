@@ -1,8 +1,9 @@
-"""What consumers of the classic protocol tell each other in JoinGroup and SyncGroup.
+"""The metadata of consumers in JoinGroup and SyncGroup: ConsumerProtocolSubscription and
+ConsumerProtocolAssignment.
 
-To a classic group this is nobody's business but the members'. A broker that takes such members into
-a consumer group must understand it (Kafka's ConsumerProtocolSubscription and -Assignment). Later
-versions only add to the end, so a version that is not known yet is read as the last one that is.
+The broker of a classic group passes it on without reading it. A broker that takes classic members
+into a consumer group (KIP-848) must read it. Later versions only add fields at the end, so that an
+unknown version is read like the latest known one.
 """
 
 from __future__ import annotations

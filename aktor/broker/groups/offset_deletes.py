@@ -65,7 +65,7 @@ class OffsetDeletes:
         return group
 
     def expire(self, now: float) -> None:
-        """Forget the offsets that nobody cared for during the retention, then empty groups.
+        """Delete offsets that expired (no commit during the retention), then empty groups.
 
         Kafka's OffsetMetadataManager.cleanupExpiredOffsets, for all groups.
         """

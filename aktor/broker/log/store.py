@@ -32,8 +32,8 @@ class Store(Protocol):
     def append(self, data: bytes | bytearray) -> int:
         """Write at the end, all or nothing, and return the position.
 
-        The store may keep `data` itself: nobody changes it any more. Raises Refused with
-        KAFKA_STORAGE_ERROR.
+        The store may keep `data` itself: the caller does not change it any more. Raises Refused
+        with KAFKA_STORAGE_ERROR.
         """
 
     def read(self, position: int, length: int) -> bytes | memoryview:

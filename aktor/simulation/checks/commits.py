@@ -64,8 +64,9 @@ def only_owners_commit(history: History) -> list[str]:
 
 
 def nothing_is_committed_that_was_given_up(history: History) -> list[str]:
-    """What the user asked to commit while a partition was theirs is not sent once it was given up:
-    it may be somebody else's by then, or theirs again, and further on."""
+    """A commit that the user asked for while the member owned a partition is not sent after the
+    partition was revoked: another member may own it by then, or the same one with a later
+    position."""
     complaints = []
     #: Partitions that were given up since the user asked last, and when. In the same moment the
     #: background may not have heard of it yet; but then it has not told the group of it, either.
@@ -127,10 +128,10 @@ def committed_offsets_never_go_back(history: History) -> list[str]:
     complaints = []
     latest: dict[tuple[str, str], int] = {}
     moved: dict[str, set[str]] = defaultdict(set)
-    #: The highest that somebody asked to be committed.
+    #: The highest offset that a user asked to commit.
     highest: dict[tuple[str, str], int] = {}
-    #: What was less than that when it was sent, by somebody who sought or was reset. (An old commit
-    #: that passes a newer one was not: a reset at the beginning does not excuse it.)
+    #: Commits of lower offsets by members that sought back or were reset. (An old commit that
+    #: arrives after a newer one is not excused, not even by a reset to the beginning.)
     excused: set[tuple[str, str, int]] = set()
     for event in history.events:
         match event["event"]:
@@ -217,7 +218,8 @@ def commits_that_succeed_never_go_back(history: History) -> list[str]:
                 for key in [
                     one for one in known if one[0] == who and one[1] in event["partitions"]
                 ]:
-                    del known[key]  # it was refused, perhaps, and somebody else has gone back since
+                    # Perhaps the commit was refused, and another member has sought back since.
+                    del known[key]
             case "topic.removed" | "log.truncated":
                 known.clear()
             case "commit.sent":
@@ -535,7 +537,8 @@ def what_has_not_moved_is_not_committed_again(history: History) -> list[str]:
 
 
 def nobody_is_told_that_nothing_is_committed(history: History) -> list[str]:
-    """Neither a consumer that looks for its position nor its user, once something is."""
+    """After a first commit, neither a consumer that looks up its position nor its user is told that
+    the group has no committed offset."""
     complaints = []
     #: Since when something is committed.
     committed: dict[tuple[str, str], float] = {}

@@ -12,7 +12,7 @@ from aktor.simulation.history import History
 
 __all__ = ["CHECKS"]
 
-#: Seconds after which what the background learned has reached whoever acts on it.
+#: Seconds after which the application thread has got what the background thread learned.
 HEARD_WITHIN: Final = 0.5
 
 

@@ -77,9 +77,9 @@ def who_leaves_is_gone(history: History) -> list[str]:
 
 
 def nobody_is_left_behind(history: History) -> list[str]:
-    """A group has no member that nobody looks after (`strangers`), but of a process that was
-    killed, of a consumer whose actors are beyond help, and those that came back with an older state
-    of the group, or could not be told that they leave."""
+    """No group has a member without a consumer (`strangers`). Excused are members of killed
+    processes and of consumers whose actors have failed for good, members that came back with an
+    older state of the group, and members whose LeaveGroup could not be delivered."""
     complaints = []
     excused: dict[str, set[str]] = defaultdict(set)
     dead: set[str] = set()
@@ -142,8 +142,8 @@ def a_leave_is_the_one_that_is_asked_for(history: History) -> list[str]:
 
 
 def after_a_failure_everything_is_said_again(history: History) -> list[str]:
-    """When a heartbeat of the consumer protocol failed nobody knows what has arrived: the next one
-    that is answered has said everything again."""
+    """After a failed heartbeat of the consumer protocol the member cannot know which fields have
+    arrived: the next heartbeat that is answered has all fields again."""
     complaints = []
     #: Of consumers whose heartbeat has failed: None, or the answer that came without.
     owing: dict[str, Event | None] = {}

@@ -10,14 +10,14 @@ from aktor.simulation.history import History
 
 __all__ = ["CHECKS"]
 
-#: Seconds after which no fetch of a partition that was given up can be under way, and nobody can
-#: have stood still all the time.
+#: Seconds after which no Fetch of a revoked partition can be in flight, and no process can have
+#: been suspended all the time.
 FORGOTTEN_WITHIN: Final = 20.0
 
 
 def only_owners_are_given_records(history: History) -> list[str]:
-    """Nothing is given out before a partition is assigned, or once it was handed on, revoked or
-    lost: also not to somebody who has not heard of it yet."""
+    """No record of a partition is given out before the partition is assigned, or after it was
+    revoked, lost or assigned to another member, even if the old owner does not know it yet."""
     complaints = []
     #: The rightful owner is who was assigned it in the latest generation, even if another one was
     #: too busy to apply an earlier assignment sooner.
