@@ -840,7 +840,7 @@ class KafkaConsumer:
 
     def topics(self) -> set[str]:
         """The names of all topics this user may describe. Always asks a broker."""
-        return set(self._look_up_topics(None))
+        return set(self.look_up_topics())
 
     @looking
     def partitions_for_topic(self, topic: str) -> set[int]:
@@ -852,19 +852,36 @@ class KafkaConsumer:
         known = self._link.port.cluster.partitions_for_topic(topic)
         if known is not None:
             return known
-        found = self._look_up_topics(frozenset({topic})).get(topic)
+        found = self.look_up_topics({topic}).get(topic)
         return set(found.partitions) if found is not None else set()
 
     @exclusive
-    def _look_up_topics(self, topics: frozenset[str] | None) -> Mapping[str, TopicInfo]:
+    def look_up_topics(self, topics: Iterable[str] | None = None) -> Mapping[str, TopicInfo]:
+        """Topic ids, partitions and leaders of these topics, or of all topics that this user may
+        describe. Always asks a broker (Metadata); topics that do not exist are left out.
+
+        Not in kafka-python. A topic that was deleted and created anew has another `topic_id`
+        (KIP-516).
+        """
+        if isinstance(topics, str):
+            raise TypeError(f"topics must be a list of names, not {topics!r}")
+        named = None if topics is None else frozenset(topics)
+        for topic in named or ():
+            arguments.check_topic(topic)
         deadline = self._deadline(None)
         found: Mapping[str, TopicInfo] = self._ask(
             "metadata",
-            lambda ticket: LookUpTopics(ticket=ticket, topics=topics, deadline=deadline),
+            lambda ticket: LookUpTopics(ticket=ticket, topics=named, deadline=deadline),
             deadline=deadline,
             what="looking up topics",
         )
         return found
+
+    @looking
+    def known_topics(self) -> Mapping[str, TopicInfo]:
+        """Topic ids, partitions and leaders of the topics that the consumer reads, as it last heard
+        of them: no broker is asked. Not in kafka-python."""
+        return self._link.port.cluster.topics
 
     @exclusive
     def beginning_offsets(

@@ -5,17 +5,30 @@ Needs PySpark 4.2 or newer: `pip install 'aktor[spark]'`. See docs/spark.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aktor.errors import DataLossError
-from aktor.spark.source import KafkaDataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from aktor.spark.source import KafkaDataSource
 
 __all__ = ["DataLossError", "KafkaDataSource", "register"]
 
 
 def register(spark: SparkSession) -> None:
     """Make the format `aktor` known to this session, where it was not found by itself."""
+    from aktor.spark.source import KafkaDataSource
+
     spark.dataSource.register(KafkaDataSource)
+
+
+def __getattr__(name: str) -> Any:
+    # The source imports pyarrow. `aktor.spark.daemon` must not: see there.
+    if name != "KafkaDataSource":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from aktor.spark.source import KafkaDataSource
+
+    globals()[name] = KafkaDataSource
+    return KafkaDataSource

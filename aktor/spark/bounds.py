@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 from kafka.structs import OffsetAndTimestamp, TopicPartition
 
 from aktor.errors import ConfigurationError
+from aktor.spark.ranges import name_of
 
 __all__ = ["EARLIEST", "GROUP", "LATEST", "At", "Bounds", "Offsets", "read_bounds", "read_json"]
 
@@ -271,6 +272,6 @@ def read_json(option: str, text: str) -> Any:
 
 
 def _names(partitions: Collection[TopicPartition], limit: int = 10) -> str:
-    named = [f"{one.topic}-{one.partition}" for one in list(partitions)[:limit]]
+    named = [name_of(one) for one in list(partitions)[:limit]]
     more = len(partitions) - limit
     return ", ".join(named) + (f" and {more} more" if more > 0 else "")

@@ -15,6 +15,7 @@ from aktor.errors import ConfigurationError
 from aktor.spark import client_settings
 from aktor.spark.bounds import Offsets
 from aktor.spark.options import SourceOptions, Subscription
+from aktor.spark.ranges import name_of
 
 __all__ = ["DriverCluster", "TopicIds"]
 
@@ -63,7 +64,7 @@ class DriverCluster:
         """
         wanted = self._options.subscription
         named = frozenset(wanted.topics) | {one.topic for one in wanted.partitions}
-        found = self._retried(lambda kafka: kafka._look_up_topics(named or None))
+        found = self._retried(lambda kafka: kafka.look_up_topics(named or None))
         if wanted.pattern is not None:
             # As in Spark's own source the pattern may match anywhere in the name.
             pattern = re.compile(wanted.pattern)
@@ -173,9 +174,7 @@ def _check_there(
             f"subscribe names {', '.join(missing)}: there is no such topic in this cluster"
         )
     gone = [
-        f"{one.topic}-{one.partition}"
-        for one in wanted.partitions
-        if one not in existing and one.topic not in known
+        name_of(one) for one in wanted.partitions if one not in existing and one.topic not in known
     ]
     if gone:
         raise ConfigurationError(f"assign names {', '.join(gone)}: there is no such partition")

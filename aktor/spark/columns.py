@@ -84,6 +84,9 @@ class Layout:
         self._decoded = _decoded(schema) if decode == "json" else None
         _check(schema, decoded=self._decoded is not None)
         self._names = schema.names
+        #: A topic, and an array that has it in each row.
+        self._topic: str | None = None
+        self._topics: pa.Array = pa.nulls(0, pa.string())
         # pyspark gives no types for this function.
         from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -102,11 +105,24 @@ class Layout:
         made = {}
         if self._decoded is not None:
             made = _decode(rows, self._decoded)
+        if "topic" in self._names:
+            made["topic"] = self._topics_of(rows.column("topic"))
         arrays = [
             made[name] if name in made else _CONVERT[name](rows.column(_OURS[name]))
             for name in self._names
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _topics_of(self, column: pa.DictionaryArray) -> pa.Array:
+        """The topic of each row as a string. Nearly all batches of a task are of one topic. To
+        write its name anew for each batch takes a tenth of a worker's time: the last one is kept.
+        """
+        if len(column.dictionary) != 1:
+            return column.dictionary_decode()
+        topic = column.dictionary[0].as_py()
+        if topic != self._topic or len(column) > len(self._topics):
+            self._topic, self._topics = topic, column.dictionary_decode()
+        return self._topics[: len(column)]
 
 
 def _check(schema: StructType, *, decoded: bool) -> None:
@@ -202,7 +218,6 @@ def _headers(column: pa.Array) -> pa.Array:
 _CONVERT: Final[dict[str, Callable[[pa.Array], pa.Array]]] = {
     "key": _same,
     "value": _same,
-    "topic": lambda column: column.dictionary_decode(),
     "partition": _same,
     "offset": _same,
     "timestamp": _cast("timestamp"),

@@ -9,7 +9,12 @@ from typing import NamedTuple
 
 from kafka.structs import TopicPartition
 
-__all__ = ["OffsetRange", "RangeLimits", "tasks"]
+__all__ = ["OffsetRange", "RangeLimits", "name_of", "tasks"]
+
+
+def name_of(partition: TopicPartition) -> str:
+    """As Kafka writes it: orders-0."""
+    return f"{partition.topic}-{partition.partition}"
 
 
 class OffsetRange(NamedTuple):

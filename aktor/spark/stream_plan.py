@@ -17,7 +17,7 @@ from aktor.spark.cluster import TopicIds
 from aktor.spark.limits import Delay, limited
 from aktor.spark.offsets import from_json, start_of, to_json
 from aktor.spark.options import SourceOptions
-from aktor.spark.ranges import OffsetRange
+from aktor.spark.ranges import OffsetRange, name_of
 
 __all__ = ["PlanCluster", "StreamPlan"]
 
@@ -136,15 +136,16 @@ class StreamPlan:
         found = self._cluster.beginning_offsets(sorted(added))
         for one in sorted(added):
             if found[one]:
-                self._lost(f"{_name(one)} is new and begins with offset {found[one]}, not with 0")
+                self._lost(f"{name_of(one)} is new and begins with offset {found[one]}, not with 0")
         begins |= found
         gone = sorted(begins.keys() - ends.keys())
         if gone:
-            self._lost(f"{', '.join(map(_name, gone))} do not exist any more")
+            self._lost(f"{', '.join(map(name_of, gone))} do not exist any more")
         for one in sorted(ends):
             if ends[one] < begins[one]:
                 self._lost(
-                    f"{_name(one)} was read up to offset {begins[one]} and now ends at {ends[one]}"
+                    f"{name_of(one)} was read up to offset {begins[one]} and now ends at"
+                    f" {ends[one]}"
                 )
         ids = self._ids_of({one.topic for one in ends})
         return ranges.tasks(
@@ -254,7 +255,3 @@ class StreamPlan:
 
     def _lost(self, text: str) -> None:
         data_loss.report(text, fail=self._options.fail_on_data_loss)
-
-
-def _name(partition: TopicPartition) -> str:
-    return f"{partition.topic}-{partition.partition}"

@@ -20,7 +20,7 @@ from aktor.consumer.arrow import without
 from aktor.consumer.facade import KafkaConsumer
 from aktor.spark import client_settings, data_loss, garbage
 from aktor.spark.options import SourceOptions
-from aktor.spark.ranges import OffsetRange
+from aktor.spark.ranges import OffsetRange, name_of
 
 if TYPE_CHECKING:
     from aktor.spark.columns import Layout
@@ -235,7 +235,7 @@ class _Wave:
         topic ids (KIP-516) the task would give out those as the planned ones.
         """
         found = []
-        known = self._consumer._link.port.cluster.topics
+        known = self._consumer.known_topics()
         for topic, planned in list(self._ids.items()):
             info = known.get(topic)
             if info is None or info.topic_id is None or str(info.topic_id) == planned:
@@ -248,10 +248,10 @@ class _Wave:
     def _skip_lost_records(self) -> None:
         """Report the offsets that cannot be read, and go on with the first one that can."""
         consumer = self._consumer
-        there = set(consumer._look_up_topics(frozenset(one.topic for one in self._left)))
+        there = set(consumer.look_up_topics({one.topic for one in self._left}))
         gone = [one for one in self._left if one.topic not in there]
         for one in gone:
-            self._lost(f"{_name(one)} does not exist any more")
+            self._lost(f"{name_of(one)} does not exist any more")
         self._end(gone)
         first = consumer.beginning_offsets(list(self._left))
         last = consumer.end_offsets(list(self._left))
@@ -260,8 +260,8 @@ class _Wave:
             if first[one] <= at < last[one]:
                 continue
             self._lost(
-                f"{_name(one)} was to be read from offset {at} to {wanted.end}, and has those from"
-                f" {first[one]} to {last[one]}"
+                f"{name_of(one)} was to be read from offset {at} to {wanted.end}, and has those"
+                f" from {first[one]} to {last[one]}"
             )
             self._at[one] = first[one] if at < first[one] < wanted.end else wanted.end
             if self._at[one] == wanted.end:
@@ -279,7 +279,7 @@ class _Wave:
         gone = [one for one in self._left if last[one] <= self._at[one]]
         for one in gone:
             self._lost(
-                f"{_name(one)} was to be read up to offset {self._left[one].end}, and ends at"
+                f"{name_of(one)} was to be read up to offset {self._left[one].end}, and ends at"
                 f" {last[one]}"
             )
         self._end(gone)
@@ -290,7 +290,7 @@ class _Wave:
 
     def _nothing_came(self, timeout: float) -> KafkaTimeoutError:
         names = ", ".join(
-            f"{_name(one)} at {self._at[one]} (to be read up to {wanted.end})"
+            f"{name_of(one)} at {self._at[one]} (to be read up to {wanted.end})"
             for one, wanted in sorted(self._left.items())
         )
         return KafkaTimeoutError(
@@ -298,7 +298,3 @@ class _Wave:
             " reachable? AKTOR_TRACE=FILE writes down what the consumer waits for;"
             " kafkaConsumer.pollTimeoutMs raises the limit"
         )
-
-
-def _name(partition: TopicPartition) -> str:
-    return f"{partition.topic}-{partition.partition}"

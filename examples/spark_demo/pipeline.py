@@ -34,6 +34,7 @@ def a_session(log: Path) -> Any:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.daemon.module": "aktor.spark.daemon",
     }.items():
         builder = builder.config(name, value)
     with _printing_into(log):

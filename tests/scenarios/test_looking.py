@@ -24,6 +24,7 @@ LOOKS: dict[str, tuple[Callable[[KafkaConsumer], Any], Any]] = {
     "highwater": (lambda one: one.highwater(T0), 40),
     "group_metadata": (lambda one: one.group_metadata().group_id, "g"),
     "partitions_for_topic": (lambda one: one.partitions_for_topic("orders"), {0, 1}),
+    "known_topics": (lambda one: set(one.known_topics()["orders"].partitions), {0, 1}),
     "bootstrap_connected": (lambda one: one.bootstrap_connected(), True),
     "config": (lambda one: one.config["group_id"], "g"),
     "repr": (lambda one: "[orders]" in repr(one), True),

@@ -77,6 +77,8 @@ CALLS: dict[str, Callable[[KafkaConsumer, Any], Any]] = {
     "committed": lambda one, odd: one.committed(odd),
     "committed for so long": lambda one, odd: one.committed(T0, timeout_ms=odd),
     "partitions_for_topic": lambda one, odd: one.partitions_for_topic(odd),
+    "look_up_topics": lambda one, odd: one.look_up_topics(odd),
+    "look_up_topics of it": lambda one, odd: one.look_up_topics([odd]),
     "beginning_offsets": lambda one, odd: one.beginning_offsets(odd),
     "beginning_offsets of it": lambda one, odd: one.beginning_offsets([odd]),
     "end_offsets of it": lambda one, odd: one.end_offsets([odd]),

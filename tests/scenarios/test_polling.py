@@ -222,6 +222,9 @@ def test_positions_and_offsets_can_be_asked_for_between_polls(world: World) -> N
     assert consumer.offsets_for_times({T0: 1_700_000_000_007})[T0].offset == 7  # type: ignore[union-attr]
     assert consumer.partitions_for_topic("orders") == {0, 1}
     assert consumer.topics() == {"orders"}
+    assert set(consumer.look_up_topics()["orders"].partitions) == {0, 1}
+    assert consumer.look_up_topics(["orders"])["orders"].topic_id is not None
+    assert consumer.look_up_topics(["absent"]) == {}
 
 
 def test_a_position_that_cannot_be_found_ends_in_time(world: World) -> None:

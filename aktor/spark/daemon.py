@@ -1,0 +1,23 @@
+"""PySpark's daemon with aktor already imported: `spark.python.daemon.module=aktor.spark.daemon`.
+
+Spark forks a Python worker from this daemon for each task slot, and one to plan each query. With
+PySpark's own daemon each of them imports aktor and kafka-python anew, which takes 0.2 s.
+"""
+
+from __future__ import annotations
+
+import pyspark.sql.datasource
+import pyspark.worker  # noqa: F401
+from pyspark.daemon import manager
+
+# What a reader and a planner need, but pyarrow: its import starts threads. A fork copies
+# only the thread that forks, so that a lock which another thread holds would never be free again.
+import aktor.consumer.system
+import aktor.spark.cluster
+import aktor.spark.input_partition
+import aktor.spark.stream_plan  # noqa: F401
+
+__all__ = ["manager"]
+
+if __name__ == "__main__":
+    manager()
