@@ -1,0 +1,162 @@
+"""The producer of the sink where confluent-kafka is installed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from kafka.errors import KafkaError, ProducerFencedError
+
+from aktor.errors import DeliveryError
+from aktor.spark.producer_settings import ProducerSettings
+from aktor.spark.sink_rows import Rows
+
+__all__ = ["ConfluentProducer"]
+
+_LOG: Final = logging.getLogger("aktor.spark")
+
+#: Seconds between two looks at a full queue, and at a flush that is under way.
+_ROOM: Final = 0.01
+_FLUSH: Final = 1.0
+
+
+class _Failures:
+    """Owns what a confluent-kafka producer told of failures since the last look. Apart from the
+    producer, which refers to it: a cycle would keep a dropped producer alive."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first: tuple[str, int | None, str] | None = None
+        self.trouble = ""
+        self.refused = ""
+
+    def on_delivery(self, error: Any, message: Any) -> None:
+        """A record failed for good (`delivery.report.only.error`)."""
+        self.count += 1
+        if self.first is None:
+            chosen = message.partition()
+            partition = chosen if chosen is not None and chosen >= 0 else None
+            self.first = message.topic(), partition, error.str()
+
+    def on_error(self, error: Any) -> None:
+        """The client has trouble, which may pass, or the brokers do not let us in."""
+        self.trouble = error.str()
+        if error.code() == error._AUTHENTICATION:
+            self.refused = error.str()
+
+
+class ConfluentProducer:
+    """Owns a producer of confluent-kafka; the methods are those of `producers.TaskProducer`."""
+
+    def __init__(self, settings: ProducerSettings, transactional_id: str | None) -> None:
+        import confluent_kafka
+
+        self._failures = _Failures()
+        self._error = confluent_kafka.KafkaException
+        self._timeout = settings.get("max_block_ms") / 1000
+        self._topic = ""
+        config = settings.for_confluent(transactional_id)
+        config["delivery.report.only.error"] = True
+        config["error_cb"] = self._failures.on_error
+        config["logger"] = _LOG
+        self._producer: Any
+        try:
+            self._producer = confluent_kafka.Producer(config)
+        except self._error as error:
+            raise ValueError(error.args[0].str()) from None
+
+    def send(self, rows: Rows) -> None:
+        produce, on_delivery = self._producer.produce, self._failures.on_delivery
+        # strict=False: columns that have one value for all rows are endless.
+        for value, topic, key, partition, headers in zip(
+            rows.values, rows.topics, rows.keys, rows.partitions, rows.headers, strict=False
+        ):
+            try:
+                produce(topic, value, key, partition, on_delivery, headers=headers)
+            except BufferError:
+                self._produce_when_there_is_room(
+                    topic, value, key, partition, on_delivery, headers=headers
+                )
+            except self._error as error:
+                raise self._refused(topic, partition, value, error) from None
+            self._topic = topic
+        self._producer.poll(0)
+        self._check()
+
+    def _produce_when_there_is_room(self, topic: str, *record: Any, headers: Any) -> None:
+        """Wait until the queue has room. A record that the broker does not take leaves the queue
+        after `delivery.timeout.ms`, and then this raises."""
+        while True:
+            self._producer.poll(_ROOM)
+            self._check()
+            try:
+                self._producer.produce(topic, *record, headers=headers)
+            except BufferError:
+                continue
+            except self._error as error:
+                raise self._refused(topic, record[2], record[0], error) from None
+            return
+
+    def _refused(self, topic: str, partition: int, value: Any, error: Any) -> DeliveryError:
+        reason = error.args[0].str()
+        if error.args[0].code() == error.args[0].MSG_SIZE_TOO_LARGE:
+            reason += (
+                f" (a value of {len(value or b'')} bytes): raise kafka.max.request.size, and"
+                " max.message.bytes of the topic"
+            )
+        return DeliveryError(
+            topic=topic,
+            partition=partition if partition >= 0 else None,
+            not_acknowledged=1 + self._failures.count + len(self._producer),
+            reason=reason,
+        )
+
+    def flush(self) -> None:
+        while self._producer.flush(_FLUSH):
+            self._check()
+        self._check()
+
+    def _check(self) -> None:
+        failures = self._failures
+        if failures.first is None and not failures.refused:
+            return
+        # The reason may come behind the failures, as when a newer attempt has fenced this one.
+        self._producer.poll(_ROOM)
+        topic, partition, reason = failures.first or (self._topic, None, failures.refused)
+        if failures.trouble and failures.trouble != reason:
+            reason += f" ({failures.trouble})"
+        raise DeliveryError(
+            topic=topic,
+            partition=partition,
+            not_acknowledged=failures.count + len(self._producer),
+            reason=reason,
+        )
+
+    def begin(self) -> None:
+        self._transaction(lambda: self._producer.init_transactions(self._timeout))
+        self._transaction(self._producer.begin_transaction)
+
+    def commit(self) -> None:
+        self._transaction(lambda: self._producer.commit_transaction(self._timeout))
+
+    def abort(self) -> None:
+        self._producer.purge()
+        self._transaction(lambda: self._producer.abort_transaction(self._timeout))
+
+    def _transaction(self, act: Callable[[], Any]) -> None:
+        try:
+            act()
+        except self._error as raised:
+            error = raised.args[0]
+            if error.code() in (error._FENCED, error.INVALID_PRODUCER_EPOCH):
+                raise ProducerFencedError(
+                    f"{error.str()}: a newer attempt of the task has begun, or the task took longer"
+                    " than kafka.transaction.timeout.ms"
+                ) from None
+            trouble = f" ({self._failures.trouble})" if self._failures.trouble else ""
+            raise KafkaError(f"{error.str()}{trouble}") from None
+
+    def close(self) -> None:
+        self._producer.purge()
+        self._producer = None
