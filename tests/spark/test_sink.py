@@ -293,12 +293,12 @@ def test_confluent_kafka_is_taken_where_it_is_installed(
     given = options(kafka, "auto", topic=topic)
     write(given, "value binary", [(b"1",)])
     assert producers._kept is not None
-    assert isinstance(producers._kept[2], producers._ConfluentProducer)
+    assert isinstance(producers._kept[2], producers.ConfluentProducer)
     producers._drop()
 
     monkeypatch.setattr(producers.importlib.util, "find_spec", lambda name: None)
     write(given, "value binary", [(b"2",)])
-    assert isinstance(producers._kept[2], producers._KafkaPythonProducer)
+    assert isinstance(producers._kept[2], producers.KafkaPythonProducer)
 
 
 def test_confluent_kafka_that_is_missing_is_named(
