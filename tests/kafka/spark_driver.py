@@ -1,4 +1,5 @@
-"""A driver of Spark in a process of its own. Its query writes Parquet, and it can be killed."""
+"""A driver of Spark in a process of its own. Its query writes Parquet or to a topic, and it can be
+killed."""
 
 from __future__ import annotations
 
@@ -22,14 +23,17 @@ from tests.kafka.support import Child, wait_until
 _PROGRAM = """
 from pathlib import Path
 from types import SimpleNamespace
-from tests.kafka.spark_driver import parquet_query
+from tests.kafka.spark_driver import parquet_query, topic_query
 from tests.spark.session import a_session
 
 given = json.loads({given!r})
 spark = a_session(given["master"], **given["settings"])
 kafka = SimpleNamespace(bootstrap_servers=servers)
 folder = Path(given["folder"])
-query = parquet_query(spark, kafka, folder, given["pause_ms"], **given["options"])
+if given["to"]:
+    query = topic_query(spark, kafka, folder, given["pause_ms"], given["to"], **given["options"])
+else:
+    query = parquet_query(spark, kafka, folder, given["pause_ms"], **given["options"])
 tracker = spark.sparkContext.statusTracker()
 failed = {{}}
 while query.isActive:
@@ -57,8 +61,7 @@ def parquet_query(spark: Any, kafka: Any, folder: Path, pause_ms: int, **options
     rows = reader(spark.readStream, OURS, kafka, options).load()
     if pause_ms:
         # In the JVM, so that the Python worker of the source waits in the midst of its range.
-        sleep = f"java_method('java.lang.Thread', 'sleep', {pause_ms}L) slept"
-        rows = rows.selectExpr("partition", "offset", "value", sleep)
+        rows = rows.selectExpr("partition", "offset", "value", f"{_slept(pause_ms)} slept")
     rows = rows.select("partition", "offset", "value", *(["slept"] if pause_ms else []))
     return (
         rows.writeStream.format("parquet")
@@ -67,6 +70,26 @@ def parquet_query(spark: Any, kafka: Any, folder: Path, pause_ms: int, **options
         .trigger(availableNow=True)
         .start()
     )
+
+
+def topic_query(
+    spark: Any, kafka: Any, folder: Path, pause_ms: int, to: str, **options: Any
+) -> Any:
+    """A query that reads all there is and writes "partition-offset-..." to the topic `to`, each row
+    `pause_ms` long."""
+    options = {"startingOffsets": "earliest", **options}
+    rows = reader(spark.readStream, OURS, kafka, options).load()
+    value = f"concat_ws('-', partition, offset, {_slept(pause_ms)}) value"
+    sink = reader(rows.selectExpr(value).writeStream, OURS, kafka, {"topic": to})
+    return (
+        sink.option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def _slept(ms: int) -> str:
+    return f"java_method('java.lang.Thread', 'sleep', {ms}L)"
 
 
 def times_written(spark: Any, folder: Path) -> Counter[tuple[int, int]]:
@@ -86,6 +109,7 @@ class Driver:
         *,
         master: str = "local[2,4]",
         pause_ms: int = 4,
+        to: str = "",
         settings: dict[str, str] | None = None,
         **options: Any,
     ) -> None:
@@ -94,6 +118,7 @@ class Driver:
             "settings": settings or {},
             "folder": str(folder),
             "pause_ms": pause_ms,
+            "to": to,
             "options": {"subscribe": topic, **options},
         }
         program = _PROGRAM.format(given=json.dumps(given))

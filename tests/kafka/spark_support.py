@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from aktor import KafkaConsumer, TopicPartition
 from tests.embedded import Cluster
 
 #: Our source and Spark's own.
@@ -123,3 +124,18 @@ class Stream:
     def _numbers(self, folder: str) -> list[int]:
         files = (self.checkpoint / folder).iterdir()
         return sorted(int(file.name) for file in files if file.name.isdigit())
+
+
+def read(kafka: Cluster, topic: str, isolation: str = "read_committed") -> list[Any]:
+    """What is in the topic now for such a reader, by partition and offset."""
+    with KafkaConsumer(
+        bootstrap_servers=kafka.bootstrap_servers, isolation_level=isolation
+    ) as consumer:
+        partitions = [TopicPartition(topic, one) for one in consumer.partitions_for_topic(topic)]
+        ends = consumer.end_offsets(partitions)
+        consumer.assign(partitions)
+        consumer.seek_to_beginning()
+        found: list[Any] = []
+        while any(consumer.position(one) < end for one, end in ends.items()):
+            found += [one for batch in consumer.poll(1000).values() for one in batch]
+    return sorted(found, key=lambda one: (one.partition, one.offset))

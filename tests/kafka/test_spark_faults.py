@@ -14,7 +14,7 @@ import pytest
 
 from tests.embedded import Cluster
 from tests.kafka.spark_driver import Driver, parquet_query, times_written
-from tests.kafka.spark_support import OURS, reader
+from tests.kafka.spark_support import OURS, read, reader
 from tests.kafka.support import numbered, wait_until
 from tests.real_kafka import topics
 
@@ -75,6 +75,34 @@ def test_an_executor_is_killed_in_mid_batch(
         assert driver.failed
 
     assert times_written(spark, tmp_path) == written
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.once("a cluster of executors takes 30 s")
+def test_an_executor_is_killed_in_mid_batch_of_the_sink(
+    kafka: Cluster, topic: str, tmp_path: Path
+) -> None:
+    written = write(kafka, topic, 4, 500)
+    to = f"{topic}-copy"
+    topics.create_topic(kafka.bootstrap_servers, to, partitions=2)
+    with Driver(
+        kafka, topic, tmp_path, master="local-cluster[2,1,1024]", to=to, maxOffsetsPerTrigger=500
+    ) as driver:
+        driver.wait_in_mid_batch(1)
+        assert driver.kill_executor() == 2
+        assert driver.wait_for_end() is None
+        assert driver.failed
+
+    # What the killed task had sent is sent again: at least once.
+    copied = Counter(place(record.value) for record in read(kafka, to))
+    assert copied.keys() == written.keys()
+    assert copied.total() < 2 * written.total()
+
+
+def place(value: bytes) -> tuple[int, int]:
+    """Partition and offset of the record that this value was made of."""
+    partition, offset, _ = value.split(b"-")
+    return int(partition), int(offset)
 
 
 class Running:

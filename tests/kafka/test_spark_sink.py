@@ -15,6 +15,7 @@ import pytest
 from aktor import KafkaConsumer, TopicPartition
 from aktor.errors import ConfigurationError
 from tests.embedded import Cluster
+from tests.kafka.spark_support import read
 from tests.kafka.support import ROOT
 from tests.real_kafka import topics
 
@@ -25,21 +26,6 @@ LIBRARIES = ("confluent", "kafka-python")
 
 def bootstrap(kafka: Cluster) -> str:
     return ",".join(kafka.bootstrap_servers)
-
-
-def read(kafka: Cluster, topic: str, isolation: str = "read_committed") -> list[Any]:
-    """What is in the topic now for such a reader, by partition and offset."""
-    with KafkaConsumer(
-        bootstrap_servers=kafka.bootstrap_servers, isolation_level=isolation
-    ) as consumer:
-        partitions = [TopicPartition(topic, one) for one in consumer.partitions_for_topic(topic)]
-        ends = consumer.end_offsets(partitions)
-        consumer.assign(partitions)
-        consumer.seek_to_beginning()
-        found: list[Any] = []
-        while any(consumer.position(one) < end for one, end in ends.items()):
-            found += [one for batch in consumer.poll(1000).values() for one in batch]
-    return sorted(found, key=lambda one: (one.partition, one.offset))
 
 
 def content(kafka: Cluster, topic: str) -> list[tuple[Any, ...]]:
