@@ -15,7 +15,7 @@ from benchmarks.tables import Table, at_most, ratio, spread
 ROUNDS: Final = 3
 SECONDS: Final = 20.0
 SECONDS_TO_SETTLE: Final = 5.0
-TARGET_PERCENT: Final = 0.3
+TARGET_PERCENT: Final = 0.15
 TARGET_WAKES: Final = 10.0
 
 

@@ -69,15 +69,15 @@ def tables(site: Site) -> list[Table]:
 def _bytecode() -> Iterator[None]:
     """Python writes bytecode, as it does for an installed package. Else each process of Spark would
     compile this checkout again where PYTHONDONTWRITEBYTECODE is set."""
-    kept = os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    names = "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"
+    kept = {name: os.environ.pop(name) for name in names if name in os.environ}
     with tempfile.TemporaryDirectory() as folder:
         os.environ["PYTHONPYCACHEPREFIX"] = folder
         try:
             yield
         finally:
             del os.environ["PYTHONPYCACHEPREFIX"]
-            if kept is not None:
-                os.environ["PYTHONDONTWRITEBYTECODE"] = kept
+            os.environ.update(kept)
 
 
 # -- throughput
@@ -179,8 +179,8 @@ def _starts(site: Site, spark: Any) -> Table:
     site.fill(topic, (value(number, 100) for number in range(1_000)))
     took: dict[str, list[float]] = {}
     for _ in range(2 if site.quick else 7):
-        for name, kind, _ in SOURCES:
-            options = _options(site, topic)
+        for name, kind, more in SOURCES:
+            options = _options(site, topic) | more
             with _folder() as folder:
                 one = _timed(
                     spark, lambda k=kind, o=options, f=folder: _available_now(spark, k, o, f)

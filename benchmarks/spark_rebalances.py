@@ -139,7 +139,7 @@ def table(spark: Any, mix: str, sizes: list[int], rounds: int, folder: Path) -> 
         title=f"Trace lines by PySpark at local[2]: {mix}, {selected:.0%} of the lines selected",
         columns=["lines", "size", "rebalances", "s", "M lines/s", "CPU µs/line", "load", "target"],
         rows=rows,
-        notes=[f"The best of {rounds}. Load: of the machine before it, with others at work on it."],
+        notes=[f"The best of {rounds}. Load: of the machine before it."],
     )
 
 

@@ -15,7 +15,7 @@ from aktor.broker.topics import GROUP_OFFSETS, Topic
 
 __all__ = ["committed", "status"]
 
-#: The first ListGroups that has group types; the last OffsetFetch without a member id.
+#: The first ListGroups that has group types; the last OffsetFetch of one group.
 _LIST_GROUPS: Final = 5
 _OFFSET_FETCH: Final = 7
 

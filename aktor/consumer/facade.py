@@ -12,7 +12,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kafka.consumer.subscription_state import (
@@ -879,9 +879,10 @@ class KafkaConsumer:
 
     @looking
     def known_topics(self) -> Mapping[str, TopicInfo]:
-        """Topic ids, partitions and leaders of the topics that the consumer reads, as it last heard
-        of them: no broker is asked. Not in kafka-python."""
-        return self._link.port.cluster.topics
+        """Topic ids, partitions and leaders as in the last Metadata that the consumer asked for: of
+        the topics that it reads, of all topics if it is subscribed to a pattern. No broker is
+        asked. Not in kafka-python."""
+        return MappingProxyType(self._link.port.cluster.topics)
 
     @exclusive
     def beginning_offsets(

@@ -1,7 +1,8 @@
 """PySpark's daemon with aktor already imported: `spark.python.daemon.module=aktor.spark.daemon`.
 
-Spark forks a Python worker from this daemon for each task slot, and one to plan each query. With
-PySpark's own daemon each of them imports aktor and kafka-python anew, which takes 0.2 s.
+Spark forks a Python worker from this daemon for each task slot, and one to plan each batch query.
+With PySpark's own daemon each of them imports aktor and kafka-python anew, which takes 0.2 s. (The
+process that plans the batches of a stream is not forked from a daemon.)
 """
 
 from __future__ import annotations

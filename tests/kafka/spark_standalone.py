@@ -77,7 +77,8 @@ class SparkStandalone:
             return probe.connect_ex(("127.0.0.1", self._port)) == 0
 
     def _stop(self) -> None:
-        # With the executors, which are in the same session.
+        # With the executors, which are in the same process group. Python workers end by themselves
+        # when their executor is gone.
         for process in reversed(self._processes):
             try:
                 os.killpg(process.pid, signal.SIGKILL)

@@ -189,7 +189,7 @@ class ClassicGroup:
         if self.state is State.STABLE:
             group.answer(call, group.assigned(member))
             return
-        # An earlier SyncGroup that still waits came over a connection that was closed.
+        # An earlier SyncGroup that still waits came over another connection.
         group.answer_sync(member, Code.REBALANCE_IN_PROGRESS)
         member.sync_call = call
         if member.member_id == self.leader_id:
@@ -266,7 +266,7 @@ class ClassicGroup:
         """Raise Refused unless a client that names this member and generation may commit offsets.
 
         A generation below 0 means that the client is not a member: it may commit while the group is
-        empty.
+        empty, or in a transaction.
         """
         if self.state is State.DEAD:
             raise Refused(Code.COORDINATOR_NOT_AVAILABLE)

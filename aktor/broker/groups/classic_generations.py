@@ -148,11 +148,11 @@ class Generations:
     # Sessions.
 
     def renew_session(self, member: Member, now: float) -> None:
-        """Begin the member's session timeout anew, since the member has sent a request."""
+        """Begin the member's session timeout anew: it has sent a request or was answered."""
         self.timers.set(_SESSION + member.member_id, now, member.session_timeout)
 
     def session_until(self, member: Member) -> float:
-        """When its session ends without a heartbeat; never while it waits for our answer."""
+        """When its session ends without a heartbeat; math.inf while it cannot (`keeps_session`)."""
         return math.inf if member.keeps_session else self.timers.at(_SESSION + member.member_id)
 
     def admit(self, member_id: str, session_timeout: float, now: float) -> None:

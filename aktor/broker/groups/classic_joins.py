@@ -126,7 +126,7 @@ class Joins:
             self._update(member, call)
             group.rebalance_or_complete(call.now)
         else:
-            # The member repeats its JoinGroup, since the answer was lost: it gets the generation.
+            # Perhaps the answer to its last JoinGroup was lost: it gets the generation again.
             group.answer(call, group.joined(call, member, with_members=leads))
 
     def _add(self, call: Call, member_id: str) -> None:

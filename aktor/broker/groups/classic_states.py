@@ -12,8 +12,8 @@ __all__ = ["State", "TRANSITIONS", "Trigger"]
 class State(StrEnum):
     """The state of a classic group; the values are what DescribeGroups shows.
 
-    EMPTY: the group has no members, perhaps offsets. JoinGroup is accepted; Heartbeat, SyncGroup
-        and LeaveGroup are refused.
+    EMPTY: the group has no members, perhaps offsets. New members may join; Heartbeat, SyncGroup and
+        LeaveGroup of members are refused.
     PREPARING_REBALANCE: the group waits for all members to join. Heartbeats tell them so.
     COMPLETING_REBALANCE: a generation has begun; the group waits for the leader's assignment.
     STABLE: SyncGroup gives each member of the generation its assignment.

@@ -1,9 +1,9 @@
 """The metadata of consumers in JoinGroup and SyncGroup: ConsumerProtocolSubscription and
 ConsumerProtocolAssignment.
 
-The broker of a classic group passes it on without reading it. A broker that takes classic members
-into a consumer group (KIP-848) must read it. Later versions only add fields at the end, so that an
-unknown version is read like the latest known one.
+The broker of a classic group passes it on, and reads only its topics. A broker that takes classic
+members into a consumer group (KIP-848) must read all of it. Later versions only add fields at the
+end, so that an unknown version is read like the latest known one.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class OffsetDeletes:
         return group
 
     def expire(self, now: float) -> None:
-        """Delete offsets that expired (no commit during the retention), then empty groups.
+        """Delete offsets that have expired (see `_unused_since`), then groups that are empty.
 
         Kafka's OffsetMetadataManager.cleanupExpiredOffsets, for all groups.
         """

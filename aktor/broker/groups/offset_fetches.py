@@ -51,7 +51,7 @@ class OffsetFetches:
                     for asked in request.groups
                 ]
             )
-        # Before v9 the request names no member: there is no error for a whole group.
+        # Before v8 the request is for one group and names no member: no error of a whole group.
         topics = self._topics_of(
             request.group_id, request.topics, by_id=False, stable=request.require_stable
         )

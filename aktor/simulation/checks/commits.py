@@ -128,7 +128,7 @@ def committed_offsets_never_go_back(history: History) -> list[str]:
     complaints = []
     latest: dict[tuple[str, str], int] = {}
     moved: dict[str, set[str]] = defaultdict(set)
-    #: The highest offset that a user asked to commit.
+    #: The highest offset of a commit that was sent, also of an automatic one.
     highest: dict[tuple[str, str], int] = {}
     #: Commits of lower offsets by members that sought back or were reset. (An old commit that
     #: arrives after a newer one is not excused, not even by a reset to the beginning.)
