@@ -20,6 +20,7 @@ from aktor.broker.codes import Code
 from aktor.broker.faults import CorruptRecords, FailWith, Fault
 from aktor.errors import ConfigurationError, CorruptBatchError, DataLossError
 from aktor.spark import worker
+from aktor.spark.columns import Layout
 from aktor.spark.options import read_options
 from tests.spark.harness import Query, Run, a_source, read_batch, run_task, sent, the_schema
 
@@ -492,6 +493,16 @@ def test_a_task_to_which_nothing_comes_says_so(kafka: EmbeddedKafka) -> None:
     finally:
         kafka.resume_broker(1)
     assert worker._kept is None
+
+
+def test_every_row_has_its_topic_although_the_last_topics_array_is_used_again() -> None:
+    layout = Layout(a_schema(topic=StringType()), decode=None)
+
+    for topics in (["a", "a"], ["a"], ["b", "b", "b"], ["a", "b"], [], ["b"] * 5, ["a"]):
+        rows = pa.RecordBatch.from_arrays(
+            [pa.array(topics, pa.string()).dictionary_encode()], names=["topic"]
+        )
+        assert layout.batch(rows).column("topic").to_pylist() == topics
 
 
 def test_a_corrupt_batch_ends_the_task_and_the_next_one_has_a_new_consumer(

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaError
 
-from aktor import KafkaConsumer, TopicPartition
 from aktor.broker import EmbeddedKafka
 from aktor.broker.codes import Code
 from aktor.broker.faults import FailPartly, Fault
 from aktor.errors import ConfigurationError, DeliveryError, InvalidRowError
 from aktor.spark import producers
+from tests.kafka.spark_support import read
 from tests.spark.writing import a_writer, batches_of, run_task, write
 
 CANARY = "c4nary-s3cret"
@@ -50,24 +50,9 @@ def options(kafka: EmbeddedKafka, library: str, **more: str) -> dict[str, str]:
     }
 
 
-def records(kafka: EmbeddedKafka, topic: str, isolation: str = "read_committed") -> list[Any]:
-    """All records of a topic that such a reader sees, by partition and offset."""
-    with KafkaConsumer(
-        bootstrap_servers=kafka.bootstrap_servers, isolation_level=isolation
-    ) as consumer:
-        partitions = [TopicPartition(topic, one) for one in consumer.partitions_for_topic(topic)]
-        ends = consumer.end_offsets(partitions)
-        consumer.assign(partitions)
-        consumer.seek_to_beginning()
-        found: list[Any] = []
-        while any(consumer.position(one) < end for one, end in ends.items()):
-            found += [one for batch in consumer.poll(1000).values() for one in batch]
-    return sorted(found, key=lambda one: (one.partition, one.offset))
-
-
 def values(kafka: EmbeddedKafka, topic: str, isolation: str = "read_committed") -> list[bytes]:
     """The values that such a reader sees, sorted."""
-    return sorted(one.value for one in records(kafka, topic, isolation))
+    return sorted(one.value for one in read(kafka, topic, isolation))
 
 
 def test_every_column_gets_into_its_place(kafka: EmbeddedKafka, topic: str, library: str) -> None:
@@ -81,7 +66,7 @@ def test_every_column_gets_into_its_place(kafka: EmbeddedKafka, topic: str, libr
     schema = "key string, value string, topic string, partition int, headers headers"
     assert write(options(kafka, library), schema, rows) == 3
 
-    tombstone, empty, full = records(kafka, topic)
+    tombstone, empty, full = read(kafka, topic)
     assert (full.partition, full.key, full.value) == (2, "Zoë".encode(), "größer".encode())
     assert full.headers == [("trace", b"1"), ("empty", b"")]
     assert (empty.partition, empty.key, empty.value, empty.headers) == (1, None, b"", [])
@@ -96,7 +81,7 @@ def test_headers_of_a_slice_are_its_own(kafka: EmbeddedKafka, topic: str, librar
 
     run_task(writer, [batch.slice(3, 4), batch.slice(7)])
 
-    found = {int(one.value): one.headers for one in records(kafka, topic)}
+    found = {int(one.value): one.headers for one in read(kafka, topic)}
     assert found == {n: [(f"h{n}", b"x")] * (n % 3) for n in range(3, 10)}
 
 
@@ -109,7 +94,7 @@ def test_keys_go_where_javas_producer_sends_them(
     # Murmur2 of the key, positive, modulo 3, by org.apache.kafka.common.utils.Utils.
     from kafka.partitioner.default import murmur2
 
-    for one in records(kafka, topic):
+    for one in read(kafka, topic):
         assert one.partition == (murmur2(one.key) & 0x7FFFFFFF) % 3
 
 
@@ -163,7 +148,7 @@ def test_nulls_that_kafka_python_cannot_write_name_the_row(
         write(options(kafka, "kafka-python", topic=topic), schema, rows)
     write(options(kafka, "confluent", topic=topic), schema, rows)
 
-    assert [one.value for one in records(kafka, topic)].count(None) == 1
+    assert [one.value for one in read(kafka, topic)].count(None) == 1
 
 
 def test_big_records_get_through_if_they_are_allowed(
