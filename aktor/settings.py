@@ -41,6 +41,8 @@ class Settings(Value):
 
     fetch_min_bytes: int = 1
     fetch_max_wait: float = 0.5
+    #: The same while a broker has nothing for us, if it is longer.
+    fetch_idle_wait: float = 0.0
     fetch_max_bytes: int = 52_428_800
     max_partition_fetch_bytes: int = 1_048_576
     max_buffered_bytes: int = 33_554_432

@@ -28,6 +28,7 @@ BENCHMARKS: Final = (
     "throughput",
     "where",
     "spark",
+    "spark_sink",
     "process",
     "idle",
     "imports",

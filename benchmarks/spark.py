@@ -56,17 +56,24 @@ def tables(site: Site) -> list[Table]:
     """Throughput for each load, what a task costs, and how long a stream takes to begin."""
     if missing := what_is_missing():
         return [Table(title=f"spark: not measured, since {missing}", columns=["-"], rows=[])]
-    with _bytecode():
+    with recommended_session() as spark:
+        found = [_throughput(site, spark, *load) for load in LOADS]
+        return [*found, _tasks(site, spark), _starts(site, spark)]
+
+
+@contextmanager
+def recommended_session() -> Iterator[Any]:
+    """A session with the settings that docs/spark.md recommends."""
+    with _written_bytecode():
         spark = a_session(**RECOMMENDED | {"spark.driver.memory": "2g"})
         try:
-            found = [_throughput(site, spark, *load) for load in LOADS]
-            return [*found, _tasks(site, spark), _starts(site, spark)]
+            yield spark
         finally:
             spark.stop()
 
 
 @contextmanager
-def _bytecode() -> Iterator[None]:
+def _written_bytecode() -> Iterator[None]:
     """Python writes bytecode, as it does for an installed package. Else each process of Spark would
     compile this checkout again where PYTHONDONTWRITEBYTECODE is set."""
     names = "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"
@@ -93,7 +100,7 @@ def _throughput(site: Site, spark: Any, size: int, codec: str | None, count: int
             for name, kind, more in SOURCES:
                 options = _options(site, topic) | more
                 with _folder() as folder:
-                    measured = _timed(
+                    measured = timed(
                         spark, lambda q=query, k=kind, o=options, f=folder: q(spark, k, o, f)
                     )
                 if number or site.quick:
@@ -158,7 +165,7 @@ def _tasks(site: Site, spark: Any) -> Table:
                 options = _options(site, topic) | {"minPartitions": str(tasks)}
                 with _folder() as folder:
                     some.append(
-                        _timed(spark, lambda k=kind, o=options, f=folder: _batch(spark, k, o, f))[0]
+                        timed(spark, lambda k=kind, o=options, f=folder: _batch(spark, k, o, f))[0]
                     )
         each = (median(took[200]) - median(took[2])) / 198 * 2 * 1000
         target = at_most(round(each, 1), 20.0, " ms")
@@ -182,7 +189,7 @@ def _starts(site: Site, spark: Any) -> Table:
         for name, kind, more in SOURCES:
             options = _options(site, topic) | more
             with _folder() as folder:
-                one = _timed(
+                one = timed(
                     spark, lambda k=kind, o=options, f=folder: _available_now(spark, k, o, f)
                 )
             took.setdefault(name, []).append(one[0])
@@ -216,7 +223,7 @@ def _folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _timed(spark: Any, query: Callable[[], None]) -> tuple[float, float]:
+def timed(spark: Any, query: Callable[[], None]) -> tuple[float, float]:
     """Seconds of the clock, and of the processors in the JVM and its descendants."""
     jvm = spark.sparkContext._gateway.proc.pid
     cpu, start = _cpu_of(jvm), time.perf_counter()

@@ -26,6 +26,8 @@ from aktor.version import __version__
 
 __all__ = ["DEFAULT_CONFIG", "parse"]
 
+#: How long brokers may keep a Fetch while nothing arrives, in seconds, if the user has not said.
+IDLE_WAIT: Final = 2.0
 #: The default bound of what is fetched ahead: more does not make reading faster, and less does
 #: (measured with records of 100 bytes, 10,000 a poll).
 BUFFERED_BYTES: Final = 32 * 1024 * 1024
@@ -222,7 +224,7 @@ def parse(
     _check_group(config, supplied, log)
     _check_protocol(config, supplied, log)
     security.check_together(config, supplied, log)
-    return _shown(config), _settings(config)
+    return _shown(config), _settings(config, supplied)
 
 
 # -- names
@@ -419,7 +421,14 @@ def _connection(config: dict[str, Any]) -> dict[str, Any]:
     return {name: config[name] for name in _CONNECTION}
 
 
-def _settings(config: dict[str, Any]) -> Settings:
+def _idle_wait(config: dict[str, Any], supplied: frozenset[str]) -> float:
+    """How long brokers may keep a Fetch of an idle consumer, in seconds; 0: as any other."""
+    if "fetch_max_wait_ms" in supplied or config["fetch_min_bytes"] > 1:
+        return 0.0
+    return IDLE_WAIT
+
+
+def _settings(config: dict[str, Any], supplied: frozenset[str]) -> Settings:
     def seconds(name: str) -> float:
         return float(config[name]) / 1000
 
@@ -445,6 +454,7 @@ def _settings(config: dict[str, Any]) -> Settings:
         isolation_level=config["isolation_level"],
         fetch_min_bytes=config["fetch_min_bytes"],
         fetch_max_wait=seconds("fetch_max_wait_ms"),
+        fetch_idle_wait=_idle_wait(config, supplied),
         fetch_max_bytes=config["fetch_max_bytes"],
         max_partition_fetch_bytes=config["max_partition_fetch_bytes"],
         max_buffered_bytes=config["max_buffered_bytes"],

@@ -796,27 +796,41 @@ class KafkaConsumer:
 
     @exclusive
     def committed(
-        self, partition: TopicPartition, metadata: bool = False, timeout_ms: float | None = None
-    ) -> int | OffsetAndMetadata | None:
+        self,
+        partition: TopicPartition | Iterable[TopicPartition],
+        metadata: bool = False,
+        timeout_ms: float | None = None,
+    ) -> Any:
         """The group's committed offset, or None. With `metadata` the whole OffsetAndMetadata.
 
+        Of several partitions a dict, by one request (kafka-python takes only one partition).
         Raises KafkaTimeoutError after `timeout_ms` (default `default_api_timeout_ms`).
         """
         if self._settings.group_id is None:
             raise IllegalStateError("Requires group_id")
-        arguments.check_partition(partition)
+        if isinstance(partition, TopicPartition | str) or not isinstance(partition, Iterable):
+            return self._look_up_committed([partition], metadata, timeout_ms)[partition]
+        return self._look_up_committed(partition, metadata, timeout_ms)
+
+    def _look_up_committed(
+        self, partitions: Iterable[TopicPartition], metadata: bool, timeout_ms: float | None
+    ) -> dict[TopicPartition, Any]:
+        wanted = arguments.checked_partitions(partitions)
         deadline = self._deadline(timeout_ms)
-        found = self._ask(
+        if not wanted:
+            return {}
+        found: Mapping[TopicPartition, OffsetAndMetadata | None] = self._ask(
             "commits",
             lambda ticket: FetchCommittedOffsets(
-                ticket=ticket, partitions=frozenset({partition}), deadline=deadline
+                ticket=ticket, partitions=frozenset(wanted), deadline=deadline
             ),
             deadline=deadline,
-            what=f"looking up the committed offset of {partition.topic}-{partition.partition}",
-        ).get(partition)
-        if found is None or metadata:
-            return found
-        return found.offset
+            what=f"looking up the committed offset of {_names(wanted)}",
+        )
+        offsets = {one: found.get(one) for one in wanted}
+        if metadata:
+            return offsets
+        return {one: None if at is None else at.offset for one, at in offsets.items()}
 
     @looking
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -928,7 +942,6 @@ class KafkaConsumer:
             return {}
         deadline = self._link.clock() + timeout
         topics = frozenset(one.topic for one in timestamps)
-        names = ", ".join(sorted(f"{one.topic}-{one.partition}" for one in timestamps)[:10])
         self._system.dispatcher.publish(TrackTopics(owner="queries", topics=topics))
         try:
             found: dict[TopicPartition, OffsetAndTimestamp | None] = self._ask(
@@ -937,7 +950,7 @@ class KafkaConsumer:
                     ticket=ticket, timestamps=dict(timestamps), deadline=deadline
                 ),
                 deadline=deadline,
-                what=f"looking up offsets of {names}",
+                what=f"looking up offsets of {_names(timestamps)}",
             )
         finally:
             self._system.dispatcher.publish(TrackTopics(owner="queries", topics=frozenset()))
@@ -1229,3 +1242,8 @@ class KafkaConsumer:
         return (
             f"<KafkaConsumer {self._settings.client_id} group={self._settings.group_id} [{topics}]>"
         )
+
+
+def _names(partitions: Iterable[TopicPartition]) -> str:
+    """The first of them, as an error names them."""
+    return ", ".join(sorted(f"{one.topic}-{one.partition}" for one in partitions)[:10])

@@ -49,9 +49,8 @@ class Partition:
         "error",
         "fetched_anew",
         "held",
-        "high_watermark",
-        "last_stable_offset",
         "leader_epoch",
+        "log_ends",
         "offset",
         "paused",
         "reader",
@@ -80,8 +79,9 @@ class Partition:
         self.fetched_anew = False
         #: The reset that was asked for and not yet answered; asked again after a restart.
         self.reset: Reset | None = None
-        self.high_watermark: int | None = None
-        self.last_stable_offset: int | None = None
+        #: The high watermark and the last stable offset, as the latest Fetch told them. One tuple,
+        #: since other threads read it (`status`).
+        self.log_ends: tuple[int, int] | None = None
         self.chunks: deque[Chunk] = deque()
         self.reader: RecordReader | None = None
         #: Records decoded for an iteration that was interrupted; given out first.
@@ -154,8 +154,7 @@ class Partition:
         True if there is something to buffer.
         """
         if chunk.high_watermark >= 0:
-            self.high_watermark = chunk.high_watermark
-            self.last_stable_offset = chunk.last_stable_offset
+            self.log_ends = (chunk.high_watermark, chunk.last_stable_offset)
         if not chunk.size and chunk.error is None:
             return False
         self.chunks.append(chunk)
@@ -216,6 +215,17 @@ class Partition:
         return sum(chunk.size for chunk in self.chunks.copy())
 
     # -- what follows from it
+
+    @property
+    def high_watermark(self) -> int | None:
+        """The offset after the last replicated record, None before the first Fetch."""
+        return None if self.log_ends is None else self.log_ends[0]
+
+    @property
+    def last_stable_offset(self) -> int | None:
+        """Where `read_committed` ends: the first offset of the earliest open transaction, else the
+        high watermark."""
+        return None if self.log_ends is None else self.log_ends[1]
 
     @property
     def position(self) -> Position | None:

@@ -66,7 +66,17 @@ EMPTY_PACE: Final = 0.02
 class _Node:
     """What is between one broker and us: its session, and at most one request of it in flight."""
 
-    __slots__ = ("aside", "asked", "backoff", "late_at", "line", "rest_until", "session", "turn")
+    __slots__ = (
+        "aside",
+        "asked",
+        "backoff",
+        "brought_nothing",
+        "late_at",
+        "line",
+        "rest_until",
+        "session",
+        "turn",
+    )
 
     def __init__(self, session: FetchSession, line: FetchLine, backoff: Backoff) -> None:
         self.session = session
@@ -76,6 +86,8 @@ class _Node:
         #: What is asked beside it, without a session.
         self.aside = FetchAside()
         self.rest_until = -math.inf
+        #: Its last answer had no records.
+        self.brought_nothing = False
         #: When the answer to what it was asked is late.
         self.late_at = NEVER
         #: When it was asked last, counted in requests: the node that waited longest comes first.
@@ -370,9 +382,7 @@ class FetchManager(RequestManager):
         per_partition = settings.max_partition_fetch_bytes
         wanted = {tp: one.wanted(per_partition) for tp, one in self._plan.ready(node_id).items()}
         failures = node.backoff.failures
-        wait = settings.fetch_max_wait
-        if self._plan.crowded(node_id):
-            wait = min(wait, CROWDED_WAIT)
+        wait = self._longest_wait(node_id)
         patience = min(settings.request_timeout, (wait + PATIENCE) * 2.0 ** min(failures, 10))
         asked = Asked(
             node=node_id,
@@ -397,6 +407,20 @@ class FetchManager(RequestManager):
         return self.request(
             body, to=node_id, deadline=now + patience, context=asked, lane=Lane.FETCH
         )
+
+    def _longest_wait(self, node_id: int) -> float:
+        """How long the broker may wait for data, in seconds.
+
+        With `fetch_min_bytes=1` it answers as soon as it has a record, however long it may wait. So
+        one that had nothing may wait longer, which saves both sides most of the empty answers. But
+        not while the buffer has something: the room that this Fetch reserves may be wanted then.
+        """
+        wait = self.settings.fetch_max_wait
+        if self._plan.crowded(node_id):
+            return min(wait, CROWDED_WAIT)
+        if self._nodes[node_id].brought_nothing and self._room.nothing_buffered:
+            return max(wait, self.settings.fetch_idle_wait)
+        return wait
 
     def _fetch_aside(self, node: _Node, node_id: int, now: float) -> None:
         """Ask at once for what the Fetch in flight does not bring, and nothing is buffered of."""
@@ -454,6 +478,7 @@ class FetchManager(RequestManager):
 
         size = sum(len(said.records) for said in response.partitions)
         node.line.brought(size, asked=asked.max_bytes, seconds=received.now - asked.sent_at)
+        node.brought_nothing = not size
         if not size:
             node.rest_until = asked.sent_at + EMPTY_PACE
         self._file(self._answer(node.session, received), response)
@@ -515,6 +540,7 @@ class FetchManager(RequestManager):
             self._trace_failure(asked, failed.error, node.aside.again_at - failed.now)
             return
         node.session.restart()
+        node.brought_nothing = False
         if isinstance(failed.error, KafkaTimeoutError):
             node.line.timed_out(asked=asked.max_bytes)
         retry_at = node.backoff.failed(failed.now, failed.jitter)

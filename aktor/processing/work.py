@@ -67,6 +67,8 @@ class Work:
     """Owns the unfinished records of all partitions, and the order in which they are begun."""
 
     def __init__(self, order: str) -> None:
+        #: What the last poll gave, and is not in a lane yet.
+        self.incoming: dict[TopicPartition, list[Any]] = {}
         #: Tasks that workers have, also those that do not count any more.
         self.running: set[Task] = set()
         #: Records that were polled and are not finished.
@@ -82,6 +84,16 @@ class Work:
         self._numbers = itertools.count()
 
     # -- records come
+
+    def take_in(self) -> None:
+        """What the last poll gave is worked on.
+
+        An interrupt may come between any two lines. What it leaves in `incoming` counts as
+        unfinished, so it is given out again.
+        """
+        for partition, records in list(self.incoming.items()):
+            self.add(partition, records)
+            del self.incoming[partition]
 
     def add(self, partition: TopicPartition, records: Sequence[Any]) -> None:
         """These were polled. If they go back behind what came before (the log was truncated, and
@@ -212,6 +224,12 @@ class Work:
                 elif not task.dropped:
                     self._withdraw(task)
 
+    def release(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are not ours any more: forget them, and what the last poll gave of them."""
+        for one in list(partitions):
+            self.forget([one])
+            self.incoming.pop(one, None)
+
     @property
     def partitions(self) -> Collection[TopicPartition]:
         """Those of which a record came."""
@@ -230,6 +248,27 @@ class Work:
             return None
         offset, task = next(iter(mine.pending.items()))
         return OffsetAndMetadata(offset, "", -1 if task.epoch_before is None else task.epoch_before)
+
+    def unfinished(
+        self, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """From where these (default: all) partitions are to be read again, if something is left."""
+        found = {
+            one: OffsetAndMetadata(records[0].offset, "", -1)
+            for one, records in self.incoming.items()
+        }
+        for one in self._partitions:
+            offset = self.unfinished_from(one)
+            if offset is not None and (one not in found or offset.offset < found[one].offset):
+                found[one] = offset
+        if partitions is None:
+            return found
+        return {one: offset for one, offset in found.items() if one in partitions}
+
+    @property
+    def unfinished_count(self) -> int:
+        """How many records came and are not finished."""
+        return self.pending + sum(map(len, self.incoming.values()))
 
     def pending_of(self, partition: TopicPartition) -> int:
         """How many records of it are unfinished."""

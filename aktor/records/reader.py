@@ -7,6 +7,7 @@ from typing import Any
 
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaError
+from kafka.structs import TopicPartition
 
 from aktor.errors import RecordDeserializationError
 from aktor.records.batch import (
@@ -66,8 +67,7 @@ class RecordReader:
         self.leader_epoch = -1
 
         self._data = memoryview(data)
-        self._topic = topic
-        self._partition = partition
+        self._tp = TopicPartition(topic, partition)
         self._check_crcs = check_crcs
         self._deserialize_key = deserialize_key
         self._deserialize_value = deserialize_value
@@ -196,7 +196,7 @@ class RecordReader:
         if self._is_hidden(header) or after <= self._position:
             return after, None
         records = records_of(header, self._max_batch_bytes)
-        cursor = RecordCursor(header, records, self._topic, self._partition)
+        cursor = RecordCursor(header, records, self._tp.topic, self._tp.partition)
         if header.base_offset < self._position:
             cursor.skip_before(self._position)
         return after, cursor
@@ -229,8 +229,8 @@ class RecordReader:
         cursor = MessageCursor(
             view,
             outer,
-            self._topic,
-            self._partition,
+            self._tp.topic,
+            self._tp.partition,
             self.leader_epoch,
             check_crcs=self._check_crcs,
             limit=self._max_batch_bytes,
@@ -275,9 +275,9 @@ class RecordReader:
             key, value, headers = record.key, record.value, record.headers
             try:
                 if self._deserialize_key is not None:
-                    key = self._deserialize_key(self._topic, headers, key)
+                    key = self._deserialize_key(self._tp.topic, headers, key)
                 if self._deserialize_value is not None:
-                    value = self._deserialize_value(self._topic, headers, value)
+                    value = self._deserialize_value(self._tp.topic, headers, value)
             except Exception as cause:
                 del records[index:]
                 return undeserializable(record, cause)
@@ -289,8 +289,8 @@ class RecordReader:
         self._position = offset
         self._error = public_error(
             fault,
-            topic=self._topic,
-            partition=self._partition,
+            topic=self._tp.topic,
+            partition=self._tp.partition,
             offset=offset,
             max_batch_bytes=self._max_batch_bytes,
         )

@@ -362,7 +362,8 @@ def _read(
     seed, kind = sim.seed, draw.choice(list(LISTENERS))
     readers = random.Random(f"{seed} readers")
     settings = _settings(draw, random.Random(f"{seed} waits"))
-    settings |= _seldom_set(random.Random(f"{seed} seldom set"), settings["fetch_max_wait_ms"])
+    fetch_wait = settings.get("fetch_max_wait_ms", DEFAULT_CONFIG["fetch_max_wait_ms"])
+    settings |= _seldom_set(random.Random(f"{seed} seldom set"), fetch_wait)
     buffers = _buffers(random.Random(f"{seed} buffers"), topics)
     if settings.get("fetch_min_bytes", 0) > min(buffers.values(), default=math.inf):
         # No answer can be that large: each batch would take `fetch_max_wait_ms`, in Kafka as well,
@@ -424,7 +425,7 @@ def _read_by_hand(
         enable_auto_commit=draw.random() < 0.5,
         isolation_level=draw.choice(["read_uncommitted", "read_committed"]),
         max_poll_records=draw.choice([5, 500]),
-        fetch_max_wait_ms=draw.choice([500, 500, 25_000]),
+        **draw.choice(_FETCH_WAITS),
         **_buffers(draw, topics),
         **login,
     )
@@ -447,6 +448,14 @@ def _shake(sim: Simulation, topics: Sequence[Topic], draw: random.Random) -> Non
         topic.write(20)
 
 
+#: By default a Fetch waits longer while nothing arrives, and long ones have others beside them.
+_FETCH_WAITS: Final[Sequence[Mapping[str, Any]]] = (
+    {},
+    {"fetch_max_wait_ms": 500},
+    {"fetch_max_wait_ms": 25_000},
+)
+
+
 def _settings(draw: random.Random, waits: random.Random) -> dict[str, Any]:
     assignor = draw.choice([RangePartitionAssignor, CooperativeStickyAssignor])
     return {
@@ -457,7 +466,7 @@ def _settings(draw: random.Random, waits: random.Random) -> dict[str, Any]:
         "max_poll_records": draw.choice([5, 500]),
         "enable_auto_commit": draw.random() < 0.6,
         "isolation_level": draw.choice(["read_uncommitted", "read_committed"]),
-        "fetch_max_wait_ms": waits.choice([500, 500, 25_000]),
+        **waits.choice(_FETCH_WAITS),
     }
 
 

@@ -105,8 +105,7 @@ class DriverCluster:
 
     def committed(self, partitions: Collection[TopicPartition]) -> Offsets:
         """The offsets that the group has committed; a partition without a commit is left out."""
-        asked = list(partitions)
-        found = self._retried(lambda kafka: {one: kafka.committed(one) for one in asked})
+        found = self._retried(lambda kafka: kafka.committed(partitions))
         return {one: offset for one, offset in found.items() if offset is not None}
 
     def commit(self, offsets: Offsets) -> None:

@@ -274,6 +274,19 @@ def test_offsets_committed_before_are_found_by_a_consumer_with_assigned_partitio
     assert len(read(world, second, 15)) == 15
 
 
+def test_the_committed_offsets_of_several_partitions_are_a_dict(world: World) -> None:
+    consumer = world.consumer(group_id="g", enable_auto_commit=False)
+    consumer.assign([T0])
+    consumer.commit({T0: OffsetAndMetadata(25, "half", -1)})
+
+    offsets = consumer.committed([T0, T1])
+    whole = consumer.committed({T0}, metadata=True)
+
+    assert offsets == {T0: 25, T1: None}
+    assert whole[T0].metadata == "half"
+    assert consumer.committed([]) == {}
+
+
 def test_unsubscribing_commits_and_leaves_though_it_is_to_wake_up(world: World) -> None:
     consumer = a_member(world, auto_commit_interval_ms=60_000)
     read(world, consumer, 80)

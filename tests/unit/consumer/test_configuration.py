@@ -118,8 +118,14 @@ def test_the_defaults_pass_and_are_what_settings_says() -> None:
     }
     different = {name for name, value in declared.items() if getattr(ours, name) != value}
 
-    # without a group nothing is committed; the others have a short form in Settings
-    assert different == {"client_id", "enable_auto_commit", "partition_assignment_strategy"}
+    # without a group nothing is committed; who makes Settings has said how long a Fetch may wait;
+    # the others have a short form in Settings
+    assert different == {
+        "client_id",
+        "enable_auto_commit",
+        "fetch_idle_wait",
+        "partition_assignment_strategy",
+    }
 
 
 def test_every_default_may_also_be_given() -> None:
@@ -250,6 +256,21 @@ def test_times_become_seconds() -> None:
     ours = settings(request_timeout_ms=1500, fetch_max_wait_ms=0.5)
 
     assert (ours.request_timeout, ours.fetch_max_wait) == (1.5, 0.0005)
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        ({}, 2.0),
+        ({"fetch_min_bytes": 0}, 2.0),
+        ({"fetch_min_bytes": 2}, 0.0),
+        ({"fetch_max_wait_ms": 500}, 0.0),
+    ],
+)
+def test_an_idle_consumer_waits_longer_unless_the_user_has_said_how_long(
+    given: dict[str, Any], seconds: float
+) -> None:
+    assert settings(**given).fetch_idle_wait == seconds
 
 
 @pytest.mark.parametrize(

@@ -258,6 +258,41 @@ def test_a_broker_that_answers_at_once_with_nothing_is_not_asked_in_a_loop() -> 
     assert len(around.tick(EMPTY_PACE)) == 1
 
 
+def test_a_broker_that_had_nothing_may_wait_longer_until_it_has_something() -> None:
+    around = Around.reading({0: 1}, fetch_max_wait=0.5, fetch_idle_wait=2.0)
+
+    first = around.the_request()
+    around.answer(first, of(0), after=0.5)
+    second = around.the_request()
+    around.answer(second, of(0, data := a_batch(0, 3)), after=1.9)
+    around.consume({0: 3}, freed=len(data) + CHUNK_OVERHEAD)
+    third = around.the_request()
+
+    assert [one.body.max_wait_ms for one in (first, second, third)] == [500, 2000, 500]
+    assert second.deadline - first.deadline == pytest.approx(0.5 + 1.5)
+
+
+def test_while_something_is_buffered_no_broker_may_wait_longer() -> None:
+    """The room that its Fetch reserves may be wanted for others."""
+    around = Around.reading({0: 1, 1: 2}, fetch_max_wait=0.5, fetch_idle_wait=2.0)
+    first, second = around.tick()
+    around.answer(first, of(0, a_batch(0, 3)))
+    around.tick()
+    around.answer(second, of(1), after=0.5)
+
+    (request,) = around.tick()
+
+    assert (request.to, request.body.max_wait_ms) == (2, 500)
+
+
+def test_a_broker_that_failed_may_not_wait_longer() -> None:
+    around = Around.reading({0: 1}, fetch_max_wait=0.5, fetch_idle_wait=2.0)
+    around.answer(around.the_request(), of(0), after=0.5)
+    around.fail(around.the_request(), KafkaConnectionError("closed"))
+
+    assert around.the_request(1.0).body.max_wait_ms == 500
+
+
 def test_an_unexpected_partition_is_ignored_and_traced() -> None:
     """Scenario 99."""
     around = Around.reading({0: 1})

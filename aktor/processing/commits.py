@@ -1,0 +1,83 @@
+"""What `process` commits, and when: all below the lowest unfinished offset of each partition."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from aktor.processing.surroundings import Surroundings
+from aktor.processing.work import Work
+
+__all__ = ["Commits"]
+
+#: Seconds that the commit of what was drained may take.
+LAST_COMMIT: Final = 10.0
+
+#: The time between two looks, in seconds, while there is nothing to commit. Without it no poll
+#: would wait if `commit_interval` is 0.
+IDLE_INTERVAL: Final = 1.0
+
+
+class Commits:
+    """Owns what was committed, as far as is known, and when the next commit is due.
+
+    Without a group it commits nothing.
+    """
+
+    def __init__(self, around: Surroundings, work: Work, *, interval: float) -> None:
+        self._consumer = around.consumer
+        self._delivery = around.engine.delivery
+        self._clock = around.clock
+        self._work = work
+        self._interval = interval
+        self._has_group = around.consumer.config["group_id"] is not None
+        #: As far as the group has it, as far as we know.
+        self._stored: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._in_flight = False
+        self._due = self._clock() + interval if self._has_group else math.inf
+
+    @property
+    def due(self) -> float:
+        """When the next commit is due; never, while one waits for its answer."""
+        return math.inf if self._in_flight else self._due
+
+    def commit_if_due(self) -> None:
+        """Commit what is finished, if it is time; the answer is not waited for."""
+        now = self._clock()
+        if now < self.due:
+            return
+        offsets = self._finished()
+        self._due = now + (self._interval if offsets else max(self._interval, IDLE_INTERVAL))
+        if offsets:
+            self._in_flight = True
+            self._consumer.commit_async(offsets, self._on_committed)
+
+    def _on_committed(self, offsets: Mapping[TopicPartition, Any], error: Any) -> None:
+        self._in_flight = False
+        if error is None:  # else the next commit says it again
+            self._stored.update(offsets)
+
+    def commit_now(self, partitions: Collection[TopicPartition] | None = None) -> None:
+        """Commit what is finished of these (default: all) partitions, and wait for the answer.
+
+        Raises what `KafkaConsumer.commit` raises.
+        """
+        offsets = self._finished(partitions)
+        if offsets and self._has_group:
+            self._consumer.commit(offsets, timeout_ms=LAST_COMMIT * 1000)
+            self._stored.update(offsets)
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """These are not ours any more."""
+        for one in partitions:
+            self._stored.pop(one, None)
+
+    def _finished(
+        self, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What may be committed and is not yet, of these (default: all) partitions."""
+        offsets = self._delivery.consumed(partitions) | self._work.unfinished(partitions)
+        return {one: offset for one, offset in offsets.items() if self._stored.get(one) != offset}
