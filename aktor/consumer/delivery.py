@@ -118,13 +118,13 @@ class Delivery:
                 by_group=by_group,
                 isolation=self._isolation_level,
             )
-        self.partitions = owned
+        self._own(owned)
 
     def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Remove these partitions; their buffered records are dropped."""
         gone = self.partitions.keys() & topic_partitions
         self._forget(gone)
-        self.partitions = {one: state for one, state in self.partitions.items() if one not in gone}
+        self._own({one: state for one, state in self.partitions.items() if one not in gone})
 
     def _forget(self, gone: Set[TopicPartition]) -> None:
         if gone:
@@ -133,6 +133,14 @@ class Delivery:
             self._drop_buffered(self.partitions[one])
             self._idle.pop(self.partitions[one], None)
             self._moved.pop(one, None)
+
+    def _own(self, partitions: dict[TopicPartition, Partition]) -> None:
+        """These are assigned now. The others are released only then: an interrupt must not leave
+        a partition that is assigned and has no epoch."""
+        before, self.partitions = self.partitions, partitions
+        for one, state in before.items():
+            if partitions.get(one) is not state:
+                state.release()
 
     def seek(
         self,

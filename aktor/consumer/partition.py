@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafka.structs import TopicPartition
 
@@ -32,6 +32,10 @@ class Stage(Enum):
     OWNED = "owned"
     #: The group takes it away; what arrives is dropped.
     PENDING_REVOCATION = "pending revocation"
+
+
+#: The epoch of a partition that is assigned no more: that of no batch, chunk or answer.
+RELEASED: Final = -1
 
 
 class Partition:
@@ -105,6 +109,10 @@ class Partition:
     def revoke(self) -> None:
         """It is about to be revoked: no more of its records are delivered."""
         self.stage = Stage.PENDING_REVOCATION
+
+    def release(self) -> None:
+        """It is assigned no more: an iteration that has records of it must not hand them out."""
+        self.epoch = RELEASED
 
     def seek(self, epoch: int, position: Position | None, reset: Reset | None = None) -> None:
         """Go to this position in a new epoch; None: it is looked up, as `reset` says."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka.errors import TopicAuthorizationFailedError
+from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer.iteration import LOOK_EVERY, Iteration
@@ -279,6 +279,21 @@ def test_what_is_revoked_between_two_records_is_handed_out_no_more() -> None:
 
     assert take(iteration, site, 9) == []
     assert site.engine.delivery.partitions == {}
+
+
+def test_what_is_lost_while_a_commit_waits_is_handed_out_no_more() -> None:
+    """A crash in the background: the commit in the loop's body gives up all partitions."""
+    site = a_member()
+    site.fetched(a_chunk(count=4))
+    iteration = an_iteration(site)
+    take(iteration, site, 2)
+
+    site.hear(ActorsRestarted(actors=("membership", "commits", "fetch"), because=MemoryError()))
+    with pytest.raises(KafkaTimeoutError):
+        site.commit({A: OffsetAndMetadata(2, "", -1)}, site.clock.now)
+
+    assert site.engine.delivery.partitions == {}
+    assert take(iteration, site, 9) == []
 
 
 # -- looking up
