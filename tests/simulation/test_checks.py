@@ -323,6 +323,7 @@ NO_POSITION: tuple[str, str, dict[str, Any]] = (
 )
 LED: tuple[str, str, dict[str, Any]] = "", "partition.led", {"partition": "a-0", "broker": 1}
 COORDINATED: tuple[str, str, dict[str, Any]] = "x", "coordinator.found", {"node": 2}
+HEARTBEAT_FAILED = ("x", "heartbeat.failed", {"because": "ILLEGAL_GENERATION"})
 STARTED = ("x", "consumer.started", {"fetch_max_wait_ms": 500, "retry_backoff_ms": 100})
 LOOKS = ("x", "request.sent", {"api": "Metadata", "node": 1})
 FETCHES = ("x", "request.sent", {"api": "Fetch", "node": 1})
@@ -1591,7 +1592,7 @@ FORGIVEN: list[tuple[Check, Story]] = [
             pace.a_quiet_consumer_asks_as_often_as_it_must,
             [STARTED, later(8.9), *[later(-1.9), LOOKS] * 4, later(-1.9), stirs],
         )
-        for stirs in (written(0, 0), given("x", 0, 0), REBALANCES, hindered())
+        for stirs in (written(0, 0), given("x", 0, 0), REBALANCES, hindered(), HEARTBEAT_FAILED)
     ],
     (
         ownership.nothing_is_given_out_while_it_is_handed_back,

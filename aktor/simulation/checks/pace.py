@@ -112,7 +112,15 @@ def a_quiet_consumer_asks_as_often_as_it_must(history: History) -> list[str]:
 #: By what it is known that something happens to a consumer, in the same second or the one before.
 _STIRS: Final = (
     *("actor.", "buffer.", "chunk.", "commit.", "connection.", "consumer.", "coordinator."),
-    *("fetch.", "member.", "membership.", "metadata.failed", "offsets.", "partitions."),
+    *(
+        "fetch.",
+        "heartbeat.failed",
+        "member.",
+        "membership.",
+        "metadata.failed",
+        "offsets.",
+        "partitions.",
+    ),
     *("position.", "rebalance.", "records.", "request.failed", "request.hindered", "session."),
     *("topic.", "user."),
 )
