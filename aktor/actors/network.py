@@ -281,7 +281,7 @@ class NetworkActor(CooperativeActor):
             self._anywhere.remove(waiting)
             self._fail(waiting, ActorRestartedError(actor=waiting.request.sender))
         # A broker answers in order: what is asked anew would wait behind a long poll of before, for
-        # up to `fetch_max_wait_ms`, and that one's answer is of use to nobody.
+        # up to `fetch_max_wait_ms` or two seconds, and that one's answer is of use to nobody.
         for link in self._lanes.fetching.values():
             if any(one.request.sender in fallen for one in link.in_flight.values()):
                 self._drop(link, "who waits for its Fetch was restarted")

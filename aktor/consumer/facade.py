@@ -808,7 +808,7 @@ class KafkaConsumer:
         """
         if self._settings.group_id is None:
             raise IllegalStateError("Requires group_id")
-        if isinstance(partition, TopicPartition | str) or not isinstance(partition, Iterable):
+        if isinstance(partition, tuple | str) or not isinstance(partition, Iterable):
             return self._look_up_committed([partition], metadata, timeout_ms)[partition]
         return self._look_up_committed(partition, metadata, timeout_ms)
 

@@ -83,8 +83,7 @@ class Partition:
         self.fetched_anew = False
         #: The reset that was asked for and not yet answered; asked again after a restart.
         self.reset: Reset | None = None
-        #: The high watermark and the last stable offset, as the latest Fetch told them. One tuple,
-        #: since other threads read it (`status`).
+        #: The high watermark and the last stable offset, as the latest Fetch told them.
         self.log_ends: tuple[int, int] | None = None
         self.chunks: deque[Chunk] = deque()
         self.reader: RecordReader | None = None

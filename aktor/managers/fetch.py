@@ -39,7 +39,7 @@ from aktor.events.positions import (
     SeekPartitions,
 )
 from aktor.managers.fetch_answer import FetchAnswer
-from aktor.managers.fetch_aside import SHARE_OF_LINE, FetchAside
+from aktor.managers.fetch_aside import FetchAside
 from aktor.managers.fetch_cursor import FetchCursor
 from aktor.managers.fetch_line import PATIENCE, FetchLine
 from aktor.managers.fetch_plan import FetchPlan
@@ -382,8 +382,6 @@ class FetchManager(RequestManager):
         per_partition = settings.max_partition_fetch_bytes
         wanted = {tp: one.wanted(per_partition) for tp, one in self._plan.ready(node_id).items()}
         failures = node.backoff.failures
-        wait = self._longest_wait(node_id)
-        patience = min(settings.request_timeout, (wait + PATIENCE) * 2.0 ** min(failures, 10))
         asked = Asked(
             node=node_id,
             max_bytes=min(
@@ -395,6 +393,8 @@ class FetchManager(RequestManager):
             session=node.session.next_request(wanted),
             wanted=wanted,
         )
+        wait = self._longest_wait(node_id, asked)
+        patience = min(settings.request_timeout, (wait + PATIENCE) * 2.0 ** min(failures, 10))
         node.asked = asked
         # What it failed to answer before was late already.
         node.late_at = now + LATE + (0.0 if failures else wait)
@@ -408,26 +408,38 @@ class FetchManager(RequestManager):
             body, to=node_id, deadline=now + patience, context=asked, lane=Lane.FETCH
         )
 
-    def _longest_wait(self, node_id: int) -> float:
-        """How long the broker may wait for data, in seconds.
-
-        With `fetch_min_bytes=1` it answers as soon as it has a record, however long it may wait. So
-        one that had nothing may wait longer, which saves both sides most of the empty answers. But
-        not while the buffer has something: the room that this Fetch reserves may be wanted then.
-        """
+    def _longest_wait(self, node_id: int, asked: Asked) -> float:
+        """How long the broker may wait for data, in seconds."""
         wait = self.settings.fetch_max_wait
         if self._plan.crowded(node_id):
             return min(wait, CROWDED_WAIT)
-        if self._nodes[node_id].brought_nothing and self._room.nothing_buffered:
+        if self._is_idle(node_id, asked):
             return max(wait, self.settings.fetch_idle_wait)
         return wait
+
+    def _is_idle(self, node_id: int, asked: Asked) -> bool:
+        """Whether this Fetch may wait longer, which saves both sides most of the empty answers.
+
+        With `fetch_min_bytes=1` a leader answers as soon as it has a record, however long it may
+        wait; but a follower may not (KAFKA-14334). What the Fetch reserves of the buffer must not
+        be wanted by other nodes meanwhile. And the first Fetch of a partition tells the high
+        watermark only when it is over.
+        """
+        if not self._nodes[node_id].brought_nothing or not self._room.nothing_buffered:
+            return False
+        ready = self._plan.ready(node_id).values()
+        if any(one.told is None or one.prefers(node_id) for one in ready):
+            return False
+        nodes = self._plan.nodes
+        busy = sum(node.asked is not None for node in self._nodes.values())
+        return self._room.leaves_room(asked.reserved, waiting=nodes - busy - 1, nodes=nodes)
 
     def _fetch_aside(self, node: _Node, node_id: int, now: float) -> None:
         """Ask at once for what the Fetch in flight does not bring, and nothing is buffered of."""
         aside = node.aside
         if aside.pending(now):
             part = self._room.aside(
-                max(1, node.line.bytes // SHARE_OF_LINE),
+                max(1, node.line.bytes // aside.share_of_line),
                 nodes=self._plan.nodes,
                 readable=self._plan.readable,
                 held=self._plan.held(node_id),
@@ -470,13 +482,13 @@ class FetchManager(RequestManager):
         if response.error_code:
             self._on_refused(node, asked, received)
             return
+        size = sum(len(said.records) for said in response.partitions)
         if asked.aside:
+            node.aside.brought(size, asked=asked.max_bytes)
             self._file(self._answer(node.aside.session, received), response)
             return
         node.session.answered(asked.session, response.session_id)
         node.backoff.reset()
-
-        size = sum(len(said.records) for said in response.partitions)
         node.line.brought(size, asked=asked.max_bytes, seconds=received.now - asked.sent_at)
         node.brought_nothing = not size
         if not size:

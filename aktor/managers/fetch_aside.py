@@ -1,8 +1,9 @@
 """The sessionless Fetch: for partitions that the session's Fetch, in its long poll, does not cover.
 
 A broker answers the requests of a connection in order, and the session's Fetch waits there for up
-to `fetch_max_wait`. A partition that was sought, assigned or resumed meanwhile is asked for beside
-it: over the ordinary connection, without a session, and without waiting for data.
+to `fetch_max_wait`, or `fetch_idle_wait`. A partition that was sought, assigned or resumed
+meanwhile is asked for beside it: over the ordinary connection, without a session, and without
+waiting for data.
 """
 
 from __future__ import annotations
@@ -21,15 +22,17 @@ __all__ = ["FetchAside"]
 
 #: How soon a partition of which there was nothing is asked for again, and at the latest.
 FIRST_WAIT: Final = 0.05
-LONGEST_WAIT: Final = 0.5
+LONGEST_WAIT: Final = 0.25
 
 #: A sessionless Fetch is answered at once. The session's Fetch waits for the answer so long (in
 #: seconds), because it need not ask for the same records then.
 SHORTLY: Final = 0.1
 
 #: The part of the bytes that the connection can bring in time which it may ask for: requests
-#: behind it on the same connection wait for its answer.
+#: behind it on the same connection wait for its answer. At first one 64th; after each answer that
+#: was full twice as much, up to a quarter: there is a backlog, of a partition sought back, perhaps.
 SHARE_OF_LINE: Final = 64
+LARGEST_SHARE: Final = 4
 
 #: Whether the session's Fetch in flight asks for a partition where it is.
 Covered = Callable[[FetchCursor], bool]
@@ -38,7 +41,16 @@ Covered = Callable[[FetchCursor], bool]
 class FetchAside:
     """Owns the sessionless Fetch to one broker: at most one is in flight."""
 
-    __slots__ = ("_again_at", "_everything", "_news", "_tried", "_wait", "asked", "session")
+    __slots__ = (
+        "_again_at",
+        "_everything",
+        "_news",
+        "_tried",
+        "_wait",
+        "asked",
+        "session",
+        "share_of_line",
+    )
 
     def __init__(self) -> None:
         #: Not a session of the broker's: each request names all its partitions (KIP-227, session
@@ -51,6 +63,8 @@ class FetchAside:
         self._tried: dict[TopicPartition, Wanted] = {}
         self._wait = FIRST_WAIT
         self._again_at = NEVER
+        #: What the line can bring in time is divided by this.
+        self.share_of_line = SHARE_OF_LINE
 
     def begin(self) -> None:
         """The session's Fetch was sent just now: it covers all that is wanted."""
@@ -59,6 +73,12 @@ class FetchAside:
         self._tried.clear()
         self._wait = FIRST_WAIT
         self._again_at = NEVER
+        self.share_of_line = SHARE_OF_LINE
+
+    def brought(self, size: int, *, asked: int) -> None:
+        """So many bytes came, of those that were asked for."""
+        if 2 * size >= asked:
+            self.share_of_line = max(LARGEST_SHARE, self.share_of_line // 2)
 
     def over(self) -> None:
         """The session's Fetch is over: until the next one is sent it covers nothing."""

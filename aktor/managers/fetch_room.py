@@ -115,6 +115,14 @@ class FetchRoom:
             return small
         return 0
 
+    def leaves_room(self, size: int, *, waiting: int, nodes: int) -> bool:
+        """Whether each of `waiting` of the nodes can be asked when so much more is reserved.
+
+        What is reserved by the others is free for them again when their requests are over, unless
+        this one goes beyond the bound (`Asked.reserved` may, with many partitions).
+        """
+        return self._left - size >= max(0, waiting) * self.least(nodes)
+
     def least(self, nodes: int) -> int:
         """Less is not worth a request. It is so small that each of `nodes` gets its turn."""
         nodes = max(2, nodes)

@@ -16,8 +16,8 @@ __all__ = ["Commits"]
 #: Seconds that the commit of what was drained may take.
 LAST_COMMIT: Final = 10.0
 
-#: The time between two looks, in seconds, while there is nothing to commit. Without it no poll
-#: would wait if `commit_interval` is 0.
+#: The least time between two looks, in seconds, while there is nothing to commit. Without it no
+#: poll would wait if `commit_interval` is 0.
 IDLE_INTERVAL: Final = 1.0
 
 

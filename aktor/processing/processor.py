@@ -5,11 +5,11 @@ seek. Workers only run handlers, and say what became of them. So positions, comm
 have one owner, and what may be committed follows from one place (see `work`, `commits`).
 
 Three things are the danger here. An offset that is committed although a record below it is not
-finished loses that record in the next crash: `commits` asks `Work.unfinished` only. A
-partition that is revoked while a record of it is in a handler is read by another member from the
-last commit on: the listener waits for the handlers and commits before it lets go. And a loop that
-ends by an error, an interrupt or a signal leaves the positions at the lowest unfinished offsets, so
-that whatever is called next goes on from there.
+finished loses that record in the next crash: `commits` takes the offset of `Work.unfinished`
+wherever something is unfinished. A partition that is revoked while a record of it is in a handler
+is read by another member from the last commit on: the listener waits for the handlers and commits
+before it lets go. And a loop that ends by an error, an interrupt or a signal leaves the positions
+at the lowest unfinished offsets, so that whatever is called next goes on from there.
 """
 
 from __future__ import annotations

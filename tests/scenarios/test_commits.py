@@ -281,6 +281,8 @@ def test_the_committed_offsets_of_several_partitions_are_a_dict(world: World) ->
 
     offsets = consumer.committed([T0, T1])
     whole = consumer.committed({T0}, metadata=True)
+    with pytest.raises(TypeError, match=r"not \('orders', 0\)"):
+        consumer.committed(("orders", 0))
 
     assert offsets == {T0: 25, T1: None}
     assert whole[T0].metadata == "half"

@@ -285,6 +285,55 @@ def test_while_something_is_buffered_no_broker_may_wait_longer() -> None:
     assert (request.to, request.body.max_wait_ms) == (2, 500)
 
 
+def test_no_broker_may_wait_longer_with_the_room_that_another_needs() -> None:
+    """A small buffer: while the Fetch of one is kept, the other could not be asked again."""
+    around = Around.reading(
+        {**dict.fromkeys(range(60), 1), 60: 2},
+        fetch_max_wait=0.5,
+        fetch_idle_wait=2.0,
+        max_buffered_bytes=10_000,
+    )
+    requests = {one.to: one for one in around.tick()}
+    for node, at in ((1, range(60)), (2, [60])):
+        if node in requests:
+            around.answer(requests[node], *map(of, at))
+    waits = []
+    for _ in range(6):
+        for request in around.tick(0.5):
+            if request.lane is Lane.FETCH and request.to == 1:
+                waits.append(request.body.max_wait_ms)
+                around.answer(request, *map(of, range(60)), after=0.5)
+
+    assert waits
+    assert set(waits) == {500}
+
+
+def test_a_replica_near_us_may_not_wait_longer() -> None:
+    """Before KAFKA-14334 a follower kept a Fetch to its end though a record came."""
+    around = Around.reading({0: 1}, fetch_max_wait=0.5, fetch_idle_wait=2.0)
+    around.answer(around.the_request(), of(0, preferred_read_replica=2))
+    waits = []
+    for _ in range(3):
+        request = around.the_request(0.5)
+        assert request.to == 2
+        waits.append(request.body.max_wait_ms)
+        around.answer(request, of(0), after=0.5)
+
+    assert waits == [500, 500, 500]
+
+
+def test_the_first_fetch_of_a_partition_tells_its_end_soon() -> None:
+    around = Around.reading({0: 1, 1: 1}, fetch_max_wait=0.5, fetch_idle_wait=2.0)
+    around.answer(around.the_request(), of(0), of(1), after=0.5)
+    around.seek(1, 7, epoch=2)
+
+    sought = around.the_request()
+    around.answer(sought, of(1), after=0.5)
+
+    assert (offsets(sought), sought.body.max_wait_ms) == ({1: 7}, 500)
+    assert around.the_request().body.max_wait_ms == 2000
+
+
 def test_a_broker_that_failed_may_not_wait_longer() -> None:
     around = Around.reading({0: 1}, fetch_max_wait=0.5, fetch_idle_wait=2.0)
     around.answer(around.the_request(), of(0), after=0.5)

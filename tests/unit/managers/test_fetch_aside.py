@@ -58,6 +58,20 @@ def test_the_session_goes_on_as_if_nothing_had_been_asked_beside_it() -> None:
     assert [one["partition"] for one in around.events("fetch.dropped")] == ["orders-0"]
 
 
+def test_a_backlog_beside_a_long_poll_is_asked_for_in_growing_pieces() -> None:
+    around, _ = in_a_long_poll(fetch_max_wait=25.0)
+    around.seek(0, 0, epoch=2)
+    sizes = []
+    for at in range(7):
+        beside = around.the_request()
+        sizes.append(beside.body.max_bytes + CHUNK_OVERHEAD)
+        data = a_batch(at, 1, size=beside.body.max_bytes)
+        around.answer(beside, of(0, data), session_id=0)
+        around.consume({0: at + 1}, freed=len(data) + CHUNK_OVERHEAD)
+
+    assert sizes == [16 * KIB, 32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB, 256 * KIB, 256 * KIB]
+
+
 def test_what_is_assigned_or_resumed_during_a_long_poll_is_asked_for_at_once() -> None:
     around, poll = in_a_long_poll()
     around.pause(1)
