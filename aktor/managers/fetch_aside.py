@@ -22,7 +22,7 @@ __all__ = ["FetchAside"]
 
 #: How soon a partition of which there was nothing is asked for again, and at the latest.
 FIRST_WAIT: Final = 0.05
-LONGEST_WAIT: Final = 0.25
+LONGEST_WAIT: Final = 0.5
 
 #: A sessionless Fetch is answered at once. The session's Fetch waits for the answer so long (in
 #: seconds), because it need not ask for the same records then.
