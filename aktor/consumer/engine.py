@@ -46,6 +46,9 @@ R = TypeVar("R")
 #: were empty, if no broker has ever answered. Shorter ones are called in loops from the start.
 UNREACHED_AFTER: Final = 0.95
 
+#: Why a member leaves its group, in its LeaveGroup (KIP-800).
+UNSUBSCRIBED: Final = "the consumer unsubscribed"
+
 
 class Engine:
     """Composes the parts of the application's half; each of them owns what its name says."""
@@ -105,6 +108,7 @@ class Engine:
             self.questions,
             events=events,
             is_static=settings.group_instance_id is not None,
+            request_timeout=settings.request_timeout,
         )
         self.commits = Commits(
             link, self.call, self.assignment, self.questions, self.recovery, self.leaving, callbacks
@@ -149,6 +153,7 @@ class Engine:
     ) -> Waiting[dict[TopicPartition, R]]:
         call, errors, heartbeat = self.call, self.errors, self.heartbeat
         call.touch()
+        self._finish_unsubscribe()
         began = self.link.clock()
         while not call.close_asked:
             call.raise_interruptions()
@@ -233,6 +238,7 @@ class Engine:
         """Replace the subscription; partitions come and go in later polls."""
         subscription = self.subscription
         self.call.touch()
+        self._finish_unsubscribe()
         subscription.forget_told()
         self.rebalancing.tell(listener)
         subscription.replace(topics, pattern, regex)
@@ -258,12 +264,18 @@ class Engine:
 
     def unsubscribe(self, deadline: float) -> Waiting[None]:
         """`unsubscribe()`: drop the subscription and the assignment."""
-        because = "the consumer unsubscribed"
-        error = yield from self.leaving.leave(deadline, because=because)
+        error = yield from self.leaving.leave(deadline, because=UNSUBSCRIBED)
         self.assignment.track_topics()
         self.assignment.say_nothing_is_assigned()
         if error is not None:
             raise error
+
+    def _finish_unsubscribe(self) -> None:
+        """An `unsubscribe` that was interrupted, and is not called again, is finished."""
+        if self.leaving.is_unfinished:
+            self.leaving.finish_unheard(UNSUBSCRIBED)
+            self.assignment.track_topics()
+            self.assignment.say_nothing_is_assigned()
 
     # -- positions
 

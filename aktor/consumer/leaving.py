@@ -36,6 +36,7 @@ class Leaving:
         *,
         events: EventQueue,
         is_static: bool,
+        request_timeout: float,
     ) -> None:
         self._call = call
         self._subscription = subscription
@@ -48,6 +49,7 @@ class Leaving:
         self._clock = link.clock
         self._log = link.log
         self._is_static = is_static
+        self._request_timeout = request_timeout
         #: The last commit before leaving was refused: the group does not know us any more.
         self._expelled = False
         #: The leaving that is under way: its listener is called once, whatever interrupts us.
@@ -59,6 +61,31 @@ class Leaving:
 
     def take_on(self) -> None:
         """Partitions are assigned: no leaving is under way any more."""
+        self._under_way = None
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether `unsubscribe` was interrupted, perhaps after the listener was told."""
+        return self._under_way is not None and not self._call.closing
+
+    def finish_unheard(self, because: str) -> None:
+        """Finish an `unsubscribe` that was interrupted and is not called again, without waiting.
+
+        The listener may have been told that the partitions are revoked, and the membership does not
+        know it. If it went on as it is, it would stay in the group with partitions that nobody
+        reads.
+        """
+        ticket, _ = self._port.ask("membership")
+        self._subscription.forget_told()
+        self._events.forget_group()
+        deadline = self._clock() + self._request_timeout
+        self._publish(LeaveGroup(ticket=ticket, deadline=deadline, because=because))
+        self._port.membership.leave()
+        self._subscription.unsubscribe()
+        self._publish(SubscriptionChanged(topics=frozenset()))
+        self._expelled = False
+        self._port.watch_cluster(wanted=False)
+        self._delivery.assign(())
         self._under_way = None
 
     def is_member(self) -> bool:

@@ -99,3 +99,48 @@ def test_a_call_that_a_handler_closes_as_it_comes_in_says_that_the_consumer_is_c
             call(consumer)
 
         assert consumer.status().state == "closed"
+
+
+def interrupted_unsubscribe(at: int) -> tuple[int, int]:
+    """A member is interrupted at this line of `unsubscribe`, and subscribes again.
+
+    Returns how many lines there were, and how many records it reads then.
+    """
+    with World() as world:
+        world.cluster.create_topic("orders", partitions=2)
+        world.cluster.fill("orders", 20)
+        consumer = a_member(world, enable_auto_commit=False)
+        read(world, consumer, 5)
+        injection = Injection(world, at=[at], act=keyboard_interrupt)
+        with injection, suppress(KeyboardInterrupt):
+            consumer.unsubscribe()
+        consumer.subscribe(["orders"])
+        return injection.count, len(read(world, consumer, 20, within=10.0))
+
+
+def keyboard_interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def test_who_subscribes_again_after_an_interrupted_unsubscribe_reads_on() -> None:
+    """The listener may have been told that all is revoked, and the group does not know it yet."""
+    count, _ = interrupted_unsubscribe(0)
+
+    read_then = {at: interrupted_unsubscribe(at)[1] for at in range(1, count, 7)}
+
+    assert {at: records for at, records in read_then.items() if records < 20} == {}
+
+
+def test_who_polls_on_after_an_interrupted_unsubscribe_has_unsubscribed() -> None:
+    count, _ = interrupted_unsubscribe(0)
+    with World() as world:
+        world.cluster.create_topic("orders", partitions=2)
+        consumer = a_member(world, enable_auto_commit=False)
+        consumer.poll(timeout_ms=5000)
+        with Injection(world, at=[count // 2], act=keyboard_interrupt), suppress(KeyboardInterrupt):
+            consumer.unsubscribe()
+
+        assert consumer.poll(timeout_ms=1000) == {}
+
+        assert (consumer.subscription(), consumer.assignment()) == (None, set())
+        assert world.cluster.group("g").members == {}
