@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+import math
+from collections import OrderedDict
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from kafka.structs import TopicPartition
@@ -16,72 +19,133 @@ __all__ = ["Pausing"]
 #: So many records of one partition may be in hand, however many partitions share `max_pending`.
 LEAST: Final = 10
 
+#: Parts of that share: what one poll may give, and when a partition is paused and resumed. What is
+#: in hand before it is paused and one poll more make a whole share.
+POLLED: Final = 0.5
+PAUSED: Final = 0.5
+RESUMED: Final = 0.375
+
+#: Of `max_pending`, what should have become free before partitions are resumed that have records
+#: in hand: each poll, pause and resume costs the same, however few records it is about.
+FREE: Final = 0.125
+
 
 class Pausing:
-    """Owns which partitions are paused, because too much of them is in hand."""
+    """Owns which partitions are paused, because too much of them, or of all, is in hand.
+
+    Of each partition something should be in hand at all times: else workers have nothing to do
+    although there are records. So no partition ever has more than its share of `max_pending`, and
+    there is room for the shares of the others, however slow its handlers are (with more than
+    `max_pending / LEAST` partitions there is not: memory has a limit). What is paused and low
+    stands in a line, in front of all others what is dry: of which nothing is in hand.
+    """
 
     def __init__(self, around: Surroundings, plan: Plan, work: Work) -> None:
         self._consumer = around.consumer
         self._delivery = around.engine.delivery
         self._plan = plan
         self._work = work
-        #: What we have paused; and whether that is everything, because too much is in hand.
+        #: What we have paused, and the rest of the assignment when we last looked.
         self._paused: set[TopicPartition] = set()
-        self._full = False
-        #: Partitions of which records came since we last looked who is behind.
+        self._open: set[TopicPartition] = set()
+        self._owned: Collection[TopicPartition] = ()
+        #: Those of the paused that may be resumed when there is room, in this order.
+        self._low: OrderedDict[TopicPartition, None] = OrderedDict()
+        #: Partitions of which records came since we last looked which have too much in hand.
         self._came: set[TopicPartition] = set()
 
     def limit(self) -> int:
-        """How many records a poll may give: few enough that all partitions come to their turn."""
+        """How many records a poll may give, for all of them may be of one partition."""
         most: int = self._consumer.config["max_poll_records"]
-        return min(most, self._share(), max(1, self._plan.max_pending - self._work.pending))
+        return min(most, math.ceil(self._share() * POLLED), max(1, self._room()))
+
+    def _room(self) -> int:
+        return self._plan.max_pending - self._work.pending
 
     def _share(self) -> int:
-        """How many records of one partition may be in hand."""
-        owned = max(1, len(self._delivery.partitions))
-        return max(min(LEAST, self._plan.max_pending), self._plan.max_pending // owned)
+        """How many records of one partition may be in hand; the least if the poll that is about to
+        begin may be assigned any number of partitions."""
+        owned = len(self._delivery.partitions)
+        share = self._plan.max_pending // owned if owned else 0
+        return max(min(LEAST, self._plan.max_pending), share)
 
     def note(self, partitions: Iterable[TopicPartition]) -> None:
         """Records of these came."""
         self._came.update(partitions)
 
+    def note_finished(self, partition: TopicPartition) -> None:
+        """A record of it is finished."""
+        if partition in self._paused:
+            self._line_up(partition)
+
+    def _line_up(self, partition: TopicPartition) -> None:
+        if self._is_low(partition):
+            self._low.setdefault(partition)
+            if self._is_dry(partition):
+                self._low.move_to_end(partition, last=False)
+
     def pause_and_resume(self) -> None:
         """Partitions that have too much in hand wait, and all of them if all have."""
-        if not self._full and self._work.pending >= self._plan.max_pending:
-            self._full = True
-            self._pause(set(self._delivery.partitions))
+        owned = self._delivery.partitions
+        if owned is not self._owned:
+            self._owned, self._open = owned, owned.keys() - self._paused
+        if self._room() <= 0:
+            self._pause(self._open)
         elif self._came:
-            self._pause({one for one in self._came if self._is_behind(one, share=1.0)})
-        elif self._paused and self._work.pending <= self._plan.max_pending / 2:
-            self._full = False
-            self._resume({one for one in self._paused if not self._is_behind(one, share=0.5)})
+            self._pause({one for one in self._came if self._is_behind(one)})
         self._came = set()
+        if self._low:
+            self._resume()
 
-    def _pause(self, partitions: set[TopicPartition]) -> None:
+    def _pause(self, partitions: Collection[TopicPartition]) -> None:
         owned = self._delivery.partitions
         # What the user has paused stays as it is when the others are resumed.
-        late = [one for one in partitions if one in owned and not owned[one].paused]
+        late = sorted(one for one in partitions if one in owned and not owned[one].paused)
         if late:
             self._paused.update(late)
-            self._consumer.pause(*sorted(late))
+            self._consumer.pause(*late)
+            self._open.difference_update(late)
+            for one in late:
+                self._line_up(one)
 
-    def _resume(self, partitions: set[TopicPartition]) -> None:
+    def _resume(self) -> None:
+        """Resume the first, and more of them if there is room for more."""
+        share, room = self._share(), self._room()
+        is_dry = self._is_dry(next(iter(self._low)))
+        if room < (share * (1 - RESUMED) if is_dry else self._plan.max_pending * FREE):
+            return
         owned = self._delivery.partitions
-        ready = [one for one in partitions if one in owned]
+        first = list(itertools.islice(self._low, max(1, room // share)))
+        ready = [one for one in first if one in owned]
         if ready:
-            self._consumer.resume(*sorted(ready))
-        self._paused -= partitions
+            self._consumer.resume(*ready)
+        self.forget(first)
+        self._open.update(ready)
 
-    def _is_behind(self, partition: TopicPartition, *, share: float) -> bool:
-        work, plan = self._work, self._plan
+    def _is_behind(self, partition: TopicPartition) -> bool:
+        """Whether it is to be paused."""
+        work = self._work
         return (
-            work.pending_of(partition) >= self._share() * share
-            or work.ahead_of(partition) >= plan.max_uncommitted * share
+            work.pending_of(partition) > self._share() * PAUSED
+            or work.ahead_of(partition) >= self._plan.max_uncommitted
         )
+
+    def _is_low(self, partition: TopicPartition) -> bool:
+        """Whether it is to be resumed."""
+        work = self._work
+        return (
+            work.pending_of(partition) <= self._share() * RESUMED
+            and work.ahead_of(partition) < self._plan.max_uncommitted / 2
+        )
+
+    def _is_dry(self, partition: TopicPartition) -> bool:
+        return not self._work.pending_of(partition)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """These are not ours any more."""
-        self._paused.difference_update(partitions)
+        for one in partitions:
+            self._paused.discard(one)
+            self._low.pop(one, None)
 
     def end(self) -> None:
         """What we have paused goes on."""

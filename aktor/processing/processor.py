@@ -202,7 +202,7 @@ class Processor:
     def _handled(self, task: Task, error: BaseException | None) -> None:
         if error is None:
             self.done.finished += 1
-            self._work.finish(task)
+            self._finish(task)
             return
         task.attempts, task.error = task.attempts + 1, error
         retries = self._plan.retries
@@ -216,6 +216,10 @@ class Processor:
         else:
             self._give_up(task)
 
+    def _finish(self, task: Task) -> None:
+        self._work.finish(task)
+        self._pausing.note_finished(task.partition)
+
     def _give_up(self, task: Task) -> None:
         """All attempts have failed."""
         on_error, error = self._plan.on_error, task.error
@@ -225,7 +229,7 @@ class Processor:
         elif on_error == "skip":
             self._trace.warning("record.skipped", **_facts(task))
             self.done.skipped += 1
-            self._work.finish(task)
+            self._finish(task)
         else:
             assert callable(on_error), "the plan was checked"
             failure = Failure(
@@ -241,7 +245,7 @@ class Processor:
         if error is None:
             self._trace.warning("record.dead_lettered", **_facts(task))
             self.done.dead_lettered += 1
-            self._work.finish(task)
+            self._finish(task)
         else:
             self._fail(task, "on_error failed, after the handler,", error)
 

@@ -167,7 +167,9 @@ class Coroutines:
     """Tasks of an event loop that runs on a thread of its own."""
 
     def __init__(self, count: int, *, name: str) -> None:
-        self.capacity = count
+        self.capacity = 2 * count  # when one ends, the next one begins at once
+        self._count = count
+        self._inbox: deque[tuple[_Claim, Job]] = deque()
         self._closed = False
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -182,14 +184,21 @@ class Coroutines:
     def submit(self, job: Job) -> Cancel:
         """Run it in the loop."""
         claim = _Claim()
-        self._loop.call_soon_threadsafe(self._begin, claim, job)
+        self._inbox.append((claim, job))
+        self._loop.call_soon_threadsafe(self._begin)
         return claim.take
 
-    def _begin(self, claim: _Claim, job: Job) -> None:
-        if claim.take() and not self._closed:
-            task = self._loop.create_task(self._run(job))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+    def _begin(self) -> None:
+        while self._inbox and len(self._tasks) < self._count and not self._closed:
+            claim, job = self._inbox.popleft()
+            if claim.take():
+                task = self._loop.create_task(self._run(job))
+                self._tasks.add(task)
+                task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._begin()
 
     async def _run(self, job: Job) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from contextlib import suppress
@@ -133,3 +134,49 @@ def test_a_batch_that_stays_corrupt_ends_it_when_the_others_are_read() -> None:
 
         assert [(one.partition, one.offset) for one in raised] == [(0, 16)]
         assert len(list(sim.history.named("batch.corrupt"))) == TRIES + 1
+
+
+def handle_in_order(slow: set[int], ended: list[tuple[int, float]], **options: Any) -> None:
+    """Handle records in the order of their partition: 50 ms each, 1 s if that is `slow`."""
+
+    def handle(record: Any) -> None:
+        time.sleep(1.0 if record.partition in slow else 0.05)
+        ended.append((record.partition, time.monotonic()))
+
+    KafkaConsumer(
+        "orders",
+        bootstrap_servers="kafka:9092",
+        group_id="billing",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    ).process(handle, order="partition", **options)
+
+
+@pytest.mark.parametrize("max_pending", [80, 1000])
+@pytest.mark.parametrize("seed", seeds(2))
+def test_all_partitions_of_a_backlog_are_worked_on_all_the_time(
+    seed: int, max_pending: int
+) -> None:
+    ended: list[tuple[int, float]] = []
+    with Simulation(seed) as sim:
+        sim.topic("orders", partitions=8, records=16_000)
+        sim.member(handle_in_order, set(), ended, concurrency=8, max_pending=max_pending)
+        sim.run(for_=30.0)
+
+    began = ended[0][1]
+    possible = 20 * 20  # twenty seconds, and twenty records of a partition in each
+    for partition in range(8):
+        handled = [at for one, at in ended if one == partition and at < began + 20.0]
+        assert len(handled) > 0.9 * possible, f"partition {partition}: {len(handled)}"
+
+
+def test_partitions_whose_records_take_long_keep_the_others_not_waiting() -> None:
+    ended: list[tuple[int, float]] = []
+    with Simulation(3) as sim:
+        sim.topic("orders", partitions=8, records=16_000)
+        sim.member(handle_in_order, set(range(7)), ended, concurrency=8, max_pending=80)
+        sim.run(for_=60.0)
+
+    quick = [at for one, at in ended if one == 7]
+    longest = max(after - at for at, after in itertools.pairwise(quick))
+    assert longest < 1.0

@@ -194,6 +194,31 @@ def test_coroutines_that_still_run_are_cancelled_at_the_end() -> None:
     assert isinstance(outcomes.get(timeout=SOON), asyncio.CancelledError)
 
 
+def test_so_many_coroutines_run_at_a_time_and_the_next_begins_when_one_ends() -> None:
+    workers = Coroutines(2, name="test")
+    begun: queue.SimpleQueue[int] = queue.SimpleQueue()
+    outcomes: Outcomes = queue.SimpleQueue()
+    may_end = [threading.Event() for _ in range(4)]
+
+    async def work(number: int) -> None:
+        begun.put(number)
+        await asyncio.to_thread(may_end[number].wait, SOON)
+
+    cancels = [workers.submit(Job(work, number, outcomes.put)) for number in range(4)]
+    assert {begun.get(timeout=SOON), begun.get(timeout=SOON)} == {0, 1}
+    assert cancels[2]()
+
+    may_end[1].set()
+
+    assert outcomes.get(timeout=SOON) is None
+    assert begun.get(timeout=SOON) == 3
+    assert begun.empty()
+    may_end[0].set()
+    may_end[3].set()
+    assert outcomes.get(timeout=SOON) is outcomes.get(timeout=SOON) is None
+    workers.close()
+
+
 class Abort(BaseException):
     """As some libraries have: no `except Exception` is to catch it."""
 
