@@ -217,6 +217,9 @@ def to_commit(member: str, offset: int, kind: str) -> tuple[str, str, dict[str, 
     return member, "commit.sent", {"offsets": {"a-0": offset}, "kind": kind}
 
 
+UNANSWERED: tuple[str, str, dict[str, Any]] = ("x", "request.failed", {"api": "OffsetCommit"})
+
+
 def succeeded(member: str, offset: int) -> tuple[str, str, dict[str, Any]]:
     return member, "commit.succeeded", {"offsets": {"a-0": offset}}
 
@@ -710,6 +713,22 @@ BROKEN: list[tuple[Check, Story, str]] = [
         "does not own",
     ),
     (commits.committed_offsets_never_go_back, [committed(5), committed(4)], "4 after 5"),
+    (
+        commits.committed_offsets_never_go_back,
+        [
+            *(*OWNED, to_commit("x", 2, "auto"), to_commit("x", 5, "auto"), UNANSWERED),
+            *(committed(5), committed(2)),
+        ],
+        "2 after 5",
+    ),
+    (
+        commits.committed_offsets_never_go_back,
+        [
+            *(*OWNED, to_commit("x", 2, "auto"), UNANSWERED, to_commit("x", 5, "auto")),
+            *(committed(5), committed(2), committed(5), committed(2)),
+        ],
+        "2 after 5",
+    ),
     (endings.every_request_ends_once, [request("x", "answered")], "unasked"),
     (
         endings.every_request_ends_once,
@@ -1374,6 +1393,13 @@ FORGIVEN: list[tuple[Check, Story]] = [
     (
         commits.committed_offsets_never_go_back,
         [committed(9), sought("x", 4), released("x"), to_commit("x", 5, "asked"), committed(5)],
+    ),
+    (
+        commits.committed_offsets_never_go_back,
+        [
+            *(*OWNED, to_commit("x", 2, "auto"), UNANSWERED, to_commit("x", 5, "auto")),
+            *(committed(5), committed(2)),
+        ],
     ),
     (
         listener.the_listener_hears_of_each_partition,

@@ -124,13 +124,20 @@ def commits_do_not_overtake_each_other(history: History) -> list[str]:
 
 
 def committed_offsets_never_go_back(history: History) -> list[str]:
-    """Unless who commits sought or was reset, since the partition is theirs."""
+    """Unless who commits sought or was reset, since the partition is theirs.
+
+    A broker may apply a request whose connection the client has closed after waiting in vain, and
+    do so after it has applied the next commit, which came by another connection. No client can
+    prevent that: Kafka does not number commits. Each such commit is excused once.
+    """
     complaints = []
     latest: dict[tuple[str, str], int] = {}
+    sent: dict[str, set[tuple[str, str, int]]] = defaultdict(set)
+    given_up: set[tuple[str, str, int]] = set()
     moved: dict[str, set[str]] = defaultdict(set)
     #: The highest offset of a commit that was sent, also of an automatic one.
     highest: dict[tuple[str, str], int] = {}
-    #: Commits of lower offsets by members that sought back or were reset. (An old commit that
+    #: Commits of lower offsets by members that sought back or were reset. (Another commit that
     #: arrives after a newer one is not excused, not even by a reset to the beginning.)
     excused: set[tuple[str, str, int]] = set()
     for event in history.events:
@@ -139,7 +146,10 @@ def committed_offsets_never_go_back(history: History) -> list[str]:
                 moved[event["member"]].update(event["partitions"])
             case "partitions.assigned":
                 moved[event["member"]].difference_update(event["partitions"])
+            case "request.failed" if event["api"] == "OffsetCommit":
+                given_up |= sent[event["member"]]
             case "commit.sent" if isinstance(event.get("offsets"), dict):
+                sent[event["member"]] = {(event["group"], *one) for one in event["offsets"].items()}
                 for one, offset in event["offsets"].items():
                     key = event["group"], one
                     known = max(latest.get(key, -1), highest.get(key, -1))
@@ -155,10 +165,12 @@ def committed_offsets_never_go_back(history: History) -> list[str]:
             case "offset.committed":
                 key = event["group"], event["partition"]
                 before, offset = latest.get(key, -1), event["offset"]
-                if offset < before and (*key, offset) not in excused:
+                this = (*key, offset)
+                if offset < before and this not in excused and this not in given_up:
                     complaints.append(
                         f"at {event['at']:.3f} {key[0]} {key[1]}: {offset} after {before}"
                     )
+                given_up.discard(this)
                 latest[key] = offset
     return complaints
 
