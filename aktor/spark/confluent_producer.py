@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any, Final
@@ -55,6 +56,7 @@ class ConfluentProducer:
         self._failures = _Failures()
         self._error = confluent_kafka.KafkaException
         self._timeout = settings.get("max_block_ms") / 1000
+        self._transactional = transactional_id is not None
         self._topic = ""
         config = settings.for_confluent(transactional_id)
         config["delivery.report.only.error"] = True
@@ -81,14 +83,14 @@ class ConfluentProducer:
             except self._error as error:
                 raise self._refused(topic, partition, value, error) from None
             self._topic = topic
-        self._producer.poll(0)
+        self._call(self._producer.poll, 0)
         self._check()
 
     def _produce_when_there_is_room(self, topic: str, *record: Any, headers: Any) -> None:
         """Wait until the queue has room. A record that the broker does not take leaves the queue
         after `delivery.timeout.ms`, and then this raises."""
         while True:
-            self._producer.poll(_ROOM)
+            self._call(self._producer.poll, _ROOM)
             self._check()
             try:
                 self._producer.produce(topic, *record, headers=headers)
@@ -113,7 +115,7 @@ class ConfluentProducer:
         )
 
     def flush(self) -> None:
-        while self._producer.flush(_FLUSH):
+        while self._call(self._producer.flush, _FLUSH):
             self._check()
         self._check()
 
@@ -122,7 +124,7 @@ class ConfluentProducer:
         if failures.first is None and not failures.refused:
             return
         # The reason may come behind the failures, as when a newer attempt has fenced this one.
-        self._producer.poll(_ROOM)
+        self._call(self._producer.poll, _ROOM)
         topic, partition, reason = failures.first or (self._topic, None, failures.refused)
         if failures.trouble and failures.trouble != reason:
             reason += f" ({failures.trouble})"
@@ -134,28 +136,52 @@ class ConfluentProducer:
         )
 
     def begin(self) -> None:
-        self._transaction(lambda: self._producer.init_transactions(self._timeout))
-        self._transaction(self._producer.begin_transaction)
+        self._call(self._producer.init_transactions, self._timeout)
+        self._call(self._producer.begin_transaction)
 
     def commit(self) -> None:
-        self._transaction(lambda: self._producer.commit_transaction(self._timeout))
+        self._call(self._producer.commit_transaction, self._timeout)
 
     def abort(self) -> None:
         self._producer.purge()
-        self._transaction(lambda: self._producer.abort_transaction(self._timeout))
+        self._call(self._producer.abort_transaction, self._timeout)
 
-    def _transaction(self, act: Callable[[], Any]) -> None:
+    def _call(self, act: Callable[..., Any], *arguments: Any) -> Any:
+        """Call the library. ProducerFencedError, KafkaError: it has failed.
+
+        If it fails for good (it is fenced), it sets an exception, and then calls `on_delivery` for
+        records that fail by that: Python makes a SystemError of this, or the exception is lost.
+        """
         try:
-            act()
+            return act(*arguments)
+        except SystemError as raised:
+            raise self._failed(self._fatal_error(raised)) from None
         except self._error as raised:
-            error = raised.args[0]
-            if error.code() in (error._FENCED, error.INVALID_PRODUCER_EPOCH):
-                raise ProducerFencedError(
-                    f"{error.str()}: a newer attempt of the task has begun, or the task took longer"
-                    " than kafka.transaction.timeout.ms"
-                ) from None
-            trouble = f" ({self._failures.trouble})" if self._failures.trouble else ""
-            raise KafkaError(f"{error.str()}{trouble}") from None
+            raise self._failed(raised.args[0]) from None
+
+    def _fatal_error(self, raised: SystemError) -> Any:
+        """The error of the library that became this; None: it is lost."""
+        if isinstance(raised.__cause__, self._error):
+            return raised.__cause__.args[0]
+        if self._transactional:
+            with contextlib.suppress(SystemError):
+                try:
+                    self._producer.abort_transaction(self._timeout)
+                except self._error as told_again:
+                    return told_again.args[0]
+        return None
+
+    def _failed(self, error: Any) -> KafkaError:
+        if error is None:
+            reason = self._failures.first[2] if self._failures.first else "it does not say why"
+            return KafkaError(f"the producer has failed for good: {reason}")
+        if error.code() in (error._FENCED, error.INVALID_PRODUCER_EPOCH):
+            return ProducerFencedError(
+                f"{error.str()}: a newer attempt of the task has begun, or the task took longer"
+                " than kafka.transaction.timeout.ms"
+            )
+        trouble = f" ({self._failures.trouble})" if self._failures.trouble else ""
+        return KafkaError(f"{error.str()}{trouble}")
 
     def close(self) -> None:
         self._producer.purge()

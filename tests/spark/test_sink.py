@@ -352,6 +352,24 @@ def test_a_new_attempt_fences_the_one_before_it(
     assert values(kafka, topic) == [b"second"]
 
 
+@pytest.mark.parametrize("_", range(5))
+def test_who_is_fenced_while_records_wait_hears_so(
+    kafka: EmbeddedKafka, topic: str, library: str, _: int
+) -> None:
+    """confluent-kafka then raised SystemError, or an error of its own."""
+    given = options(kafka, library, topic=topic, transactional="true", **{"kafka.linger.ms": "200"})
+    writer = a_writer(given, "value binary")
+
+    def overtaken() -> Iterator[Any]:
+        yield from batches_of("value binary", [(b"%d" % number,) for number in range(9)])
+        run_task(writer, batches_of("value binary", [(b"second",)]))
+
+    with pytest.raises(KafkaError, match="(?i)fenced|newer"):
+        run_task(writer, overtaken())
+
+    assert values(kafka, topic) == [b"second"]
+
+
 def test_the_transactional_id_is_that_of_the_task(kafka: EmbeddedKafka, topic: str) -> None:
     given = options(
         kafka, "confluent", topic=topic, transactional="true", transactionalIdPrefix="bills"
