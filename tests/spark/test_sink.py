@@ -364,7 +364,7 @@ def test_who_is_fenced_while_records_wait_hears_so(
         yield from batches_of("value binary", [(b"%d" % number,) for number in range(9)])
         run_task(writer, batches_of("value binary", [(b"second",)]))
 
-    with pytest.raises(KafkaError, match="(?i)fenced|newer"):
+    with pytest.raises(KafkaError, match=r"(?i)fenced|newer"):
         run_task(writer, overtaken())
 
     assert values(kafka, topic) == [b"second"]

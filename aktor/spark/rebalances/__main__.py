@@ -10,9 +10,14 @@ rebalances.html. Spark is what `spark-submit` gives, else all cores of this mach
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import signal
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
@@ -55,12 +60,34 @@ def _follow(spark: SparkSession, chosen: argparse.Namespace) -> None:
         _write_page(read_stream(spark, folder), chosen.out)
 
     lateness, once = chosen.lateness, chosen.once
-    query = follow_logs(spark, chosen.logs, folder, lateness=lateness, once=once, then=show)
-    try:
-        query.awaitTermination()
-    except KeyboardInterrupt:
+    interrupted = threading.Event()
+    with _on_ctrl_c(interrupted.set):
+        query = follow_logs(spark, chosen.logs, folder, lateness=lateness, once=once, then=show)
+        while query.isActive and not interrupted.wait(0.2):
+            pass
+        # To stop a query while foreachBatch runs may block for ever.
+        while query.isActive and query.status["isTriggerActive"]:
+            time.sleep(0.2)
+    if query.isActive:
         query.stop()
+    query.awaitTermination()  # raises what has ended it
     _write(read_stream(spark, folder), chosen.out)
+
+
+@contextlib.contextmanager
+def _on_ctrl_c(act: Callable[[], None]) -> Iterator[None]:
+    """Do this at the first Ctrl-C. KeyboardInterrupt, as at the second, may hit the connection to
+    the JVM, and py4j then prints tracebacks."""
+
+    def hear(_number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, before)
+        act()
+
+    before = signal.signal(signal.SIGINT, hear)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _write(tables: Mapping[str, DataFrame], folder: str) -> None:

@@ -62,7 +62,9 @@ def follow_logs(
 
     writer = name_files(lines).writeStream.foreachBatch(take)
     writer = writer.option("checkpointLocation", f"{folder}/checkpoint")
-    trigger = writer.trigger(availableNow=True) if once else writer.trigger(processingTime="10 s")
+    trigger = (
+        writer.trigger(availableNow=True) if once else writer.trigger(processingTime="10 seconds")
+    )
     return trigger.start()
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import signal
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from aktor.spark.rebalances import Tables, analyse_logs, follow_logs, read_stream
@@ -152,6 +156,32 @@ def test_the_command_writes_tables_and_a_page_that_needs_nothing_else(
         svg = ElementTree.fromstring("<svg" + drawing.split("</svg>")[0] + "</svg>")
         assert len(svg.findall("rect")) > 5
     assert "rebalances.html is written" in capsys.readouterr().out
+
+
+def test_the_command_follows_files_that_come_until_ctrl_c(tmp_path: Path) -> None:
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    half = len(LINES) // 2
+    write(logs / "1.jsonl", LINES[:half])
+    command = [sys.executable, "-m", "aktor.spark.rebalances", str(logs), "--out", str(out)]
+    process = subprocess.Popen(
+        [*command, "--stream"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert "rebalances.html is written" in process.stdout.readline()
+        write(tmp_path / "2.jsonl", LINES[half:]).rename(logs / "2.jsonl")
+        assert "rebalances.html is written" in process.stdout.readline()
+
+        process.send_signal(signal.SIGINT)
+
+        _, errors = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    assert "Traceback" not in errors
+    rows, _ = read(LINES)
+    found = pq.read_table(out / "rebalances")
+    assert found.num_rows == arrow_table("rebalances", rows).num_rows
 
 
 def test_the_example_names_the_member_that_began_most_rebalances(
