@@ -584,10 +584,11 @@ class MetadataManager(RequestManager):
         assert question.since is not None, "an answer to a question that was never sent"
         topics = question.asked.topics
         what = "all topics" if topics is None else f"the topics {', '.join(sorted(topics))}"
+        servers = ", ".join(f"{host}:{port}" for host, port in self.settings.bootstrap_servers)
         timeout = KafkaTimeoutError(
             f"no broker described {what} within {now - question.since:.1f} s"
             f" ({question.exchange.failures} attempts); the last one failed with {error}."
-            " Check that the brokers are up and can be reached."
+            f" Check that the brokers are up and can be reached (bootstrap_servers: {servers})."
         )
         self._end_question(Failed(ticket=ticket, error=timeout))
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeAlias, TypeVar
 
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
@@ -30,7 +30,8 @@ class DriverCluster:
     made at the first request, because Spark pickles a data source before that, and a consumer
     cannot be pickled.
 
-    A request that fails is sent again as `fetchOffset.numRetries` and
+    Each request has `kafka.default.api.timeout.ms`, and the consumer sends it again and again in
+    that time. A request that fails sooner is begun anew as `fetchOffset.numRetries` and
     `fetchOffset.retryIntervalMs` say; then its error is raised.
     """
 
@@ -87,19 +88,24 @@ class DriverCluster:
 
     def beginning_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
         """The first available offset of each partition."""
-        return self._looked_up(partitions, lambda kafka: kafka.beginning_offsets(partitions))
+        return self._looked_up(
+            partitions,
+            lambda kafka: kafka.beginning_offsets(partitions, timeout_ms=_timeout_ms(kafka)),
+        )
 
     def end_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
         """The offset at which each partition ends: its last stable offset with
         `kafka.isolation.level=read_committed`, else its high watermark."""
-        return self._looked_up(partitions, lambda kafka: kafka.end_offsets(partitions))
+        return self._looked_up(
+            partitions, lambda kafka: kafka.end_offsets(partitions, timeout_ms=_timeout_ms(kafka))
+        )
 
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, OffsetAndTimestamp | None]:
         """The first offset at or after each time (ms), None if no record is that young."""
         found: Mapping[TopicPartition, OffsetAndTimestamp | None] = self._retried(
-            lambda kafka: kafka.offsets_for_times(dict(times))
+            lambda kafka: kafka.offsets_for_times(dict(times), timeout_ms=_timeout_ms(kafka))
         )
         return found
 
@@ -146,6 +152,10 @@ class DriverCluster:
         for left in range(self._options.look_up_retries, -1, -1):
             try:
                 return ask(self._kafka())
+            except KafkaTimeoutError:
+                # The consumer has tried for the whole timeout. With retries on top of that, the
+                # user would see the error after four timeouts.
+                raise
             except KafkaError:
                 if not left:
                     raise
@@ -160,6 +170,13 @@ _SAMPLE_WAIT_MS = 1_000
 
 #: How long a commit of `commitOffsets` may take.
 _COMMIT_MS = 2_000
+
+
+def _timeout_ms(kafka: KafkaConsumer) -> float:
+    """How long a look-up of offsets may take, as with Kafka's Admin client. The consumer's own
+    default is `request_timeout_ms`: too short for a partition that has no leader for a moment."""
+    timeout: float = kafka.config["default_api_timeout_ms"]
+    return timeout
 
 
 def _check_there(

@@ -1,0 +1,108 @@
+"""The requests of the driver that fail: which of them are sent again, and what the user is told."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from kafka.errors import KafkaTimeoutError
+from kafka.structs import TopicPartition
+
+from aktor.broker import EmbeddedKafka
+from aktor.broker.codes import Code
+from aktor.broker.faults import FailWith, Fault
+from aktor.errors import BootstrapError
+from aktor.spark.cluster import DriverCluster
+from aktor.spark.options import read_options
+
+A = TopicPartition("orders", 0)
+
+
+@contextmanager
+def a_cluster(servers: str, **given: Any) -> Iterator[tuple[DriverCluster, list[float]]]:
+    """The driver's cluster, and the waits between its attempts, which take no time here."""
+    named = {name.replace("__", "."): str(value) for name, value in given.items()}
+    options = read_options(
+        {"kafka.bootstrap.servers": servers, "subscribe": "orders"} | named, stream=True
+    )
+    waits: list[float] = []
+    cluster = DriverCluster(options, sleep=waits.append)
+    try:
+        yield cluster, waits
+    finally:
+        cluster.close()
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka(topics={"orders": 2}) as kafka:
+        yield kafka
+
+
+@pytest.fixture(autouse=True)
+def _no_faults(kafka: EmbeddedKafka) -> Iterator[None]:
+    yield
+    kafka.clear_faults()
+
+
+# -- no answer in all the time that a request has
+
+
+def test_brokers_that_never_answer_are_waited_for_once_and_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with a_cluster(address, kafka__default__api__timeout__ms=1000) as (cluster, waits):
+            began = time.monotonic()
+            with pytest.raises(KafkaTimeoutError, match=f"brokers are up.*{address}"):
+                cluster.partitions()
+
+    assert waits == []
+    assert time.monotonic() - began < 2
+
+
+def test_a_broker_that_names_no_brokers_is_waited_for_once_and_named(kafka: EmbeddedKafka) -> None:
+    kafka.inject(Fault(api="Metadata", action=FailWith(Code.LEADER_NOT_AVAILABLE), times=None))
+    servers = kafka.bootstrap_servers
+    with (
+        a_cluster(servers, kafka__default__api__timeout__ms=1000) as (cluster, waits),
+        pytest.raises(KafkaTimeoutError, match=f"names no broker.*{servers}"),
+    ):
+        cluster.partitions()
+
+    assert waits == []
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda cluster: cluster.beginning_offsets([A]),
+        lambda cluster: cluster.end_offsets([A]),
+        lambda cluster: cluster.offsets_for_times({A: 5}),
+    ],
+)
+def test_offsets_are_asked_for_as_long_as_one_call_may_take(
+    kafka: EmbeddedKafka, ask: Callable[[DriverCluster], Any]
+) -> None:
+    refused = FailWith(Code.NOT_LEADER_OR_FOLLOWER)
+    kafka.inject(Fault(api="ListOffsets", action=refused, times=None))
+    with a_cluster(kafka.bootstrap_servers, kafka__default__api__timeout__ms=1000) as found:
+        cluster, waits = found
+        with pytest.raises(KafkaTimeoutError, match=r"within 1\.0 s for orders-0"):
+            ask(cluster)
+
+    assert waits == []
+
+
+def test_servers_that_refuse_the_connection_are_tried_again_as_the_options_say() -> None:
+    with a_cluster(
+        "127.0.0.1:1", fetchOffset__numRetries=1, fetchOffset__retryIntervalMs=700
+    ) as found:
+        cluster, waits = found
+        with pytest.raises(BootstrapError, match=r"127\.0\.0\.1:1: Connection refused"):
+            cluster.partitions()
+
+    assert waits == [0.7]
