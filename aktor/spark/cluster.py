@@ -31,8 +31,8 @@ class DriverCluster:
     cannot be pickled.
 
     Each request has `kafka.default.api.timeout.ms`, and the consumer sends it again and again in
-    that time. A request that fails sooner is begun anew as `fetchOffset.numRetries` and
-    `fetchOffset.retryIntervalMs` say; then its error is raised.
+    that time. A request that fails sooner, by an error that may pass (`retriable`), is begun anew
+    as `fetchOffset.numRetries` and `fetchOffset.retryIntervalMs` say; then its error is raised.
     """
 
     def __init__(
@@ -152,12 +152,10 @@ class DriverCluster:
         for left in range(self._options.look_up_retries, -1, -1):
             try:
                 return ask(self._kafka())
-            except KafkaTimeoutError:
-                # The consumer has tried for the whole timeout. With retries on top of that, the
-                # user would see the error after four timeouts.
-                raise
-            except KafkaError:
-                if not left:
+            except KafkaError as error:
+                # At a timeout the consumer has tried for all of it. With retries on top of that,
+                # the user would see the error after four timeouts.
+                if not left or not error.retriable or isinstance(error, KafkaTimeoutError):
                     raise
                 self._sleep(self._options.look_up_wait)
         raise AssertionError("the last attempt returns or raises")

@@ -9,13 +9,17 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from kafka.errors import KafkaTimeoutError
+from kafka.errors import (
+    GroupAuthorizationFailedError,
+    KafkaTimeoutError,
+    TopicAuthorizationFailedError,
+)
 from kafka.structs import TopicPartition
 
 from aktor.broker import EmbeddedKafka
 from aktor.broker.codes import Code
 from aktor.broker.faults import FailWith, Fault
-from aktor.errors import BootstrapError
+from aktor.errors import AuthenticationError, BootstrapError, ConfigurationError
 from aktor.spark.cluster import DriverCluster
 from aktor.spark.options import read_options
 
@@ -106,3 +110,49 @@ def test_servers_that_refuse_the_connection_are_tried_again_as_the_options_say()
             cluster.partitions()
 
     assert waits == [0.7]
+
+
+# -- errors that do not pass
+
+
+def test_a_refusal_is_raised_at_once(kafka: EmbeddedKafka) -> None:
+    for api, code in (
+        ("ListOffsets", Code.TOPIC_AUTHORIZATION_FAILED),
+        ("OffsetFetch", Code.GROUP_AUTHORIZATION_FAILED),
+    ):
+        kafka.inject(Fault(api=api, action=FailWith(code)))
+    with a_cluster(kafka.bootstrap_servers, kafka__group__id="g") as (cluster, waits):
+        with pytest.raises(TopicAuthorizationFailedError, match="orders"):
+            cluster.end_offsets([A])
+        with pytest.raises(GroupAuthorizationFailedError, match="g"):
+            cluster.committed([A])
+
+        assert waits == []
+        assert cluster.end_offsets([A]) == {A: 0}, "the fault was for one request"
+
+
+def test_a_wrong_password_is_raised_at_once() -> None:
+    login = {
+        "kafka__security__protocol": "SASL_PLAINTEXT",
+        "kafka__sasl__mechanism": "PLAIN",
+        "kafka__sasl__username": "alice",
+        "kafka__sasl__password": "wrong",
+    }
+    with (
+        EmbeddedKafka(users={"alice": "right"}) as kafka,
+        a_cluster(kafka.bootstrap_servers, **login) as (cluster, waits),
+        pytest.raises(AuthenticationError, match=kafka.bootstrap_servers),
+    ):
+        cluster.partitions()
+
+    assert waits == []
+
+
+def test_a_reference_that_stands_for_nothing_is_raised_at_once() -> None:
+    with (
+        a_cluster("127.0.0.1:1", kafka__client__rack="${env:NOT_SET_ANYWHERE}") as (cluster, waits),
+        pytest.raises(ConfigurationError, match="stands for nothing in this process"),
+    ):
+        cluster.partitions()
+
+    assert waits == []
