@@ -83,11 +83,14 @@ class Bounds:
     no_commit: int = EARLIEST
 
     @property
+    def offsets(self) -> Offsets:
+        """Those of `given` that are offsets, so that nothing has to be looked up."""
+        return {one: at for one, at in self.given.items() if isinstance(at, int) and at >= 0}
+
+    @property
     def exact(self) -> bool:
-        """Whether these are offsets, so that resolving them again comes to the same."""
-        return self.default is None and all(
-            isinstance(at, int) and at >= 0 for at in self.given.values()
-        )
+        """Whether all of these are offsets, so that resolving them again comes to the same."""
+        return self.default is None and self.offsets == self.given
 
     @property
     def _default_option(self) -> str:

@@ -67,10 +67,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next batch. `start` is the end of the last finished batch."""
-        plan = self._planned()
+        end = self._planned().latest(start, everything=isinstance(limit, ReadAllAvailable))
         if self._mirror is not None:
             self._mirror.show(from_json(start))
-        return plan.latest(start, everything=isinstance(limit, ReadAllAvailable))
+        return end
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Where the partitions end, for the progress of the query."""

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 from kafka.structs import TopicPartition
 
+from aktor.errors import ConfigurationError
 from aktor.spark import data_loss, ranges
 from aktor.spark.bounds import EARLIEST, LookUps, Offsets
 from aktor.spark.cluster import TopicIds
@@ -58,6 +59,7 @@ class StreamPlan:
         self._wall_clock = wall_clock
         self._sleep = sleep
         self._initial: Offsets | None = None
+        self._refused: ConfigurationError | None = None
         self._pinned = False
         self._target: Offsets | None = None
         self._latest: Offsets | None = None
@@ -69,11 +71,21 @@ class StreamPlan:
         )
 
     def initial(self) -> Json:
-        """Where a new query begins. The same answer each time: Spark asks twice."""
+        """Where a new query begins. The same answer each time: Spark asks twice.
+
+        Spark also asks after a restart, if the first batch was not finished. Meanwhile a partition
+        may have been added, or records deleted, so that the options would be refused now. Then
+        `tasks` comes next, and the end of the batch says where it begins; or the options do, if
+        they have all offsets. In a new query `latest` comes next: it raises the refusal.
+        """
         if self._initial is None:
             there, ids = self._cluster.partitions()
             now = int(self._wall_clock() * 1000)
-            self._initial = self._options.starting.resolve(there, self._cluster, now)
+            starting = self._options.starting
+            try:
+                self._initial = starting.resolve(there, self._cluster, now)
+            except ConfigurationError as error:
+                self._initial, self._refused = starting.offsets, error
             self._topic_ids.update(ids)
         return to_json(self._initial)
 
@@ -89,8 +101,11 @@ class StreamPlan:
         """The end of the next batch; `start` itself while there is nothing to read.
 
         `everything`: no limits (trigger Once). Raises DataLossError if a topic was deleted and
-        created anew since the last batch, unless `failOnDataLoss` is false.
+        created anew since the last batch, unless `failOnDataLoss` is false, and ConfigurationError
+        in a new query whose start the options do not say.
         """
+        if self._refused is not None and self._is_initial(start):
+            raise self._refused
         before = from_json(start)
         there, ids = self._cluster.partitions({one.topic for one in before})
         recreated = self._recreated(before, ids)
@@ -119,6 +134,7 @@ class StreamPlan:
 
         Raises DataLossError for lost records, unless `failOnDataLoss` is false.
         """
+        self._refused = None  # a batch is planned, so the query is not a new one
         begins, ends = from_json(start), from_json(end)
         if self._first_batch(start) and not start_of(end):
             self._lost(

@@ -313,6 +313,35 @@ def test_partitions_that_are_added_are_read_in_the_next_run(kafka: EmbeddedKafka
     assert [row["value"] for row in query.rows] == [b"old", b"new"]
 
 
+def test_a_partition_is_added_before_a_restart_and_starting_offsets_do_not_name_it(
+    kafka: EmbeddedKafka,
+) -> None:
+    write(kafka, *numbers(3))
+    query = Query(options(kafka, startingOffsets='{"orders": {"0": 1, "1": 0}}'))
+    Run(query).one_batch(fail=True)
+    kafka.add_partitions("orders", 3)
+    write(kafka, b"added", partition=2)
+    query.rows.clear()
+
+    query.run()
+
+    assert [row["value"] for row in query.rows] == [b"1", b"2", b"added"]
+
+
+def test_starting_offsets_that_lack_a_partition_are_refused_before_anything_is_read_or_committed(
+    kafka: EmbeddedKafka,
+) -> None:
+    write(kafka, *numbers(3))
+    lacking = options(kafka, startingOffsets='{"orders": {"0": 1}}', commitOffsets="true")
+    query = Query(lacking | {"kafka.group.id": "refused-start"})
+
+    with pytest.raises(ConfigurationError, match="it lacks orders-1"):
+        query.run()
+
+    assert (query.log, query.rows) == ([], [])
+    assert kafka.committed("refused-start") == {}
+
+
 def test_a_pattern_finds_topics_and_no_internal_ones(kafka: EmbeddedKafka) -> None:
     kafka.create_topic("order-lines")
     write(kafka, b"v")

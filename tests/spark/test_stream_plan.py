@@ -135,16 +135,19 @@ def test_a_time_after_the_last_record_is_refused() -> None:
     plan = a_plan(Cluster({A: 10}), startingTimestamp=15_000)
 
     with pytest.raises(ConfigurationError, match="orders-0 has no record at or after 15000 ms"):
-        plan.initial()
+        latest(plan, plan.initial())
 
 
 def test_offsets_must_name_every_partition_that_is_read_and_no_other() -> None:
-    cluster = Cluster({A: 10, B: 20})
+    for given, said in (
+        ('{"orders": {"0": 5}}', "it lacks orders-1"),
+        ('{"orders": {"0": 5, "1": -1, "2": 5}}', "names orders-2"),
+    ):
+        plan = a_plan(Cluster({A: 10, B: 20}), startingOffsets=given)
 
-    with pytest.raises(ConfigurationError, match="it lacks orders-1"):
-        a_plan(cluster, startingOffsets='{"orders": {"0": 5}}').initial()
-    with pytest.raises(ConfigurationError, match="names orders-2"):
-        a_plan(cluster, startingOffsets='{"orders": {"0": 5, "1": 5, "2": 5}}').initial()
+        for _ in range(2):
+            with pytest.raises(ConfigurationError, match=said):
+                latest(plan, plan.initial())
 
 
 def test_the_first_batch_says_where_it_begins_so_that_a_later_latest_loses_nothing() -> None:
@@ -173,6 +176,44 @@ def test_a_partition_added_after_the_first_batch_was_logged_is_no_loss(starting:
 
     assert told(again, again.initial(), end) == told(killed, start, end)
     assert told(again, end, latest(again, end)) == [(1, 0, 5)]
+
+
+@pytest.mark.parametrize("end", [12, 5])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"startingOffsets": '{"orders": {"0": 5}}'},
+        {"startingOffsets": '{"orders": {"0": -2}}'},
+        {"startingOffsetsByTimestamp": '{"orders": {"0": 5000}}'},
+    ],
+)
+def test_a_partition_added_after_the_first_batch_was_logged_need_not_be_named(
+    given: Any, end: int
+) -> None:
+    cluster = Cluster({A: 6})
+    cluster.first[A] = 5
+    killed = a_plan(cluster, **given)
+    start = killed.initial()
+    cluster.ends[A] = end
+    first = latest(killed, start)
+    cluster.ends[B], cluster.first[B] = 3, 0
+
+    again = a_plan(cluster, **given)
+
+    assert told(again, again.initial(), first) == told(killed, start, first)
+    assert told(again, first, latest(again, first)) == [(1, 0, 3)]
+
+
+def test_a_first_batch_is_finished_though_its_start_cannot_be_looked_up_again() -> None:
+    cluster = Cluster({A: 10})
+    killed = a_plan(cluster, startingTimestamp=8_000)
+    start = killed.initial()
+    end = latest(killed, start)
+    cluster.ends[A] = cluster.first[A] = 8
+
+    again = a_plan(cluster, startingTimestamp=8_000)
+
+    assert told(again, again.initial(), end) == told(killed, start, end) == [(0, 8, 10)]
 
 
 def test_records_that_came_before_the_first_batch_was_logged_are_in_it() -> None:
