@@ -55,7 +55,7 @@ def read_task(
     """The records of a task's ranges, in Spark's layout. After an error the consumer is dropped."""
     if not ranges:
         return
-    consumer = _worker_consumer(options.client)
+    consumer = _worker_consumer(options.client, ranges)
     try:
         for batch in read_ranges(consumer, ranges, options, layout.columns):
             yield layout.batch(batch)
@@ -68,15 +68,19 @@ def read_task(
         raise
 
 
-def _worker_consumer(client: Mapping[str, str]) -> KafkaConsumer:
+def _worker_consumer(client: Mapping[str, str], ranges: Sequence[OffsetRange]) -> KafkaConsumer:
     """The worker's consumer with these settings: the one that is there, or a new one.
 
-    A consumer that was made before a fork is left alone: it belongs to the parent process.
+    A consumer that was made before a fork is left alone: it belongs to the parent process. One that
+    knows another id of a topic is not used: its metadata may be older than the plan. It would take
+    a new topic for one that was created after the batch was planned, and skip its records.
     """
     global _kept
     if _kept is not None and _kept[0] == os.getpid():
-        if _kept[1] == client:
-            return _kept[2]
+        _, made_with, consumer = _kept
+        ids = {one.topic: one.topic_id for one in ranges}
+        if made_with == client and not any(_knows_other_id(consumer, *one) for one in ids.items()):
+            return consumer
         _drop()
     defaults = {
         "client_id": f"aktor-spark-{os.getpid()}",
@@ -91,6 +95,13 @@ def _worker_consumer(client: Mapping[str, str]) -> KafkaConsumer:
     _kept = os.getpid(), dict(client), consumer
     garbage.leave_out_what_is_there()
     return consumer
+
+
+def _knows_other_id(consumer: KafkaConsumer, topic: str, planned: str | None) -> bool:
+    """Whether the consumer knows the topic by another id than it had when the batch was planned."""
+    info = consumer.known_topics().get(topic)
+    told = None if info is None else info.topic_id
+    return None not in (told, planned) and str(told) != planned
 
 
 def _drop() -> None:
@@ -147,7 +158,7 @@ class _Wave:
         self._clock = clock
         self._left = {one.topic_partition: one for one in ranges if one.size > 0}
         self._at = {one.topic_partition: one.start for one in ranges}
-        self._ids = {one.topic: one.topic_id for one in ranges if one.topic_id is not None}
+        self._ids = {one.topic: one.topic_id for one in ranges}
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Batches until every range is at its end."""
@@ -235,10 +246,8 @@ class _Wave:
         topic ids (KIP-516) the task would give out those as the planned ones.
         """
         found = []
-        known = self._consumer.known_topics()
         for topic, planned in list(self._ids.items()):
-            info = known.get(topic)
-            if info is None or info.topic_id is None or str(info.topic_id) == planned:
+            if not _knows_other_id(self._consumer, topic, planned):
                 continue
             self._lost(f"topic {topic} was deleted and created anew after the batch was planned")
             del self._ids[topic]

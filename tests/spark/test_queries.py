@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import pickle
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +18,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 from aktor import KafkaConsumer
 from aktor.broker import EmbeddedKafka
 from aktor.broker.codes import Code
-from aktor.broker.faults import CorruptRecords, FailWith, Fault
+from aktor.broker.faults import CorruptRecords, Delay, FailWith, Fault
 from aktor.errors import ConfigurationError, CorruptBatchError, DataLossError
 from aktor.spark import worker
 from aktor.spark.columns import Layout
@@ -485,6 +486,27 @@ def test_a_stream_reads_a_topic_that_was_created_anew_from_its_beginning(
     run.stop()
 
     assert [row["value"] for row in query.rows] == [*numbers(10), *numbers(100, 100 + new)]
+
+
+def test_a_worker_that_has_not_heard_of_the_new_topic_yet_does_not_skip_it(
+    kafka: EmbeddedKafka,
+) -> None:
+    write(kafka, *numbers(10))
+    query = Query(options(kafka, startingOffsets="earliest", failOnDataLoss="false"))
+    run = Run(query, available_now=False)
+    run.one_batch()
+    slow = Fault(
+        api="Metadata", client_id=f"aktor-spark-{os.getpid()}", action=Delay(0.5), times=None
+    )
+    kafka.inject(slow)
+    kafka.delete_topic("orders")
+    kafka.create_topic("orders", 2)
+    write(kafka, *numbers(100, 105))
+
+    run.one_batch()
+    run.stop()
+
+    assert [row["value"] for row in query.rows] == [*numbers(10), *numbers(100, 105)]
 
 
 def test_a_topic_that_is_deleted_is_a_loss_for_the_tasks_under_way(kafka: EmbeddedKafka) -> None:
