@@ -93,11 +93,16 @@ class DriverCluster:
             lambda kafka: kafka.beginning_offsets(partitions, timeout_ms=_timeout_ms(kafka)),
         )
 
-    def end_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
+    def end_offsets(
+        self, partitions: Collection[TopicPartition], timeout: float | None = None
+    ) -> Offsets:
         """The offset at which each partition ends: its last stable offset with
-        `kafka.isolation.level=read_committed`, else its high watermark."""
+        `kafka.isolation.level=read_committed`, else its high watermark. `timeout`: in seconds."""
         return self._looked_up(
-            partitions, lambda kafka: kafka.end_offsets(partitions, timeout_ms=_timeout_ms(kafka))
+            partitions,
+            lambda kafka: kafka.end_offsets(
+                partitions, timeout_ms=_timeout_ms(kafka) if timeout is None else timeout * 1000
+            ),
         )
 
     def offsets_for_times(

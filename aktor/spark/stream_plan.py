@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, Protocol
 
+from kafka.errors import KafkaTimeoutError
 from kafka.structs import TopicPartition
 
 from aktor.errors import ConfigurationError
@@ -25,6 +26,9 @@ __all__ = ["PlanCluster", "StreamPlan"]
 #: How often an idle query asks where the partitions end, in seconds.
 _IDLE_ASK: Final = 0.05
 
+#: How long such an answer may take, in seconds.
+_IDLE_PATIENCE: Final = 5.0
+
 #: How long the estimate of bytes per offset of a topic is good, in seconds.
 _SAMPLE_AGE: Final = 60.0
 
@@ -35,6 +39,10 @@ class PlanCluster(LookUps, Protocol):
     """What a plan asks of a cluster: `aktor.spark.cluster` has it."""
 
     def partitions(self, known: Collection[str] = ()) -> tuple[list[TopicPartition], TopicIds]: ...
+
+    def end_offsets(
+        self, partitions: Collection[TopicPartition], timeout: float | None = None
+    ) -> Offsets: ...
 
     def bytes_per_offset(self, partition: TopicPartition, offset: int) -> float | None: ...
 
@@ -149,14 +157,19 @@ class StreamPlan:
             begins = {one: at for one, at in begins.items() if one in ends}
         begins |= start_of(end)
         added = ends.keys() - begins.keys()
+        if added:
+            # Offsets of a partition that was deleted since cannot be looked up.
+            there, _ = self._cluster.partitions({one.topic for one in ends})
+            added &= set(there)
         found = self._cluster.beginning_offsets(sorted(added))
         for one in sorted(added):
             if found[one]:
                 self._lost(f"{name_of(one)} is new and begins with offset {found[one]}, not with 0")
         begins |= found
-        gone = sorted(begins.keys() - ends.keys())
+        gone = sorted(begins.keys() ^ ends.keys())
         if gone:
             self._lost(f"{', '.join(map(name_of, gone))} do not exist any more")
+            ends = {one: at for one, at in ends.items() if one in begins}
         for one in sorted(ends):
             if ends[one] < begins[one]:
                 self._lost(
@@ -209,7 +222,11 @@ class StreamPlan:
         deadline = self._clock() + self._options.idle_wait
         while ends == before and self._target is None and self._clock() < deadline:
             self._sleep(_IDLE_ASK)
-            ends = self._latest = self._cluster.end_offsets(list(ends))
+            try:
+                ends = self._latest = self._cluster.end_offsets(list(ends), _IDLE_PATIENCE)
+            except KafkaTimeoutError:
+                # A topic may have been deleted. The next plan asks which partitions there are.
+                break
         return ends
 
     # -- how much of it

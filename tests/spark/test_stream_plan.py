@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import pytest
+from kafka.errors import KafkaTimeoutError
 from kafka.structs import OffsetAndTimestamp, TopicPartition
 
 from aktor.errors import ConfigurationError, DataLossError
@@ -27,6 +28,7 @@ class Cluster:
         self.id = "id-1"
         self.commits: Offsets = {}
         self.asked = 0
+        self.timeouts: list[float | None] = []
         self.wrong_answers: list[Offsets] = []
         self.bytes = 1.0
 
@@ -38,10 +40,15 @@ class Cluster:
     def beginning_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
         return {one: self.first[one] for one in partitions}
 
-    def end_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
+    def end_offsets(
+        self, partitions: Collection[TopicPartition], timeout: float | None = None
+    ) -> Offsets:
         self.asked += 1
+        self.timeouts.append(timeout)
         if self.wrong_answers:
             return self.wrong_answers.pop(0)
+        if not set(partitions) <= self.ends.keys():
+            raise KafkaTimeoutError("no offset was found")
         return {one: self.ends[one] for one in partitions}
 
     def offsets_for_times(
@@ -64,12 +71,14 @@ class Time:
 
     def __init__(self) -> None:
         self.now = 1000.0
+        self.while_asleep: Callable[[], Any] = lambda: None
 
     def clock(self) -> float:
         return self.now
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
+        self.while_asleep()
 
 
 def a_plan(cluster: Cluster, time: Time | None = None, **given: Any) -> StreamPlan:
@@ -336,6 +345,27 @@ def test_a_partition_that_does_not_exist_any_more_is_a_loss() -> None:
     with pytest.raises(DataLossError, match="orders-1 do not exist any more"):
         told(strict, offsets(0, 5), offsets(10))
     assert told(tolerant, offsets(0, 5), offsets(10)) == [(0, 0, 10)]
+
+
+def test_a_partition_that_is_deleted_while_the_query_is_idle_is_a_loss_and_soon() -> None:
+    cluster, time = Cluster({A: 10, B: 5}), Time()
+    plan = a_plan(cluster, time, idleWaitMs=200)
+    time.while_asleep = lambda: cluster.ends.pop(B, None)
+
+    assert latest(plan, offsets(10, 5)) == offsets(10, 5), "the next batch will tell"
+    assert cluster.timeouts == [None, 5.0], "who waits for news does not wait for the topic"
+
+    end = latest(plan, offsets(10, 5))
+    with pytest.raises(DataLossError, match="orders-1 do not exist any more"):
+        told(plan, offsets(10, 5), end)
+
+
+def test_a_partition_that_was_added_and_deleted_before_a_restart_is_a_loss() -> None:
+    strict, tolerant = lossy(Cluster({A: 10}))
+
+    with pytest.raises(DataLossError, match="orders-1 do not exist any more"):
+        told(strict, offsets(8), offsets(10, 5))
+    assert told(tolerant, offsets(8), offsets(10, 5)) == [(0, 8, 10)]
 
 
 def test_a_partition_that_ends_lower_than_it_was_read_is_a_loss_and_nothing_is_read_twice() -> None:
