@@ -111,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         if error.name != "greenlet":
             raise
-        raise CommandLineError("needs greenlet: pip install 'aktor[simulation]'") from None
+        raise CommandLineError("needs greenlet: pip install greenlet") from None
     if arguments.command == "crashes":
         return _crash(arguments.seed, arguments.actor, arguments.protocol, arguments.write)
     if arguments.command == "recovery":

@@ -75,7 +75,7 @@ def import_arrow() -> Any:
     try:
         from aktor.consumer import arrow
     except ImportError as error:
-        text = f"columns need pyarrow: pip install 'aktor[arrow]' ({error})"
+        text = f"columns need pyarrow: pip install pyarrow ({error})"
         raise ImportError(text) from None
     return arrow
 
@@ -352,7 +352,7 @@ class KafkaConsumer:
                 key, value). On request also leader_epoch (int32).
 
         Raises:
-            ImportError: pyarrow is missing; `pip install 'aktor[arrow]'`.
+            ImportError: pyarrow is missing; `pip install pyarrow`.
             ValueError: an unknown column.
             What `poll` raises, but RecordDeserializationError.
         """

@@ -1,6 +1,6 @@
 """Decompression that never gives more bytes than it is allowed to.
 
-gzip comes from the standard library, the others from cramjam (`pip install 'aktor[codecs]'`),
+gzip comes from the standard library, the others from cramjam (the extra `codecs`),
 imported when first needed.
 """
 
@@ -290,7 +290,7 @@ def _cramjam(name: str) -> Any:
         import cramjam
     except ImportError:
         raise CodecUnavailable(
-            f"compressed with {name}, which needs cramjam; pip install 'aktor[codecs]'"
+            f"compressed with {name}, which needs cramjam; pip install cramjam"
         ) from None
     return cramjam
 

@@ -6,7 +6,7 @@
         sim.chaos(for_=60).run(for_=60)
         sim.heal().progress().check()
 
-Needs greenlet: `pip install 'aktor[simulation]'`.
+Needs greenlet: the extra `simulation`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Kafka through aktor in PySpark: `spark.read.format("aktor")`, streams, and a sink.
 
-Needs PySpark 4.2 or newer: `pip install 'aktor[spark]'`. See docs/spark.md.
+Needs PySpark 4.2 or newer: the extra `spark`. See docs/spark.md.
 """
 
 from __future__ import annotations

@@ -78,7 +78,9 @@ class Bounds:
     default: At | None
     given: Mapping[TopicPartition, At] = field(default_factory=dict)
     #: Where there is no record at or after a time: Spark's startingOffsetsByTimestampStrategy.
-    no_match: Literal["error", "latest"] = "latest"
+    #: None: an error, but the end where the time is relative. (An idle partition has no record of
+    #: the last 15 minutes, and nothing is wrong with that.)
+    no_match: Literal["error", "latest"] | None = "latest"
     #: Where the group has committed nothing.
     no_commit: int = EARLIEST
 
@@ -160,8 +162,13 @@ class Bounds:
         if not times:
             return {}
         found = cluster.offsets_for_times(times)
-        later = sorted(one for one in times if found.get(one) is None)
-        if later and self.no_match == "error":
+        later = sorted(
+            one
+            for one in times
+            if found.get(one) is None
+            and (self.no_match == "error" or not (self.no_match or isinstance(wanted[one], Ago)))
+        )
+        if later:
             raise ConfigurationError(
                 f"{self.option}: {_names(later)} has no record at or after {times[later[0]]} ms;"
                 " set startingOffsetsByTimestampStrategy=latest to begin at the end there"

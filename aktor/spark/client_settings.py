@@ -25,6 +25,7 @@ __all__ = [
     "check",
     "check_names",
     "consumer_settings",
+    "names",
     "resolved",
     "secret_names",
     "settings",
@@ -175,11 +176,15 @@ def _translation(name: str, known: Mapping[str, Any]) -> Translate:
         return _JAVA_ONLY[name]
     ours = name.replace(".", "_")
     if ours not in known or ours in _NO_TEXT:
-        names = [*_JAVA_ONLY, *(one.replace("_", ".") for one in known)]
-        near = difflib.get_close_matches(name, names, 1)
+        near = difflib.get_close_matches(name, names(known), 1)
         hint = f"; did you mean kafka.{near[0]}?" if near else ""
         raise ConfigurationError(f"unknown option kafka.{name}{hint}")
     return lambda text: {ours: _value(ours, name, text, known[ours])}
+
+
+def names(known: Mapping[str, Any]) -> list[str]:
+    """The names of settings that text can give a value to, with dots."""
+    return [*_JAVA_ONLY, *(one.replace("_", ".") for one in known if one not in _NO_TEXT)]
 
 
 def _value(ours: str, name: str, text: str, default: Any) -> Any:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from kafka.structs import TopicPartition
 
+from aktor.consumer.configuration import DEFAULT_CONFIG
 from aktor.errors import ConfigurationError
 from aktor.spark import bounds, client_settings
 from aktor.spark.bounds import EARLIEST, LATEST, Bounds
@@ -84,11 +85,14 @@ class SourceOptions:
     idle_wait: float = 0.25
 
 
-def unknown_option(name: str, known: tuple[str, ...]) -> ConfigurationError:
-    """The error for an unknown option; it names the nearest known one."""
-    lower = {one.lower(): one for one in known}
-    near = difflib.get_close_matches(name.lower(), [*lower, "kafka.bootstrap.servers"], 1)
-    hint = f"; did you mean {lower.get(near[0], near[0])}?" if near else ""
+def unknown_option(
+    name: str, known: tuple[str, ...], client: Iterable[str] = ()
+) -> ConfigurationError:
+    """The error for an unknown option; it names the nearest known one. `client`: settings that need
+    `kafka.` before them."""
+    lower = {one: f"kafka.{one}" for one in client} | {one.lower(): one for one in known}
+    near = difflib.get_close_matches(name.lower(), lower, 1)
+    hint = f"; did you mean {lower[near[0]]}?" if near else ""
     return ConfigurationError(f"unknown option {name}{hint}")
 
 
@@ -106,7 +110,7 @@ def read_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
     }
     for name in options:
         if not name.startswith(client_settings.PREFIX) and name not in _BY_LOWER:
-            raise unknown_option(name, KNOWN)
+            raise unknown_option(name, KNOWN, client_settings.names(DEFAULT_CONFIG))
     client_settings.check(client)
     read = GivenOptions(options)
     timeout_ms = read.text("kafkaConsumer.pollTimeoutMs", "120000")
@@ -284,7 +288,9 @@ def _starting(read: GivenOptions, *, stream: bool) -> Bounds:
         )
     default = read.optional("startingOffsetsDefault", bounds.read_default)
     word = "latest" if stream else "earliest"
-    rest = {"no_match": strategy}
+    is_said = read.given("startingOffsetsByTimestampStrategy") is not None
+    rest = {"no_match": strategy if is_said else None}
+    _check_default(read, "starting", word)
     if (text := read.given("startingTimestamp")) is not None:
         return bounds.read_time("startingTimestamp", text, **rest)
     if (text := read.given("startingOffsetsByTimestamp")) is not None:
@@ -296,6 +302,23 @@ def _starting(read: GivenOptions, *, stream: bool) -> Bounds:
     return found
 
 
+def _check_default(read: GivenOptions, end: str, word: str) -> None:
+    """A default for partitions that are not named, where none are named, would change nothing."""
+    default = read.given(f"{end}OffsetsDefault")
+    if default is None or read.given(f"{end}OffsetsByTimestamp") is not None:
+        return
+    if read.given(f"{end}Timestamp") is not None:
+        raise ConfigurationError(
+            f"{end}Timestamp is for all partitions: leave {end}OffsetsDefault out"
+        )
+    text = read.text(f"{end}Offsets", word)
+    if not text.lstrip().startswith("{"):
+        raise ConfigurationError(
+            f"{end}OffsetsDefault is for partitions that JSON does not name, and {end}Offsets is"
+            f" {text.strip()}, without JSON: set {end}Offsets={default}, and no default"
+        )
+
+
 def _ending(read: GivenOptions, *, stream: bool) -> Bounds:
     names = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets", "endingOffsetsDefault")
     given = [name for name in names if read.given(name) is not None]
@@ -303,6 +326,7 @@ def _ending(read: GivenOptions, *, stream: bool) -> Bounds:
         raise ConfigurationError(f"{given[0]} is for batch queries: a stream has no end")
     default = read.optional("endingOffsetsDefault", bounds.read_default)
     rest: dict[str, Any] = {"no_match": "latest", "no_commit": LATEST}
+    _check_default(read, "ending", "latest")
     if (text := read.given("endingTimestamp")) is not None:
         return bounds.read_time("endingTimestamp", text, **rest)
     if (text := read.given("endingOffsetsByTimestamp")) is not None:

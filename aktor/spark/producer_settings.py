@@ -16,7 +16,7 @@ from aktor.consumer import configuration
 from aktor.errors import ConfigurationError
 from aktor.spark import client_settings
 
-__all__ = ["ProducerSettings", "check", "read"]
+__all__ = ["ProducerSettings", "check", "names", "read"]
 
 #: Settings of the connections: kafka-python's name, and librdkafka's; "" if there is none.
 _CONNECTION: Final = {
@@ -144,6 +144,11 @@ def check(options: Mapping[str, str], *, transactional: bool) -> None:
     plain = client_settings.without_references(options)
     given = _settled(client_settings.settings(plain, _KNOWN), transactional)
     configuration.parse({name: value for name, value in given.items() if name in _CONNECTION})
+
+
+def names() -> list[str]:
+    """The names of settings of producers, with dots."""
+    return client_settings.names(_KNOWN)
 
 
 def read(options: Mapping[str, str], *, transactional: bool) -> ProducerSettings:

@@ -49,7 +49,7 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
     known = {name.lower() for name in KNOWN} | set(_OF_SPARK)
     for name in options:
         if not name.startswith(client_settings.PREFIX) and name not in known:
-            raise unknown_option(name, KNOWN)
+            raise unknown_option(name, KNOWN, producer_settings.names())
     read = GivenOptions(options)
     # Headers are written where the column is there, as Spark's own sink does.
     read.boolean("includeHeaders", False)

@@ -168,7 +168,10 @@ class StreamPlan:
         begins |= found
         gone = sorted(begins.keys() ^ ends.keys())
         if gone:
-            self._lost(f"{', '.join(map(name_of, gone))} do not exist any more")
+            self._lost(
+                f"{', '.join(map(name_of, gone))} do not exist any more, or the options do not"
+                " name them any more"
+            )
             ends = {one: at for one, at in ends.items() if one in begins}
         for one in sorted(ends):
             if ends[one] < begins[one]:

@@ -31,7 +31,7 @@ from tests.kafka.support import (
 from tests.real_kafka import topics
 from tests.real_kafka.topics import Transaction
 
-#: gzip is in the standard library; the others need `aktor[codecs]` to be read.
+#: gzip is in the standard library; the others need cramjam to be read.
 COMPRESSIONS = pytest.mark.parametrize("compression", [None, "gzip", "snappy", "lz4", "zstd"])
 
 

@@ -55,6 +55,9 @@ def test_the_defaults_are_those_of_sparks_own_source() -> None:
         ({"startingOffset": "earliest"}, "did you mean startingOffsets?"),
         ({"bootstrap.servers": "a:1"}, "did you mean kafka.bootstrap.servers?"),
         ({"kafka__sasl__mechanismus": "PLAIN"}, "did you mean kafka.sasl.mechanism?"),
+        ({"security.protocol": "SSL"}, "did you mean kafka.security.protocol?"),
+        ({"sasl.password": "x"}, "did you mean kafka.sasl.password?"),
+        ({"group.id": "g"}, "did you mean kafka.group.id?"),
     ],
 )
 def test_an_unknown_option_is_refused_with_the_nearest_name(given: Any, hint: str) -> None:
@@ -101,12 +104,21 @@ def test_an_unknown_option_is_refused_with_the_nearest_name(given: Any, hint: st
         ({"startingOffsets": "group"}, "set kafka.group.id"),
         ({"minOffsetsPerTrigger": 9, "maxOffsetsPerTrigger": 8}, "is more than"),
         ({"minPartitions": 9, "maxPartitions": 8}, "is more than"),
+        ({"startingOffsetsDefault": "earliest"}, "without JSON: set startingOffsets=earliest"),
+        (
+            {"startingTimestamp": "5", "startingOffsetsDefault": "latest"},
+            "startingTimestamp is for all partitions",
+        ),
         ({"kafka__fetch__max__wait__ms": "soon"}, "must be a number"),
         ({"kafka__fetch__max__wait__ms": "9" * 5000}, "must be a number"),
     ],
 )
 def test_a_value_that_cannot_be_is_refused(given: Any, text: str) -> None:
     assert text in refusal(**given)
+
+
+def test_a_setting_that_text_cannot_have_is_no_hint() -> None:
+    assert "did you mean" not in refusal(kafka__partition__assignment__strategy="x")
 
 
 def test_a_trigger_delay_of_zero_is_no_delay() -> None:
@@ -125,6 +137,7 @@ def test_the_default_is_also_for_partitions_without_a_timestamp() -> None:
         ({"startingOffsets": "latest"}, "cannot be latest"),
         ({"startingOffsets": '{"orders": {"0": -1}}'}, "cannot be latest"),
         ({"endingOffsets": "earliest"}, "cannot be earliest"),
+        ({"endingOffsets": "latest", "endingOffsetsDefault": "latest"}, "set endingOffsets=latest"),
         ({"commitOffsets": "true", "kafka__group__id": "g"}, "is for streams"),
     ],
 )

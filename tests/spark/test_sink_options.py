@@ -43,6 +43,7 @@ def settings(**more: str) -> producer_settings.ProducerSettings:
     ("more", "said"),
     [
         ({"topik": "a"}, "unknown option topik; did you mean topic?"),
+        ({"acks": "all"}, "unknown option acks; did you mean kafka.acks?"),
         ({"kafka__group__id": "g"}, "unknown option kafka.group.id"),
         ({"kafka__ack": "all"}, "did you mean kafka.acks?"),
         ({"kafka__acks": "2"}, "kafka.acks must be one of all, -1, 0, 1"),

@@ -125,6 +125,8 @@ def test_a_query_begins_where_spark_was_told_first() -> None:
         ({"startingOffsets": '{"orders": {"1": -2}}', "startingOffsetsDefault": "latest"}, (10, 0)),
         ({"startingTimestamp": 7_000}, (7, 7)),
         ({"startingOffsets": "-994s"}, (6, 6)),
+        ({"startingOffsets": "-985s"}, (10, 15)),
+        ({"startingTimestamp": "-985s"}, (10, 15)),
         ({"startingOffsets": "group", "kafka__group__id": "g"}, (3, 12)),
         (
             {"startingTimestamp": 15_000, "startingOffsetsByTimestampStrategy": "latest"},
@@ -142,6 +144,14 @@ def test_a_query_begins_where_its_options_say(given: Any, begins: tuple[int, int
 
 def test_a_time_after_the_last_record_is_refused() -> None:
     plan = a_plan(Cluster({A: 10}), startingTimestamp=15_000)
+
+    with pytest.raises(ConfigurationError, match="orders-0 has no record at or after 15000 ms"):
+        latest(plan, plan.initial())
+
+
+def test_a_relative_time_after_the_last_record_is_refused_if_that_is_asked_for() -> None:
+    given = {"startingOffsets": "-985s", "startingOffsetsByTimestampStrategy": "error"}
+    plan = a_plan(Cluster({A: 10}), **given)
 
     with pytest.raises(ConfigurationError, match="orders-0 has no record at or after 15000 ms"):
         latest(plan, plan.initial())

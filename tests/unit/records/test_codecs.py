@@ -269,7 +269,7 @@ def test_a_missing_codec_is_named_with_its_remedy(
     with pytest.raises(UnsupportedCodecError) as caught:
         reader.take(1)
 
-    for part in ("orders-3", "offset 8", codec, "pip install 'aktor[codecs]'"):
+    for part in ("orders-3", "offset 8", codec, "pip install cramjam"):
         assert part in str(caught.value)
 
 
