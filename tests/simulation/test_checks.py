@@ -73,6 +73,9 @@ def refused(waits: float, code: str = "") -> Story:
     ]
 
 
+DELAYED: tuple[str, str, dict[str, Any]] = ("x", "rebalance.delayed", {})
+
+
 def handler(what: str, offset: int, error: str | None = None) -> tuple[str, str, dict[str, Any]]:
     """In `process`, a handler begins or ends with a record of the key k."""
     of = {"partition": "a-0", "offset": offset, "lane": "a-0/k"}
@@ -951,7 +954,7 @@ BROKEN: list[tuple[Check, Story, str]] = [
     ],
     (
         pace.requests_are_repeated_at_their_pace,
-        [STARTED, *refused(1.5) * 5],
+        [STARTED, DELAYED, DELAYED, ("x", "rebalance.completed", {}), *refused(1.5) * 5],
         "no quarter of them before 1.500 s, the backoff is 0.100 s",
     ),
     (
@@ -1612,6 +1615,10 @@ FORGIVEN: list[tuple[Check, Story]] = [
     (
         pace.requests_are_repeated_at_their_pace,
         [STARTED, *refused(1.5, "GROUP_AUTHORIZATION_FAILED") * 5],
+    ),
+    (
+        pace.requests_are_repeated_at_their_pace,
+        [STARTED, DELAYED, DELAYED, *refused(1.5) * 5],
     ),
     *[
         (

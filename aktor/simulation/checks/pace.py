@@ -248,6 +248,8 @@ def _first_delays(history: History) -> list[_Delay]:
     #: When a consumer heard that it was refused; how often in a row.
     heard: dict[tuple[str, str], float] = {}
     in_a_row: Counter[tuple[str, str]] = Counter()
+    #: How often a rebalance was delayed: its backoff grows until it is completed.
+    delayed: Counter[str] = Counter()
     for event in history.events:
         member, api = event["member"], event.get("api", "")
         match event["event"]:
@@ -262,8 +264,15 @@ def _first_delays(history: History) -> list[_Delay]:
             case "request.answered":
                 in_a_row.pop((member, api), None)
             case "request.sent" if (since := heard.pop((member, api), None)) is not None:
-                if in_a_row[member, api] == 1 and member in backoffs:
+                is_first = in_a_row[member, api] == 1
+                if api in ("JoinGroup", "SyncGroup"):
+                    is_first = delayed[member] <= 1
+                if is_first and member in backoffs:
                     delays.append(_Delay(event["at"] - since, backoffs[member]))
+            case "rebalance.delayed":
+                delayed[member] += 1
+            case "rebalance.completed":
+                del delayed[member]
             case "request.failed" | "user.leaves" | "member.frozen" | "actor.restarted":
                 heard.clear()
     return delays
