@@ -46,7 +46,9 @@ class DriverCluster:
         if self._consumer is None:
             defaults = {"allow_auto_create_topics": False, "client_id": "aktor-spark-driver"}
             settings = client_settings.consumer_settings(self._options.client)
-            self._consumer = KafkaConsumer(**defaults | settings, enable_auto_commit=False)
+            # Where records were deleted, a sample is taken behind them.
+            fixed: dict[str, Any] = {"enable_auto_commit": False, "auto_offset_reset": "earliest"}
+            self._consumer = KafkaConsumer(**defaults | settings | fixed)
         return self._consumer
 
     def close(self) -> None:
@@ -137,7 +139,7 @@ class DriverCluster:
                 _SAMPLE_WAIT_MS,
                 max_records=_SAMPLE_ROWS,
                 max_bytes=_SAMPLE_BYTES,
-                columns=["key", "value", "headers"],
+                columns=["key", "value", "headers", "offset"],
             )
             position = consumer.position(partition)
         except KafkaError:
@@ -146,7 +148,9 @@ class DriverCluster:
             consumer.unsubscribe()
         if position is None or not batch.num_rows:
             return None
-        return float(batch.nbytes / (position - offset))
+        # The records from `offset` on may have been deleted: the first one is where the sample is.
+        first = batch.column("offset")[0].as_py()
+        return float((batch.nbytes - batch.column("offset").nbytes) / (position - first))
 
     def _looked_up(
         self, partitions: Collection[TopicPartition], ask: Callable[[KafkaConsumer], Offsets]

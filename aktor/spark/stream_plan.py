@@ -32,6 +32,9 @@ _IDLE_PATIENCE: Final = 5.0
 #: How long the estimate of bytes per offset of a topic is good, in seconds.
 _SAMPLE_AGE: Final = 60.0
 
+#: Bytes per offset of a topic as long as no sample of it could be taken.
+_UNKNOWN_SIZE: Final = 1_000.0
+
 Json = dict[str, Any]
 
 
@@ -247,17 +250,18 @@ class StreamPlan:
         self, begins: Mapping[TopicPartition, int], ends: Offsets
     ) -> Mapping[str, float]:
         """The estimate for each topic: a sample of the partition with the longest backlog, taken
-        anew after a minute."""
+        anew after a minute. If the sample fails, the estimate is the one before, or 1 kB."""
         now = self._clock()
         longest: dict[str, TopicPartition] = {}
         for one in sorted(ends, key=lambda one: ends[one] - begins[one]):
             longest[one.topic] = one
         for topic, one in longest.items():
-            size, at = self._sizes.get(topic, (1.0, -_SAMPLE_AGE))
+            _, at = self._sizes.get(topic, (_UNKNOWN_SIZE, -_SAMPLE_AGE))
             if ends[one] > begins[one] and now - at >= _SAMPLE_AGE:
                 sampled = self._cluster.bytes_per_offset(one, begins[one])
-                self._sizes[topic] = (size if sampled is None else sampled, now)
-        return {topic: self._sizes.get(topic, (1.0, now))[0] for topic in longest}
+                if sampled is not None:
+                    self._sizes[topic] = sampled, now
+        return {topic: self._sizes.get(topic, (_UNKNOWN_SIZE, now))[0] for topic in longest}
 
     # -- differences from the checkpoint
 

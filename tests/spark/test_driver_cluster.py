@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import (
     GroupAuthorizationFailedError,
     KafkaTimeoutError,
@@ -51,6 +52,22 @@ def kafka() -> Iterator[EmbeddedKafka]:
 def _no_faults(kafka: EmbeddedKafka) -> Iterator[None]:
     yield
     kafka.clear_faults()
+
+
+def test_a_sample_at_records_that_were_deleted_is_taken_behind_them() -> None:
+    with EmbeddedKafka(topics={"orders": 1}) as kafka:
+        producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+        for number in range(1000):
+            producer.send("orders", b"%0100d" % number)
+        producer.close()
+        admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
+        admin.delete_records({A: 990})
+        admin.close()
+        with a_cluster(kafka.bootstrap_servers) as (cluster, _):
+            size = cluster.bytes_per_offset(A, 0)
+
+    assert size is not None
+    assert 100 <= size < 150
 
 
 # -- no answer in all the time that a request has

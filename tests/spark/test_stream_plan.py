@@ -30,7 +30,7 @@ class Cluster:
         self.asked = 0
         self.timeouts: list[float | None] = []
         self.wrong_answers: list[Offsets] = []
-        self.bytes = 1.0
+        self.bytes: float | None = 1.0
 
     def partitions(
         self, known: Collection[str] = ()
@@ -297,6 +297,17 @@ def test_limits_apply_together_and_to_new_partitions() -> None:
     assert latest(a_plan(cluster, maxBytesPerTrigger=2100), start) == offsets(910, 100, 100)
     both = a_plan(cluster, maxOffsetsPerTrigger=2100, maxBytesPerTrigger=2100)
     assert latest(both, start) == offsets(910, 100, 100)
+
+
+def test_a_sample_that_fails_is_taken_again_for_the_next_batch() -> None:
+    cluster = Cluster({A: 1_000_000})
+    plan = a_plan(cluster, maxBytesPerTrigger=10_000_000)
+    cluster.bytes = None
+    assert latest(plan, offsets(0)) == offsets(10_000), "without a sample an offset is 1 kB"
+    cluster.bytes = 100.0
+    assert latest(plan, offsets(10_000)) == offsets(110_000)
+    cluster.bytes = None
+    assert latest(plan, offsets(110_000)) == offsets(210_000)
 
 
 def test_everything_is_read_if_spark_wants_everything() -> None:
