@@ -81,6 +81,10 @@ class Rebalancing:
         self.listener: Any = None
         self.user_code = UserCode()
         self._outcome = _Outcome(None)
+        #: Those for which a callback that gives up partitions runs. If the callback asks for
+        #: something and finds the membership restarted, all partitions are lost; but of these the
+        #: listener hears already.
+        self._told: frozenset[TopicPartition] = frozenset()
         self.log = trace.bind(actor="application")
         self._delivery = delivery
         self._publish = publish
@@ -135,9 +139,14 @@ class Rebalancing:
         callback = "on_partitions_revoked" if loss is Loss.REVOKED else "on_partitions_lost"
         revoked = self._delivery.offsets(owned)
         self.log.debug("partitions.revoking", partitions=revoked, loss=loss)
-        error = None
-        if owned or self._outcome.step is event:
-            error = yield from self._call(callback, owned, event or object())
+        error, told_before = None, self._told
+        new = owned - told_before
+        try:
+            self._told |= new
+            if new or self._outcome.step is event:
+                error = yield from self._call(callback, new, event or object())
+        finally:
+            self._told = told_before
         self._delivery.remove(owned)
         self._publish(AssignmentChanged(partitions=self._delivery.as_assigned(), by_group=True))
         return error
@@ -160,9 +169,10 @@ class Rebalancing:
         """Call the listener, once for each event; returns what it raised."""
         if self._outcome.step is not event:
             self._outcome = _Outcome(event)
-        if not self._outcome.begun and self.listener is not None:
-            yield from self._begin(self._outcome, name, partitions)
-        return self._outcome.error
+        outcome = self._outcome  # a callback within this one has another
+        if not outcome.begun and self.listener is not None:
+            yield from self._begin(outcome, name, partitions)
+        return outcome.error
 
     def _begin(
         self, outcome: _Outcome, name: str, partitions: set[TopicPartition]

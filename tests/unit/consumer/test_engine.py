@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import pytest
 from kafka import ConsumerRebalanceListener
 from kafka.errors import (
+    CommitFailedError,
     CorruptRecordError,
     GroupAuthorizationFailedError,
     KafkaError,
@@ -2038,6 +2039,45 @@ def test_a_callback_of_taking_on_that_finds_the_membership_restarted_loses_every
     assert listener.heard == ["assigned", "lost"]
     assert site.engine.delivery.partitions == {}
     assert site.of(SubscriptionChanged) == [SubscriptionChanged(topics=ORDERS, member_id="m-1")]
+
+
+def test_what_is_being_revoked_is_not_told_to_be_lost_too() -> None:
+    """Simulation, seed 2200515: the membership was restarted while the callback committed."""
+    for added, told in (((), []), ((B,), [("lost", {B})])):
+        site = a_member()
+        if added:
+            site.hear(an_assignment(A, *added))
+            site.poll()
+        listener = site.engine.rebalancing.listener = _Revoked(site)
+        step = RunRevokedCallback(rebalance=2, partitions=frozenset({A}), loss=Loss.REVOKED)
+        site.hear(step)
+
+        with pytest.raises(UserCallbackError) as raised:
+            site.poll()
+
+        assert listener.told == [("revoked", {A}), *told]
+        assert isinstance(raised.value.__cause__, CommitFailedError)
+        assert site.engine.delivery.partitions == {}
+
+
+class _Revoked(ConsumerRebalanceListener):
+    """Commits in vain when it is told that partitions are revoked: the membership is restarted."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.told: list[tuple[str, Any]] = []
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        self.told.append(("revoked", revoked))
+        self.site.hear(a_restart("membership"))
+        self.site.run(self.site.engine.recovery.restore_if_restarted())
+        raise CommitFailedError
+
+    def on_partitions_lost(self, lost: Any) -> None:
+        self.told.append(("lost", lost))
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        raise AssertionError("nothing is assigned")
 
 
 def test_a_restart_that_a_callback_has_dealt_with_is_over() -> None:
