@@ -75,6 +75,15 @@ class Assembly:
         return max(parts, key=lambda one: (one.ended or 0.0, one.duration_ms))
 
     @property
+    def counted(self) -> tuple[int, int]:
+        """How many members the leader of the last generation counted (0 if its trace is not here),
+        and how many of them have traces."""
+        last = max(self.generations, default=None)
+        parts = [part for part in self.parts if part.generation == last]
+        counted = max((part.counted for part in parts), default=0)
+        return counted, len({part.source for part in parts}.union(self.members))
+
+    @property
     def began(self) -> float:
         """When its first part began."""
         return min(part.began for part in self.parts)
@@ -116,9 +125,10 @@ class Assembly:
         for owner in known.values():
             if owner in kept:
                 kept[owner] += 1
-        unseen = max(0, max(part.counted for part in self.parts) - len(self.members))
-        if unseen:
-            return Moves(len(known), moved, first, unseen=unseen)
+        counted, seen = self.counted
+        if counted > len(self.members):
+            # The assignor has given partitions to members that are not seen, or left at once.
+            return Moves(len(known), moved, first, unseen=max(0, counted - seen))
         owned_before = sum(owner is not None for owner in known.values())
         least = least_moves(list(kept.values()), len(kept), len(known), owned_before)
         settled = sum(moves[one] for one in known)
@@ -231,7 +241,8 @@ def _sentence(
         needless = f" ({moves.needlessly} needlessly)"
     words.append(f"partitions moved: {moves.moved}{needless}, owned at the end: {moves.partitions}")
     if moves.unseen:
-        words.append(f"{moves.unseen} members are in no trace")
+        are = "member is" if moves.unseen == 1 else "members are"
+        words.append(f"{moves.unseen} {are} in no trace")
     if gaps:
         words.append(f"delivery of a partition paused for {_seconds(max(gaps))} at most")
     return "; ".join(words) + "."

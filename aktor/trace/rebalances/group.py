@@ -139,10 +139,25 @@ class GroupTraces:
     def _joined(self, life: Life, at: float, event: Event) -> None:
         part = life.part or self._begin_part(life, at, None)
         life.protocol = "classic"
-        part.counted = max(part.counted, _number(event, "members") or 0)
+        part.counted = _number(event, "members") or 0
         generation = _number(event, "generation")
         if generation is not None:
             self._is_of(part, generation)
+            self._count(part.counted, generation)
+
+    def _count(self, counted: int, generation: int) -> None:
+        """The leader has counted fewer members than seemed to be in the group: those that take no
+        part in this generation are out of it. They were killed, and their sessions have ended.
+
+        (As long as a static member's session has not ended it is counted, though it is dead.)
+        """
+        members = [life for life in self._lives.values() if life.in_group]
+        if not 0 < counted < len(members):
+            return
+        for life in members:
+            last = life.last_part
+            if life.part is None and (last is None or last.generation != generation):
+                life.in_group = False
 
     def _epoch(self, life: Life, at: float, event: Event) -> None:
         epoch = _number(event, "now")
@@ -242,6 +257,10 @@ class GroupTraces:
         for partition in _keys(event):
             before, row = self._ownership.assign(partition, life.source, life.name, at, part)
             self._add(row)
+            if before is not None and before.source != life.source and before.released is None:
+                # A coordinator waits until the owner has given it up, or is out of the group. (An
+                # owner whose clock is ahead, or that only stood still, will tell of its next step.)
+                self._lives[before.source].in_group = False
             if before is not None and before.revoked_in is not None and part is not None:
                 self._join(self._of.get(before.revoked_in), self._of.get(part))
 

@@ -67,7 +67,7 @@ class Part:
     ended: float | None = None
     outcome: str = ""
     generation: int | None = None
-    #: How many members the group's leader counted.
+    #: How many members it counted in its generation, if it is the leader; else 0.
     counted: int = 0
     attempts: int = 1
     delayed: int = 0

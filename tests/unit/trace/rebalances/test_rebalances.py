@@ -7,11 +7,13 @@ import json
 import pickle
 import random
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
 
 from aktor.managers import classic_states, consumer_states
+from aktor.simulation import Simulation
 from aktor.trace.rebalances import GroupTraces, read, tell
 from aktor.trace.rebalances.deliveries import Deliveries
 from aktor.trace.rebalances.group import order
@@ -132,6 +134,122 @@ def test_members_that_only_the_leader_has_seen_make_the_least_moves_unknown(
 
     assert (row.members, row.members_unseen, row.least_moves) == (1, 2, None)
     assert "2 members are in no trace" in row.sentence
+
+
+def test_the_partitions_of_a_killed_member_have_to_move(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    both_join(alice, bob)
+    alice.rebalances(52.0, 53.0, 2, members=1, owns=["t-2", "t-3"])
+
+    row = rows_of(events, Rebalance)[1]
+
+    assert (row.members, row.members_unseen, row.partitions) == (1, 0, 4)
+    assert (row.moved, row.least_moves, row.moved_needlessly) == (2, 2, 0)
+
+
+def test_a_killed_member_without_partitions_is_gone_when_the_leader_does_not_count_it(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    owned = [f"t-{number}" for number in range(6)]
+    alice.rebalances(0.0, 1.0, 1, because="first join", members=2, owns=owned)
+    bob.rebalances(0.2, 1.0, 1, because="first join")
+    carol = Member(events, "carol")
+    alice.rebalances(50.0, 51.0, 2, members=2, gives_up=owned[3:])
+    carol.rebalances(50.0, 51.0, 2, because="first join", owns=owned[3:])
+
+    row = rows_of(events, Rebalance)[1]
+
+    # Half of six partitions for each of two members; a third member would leave alice two.
+    assert (row.moved, row.least_moves, row.moved_needlessly) == (3, 3, 0)
+
+
+def test_a_dead_static_member_counts_as_long_as_the_leader_counts_it(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    # The coordinator keeps a static member that does not join again until its session ends.
+    both_join(alice, bob)
+    alice.rebalances(50.0, 51.0, 2, because="the partitions of t changed", members=2)
+
+    row = rows_of(events, Rebalance)[1]
+
+    assert (row.partitions, row.members_unseen) == (4, 0)
+    assert (row.moved, row.least_moves) == (0, 0)
+
+
+def test_the_members_of_a_generation_stay_though_one_of_them_is_replaced_within_it(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    # A static member that comes back gets its old assignment. The generation remains.
+    both_join(alice, bob)
+    back = Member(events, "bob-again")
+    back.rebalances(50.0, 51.0, 1, because="first join", members=2, owns=["t-2", "t-3"])
+
+    row = rows_of(events, Rebalance)[1]
+
+    assert (row.members_unseen, row.partitions) == (0, 4)
+    assert (row.moved, row.least_moves, row.moved_needlessly) == (2, 2, 0)
+
+
+def test_an_owner_whose_release_comes_late_by_its_clock_is_still_a_member(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    alice.rebalances(0.0, 1.0, 1, because="first join", members=1, owns=["t-0", "t-1"])
+    bob.rebalances(50.0, 51.0, 2, because="first join", owns=["t-1"])
+    alice.rebalances(52.0, 53.0, 2, members=2, gives_up=["t-1"])
+
+    row = rows_of(events, Rebalance)[1]
+
+    assert (row.members, row.members_unseen, row.partitions) == (2, 0, 2)
+    assert (row.moved, row.least_moves, row.moved_needlessly) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_partitions_of_a_member_that_was_killed_in_a_real_group_have_to_move(
+    protocol: str,
+) -> None:
+    row = rebalances_of_a_kill(protocol)[-1]
+
+    assert (row.trigger, row.members, row.members_unseen) == ("unknown", 1, 0)
+    assert (row.partitions, row.moved, row.least_moves, row.moved_needlessly) == (4, 2, 2, 0)
+
+
+@cache
+def rebalances_of_a_kill(protocol: str) -> list[Rebalance]:
+    """The rebalances of a group of two, of which one was killed."""
+    with Simulation(1) as sim:
+        orders = sim.topic("orders", partitions=4)
+        sim.trickle(orders, per_second=20, seconds=75)
+        of_group = {"group": "g", "topics": [orders], "group_protocol": protocol}
+        sim.consumers(**of_group)
+        sim.run(for_=5)
+        (bob,) = sim.consumers(**of_group)
+        sim.run(for_=10)
+        bob.kill()
+        sim.run(for_=65)
+        rows, _ = read(json.dumps(event) for event in sim.history.traces(BEGAN))
+    return [row for row in rows if isinstance(row, Rebalance)]
+
+
+def test_a_member_that_leaves_within_the_rebalance_is_in_a_trace(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    bob.rebalances(0.0, 1.0, 1, because="first join")
+    bob.leaves(1.5, [])
+    alice.rebalances(0.0, 2.0, 1, because="first join", members=2, owns=["t-0"])
+
+    (row,) = rows_of(events, Rebalance)
+
+    assert (row.members, row.members_unseen) == (2, 0)
+    assert (row.least_moves, row.moved_needlessly) == (None, None)
+
+
+@pytest.mark.parametrize(("seed", "protocol"), [*STORMS, (5, "classic")])
+def test_no_member_is_unseen_if_all_traces_are_there(seed: int, protocol: str) -> None:
+    rows, _ = read(storm_lines(seed, protocol))
+
+    rebalances = [row for row in rows if isinstance(row, Rebalance)]
+    assert {row.members_unseen for row in rebalances} == {0}
 
 
 def test_a_cooperative_rebalance_is_one_with_both_its_generations(
