@@ -25,7 +25,8 @@ class Owner:
     name: Name
     assigned: float
     released: float | None = None
-    #: When it was given records last, and the offset after these.
+    #: When it was given records last, and the offset after these. If it never was, and ends: those
+    #: of the owner before.
     last: float | None = None
     next_offset: int | None = None
     #: The part of a rebalance in which it was given the partition, and in which it was revoked.
@@ -145,6 +146,9 @@ class Ownership:
             return None
         # Which one was the last before the other began is not known of those that were left out.
         last, expected = (None, None) if overlap else (before.last, before.next_offset)
+        if owner.last is None:
+            # The pause goes on: it lasts until an owner delivers something.
+            owner.last, owner.next_offset = before.last, before.next_offset
         resumed, first, released = owner.resumed, owner.first_offset, before.released
         gap = None if last is None or resumed is None else milliseconds(last, resumed)
         if gap is not None and owner.given_in is not None:

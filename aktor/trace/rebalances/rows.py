@@ -121,14 +121,16 @@ class Downtime(Row):
     to_host: str | None
     #: Whether the owner is another one.
     moved: bool
+    #: By the old owner; if it delivered nothing, by those before it.
     last_delivered: At | None
     released: At | None
     assigned: At
     first_delivered: At | None
-    #: From the last delivery by the old owner to the first one by the new owner. A partition
-    #: without new records has a long one.
+    #: From the last delivery to the first one by the new owner; None if it delivered nothing. Then
+    #: the row of the next owner has all of the pause. A partition without new records has a long
+    #: one.
     downtime_ms: float | None
-    #: How much of it the partition had no owner.
+    #: How long the partition had no owner between these two.
     unowned_ms: float | None
     #: The offset after the last one delivered, and the first one delivered by the new owner.
     expected_offset: int | None

@@ -394,6 +394,39 @@ def test_a_partition_that_was_never_delivered_again_has_no_downtime(
     assert (row.first_delivered, row.downtime_ms, row.unowned_ms) == (None, None, 3000)
 
 
+def test_a_pause_across_an_owner_that_delivered_nothing_counts_from_the_last_delivery_of_all(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    both_join(alice, bob)
+    bob.is_given(40.0, "t-2", 0, 9)
+    bob.leaves(45.0, ["t-2", "t-3"])
+    carol = Member(events, "carol")
+    carol.rebalances(46.0, 47.0, 2, because="first join", owns=["t-2"])
+    alice.rebalances(60.0, 61.0, 3, members=1, owns=["t-2"])
+    alice.is_given(62.0, "t-2", 8, 20)
+
+    first, second = rows_of(events, Downtime)
+
+    assert (first.to_consumer, first.last_delivered, first.downtime_ms) == ("carol", 40.0, None)
+    assert (second.from_consumer, second.to_consumer) == ("carol", "alice")
+    assert (second.last_delivered, second.downtime_ms) == (40.0, 22_000)
+    assert (second.expected_offset, second.first_offset, second.repeated) == (10, 8, 2)
+
+
+def test_a_pause_across_rebalances_that_released_the_partition_unread_counts_once(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    alice.rebalances(0.0, 1.0, 1, because="first join", members=1, owns=["t-0"])
+    alice.is_given(9.0, "t-0", 0, 9)
+    for generation in (2, 3):
+        began = 10.0 * (generation - 1)
+        alice.rebalances(*(began, began + 1, generation), members=1, gives_up=["t-0"], owns=["t-0"])
+    alice.is_given(23.0, "t-0", 10, 10)
+
+    assert [row.downtime_ms for row in rows_of(events, Downtime)] == [None, 14_000]
+    assert [row.longest_downtime_ms for row in rows_of(events, Rebalance)] == [None, None, 14_000]
+
+
 def test_partitions_that_the_application_assigned_are_none_of_the_groups(
     events: list[Event], alice: Member
 ) -> None:
