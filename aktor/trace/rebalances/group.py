@@ -87,8 +87,10 @@ class GroupTraces:
         for life in self._lives.values():
             if life.part is not None:
                 self._end_part(life, life.part.seen, "unfinished")
-        self._make(self._open)
         self._rows += self._ownership.end()
+        for one in self._open:
+            self._close(one)
+        self._make(self._open)
         self._rows += self._storms.end()
         self._rows += self._totals.rows()
         return self.rows()
@@ -335,6 +337,9 @@ class GroupTraces:
                 life.in_group = False
                 self._end_part(life, life.part.seen, "unfinished")
         self._rows += self._ownership.pass_time(now)
+        for one in self._open:
+            if one.due <= now:
+                self._close(one)
         self._make(one for one in self._open if one.due <= now)
         self._rows += self._storms.pass_time(now)
         parts = [life.part.seen + ABANDONED for life in self._lives.values() if life.part]
@@ -351,17 +356,20 @@ class GroupTraces:
             self._rows += self._storms.add(row)
             self._totals.made(row, one)
             self._departures = [left for left in self._departures if left.at > one.explained]
-            self._forget(one)
+            one.parts = []
         self._open = [one for one in self._open if one.parts]
 
-    def _forget(self, assembly: Assembly) -> None:
-        """A row was made of it."""
+    def _close(self, assembly: Assembly) -> None:
+        """It is complete. A row is made of it when it is known of the partitions of a killed member
+        as well how long they were not delivered."""
+        if assembly.parts[0] not in self._of:
+            return  # it was closed before
         for part in assembly.parts:
             del self._of[part]
-        assembly.parts = []
         for generation in assembly.generations:
             if self._by_generation.get(generation) is assembly:
                 del self._by_generation[generation]
+        assembly.due += OVERLAP
 
     def _protocol(self, assembly: Assembly) -> str | None:
         """What its members speak; both while a group is converted."""

@@ -30,7 +30,7 @@ class Storms:
     @property
     def due(self) -> float:
         """When they are over if nothing more comes. (A row may come long after its rebalance.)"""
-        return self._ended + 2 * QUIET if self._rows else float("inf")
+        return self._ended + 3 * QUIET if self._rows else float("inf")
 
     def add(self, row: Rebalance) -> list[Storm]:
         """The next rebalance. Returns the storm that it shows to be over."""

@@ -214,6 +214,16 @@ def test_the_partitions_of_a_member_that_was_killed_in_a_real_group_have_to_move
     assert (row.partitions, row.moved, row.least_moves, row.moved_needlessly) == (4, 2, 2, 0)
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_longest_pause_of_a_real_group_is_as_long_as_the_session_of_the_killed_member(
+    protocol: str,
+) -> None:
+    row = rebalances_of_a_kill(protocol)[-1]
+
+    assert row.longest_downtime_ms is not None
+    assert row.longest_downtime_ms > 40_000  # session_timeout_ms is 45 s, less a heartbeat
+
+
 @cache
 def rebalances_of_a_kill(protocol: str) -> list[Rebalance]:
     """The rebalances of a group of two, of which one was killed."""
@@ -333,6 +343,41 @@ def test_a_downtime_lasts_from_the_last_delivery_to_the_first_one_by_the_new_own
     assert (row.expected_offset, row.first_offset, row.repeated) == (10, 8, 2)
     assert (row.moved, row.overlap, row.same_host) == (True, False, False)
     assert rows_of(events, Rebalance)[1].longest_downtime_ms == 14_500
+
+
+def test_the_pause_of_a_killed_members_partition_is_told_of_the_rebalance(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    both_join(alice, bob)
+    alice.is_given(40.0, "t-0", 0, 9)
+    bob.rebalances(52.0, 53.0, 2, members=1, owns=["t-0", "t-1"])
+    bob.is_given(54.5, "t-0", 8, 20)
+    bob.is_given(999.0, "t-0", 21, 22)
+
+    row = rows_of(events, Rebalance)[1]
+
+    assert (row.resumed, row.longest_downtime_ms) == (1, 14_500)
+    assert row.sentence.endswith("; delivery of a partition paused for 14.5 s at most.")
+
+
+def test_the_pause_of_a_killed_members_partition_is_told_though_the_traces_end_then(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    both_join(alice, bob)
+    alice.is_given(40.0, "t-0", 0, 9)
+    bob.rebalances(52.0, 53.0, 2, members=1, owns=["t-0", "t-1"])
+    bob.is_given(54.5, "t-0", 8, 20)
+
+    assert rows_of(events, Rebalance)[1].longest_downtime_ms == 14_500
+
+
+def test_a_member_of_an_old_generation_that_comes_back_is_another_rebalance(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    both_join(alice, bob)
+    Member(events, "bob-again").rebalances(32.0, 33.0, 1, because="first join")
+
+    assert [row.members for row in rows_of(events, Rebalance)] == [2, 1]
 
 
 def test_an_owner_that_delivers_beside_the_new_one_overlaps_it(
