@@ -139,6 +139,7 @@ class Assembly:
     ) -> tuple[Rebalance, list[MemberPart]]:
         """The rows of the rebalance and of its parts."""
         parts = sorted(self.parts, key=lambda one: (one.began, one.source))
+        outcomes = Counter(part.outcome for part in parts if part.outcome != "completed")
         began, ended = self.began, self.ended or self.began
         generations = sorted(self.generations)
         trigger, moves = self.trigger(departures), self.moves()
@@ -173,8 +174,10 @@ class Assembly:
             moved_needlessly=moves.needlessly,
             resumed=len(gaps),
             longest_downtime_ms=max(gaps, default=None),
-            incomplete=sum(part.outcome != "completed" for part in parts),
-            sentence=_sentence(group, milliseconds(began, ended), trigger, slowest, moves, gaps),
+            incomplete=outcomes.total(),
+            sentence=_sentence(
+                group, milliseconds(began, ended), trigger, slowest, outcomes, moves, gaps
+            ),
         )
         return row, [_part_row(group, name, part) for part in parts]
 
@@ -220,6 +223,7 @@ def _sentence(
     took: float,
     trigger: Departure | None,
     slowest: Part,
+    outcomes: Mapping[str, int],
     moves: Moves,
     gaps: list[float],
 ) -> str:
@@ -236,6 +240,9 @@ def _sentence(
         listener = f", mostly its {called[0][0].split('_')[0]} callback" if called else ""
         last = f"{_called(slowest.name)} was done last after {_seconds(slowest.duration_ms)}"
         words.append(f"{last}, {_seconds(spent)} of it in {phase}{listener}")
+    if outcomes:
+        counted = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
+        words.append(f"not completed by all members: {counted}")
     needless = ""
     if moves.needlessly is not None and moves.moved:
         needless = f" ({moves.needlessly} needlessly)"
@@ -244,7 +251,7 @@ def _sentence(
         are = "member is" if moves.unseen == 1 else "members are"
         words.append(f"{moves.unseen} {are} in no trace")
     if gaps:
-        words.append(f"delivery of a partition paused for {_seconds(max(gaps))} at most")
+        words.append(f"pauses that are over: {len(gaps)}, the longest {_seconds(max(gaps))}")
     return "; ".join(words) + "."
 
 

@@ -70,7 +70,8 @@ class Rebalance(Row):
     #: The fewest moves that balance the group; and how many there were beyond these.
     least_moves: int | None
     moved_needlessly: int | None
-    #: Partitions whose delivery went on by the time this row was made, and the longest gap.
+    #: Gaps in the delivery of a partition that had ended when this row was made, and the longest.
+    #: (A partition that is handed over twice within a rebalance has two.)
     resumed: int
     longest_downtime_ms: float | None
     #: Members whose part did not come to its end: lost, left, or their trace ends.

@@ -322,6 +322,39 @@ def test_a_trace_that_ends_in_a_rebalance_leaves_it_incomplete(
     assert (row.incomplete, row.last_generation, row.ended) == (1, None, 50.0)
 
 
+def test_the_sentence_says_that_a_member_could_not_join(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    alice.rebalances(0.0, 1.0, 1, because="first join", members=1, owns=["t-0"])
+    bob.tells(50.0, "rebalance.triggered", because="first join")
+    bob.tells(50.0, "membership.moved", before="unsubscribed", after="joining")
+    bob.tells(50.5, "membership.moved", before="joining", after="fatal")
+
+    row = rows_of(events, Rebalance)[1]
+
+    assert row.sentence == (
+        "g: 500 ms, triggered by bob on host-bob: first join; bob on host-bob was done last after"
+        " 500 ms, 500 ms of it in join; not completed by all members: 1 lost; partitions moved: 0,"
+        " owned at the end: 1."
+    )
+
+
+def test_the_sentence_counts_the_pauses_that_are_over(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    both_join(alice, bob)
+    for partition in ("t-0", "t-1"):
+        alice.is_given(40.0, partition, 0, 9)
+    alice.leaves(50.0, ["t-0", "t-1"])
+    bob.rebalances(52.0, 53.0, 2, members=1, owns=["t-0", "t-1"])
+    bob.is_given(54.0, "t-0", 10, 20)
+
+    row = rows_of(events, Rebalance)[1]
+
+    assert (row.moved, row.resumed) == (2, 1)
+    assert row.sentence.endswith("; pauses that are over: 1, the longest 14.0 s.")
+
+
 # -- partitions on their way
 
 
@@ -357,7 +390,7 @@ def test_the_pause_of_a_killed_members_partition_is_told_of_the_rebalance(
     row = rows_of(events, Rebalance)[1]
 
     assert (row.resumed, row.longest_downtime_ms) == (1, 14_500)
-    assert row.sentence.endswith("; delivery of a partition paused for 14.5 s at most.")
+    assert row.sentence.endswith("; pauses that are over: 1, the longest 14.5 s.")
 
 
 def test_the_pause_of_a_killed_members_partition_is_told_though_the_traces_end_then(
