@@ -126,8 +126,10 @@ class Assembly:
             if owner in kept:
                 kept[owner] += 1
         counted, seen = self.counted
-        if counted > len(self.members):
-            # The assignor has given partitions to members that are not seen, or left at once.
+        unfinished = any(part.outcome == "unfinished" for part in self.parts)
+        if counted > len(self.members) or unfinished:
+            # The assignor has given partitions to members that are not seen, or left at once. Or it
+            # is not known how a part went on: who owned what is that of long after.
             return Moves(len(known), moved, first, unseen=max(0, counted - seen))
         owned_before = sum(owner is not None for owner in known.values())
         least = least_moves(list(kept.values()), len(kept), len(known), owned_before)

@@ -148,18 +148,18 @@ class GroupTraces:
             self._count(part.counted, generation)
 
     def _count(self, counted: int, generation: int) -> None:
-        """The leader has counted fewer members than seemed to be in the group: those that take no
-        part in this generation are out of it. They were killed, and their sessions have ended.
+        """If the leader has counted fewer members than seem to be in the group, the others are out
+        of it: they were killed, and their sessions have ended. Those have told nothing for longest.
 
-        (As long as a static member's session has not ended it is counted, though it is dead.)
+        (As long as a static member's session has not ended it is counted, though it is dead. Who
+        joins and has yet to tell that it is in the generation is in the group as soon as it does.)
         """
         members = [life for life in self._lives.values() if life.in_group]
         if not 0 < counted < len(members):
             return
-        for life in members:
-            last = life.last_part
-            if life.part is None and (last is None or last.generation != generation):
-                life.in_group = False
+        others = [life for life in members if life.generation != generation]
+        for life in sorted(others, key=_told)[: len(members) - counted]:
+            life.in_group = False
 
     def _epoch(self, life: Life, at: float, event: Event) -> None:
         epoch = _number(event, "now")
@@ -397,6 +397,12 @@ _HANDLERS: Final[Mapping[str, _Handler]] = {
     "rebalance.triggered": GroupTraces._triggered,
     DELIVERED: GroupTraces._delivered,
 }
+
+
+def _told(life: Life) -> tuple[bool, float]:
+    """When it told of a rebalance last; who is in none is taken for more silent."""
+    part = life.part or life.last_part
+    return life.part is not None, -math.inf if part is None else part.seen
 
 
 def _text(event: Event, key: str) -> str | None:

@@ -109,6 +109,12 @@ class Life:
     #: The epoch that came last, and when.
     epoch: tuple[int, float] | None = None
 
+    @property
+    def generation(self) -> int | None:
+        """That of its part, or of its last one."""
+        part = self.part or self.last_part
+        return None if part is None else part.generation
+
     def move(self, at: float, state: str) -> None:
         """The member's state is this from now on."""
         self._spend(at)

@@ -164,6 +164,39 @@ def test_a_killed_member_without_partitions_is_gone_when_the_leader_does_not_cou
     assert (row.moved, row.least_moves, row.moved_needlessly) == (3, 3, 0)
 
 
+def test_a_member_that_was_killed_while_it_joined_is_gone_when_the_leader_does_not_count_it(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    owned = [f"t-{number}" for number in range(6)]
+    alice.rebalances(0.0, 1.0, 1, because="first join", members=1, owns=owned)
+    bob.tells(2.0, "rebalance.triggered", because="first join")
+    bob.tells(2.0, "membership.moved", before="unjoined", after="joining")
+    carol = Member(events, "carol")
+    carol.rebalances(50.0, 51.0, 2, because="first join", owns=owned[3:])
+    alice.rebalances(50.0, 51.0, 2, members=2, gives_up=owned[3:])
+
+    row = rows_of(events, Rebalance)[-1]
+
+    assert (row.members, row.members_unseen) == (2, 0)
+    assert (row.moved, row.least_moves, row.moved_needlessly) == (3, 3, 0)
+
+
+def test_whether_partitions_moved_needlessly_is_unknown_if_a_member_is_killed_meanwhile(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    alice.rebalances(0.0, 1.0, 1, because="first join", members=1, owns=["t-0", "t-1"])
+    alice.rebalances(50.0, 51.0, 2, gives_up=["t-1"])
+    bob.tells(50.0, "rebalance.triggered", because="first join")
+    bob.tells(50.0, "membership.moved", before="unjoined", after="joining")
+    bob.tells(50.5, "rebalance.joined", generation=2)
+    alice.is_given(5000.0, "t-0", 0, 1)
+
+    row = rows_of(events, Rebalance)[1]
+
+    assert (row.members, row.incomplete) == (2, 1)
+    assert (row.least_moves, row.moved_needlessly) == (None, None)
+
+
 def test_a_dead_static_member_counts_as_long_as_the_leader_counts_it(
     events: list[Event], alice: Member, bob: Member
 ) -> None:
