@@ -29,6 +29,7 @@ BENCHMARKS: Final = (
     "where",
     "spark",
     "spark_sink",
+    "spark_json",
     "process",
     "idle",
     "imports",

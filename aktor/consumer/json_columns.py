@@ -1,8 +1,11 @@
-"""JSON values as typed columns: `json_columns`.
+"""JSON values as typed columns: `json_columns`, and `JsonReader` for many batches.
 
-Python's own parser reads the values, one by one, since pyarrow's crashes on some bytes (a line that
-is `null`). Columns are made as a whole; only if one cannot be made, the rows are sought that are to
-blame.
+pyarrow's JSON reader reads a batch as one block, if the block is surely good (`json_blocks`). If it
+is not, the batch is halved until the halves are good or small, and Python's parser reads the small
+ones value by value. That parser alone says which rows are bad and why.
+
+In those, too, columns are made as a whole; only if one cannot be made, the rows are sought that are
+to blame.
 """
 
 from __future__ import annotations
@@ -13,7 +16,13 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 import pyarrow as pa
 
-__all__ = ["JsonColumns", "json_columns"]
+from aktor.consumer.json_blocks import JsonBlocks
+
+__all__ = ["JsonColumns", "JsonReader", "json_columns"]
+
+#: A block of so few values is not halved when it is refused: Python reads these in half a
+#: millisecond.
+_FEW: Final = 256
 
 
 class JsonColumns(NamedTuple):
@@ -48,25 +57,53 @@ def json_columns(batch: pa.RecordBatch, schema: pa.Schema) -> JsonColumns:
             f"the schema has names that are there already: {', '.join(double or schema.names)};"
             " poll_arrow(columns=...) leaves columns out"
         )
-    bad: dict[int, str] = {}
-    documents = _parse(batch.column("value").to_pylist(), bad)
-    columns = {one.name: _column(documents, one, bad) for one in schema}
-    kept = pa.array(sorted(documents.keys() - bad.keys()), pa.int64())
-    # A column was made of all documents that had come so far: bad ones of later columns go.
-    rest = batch.drop_columns(["value"]).take(kept)
-    made = [
-        _made([documents[row].get(one.name) for row in kept.to_pylist()], one.type)
-        if len(columns[one.name]) != len(kept)
-        else columns[one.name]
-        for one in schema
-    ]
+    columns, bad = JsonReader(schema).read(batch.column("value"))
+    rest = batch.drop_columns(["value"])
+    if bad:
+        rest = rest.take(pa.array([row for row in range(len(batch)) if row not in bad], pa.int64()))
     rows = pa.RecordBatch.from_arrays(
-        [*rest.columns, *made],
+        [*rest.columns, *columns],
         schema=pa.schema([*rest.schema, *(one.with_nullable(True) for one in schema)]),
     )
-    aside = sorted(bad)
-    errors = pa.array([bad[row] for row in aside], pa.string())
-    return JsonColumns(rows, batch.take(pa.array(aside, pa.int64())).append_column("error", errors))
+    aside = batch.take(pa.array(bad.keys(), pa.int64()))
+    return JsonColumns(rows, aside.append_column("error", pa.array(bad.values(), pa.string())))
+
+
+class JsonReader:
+    """Reads arrays of values as columns of one schema, by the rules of `json_columns`."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._blocks = JsonBlocks(schema)
+
+    def read(self, values: pa.Array) -> tuple[list[pa.Array], dict[int, str]]:
+        """The column of each field, of all rows but the bad ones; and what is wrong with those, by
+        row, in order."""
+        columns = self._blocks.columns(values)
+        if columns is not None:
+            return columns, {}
+        if len(values) <= _FEW:
+            return self.read_by_python(values)
+        middle = len(values) // 2
+        before, bad = self.read(values[:middle])
+        after, bad_after = self.read(values[middle:])
+        bad |= {middle + row: error for row, error in bad_after.items()}
+        return [pa.concat_arrays(both) for both in zip(before, after, strict=True)], bad
+
+    def read_by_python(self, values: pa.Array) -> tuple[list[pa.Array], dict[int, str]]:
+        """The same, by Python's parser alone."""
+        bad: dict[int, str] = {}
+        documents = _parse(values.to_pylist(), bad)
+        columns = [_column(documents, one, bad) for one in self._schema]
+        kept = [row for row in documents if row not in bad]
+        # A column was made of all documents that had come so far: bad ones of later columns go.
+        made = [
+            column
+            if len(column) == len(kept)
+            else _made([documents[row].get(one.name) for row in kept], one.type)
+            for column, one in zip(columns, self._schema, strict=True)
+        ]
+        return made, dict(sorted(bad.items()))
 
 
 def _parse(values: Sequence[bytes | None], bad: dict[int, str]) -> dict[int, dict[str, Any]]:

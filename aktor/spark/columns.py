@@ -18,7 +18,6 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from aktor.consumer.json_columns import json_columns
 from aktor.errors import ConfigurationError
 from aktor.spark.options import SourceOptions, unknown_option
 
@@ -37,9 +36,8 @@ _TYPES: Final[dict[str, Any]] = {
     "timestampType": IntegerType(),
     "headers": _HEADERS,
 }
-#: Why a value could not be decoded; only with decode=json.
-_ERROR: Final = "valueError"
-_RAW: Final = "rawValue"
+#: The columns of decode=json: the struct, why a value could not be decoded, and its bytes.
+_DECODED: Final = ("value", "valueError", "rawValue")
 
 #: Our column for each of Spark's.
 _OURS: Final = {name: name for name in _TYPES} | {"timestampType": "timestamp_type"}
@@ -81,8 +79,13 @@ class Layout:
     """
 
     def __init__(self, schema: StructType, *, decode: str | None) -> None:
-        self._decoded = _decoded(schema) if decode == "json" else None
-        _check(schema, decoded=self._decoded is not None)
+        self._decode: Callable[[pa.Array], dict[str, pa.Array]] | None = None
+        if decode == "json":
+            # Only here: it imports parts of pyarrow that other queries do not need (50 ms).
+            from aktor.spark.json_values import JsonValues
+
+            self._decode = JsonValues(schema).columns
+        _check(schema, decoded=decode == "json")
         self._names = schema.names
         #: A topic, and an array that has it in each row.
         self._topic: str | None = None
@@ -96,15 +99,13 @@ class Layout:
     def columns(self) -> Sequence[str]:
         """What `poll_arrow` is asked for. The offset and the partition are needed to cut ranges."""
         wanted = [_OURS[name] for name in self._names if name in _OURS]
-        if self._decoded is not None and "value" not in wanted:
+        if self._decode is not None and "value" not in wanted:
             wanted.append("value")
         return [*wanted, *(n for n in ("topic", "partition", "offset") if n not in wanted)]
 
     def batch(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows in this layout."""
-        made = {}
-        if self._decoded is not None:
-            made = _decode(rows, self._decoded)
+        made = {} if self._decode is None else self._decode(rows.column("value"))
         if "topic" in self._names:
             made["topic"] = self._topics_of(rows.column("topic"))
         arrays = [
@@ -127,7 +128,7 @@ class Layout:
 
 def _check(schema: StructType, *, decoded: bool) -> None:
     for field in schema.fields:
-        if decoded and field.name in ("value", _ERROR, _RAW):
+        if decoded and field.name in _DECODED:
             continue
         kind = _TYPES.get(field.name)
         if kind is None:
@@ -141,49 +142,6 @@ def _check(schema: StructType, *, decoded: bool) -> None:
                 f"the column {field.name} is {kind.simpleString()}, not"
                 f" {field.dataType.simpleString()}: cast it after reading"
             )
-
-
-def _decoded(schema: StructType) -> pa.Schema:
-    """The Arrow schema of the values."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    value = next((field for field in schema.fields if field.name == "value"), None)
-    if value is None or not isinstance(value.dataType, StructType):
-        raise ConfigurationError(
-            "decode=json needs the values' schema: .schema('value struct<id: bigint, ...>, offset"
-            " bigint, ...'), with valueError string and rawValue binary for what cannot be read"
-        )
-    found: pa.Schema = to_arrow_schema(value.dataType, timezone="UTC")
-    return found
-
-
-def _decode(rows: pa.RecordBatch, schema: pa.Schema) -> dict[str, pa.Array]:
-    """The columns value, valueError and rawValue. A value that is not JSON of the schema becomes
-    null; the other two then have the reason and the bytes."""
-    count = rows.num_rows
-    place = pa.RecordBatch.from_arrays(
-        [rows.column("value"), pa.array(range(count), pa.int64())], names=["value", "@row"]
-    )
-    found = json_columns(place, schema)
-    bad = found.bad.column("@row").to_pylist()
-    at: list[int | None] = [None] * count
-    for index, row in enumerate(found.rows.column("@row").to_pylist()):
-        at[row] = index
-    take = pa.array(at, pa.int64())
-    raw = rows.column("value")
-    fields = [found.rows.column(field.name).take(take) for field in schema]
-    errors: list[str | None] = [None] * count
-    raws: list[bytes | None] = [None] * count
-    for row, text in zip(bad, found.bad.column("error").to_pylist(), strict=True):
-        errors[row] = text
-        raws[row] = raw[row].as_py()
-    nothing = pa.array([at[row] is None or not raw[row].is_valid for row in range(count)])
-    value = pa.StructArray.from_arrays(fields, fields=list(schema), mask=nothing)
-    return {
-        "value": value,
-        _ERROR: pa.array(errors, pa.string()),
-        _RAW: pa.array(raws, pa.binary()),
-    }
 
 
 # -- Arrow of `poll_arrow` -> Arrow of Spark

@@ -1,0 +1,59 @@
+"""The columns of `decode=json`."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+import pyarrow as pa
+import pyarrow.compute as compute
+from pyspark.sql.types import StructType
+
+from aktor.consumer.json_columns import JsonReader
+from aktor.errors import ConfigurationError
+
+__all__ = ["JsonValues"]
+
+
+class JsonValues:
+    """Makes the columns value, valueError and rawValue. A value that is not JSON of the schema
+    becomes null; the other two then have the reason and the bytes."""
+
+    def __init__(self, schema: StructType) -> None:
+        decoded = _decoded(schema)
+        self._fields = list(decoded)
+        self._reader = JsonReader(decoded)
+
+    def columns(self, values: pa.Array) -> dict[str, pa.Array]:
+        fields, bad = self._reader.read(values)
+        if not bad:
+            nothing = values.is_null() if values.null_count else None
+            errors, raws = pa.nulls(len(values), pa.string()), pa.nulls(len(values), pa.binary())
+        else:
+            places = _places(len(values), bad)
+            fields = [column.take(places) for column in fields]
+            errors = pa.array(map(bad.get, range(len(values))), pa.string())
+            nothing = compute.or_(values.is_null(), errors.is_valid())
+            raws = compute.if_else(errors.is_valid(), values, None)
+        value = pa.StructArray.from_arrays(fields, fields=self._fields, mask=nothing)
+        return {"value": value, "valueError": errors, "rawValue": raws}
+
+
+def _decoded(schema: StructType) -> pa.Schema:
+    """The Arrow schema of the values."""
+    value = next((field for field in schema.fields if field.name == "value"), None)
+    if value is None or not isinstance(value.dataType, StructType):
+        raise ConfigurationError(
+            "decode=json needs the values' schema: .schema('value struct<id: bigint, ...>, offset"
+            " bigint, ...'), with valueError string and rawValue binary for what cannot be read"
+        )
+    # pyspark gives no types for this function.
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    found: pa.Schema = to_arrow_schema(value.dataType, timezone="UTC")
+    return found
+
+
+def _places(count: int, bad: Container[int]) -> pa.Array:
+    """For each row its place among those that are not bad; null for a bad one."""
+    place = iter(range(count))
+    return pa.array([None if row in bad else next(place) for row in range(count)], pa.int64())

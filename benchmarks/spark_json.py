@@ -1,0 +1,101 @@
+"""JSON values into a struct: `decode=json` against Spark's own `from_json`, both on our source.
+
+Each query reads all records and writes them nowhere (`noop`). The row `raw` has the values as
+bytes: the time to read them and to give them to Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from statistics import median
+from typing import Any, Final
+
+from benchmarks.site import Site
+from benchmarks.spark import recommended_session, timed
+from benchmarks.tables import Table, ratio, spread
+from tests.spark.session import what_is_missing
+
+#: After two rounds that are not counted: the JVM compiles `from_json` late.
+ROUNDS: Final = 5
+UNCOUNTED: Final = 2
+RECORDS: Final = 1_000_000
+
+FIELDS: Final = "id bigint, customer string, amount double, paid boolean, note string"
+_DECODED: Final = f"value struct<{FIELDS}>"
+
+#: Which values: all good, and one of 10,000 that is none.
+BAD_ONES: Final = (None, 10_000)
+
+
+def tables(site: Site) -> list[Table]:
+    """Rows per second of each way to read the values, one after the other."""
+    if missing := what_is_missing():
+        return [Table(title=f"spark_json: not measured, since {missing}", columns=["-"], rows=[])]
+    with recommended_session() as spark:
+        return [_compared(site, spark, one) for one in BAD_ONES]
+
+
+def _compared(site: Site, spark: Any, bad: int | None) -> Table:
+    count = site.scaled(RECORDS)
+    topic = site.new_topic(4)
+    site.fill(topic, _values(count, bad))
+    found: dict[str, list[tuple[float, float]]] = {}
+    for number in range(1 if site.quick else UNCOUNTED + ROUNDS):
+        for name, frame in _ways(site, spark, topic).items():
+            write = frame.write.format("noop").mode("overwrite")
+            took, cpu = timed(spark, write.save)
+            if number >= UNCOUNTED or site.quick:
+                found.setdefault(name, []).append((count / took / 1e6, cpu / count * 1e6))
+    rates = {name: [rate for rate, _ in some] for name, some in found.items()}
+    rows = [
+        [
+            name,
+            spread(rates[name], 2),
+            f"{ratio(rates[name], rates['from_json']):.2f}",
+            f"{median(cpu for _, cpu in some):.2f}",
+        ]
+        for name, some in found.items()
+    ]
+    kind = "all good" if bad is None else f"one of {bad:,} is bad"
+    return Table(
+        title=f"spark_json: {count:,} values of five fields, {kind}, 4 partitions",
+        columns=["query", "M rows/s", "x from_json", "CPU s per M"],
+        rows=rows,
+    )
+
+
+def _ways(site: Site, spark: Any, topic: str) -> dict[str, Any]:
+    def source(**options: str) -> Any:
+        return spark.read.format("aktor").options(
+            **{"kafka.bootstrap.servers": ",".join(site.bootstrap), "subscribe": topic},
+            startingOffsets="earliest",
+            **options,
+        )
+
+    return {
+        "raw": source(columns="value").load(),
+        "decode=json": source(decode="json").schema(_DECODED).load(),
+        "decode=json, with valueError and rawValue": source(decode="json")
+        .schema(f"{_DECODED}, valueError string, rawValue binary")
+        .load(),
+        "from_json": source(columns="value")
+        .load()
+        .selectExpr(f"from_json(cast(value as string), '{FIELDS}') as value"),
+    }
+
+
+def _values(count: int, bad: int | None) -> Iterator[bytes]:
+    for number in range(count):
+        if bad is not None and number % bad == bad // 2:
+            yield b"nonsense"
+            continue
+        yield json.dumps(
+            {
+                "id": number,
+                "customer": f"c{number * 7919 % 10007}",
+                "amount": number * 2654435761 % 100_000 / 100,
+                "paid": number % 2 == 0,
+                "note": f"{number * 2654435761 % 2**32:08x}" * 3,
+            }
+        ).encode()
