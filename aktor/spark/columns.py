@@ -36,8 +36,8 @@ _TYPES: Final[dict[str, Any]] = {
     "timestampType": IntegerType(),
     "headers": _HEADERS,
 }
-#: The columns of decode=json: the struct, why a value could not be decoded, and its bytes.
-_DECODED: Final = ("value", "valueError", "rawValue")
+#: With decode=json: why a value could not be decoded, and its bytes.
+_BESIDE_JSON: Final = {"valueError": StringType(), "rawValue": BinaryType()}
 
 #: Our column for each of Spark's.
 _OURS: Final = {name: name for name in _TYPES} | {"timestampType": "timestamp_type"}
@@ -127,15 +127,16 @@ class Layout:
 
 
 def _check(schema: StructType, *, decoded: bool) -> None:
+    kinds = _TYPES | _BESIDE_JSON if decoded else _TYPES
     for field in schema.fields:
-        if decoded and field.name in _DECODED:
+        if decoded and field.name == "value":
             continue
-        kind = _TYPES.get(field.name)
+        kind = kinds.get(field.name)
         if kind is None:
-            near = difflib.get_close_matches(field.name, _TYPES, 1)
+            near = difflib.get_close_matches(field.name, kinds, 1)
             hint = f"; did you mean {near[0]}?" if near else "."
             raise ConfigurationError(
-                f"unknown column {field.name}{hint} Columns are {', '.join(_TYPES)}"
+                f"unknown column {field.name}{hint} Columns are {', '.join(kinds)}"
             )
         if field.dataType != kind:
             raise ConfigurationError(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as compute
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from aktor.consumer.json_columns import JsonReader
 from aktor.errors import ConfigurationError
 
 __all__ = ["JsonValues"]
+
+#: The struct, why a value could not be decoded, and its bytes.
+_NAMES: Final = ("value", "valueError", "rawValue")
 
 
 class JsonValues:
@@ -20,6 +24,9 @@ class JsonValues:
 
     def __init__(self, schema: StructType) -> None:
         decoded = _decoded(schema)
+        for name in schema.names:
+            if name in _NAMES:
+                _check_nullable(schema[name], name)
         self._fields = list(decoded)
         self._reader = JsonReader(decoded)
 
@@ -51,6 +58,30 @@ def _decoded(schema: StructType) -> pa.Schema:
 
     found: pa.Schema = to_arrow_schema(value.dataType, timezone="UTC")
     return found
+
+
+def _check_nullable(field: StructField, path: str) -> None:
+    """Any field may be missing in the JSON. Where the schema says `not null`, Spark's JVM would end
+    the task with an IllegalStateException, which names neither the field nor the record."""
+    if not field.nullable:
+        raise ConfigurationError(
+            f"{path} is not null in the schema, and it is null if the JSON does not have it: write"
+            f" '{field.name} {field.dataType.simpleString()}' (nullable), and filter the rows"
+        )
+    for child in _children(field.dataType):
+        _check_nullable(child, f"{path}.{child.name}")
+
+
+def _children(kind: DataType) -> Iterable[StructField]:
+    if isinstance(kind, StructType):
+        return kind.fields
+    if isinstance(kind, ArrayType):
+        return [StructField("element", kind.elementType, kind.containsNull)]
+    if isinstance(kind, MapType):
+        # A key is never null.
+        key = StructField("key", kind.keyType)
+        return [key, StructField("value", kind.valueType, kind.valueContainsNull)]
+    return ()
 
 
 def _places(count: int, bad: Container[int]) -> pa.Array:

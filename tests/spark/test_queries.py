@@ -13,7 +13,15 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata, TopicPartition
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from aktor import KafkaConsumer
 from aktor.broker import EmbeddedKafka
@@ -145,6 +153,52 @@ def test_json_values_become_typed_columns_and_bad_ones_stand_beside(kafka: Embed
 def test_json_needs_a_schema_of_the_values(kafka: EmbeddedKafka) -> None:
     with pytest.raises(ConfigurationError, match="decode=json needs the values' schema"):
         read_batch(options(kafka, decode="json"))
+
+
+ID = StructType([StructField("id", LongType(), nullable=False)])
+A_VALUE = StructField("value", a_schema(id=LongType()))
+
+
+@pytest.mark.parametrize(
+    ("fields", "named", "advice"),
+    [
+        ([StructField("value", ID)], "value.id", "id bigint"),
+        ([StructField("value", a_schema(a=ID))], "value.a.id", "id bigint"),
+        ([StructField("value", a_schema(a=ArrayType(ID)))], "value.a.element.id", "id bigint"),
+        ([StructField("value", a_schema(a=MapType(StringType(), ID)))], "value.a.value.id", "id"),
+        (
+            [StructField("value", a_schema(a=ArrayType(LongType(), containsNull=False)))],
+            "value.a.element",
+            "element bigint",
+        ),
+        (
+            [StructField("value", a_schema(id=LongType()), nullable=False)],
+            "value",
+            "value struct<id:bigint>",
+        ),
+        ([A_VALUE, StructField("rawValue", BinaryType(), False)], "rawValue", "rawValue binary"),
+    ],
+)
+@pytest.mark.parametrize("reader", ["reader", "streamReader"])
+def test_json_fields_that_may_not_be_null_are_refused(
+    fields: list[StructField], named: str, advice: str, reader: str
+) -> None:
+    """At the first row without one, Spark's JVM would end with an IllegalStateException."""
+    source = a_source({"kafka.bootstrap.servers": "no:1", "subscribe": "a", "decode": "json"})
+
+    with pytest.raises(ConfigurationError) as found:
+        getattr(source, reader)(StructType(fields))
+
+    assert f"{named} is not null in the schema" in str(found.value)
+    assert f"write '{advice}" in str(found.value)
+
+
+@pytest.mark.parametrize("name", ["valueError", "rawValue"])
+def test_what_stands_beside_bad_json_has_its_type(name: str) -> None:
+    source = a_source({"kafka.bootstrap.servers": "no:1", "subscribe": "a", "decode": "json"})
+
+    with pytest.raises(ConfigurationError, match=f"the column {name} is .*, not bigint"):
+        source.reader(StructType([A_VALUE, StructField(name, LongType())]))
 
 
 # -- ranges
