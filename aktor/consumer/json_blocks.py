@@ -91,11 +91,11 @@ class JsonBlocks:
         return _is_utf8(text) and not _may_have_no_number(text) and not _is_long(values, text)
 
 
-def _read_as(kind: pa.DataType, *, nested: bool = False) -> pa.DataType | None:
+def _read_as(kind: pa.DataType) -> pa.DataType | None:
     """The type that the reader is asked for. As in `json_columns`, floats are read as float64 and
-    what JSON has no type for as strings; both are cast."""
+    what JSON has no type for as strings; both are cast. A decimal may be a number or a string."""
     types = pa.types
-    if types.is_boolean(kind) or types.is_integer(kind) or types.is_string(kind):
+    if types.is_boolean(kind) or types.is_integer(kind) or types.is_decimal(kind):
         return kind
     if types.is_list(kind):
         return _fields_read_as([kind.value_field], pa.list_)
@@ -103,13 +103,11 @@ def _read_as(kind: pa.DataType, *, nested: bool = False) -> pa.DataType | None:
         return _fields_read_as(list(kind), lambda *fields: pa.struct(fields))
     if types.is_nested(kind):
         return None
-    if nested:
-        return kind if types.is_float64(kind) else None
     return pa.float64() if types.is_floating(kind) else pa.string()
 
 
 def _fields_read_as(fields: list[pa.Field], made: Any) -> pa.DataType | None:
-    kinds = [_read_as(one.type, nested=True) for one in fields]
+    kinds = [_read_as(one.type) for one in fields]
     names = [one.name for one in fields]
     if None in kinds or len(set(names)) < len(names) or not all(one.nullable for one in fields):
         return None

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, NoReturn
+from itertools import accumulate
+from typing import Any, Final, NamedTuple, NoReturn, Self
 
 import pyarrow as pa
 
@@ -75,6 +76,7 @@ class JsonReader:
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._blocks = JsonBlocks(schema)
+        self._decode = _decoder(schema)
 
     def read(self, values: pa.Array) -> tuple[list[pa.Array], dict[int, str]]:
         """The column of each field, of all rows but the bad ones; and what is wrong with those, by
@@ -93,7 +95,7 @@ class JsonReader:
     def read_by_python(self, values: pa.Array) -> tuple[list[pa.Array], dict[int, str]]:
         """The same, by Python's parser alone."""
         bad: dict[int, str] = {}
-        documents = _parse(values.to_pylist(), bad)
+        documents = _parse(values.to_pylist(), self._decode, bad)
         columns = [_column(documents, one, bad) for one in self._schema]
         kept = [row for row in documents if row not in bad]
         # A column was made of all documents that had come so far: bad ones of later columns go.
@@ -106,7 +108,9 @@ class JsonReader:
         return made, dict(sorted(bad.items()))
 
 
-def _parse(values: Sequence[bytes | None], bad: dict[int, str]) -> dict[int, dict[str, Any]]:
+def _parse(
+    values: Sequence[bytes | None], decode: Callable[[str], Any], bad: dict[int, str]
+) -> dict[int, dict[str, Any]]:
     """The objects, by row; the rows that have none are bad."""
     documents: dict[int, dict[str, Any]] = {}
     for row, value in enumerate(values):
@@ -114,7 +118,7 @@ def _parse(values: Sequence[bytes | None], bad: dict[int, str]) -> dict[int, dic
             documents[row] = {}
             continue
         try:
-            found = _loads(value.decode())
+            found = decode(value.decode())
         except (ValueError, RecursionError) as error:
             bad[row] = f"{type(error).__name__}: {error}"
             continue
@@ -129,7 +133,9 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
-_loads: Final[Callable[[str], Any]] = json.JSONDecoder(parse_constant=_refuse).decode
+def _decoder(schema: pa.Schema) -> Callable[[str], Any]:
+    number = _Number if any(_has_decimals(one.type) for one in schema) else None
+    return json.JSONDecoder(parse_constant=_refuse, parse_float=number).decode
 
 
 def _column(documents: dict[int, dict[str, Any]], field: pa.Field, bad: dict[int, str]) -> pa.Array:
@@ -165,14 +171,69 @@ _NONE: Final = type(None)
 
 
 def _made(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """An array of them. pyarrow would take True for 1, and 2.0 for 2."""
-    if pa.types.is_nested(kind):
-        return pa.array(values, kind)
+    """An array of them. pyarrow alone would take True for 1, 2.0 for 2, and 5 for a date."""
     allowed, meanwhile = _allowed(kind)
     if strange := set(map(type, values)) - allowed:
-        raise TypeError(f"it is a {strange.pop().__name__}")
+        raise TypeError(f"it is a {_NAMES.get(found := strange.pop(), found.__name__)}")
+    types = pa.types
+    if types.is_struct(kind):
+        return _structs(values, kind)
+    if types.is_list(kind):
+        flat = [one for some in values if some is not None for one in some]
+        return _lists(values, kind, [_made(flat, kind.value_type)])
+    if types.is_map(kind):
+        names = [name for some in values if some is not None for name in some]
+        flat = [one for some in values if some is not None for one in some.values()]
+        return _lists(values, kind, [_made(names, kind.key_type), _made(flat, kind.item_type)])
+    if types.is_nested(kind):
+        return pa.array(values, kind)
+    if types.is_decimal(kind):
+        values = [one if one is None else _digits(one) for one in values]
     made = pa.array(values, meanwhile or kind)
     return made.cast(kind) if meanwhile else made
+
+
+def _structs(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    fields = [
+        _made([None if one is None else one.get(field.name) for one in values], field.type)
+        for field in kind
+    ]
+    return pa.Array.from_buffers(kind, len(values), [_validity(values)], children=fields)
+
+
+def _lists(values: Sequence[Any], kind: pa.DataType, flat: list[pa.Array]) -> pa.Array:
+    """Lists or maps, of the arrays that hold all of their values."""
+    ends = accumulate((0 if one is None else len(one) for one in values), initial=0)
+    offsets = pa.array(ends, pa.int32()).buffers()[1]
+    if pa.types.is_map(kind):
+        entries = pa.struct([kind.key_field, kind.item_field])
+        flat = [pa.Array.from_buffers(entries, len(flat[0]), [None], children=flat)]
+    return pa.Array.from_buffers(kind, len(values), [_validity(values), offsets], children=flat)
+
+
+def _validity(values: Sequence[Any]) -> pa.Buffer:
+    """The bits that say which of them are not null."""
+    return pa.array([one is not None for one in values], pa.bool_()).buffers()[1]
+
+
+def _digits(number: str | int | float) -> str:
+    """As it was written: a float would not have all digits of a decimal."""
+    return number.written if isinstance(number, _Number) else str(number)
+
+
+class _Number(float):
+    """A number that is no integer, if the schema has decimals."""
+
+    def __new__(cls, written: str) -> Self:
+        """The float, with its text."""
+        made = super().__new__(cls, written)
+        made.written = written
+        return made
+
+    written: str
+
+
+_NAMES: Final[dict[type, str]] = {_Number: "float"}
 
 
 def _allowed(kind: pa.DataType) -> tuple[set[type], pa.DataType | None]:
@@ -183,7 +244,19 @@ def _allowed(kind: pa.DataType) -> tuple[set[type], pa.DataType | None]:
     if types.is_integer(kind):
         return {int, _NONE}, None
     if types.is_floating(kind):
-        return {int, float, _NONE}, pa.float64()
+        return {int, float, _Number, _NONE}, pa.float64()
+    if types.is_decimal(kind):
+        return {int, float, _Number, str, _NONE}, pa.string()
+    if types.is_struct(kind) or types.is_map(kind):
+        return {dict, _NONE}, None
+    if types.is_nested(kind):
+        return {list, _NONE}, None
     if types.is_string(kind) or types.is_large_string(kind):
         return {str, _NONE}, None
     return {str, _NONE}, pa.string()
+
+
+def _has_decimals(kind: pa.DataType) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_has_decimals(kind.field(place).type) for place in range(kind.num_fields))
+    return bool(pa.types.is_decimal(kind))

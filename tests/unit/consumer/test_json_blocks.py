@@ -81,7 +81,6 @@ def test_what_pyarrow_reads_otherwise_is_refused(values: list[bytes]) -> None:
     [
         pa.struct([pa.field("x", pa.int64(), nullable=False)]),
         pa.struct([("x", pa.int64()), ("x", pa.int64())]),
-        pa.list_(pa.date32()),
         pa.map_(pa.string(), pa.int64()),
         pa.duration("s"),
     ],

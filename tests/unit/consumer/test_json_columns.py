@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -108,6 +110,68 @@ def test_dates_times_decimals_and_nested_fields() -> None:
     assert str(row["price"]) == "12.34"
     assert (row["tags"], row["who"]) == (["a", None], {"age": 7})
     assert "field 'day' is no date32" in bad.column("error")[0].as_py()
+
+
+def of(kind: pa.DataType, *values: bytes) -> tuple[list[Any], list[str]]:
+    """Values of one field `a` of this type: the good ones, and the errors."""
+    found = read(*(b'{"a": ' + one + b"}" for one in values), schema=pa.schema([("a", kind)]))
+    return found.rows.column("a").to_pylist(), found.bad.column("error").to_pylist()
+
+
+@pytest.mark.parametrize("neighbour", [b'"0.5"', b"true"], ids=["pyarrow", "Python"])
+def test_numbers_and_strings_are_decimals_digit_by_digit(neighbour: bytes) -> None:
+    """Neither parser makes a float of them on the way."""
+    kind = pa.decimal128(38, 20)
+    texts = [b"0.12345678901234567891", b"-123456789012345678.5", b"7", b"1e2", b"2.50E-3"]
+
+    good, _ = of(kind, neighbour, *texts, *(b'"%b"' % one for one in texts), b"null")
+
+    found = good[-11:]
+    assert found == [*[Decimal(one.decode()) for one in texts] * 2, None]
+
+
+def test_a_decimal_has_the_digits_that_its_type_has() -> None:
+    good, errors = of(pa.decimal128(4, 2), b"1.25", b"1.255", b"123.4", b'"1.255"', b"true", b'"x"')
+
+    assert good == [Decimal("1.25")]
+    assert len(errors) == 5
+
+
+def test_a_schema_with_decimals_names_other_types_as_before() -> None:
+    schema = pa.schema([("a", pa.decimal128(4, 2)), ("id", pa.int64()), ("f", pa.float64())])
+    rows, bad = read(b'{"id": 1.5}', b'{"f": 2.5, "a": 1.5}', schema=schema)
+
+    assert bad.column("error").to_pylist() == ["field 'id' is no int64: it is a float"]
+    assert rows.column("f").to_pylist() == [2.5]
+
+
+def test_what_is_nested_is_read_by_the_same_rules() -> None:
+    whole = pa.struct([("n", pa.int64()), ("day", pa.date32()), ("d", pa.decimal128(4, 2))])
+    good, errors = of(
+        whole,
+        *(b'{"n": 1, "day": "2026-01-02", "d": 1.5}', b'{"d": "2.5"}', b"{}", b"null"),
+        *(b'{"n": true}', b'{"n": 2.0}', b'{"day": 5}', b'{"d": true}', b'[["n", 1]]', b"1"),
+    )
+
+    nothing = {"n": None, "day": None, "d": None}
+    assert good == [
+        {"n": 1, "day": date(2026, 1, 2), "d": Decimal("1.50")},
+        nothing | {"d": Decimal("2.50")},
+        nothing,
+        None,
+    ]
+    assert len(errors) == 6
+    assert "is no struct<" in errors[0]
+
+    good, errors = of(pa.list_(pa.date32()), b'["2026-01-02", null]', b"[]", b"null", b"[5]", b"{}")
+    assert (good, len(errors)) == ([[date(2026, 1, 2), None], [], None], 2)
+
+
+def test_an_object_is_a_map_of_its_names() -> None:
+    kind = pa.map_(pa.string(), pa.float64())
+    good, errors = of(kind, b'{"x": 1, "y": null}', b"{}", b"null", b'{"x": true}', b'[["x", 1]]')
+
+    assert (good, len(errors)) == ([[("x", 1.0), ("y", None)], [], None], 2)
 
 
 def test_names_that_are_there_already_are_refused() -> None:
