@@ -179,23 +179,29 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _is_exact(column: pa.Array) -> bool:
-    """False if an integer may have become another float: a big one, or -0, which Python's parser
-    reads as 0."""
-    for floats in _floats(column):
-        least, most = (one or 0.0 for one in compute.min_max(floats).as_py().values())
+    """False if a number may not be the one that was written.
+
+    A float may not be: a big integer, or -0, which Python's parser reads as 0. A decimal may have
+    more digits than its type: the reader does not see it, and ArrowInvalid is raised here.
+    """
+    for numbers in _numbers(column):
+        if pa.types.is_decimal(numbers.type):
+            numbers.validate(full=True)
+            continue
+        least, most = (one or 0.0 for one in compute.min_max(numbers).as_py().values())
         if least <= -_INEXACT or most >= _INEXACT:
             return False
-        if compute.any(compute.equal(floats.view(pa.int64()), -(2**63))).as_py():
+        if compute.any(compute.equal(numbers.view(pa.int64()), -(2**63))).as_py():
             return False
     return True
 
 
-def _floats(column: pa.Array) -> Iterator[pa.Array]:
-    """The arrays of floats in a column."""
-    if pa.types.is_floating(column.type):
+def _numbers(column: pa.Array) -> Iterator[pa.Array]:
+    """The arrays of floats and decimals in a column."""
+    if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
         yield column
     elif pa.types.is_struct(column.type):
         for child in column.flatten():
-            yield from _floats(child)
+            yield from _numbers(child)
     elif pa.types.is_list(column.type):
-        yield from _floats(column.flatten())
+        yield from _numbers(column.flatten())

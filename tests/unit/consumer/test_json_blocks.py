@@ -22,6 +22,7 @@ SCHEMA: Final = pa.schema(
         ("name", pa.string()),
         ("paid", pa.bool_()),
         ("day", pa.date32()),
+        ("price", pa.decimal128(6, 2)),
         ("at", pa.struct([("x", pa.float64()), ("tags", pa.list_(pa.string()))])),
     ]
 )
@@ -44,7 +45,7 @@ def test_a_good_block_is_read_as_a_whole() -> None:
     assert found[0].to_pylist() == [1, None, None]
     assert found[3].to_pylist() == ["ä", None, None]
     assert str(found[5][0]) == "2026-01-02"
-    assert found[6].to_pylist() == [None, None, {"x": 2.0, "tags": ["a", None]}]
+    assert found[7].to_pylist() == [None, None, {"x": 2.0, "tags": ["a", None]}]
 
 
 @pytest.mark.parametrize(
@@ -64,6 +65,7 @@ def test_a_good_block_is_read_as_a_whole() -> None:
         pytest.param([b'{"amount": 9007199254740993}'], id="no float is that number"),
         pytest.param([b'{"at": {"x": -9007199254740993}}'], id="nor is one in a struct"),
         pytest.param([b'{"amount": -0}'], id="which Python reads as 0"),
+        pytest.param([b'{"price": 12345}'], id="pyarrow does not count these digits"),
         pytest.param([b'{"id": 1.0}'], id="not the type"),
         pytest.param([b'{"day": "yesterday"}'], id="no date"),
         pytest.param([b'{"id": 1, "id": 2}'], id="Python takes the last one"),
@@ -115,13 +117,35 @@ def test_a_slice_of_values_is_read_as_its_rows_only() -> None:
 
 TOKENS: Final = (
     *(b"{", b"}", b"[", b"]", b",", b":", b'"', b"null", b"true", b" ", b"\n", b"\r", b"\0"),
-    *(b"1", b"-0", b"1.5", b"1e3", b"1E400", b"9007199254740993", b"NaN", b"-Inf", b"\xff", b"\\"),
-    *(b'"id"', b'"amount"', b'"name"', b'"at"', b'"more"', b'"\\ud800"', b'"2026-01-02"'),
+    *(
+        b"1",
+        b"-0",
+        b"1.5",
+        b"12345",
+        b"1e3",
+        b"1E400",
+        b"9007199254740993",
+        b"NaN",
+        b"-Inf",
+        b"\xff",
+        b"\\",
+    ),
+    *(
+        b'"id"',
+        b'"amount"',
+        b'"price"',
+        b'"name"',
+        b'"at"',
+        b'"more"',
+        b'"\\ud800"',
+        b'"2026-01-02"',
+    ),
 )
 GOOD: Final = (
     b'{"id": 7, "small": -1, "name": "a"}',
     b'{"amount": 0.1, "more": [{"a": null}]}',
-    b'{"paid": false, "day": "2026-01-02"}',
+    b'{"paid": false, "day": "2026-01-02", "price": 1.25}',
+    b'{"price": "99.5"}',
     b'{"at": {"x": 1.5, "tags": ["b", null]}}',
 )
 
