@@ -41,9 +41,10 @@ def json_columns(batch: pa.RecordBatch, schema: pa.Schema) -> JsonColumns:
     """The values of a batch (see `KafkaConsumer.poll_arrow`), read as JSON objects of `schema`.
 
     A field that is missing is null, one that the schema does not name is ignored; a record without
-    a value (a tombstone) has nulls everywhere. Integers up to 2^53 may stand for floats; dates,
-    times and decimals are strings in JSON (ISO 8601). Everything else that is not of the schema
-    makes the row a bad one: no row is lost, and none is guessed.
+    a value (a tombstone) has nulls everywhere. Integers up to 2^53 may stand for floats; decimals
+    are numbers or strings in JSON; dates and times are strings (ISO 8601); a map is an object. The
+    same holds for fields of structs and lists. Everything else that is not of the schema makes the
+    row a bad one: no row is lost, and none is guessed.
 
     Raises:
         ValueError: the batch has no column `value`, or the schema names one of its other columns
@@ -174,7 +175,8 @@ def _made(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """An array of them. pyarrow alone would take True for 1, 2.0 for 2, and 5 for a date."""
     allowed, meanwhile = _allowed(kind)
     if strange := set(map(type, values)) - allowed:
-        raise TypeError(f"it is a {_NAMES.get(found := strange.pop(), found.__name__)}")
+        found = strange.pop()
+        raise TypeError(f"it is a {'float' if found is _Number else found.__name__}")
     types = pa.types
     if types.is_struct(kind):
         return _structs(values, kind)
@@ -231,9 +233,6 @@ class _Number(float):
         return made
 
     written: str
-
-
-_NAMES: Final[dict[type, str]] = {_Number: "float"}
 
 
 def _allowed(kind: pa.DataType) -> tuple[set[type], pa.DataType | None]:
