@@ -48,6 +48,15 @@ def test_a_good_block_is_read_as_a_whole() -> None:
     assert found[7].to_pylist() == [None, None, {"x": 2.0, "tags": ["a", None]}]
 
 
+def test_values_may_have_line_breaks() -> None:
+    value = b'{\n "amount":\r\n1.5,\n"id":\nnull}'
+
+    found = columns(value, b"{\n}", value)
+
+    assert found is not None
+    assert found[2].to_pylist() == [1.5, None, 1.5]
+
+
 @pytest.mark.parametrize(
     "values",
     [
@@ -61,7 +70,8 @@ def test_a_good_block_is_read_as_a_whole() -> None:
         pytest.param([b"{} {}", b"{} \0 {}", b"{}"], id="pyarrow ends at a zero"),
         pytest.param([b'{"name": "a\nb"}'], id="a line break in a string"),
         pytest.param([b'{"more": NaN}'], id="NaN"),
-        pytest.param([b'{"more": [1, -Infinity]}'], id="infinity"),
+        pytest.param([b'{"more": [1,\n -Infinity]}'], id="infinity"),
+        pytest.param([b'{"more": {"a":', b"{}}"], id="an object in two lines"),
         pytest.param([b'{"amount": 9007199254740993}'], id="no float is that number"),
         pytest.param([b'{"at": {"x": -9007199254740993}}'], id="nor is one in a struct"),
         pytest.param([b'{"amount": -0}'], id="which Python reads as 0"),
