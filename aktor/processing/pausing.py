@@ -19,15 +19,16 @@ __all__ = ["Pausing"]
 #: So many records of one partition may be in hand, however many partitions share `max_pending`.
 LEAST: Final = 10
 
-#: Parts of that share: what one poll may give, and when a partition is paused and resumed. What is
-#: in hand before it is paused and one poll more make a whole share.
-POLLED: Final = 0.5
+#: Parts of that share: more is in hand when a partition is paused, less when it is resumed. A poll
+#: may give what makes a whole share of the fullest one that is not paused.
 PAUSED: Final = 0.5
 RESUMED: Final = 0.375
 
-#: Of `max_pending`, what should have become free before partitions are resumed that have records
-#: in hand: each poll, pause and resume costs the same, however few records it is about.
-FREE: Final = 0.125
+#: If more partitions than these are not paused, the fullest one is not sought.
+LOOKED_AT: Final = 64
+
+#: Of `max_pending`, what should be free before partitions are resumed.
+FREE: Final = 0.5
 
 
 class Pausing:
@@ -51,13 +52,18 @@ class Pausing:
         self._owned: Collection[TopicPartition] = ()
         #: Those of the paused that may be resumed when there is room, in this order.
         self._low: OrderedDict[TopicPartition, None] = OrderedDict()
-        #: Partitions of which records came since we last looked which have too much in hand.
+        #: Partitions of which records came, and were finished, since we last looked.
         self._came: set[TopicPartition] = set()
+        self._ended: set[TopicPartition] = set()
 
     def limit(self) -> int:
         """How many records a poll may give, for all of them may be of one partition."""
         most: int = self._consumer.config["max_poll_records"]
-        return min(most, math.ceil(self._share() * POLLED), max(1, self._room()))
+        share = self._share()
+        limit = math.ceil(share * (1 - PAUSED))
+        if 0 < len(self._open) <= LOOKED_AT:
+            limit = max(limit, share - max(map(self._work.pending_of, self._open)))
+        return min(most, limit, max(1, self._room()))
 
     def _room(self) -> int:
         return self._plan.max_pending - self._work.pending
@@ -75,8 +81,7 @@ class Pausing:
 
     def note_finished(self, partition: TopicPartition) -> None:
         """A record of it is finished."""
-        if partition in self._paused:
-            self._line_up(partition)
+        self._ended.add(partition)
 
     def _line_up(self, partition: TopicPartition) -> None:
         if self._is_low(partition):
@@ -84,8 +89,9 @@ class Pausing:
             if self._is_dry(partition):
                 self._low.move_to_end(partition, last=False)
 
-    def pause_and_resume(self) -> None:
-        """Partitions that have too much in hand wait, and all of them if all have."""
+    def pause_and_resume(self, *, workers_wait: bool) -> None:
+        """Partitions that have too much in hand wait, and all of them if all have. `workers_wait`:
+        there is nothing in hand that one of them could begin."""
         owned = self._delivery.partitions
         if owned is not self._owned:
             self._owned, self._open = owned, owned.keys() - self._paused
@@ -93,9 +99,12 @@ class Pausing:
             self._pause(self._open)
         elif self._came:
             self._pause({one for one in self._came if self._is_behind(one)})
-        self._came = set()
+        self._came.clear()
+        for one in self._ended & self._paused:
+            self._line_up(one)
+        self._ended.clear()
         if self._low:
-            self._resume()
+            self._resume(workers_wait=workers_wait)
 
     def _pause(self, partitions: Collection[TopicPartition]) -> None:
         owned = self._delivery.partitions
@@ -108,13 +117,18 @@ class Pausing:
             for one in late:
                 self._line_up(one)
 
-    def _resume(self) -> None:
-        """Resume the first, and more of them if there is room for more."""
+    def _resume(self, *, workers_wait: bool) -> None:
+        """Resume the first, and more of them if there is room for more.
+
+        Each poll, pause and resume costs the same, however few records it is about. So this waits
+        until a part of `max_pending` is free, unless workers wait and a partition is dry.
+        """
         share, room = self._share(), self._room()
-        is_dry = self._is_dry(next(iter(self._low)))
-        if room < (share * (1 - RESUMED) if is_dry else self._plan.max_pending * FREE):
+        owned, most = self._delivery.partitions, self._plan.max_pending
+        fits = share * len(owned) <= most  # if not, some partitions are always dry
+        is_urgent = workers_wait and fits and self._is_dry(next(iter(self._low)))
+        if room < (share * (1 - RESUMED) if is_urgent else most * FREE):
             return
-        owned = self._delivery.partitions
         first = list(itertools.islice(self._low, max(1, room // share)))
         ready = [one for one in first if one in owned]
         if ready:

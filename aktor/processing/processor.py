@@ -140,7 +140,8 @@ class Processor:
         if self._fatal is not None:
             raise self._fatal
         self._dispatch()
-        self._pausing.pause_and_resume()
+        workers_wait = len(self._work.running) < self._pools.capacity
+        self._pausing.pause_and_resume(workers_wait=workers_wait)
         self._commits.commit_if_due()
         consumer, limit = self._around.consumer, self._pausing.limit()
         try:
