@@ -99,6 +99,11 @@ class Rebalancing:
             import asyncio  # noqa: F401
         self.listener = listener
 
+    def repair(self) -> None:
+        """The call in which a callback may have run was interrupted: none runs now."""
+        self.user_code.enter("")
+        self._told = frozenset()
+
     def run(self, step: Step, event: object = None) -> Waiting[BaseException | None]:
         """Take one step and answer it. Returns what the listener raised, for `poll` to raise.
 

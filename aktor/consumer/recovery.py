@@ -63,7 +63,7 @@ class Recovery:
 
         May itself be interrupted, and is then done again.
         """
-        self._rebalancing.user_code.enter("")
+        self._rebalancing.repair()
         self._restoring = None
         self._call.repair()
         if self._port.failure is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any, TypeVar
 
 import pytest
@@ -26,7 +27,15 @@ from aktor.events.membership import (
 from aktor.events.positions import Assigned, AssignmentChanged, Position
 from aktor.trace import recording, silent
 from aktor.values import replace
-from tests.unit.consumer.test_delivery import A, B, a_chunk, a_delivery, offsets, read
+from tests.unit.consumer.test_delivery import (
+    A,
+    B,
+    a_chunk,
+    a_delivery,
+    interrupted_at,
+    offsets,
+    read,
+)
 
 T = TypeVar("T")
 
@@ -231,6 +240,24 @@ def test_nothing_is_delivered_of_what_goes_while_its_callback_runs() -> None:
     drive(rebalancing.give_up(frozenset({A}), Loss.LOST))
 
     assert seen == [{A}]
+
+
+def test_after_an_interrupt_at_any_line_of_a_revocation_the_listener_hears_of_the_next() -> None:
+    """Simulation, seed 2600191: else it would hear of no revocation any more."""
+    for line in itertools.count(1):
+        delivery = a_delivery(A)
+        listener = Listener(delivery)
+        rebalancing, _ = a_rebalancing(delivery, listener)
+        with interrupted_at(line, Rebalancing.give_up) as happened:
+            drive(rebalancing.give_up(frozenset({A}), Loss.LOST))
+        rebalancing.repair()
+        delivery.assign([A])
+
+        drive(rebalancing.run(revoked(A)))
+
+        assert listener.calls[-1][:2] == ("revoked", {A})
+        if not happened:
+            return
 
 
 def test_positions_can_be_read_in_the_revoked_callback() -> None:
