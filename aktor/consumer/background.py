@@ -90,6 +90,7 @@ class Background:
             case CoordinatorRefused() if self._subscription.in_group:
                 pass  # the membership says so as well, with what it means for the member
             case TopicsRefused() | GroupFailed() | CoordinatorRefused():
+                self._heartbeat.hurry()  # who polls on hears of it again
                 error = self._call.own_told(event.error, owed=True)
                 self.events.done_with(event)
                 raise error

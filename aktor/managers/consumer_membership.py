@@ -8,6 +8,7 @@ manager.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 from kafka.errors import (
@@ -29,7 +30,7 @@ from aktor.managers import consumer_errors as errors
 from aktor.managers.consumer_heartbeats import Sent, SentFields, assignment_of, leave_heartbeat
 from aktor.managers.consumer_member import ConsumerMember
 from aktor.managers.consumer_states import State, Trigger
-from aktor.managers.group_membership import GroupMembershipManager
+from aktor.managers.group_membership import FATAL_RETRY, GroupMembershipManager
 from aktor.managers.leave_group import ATTEMPT, Leave, new_leave
 from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
@@ -88,6 +89,9 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         #: That member is left over: from the actor that was restarted, or we were refused or
         #: fenced. It has to leave before the consumer is closed.
         self._is_left_over = has_predecessor
+        #: When the application was told that the member has failed; whether it has polled since.
+        self._told_at = -math.inf
+        self._is_asked = False
         #: Whether the coordinator has ever answered: it speaks this protocol.
         self.is_spoken = False
         #: With `group_protocol="auto"`: the classic protocol is tried if it does not.
@@ -116,7 +120,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if self._member.has_generation:
             self._heartbeat_state.hurry()
         if self.state is State.FATAL and (message.topics or message.regex):
-            self._tell_failure()  # else the application would wait for partitions for ever
+            self._tell_failure()
 
     @handles(Poll)
     def on_poll(self, message: Poll) -> None:
@@ -124,6 +128,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         self._now = message.now
         self._last_poll = message.now
         self._member.polled()
+        self._is_asked = True
 
     @handles(LeaveGroup)
     def on_leave_group(self, message: LeaveGroup) -> None:
@@ -204,6 +209,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         """It moves on as far as possible, then sends what is due."""
         return (
             self._leave_if_late,
+            self._tell_failure_again,
             self._advance_far,
             self._heartbeat,
             self._give_leaving_up,
@@ -479,7 +485,18 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     def _tell_failure(self) -> None:
         # The application must have given up its partitions before it hears of the error.
         if self._failure is not None and not self._member.is_revoking:
+            self._told_at, self._is_asked = self._now, False
             self._tell(GroupFailed(error=self._failure))
+
+    def _tell_failure_again(self, now: float, _jitter: float) -> float:
+        """The application polls, although it has heard that the member has failed. If it heard no
+        more of it, a loop that catches the error would get no records, and not know it."""
+        if self.state is not State.FATAL or not self._is_asked or not self._member.wants_to_join():
+            return NEVER
+        if now < self._told_at + FATAL_RETRY:
+            return self._told_at + FATAL_RETRY
+        self._tell_failure()
+        return NEVER
 
     def _stop_heartbeats(self) -> None:
         """Answers to what was asked so far are dropped."""

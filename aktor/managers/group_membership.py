@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Collection, Iterable
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from aktor.actors.handlers import after_restart_of, handles
 from aktor.actors.manager import AGAIN, NEVER, PollResult, RequestManager
@@ -38,6 +38,11 @@ __all__ = ["GroupMembershipManager"]
 
 
 M = TypeVar("M", bound=GroupMember[Any, Any])
+
+
+#: After an error that only the user can mend (an ACL, a wrong setting), a classic member joins
+#: again, and a member of the consumer protocol says it again, no sooner than this, in seconds.
+FATAL_RETRY: Final = 1.0
 
 
 class GroupMembershipManager(RequestManager, Generic[M]):

@@ -45,7 +45,7 @@ from aktor.managers import group_errors, group_requests
 from aktor.managers.assignment import Assignors
 from aktor.managers.classic_states import State, Trigger
 from aktor.managers.exchange import Exchange
-from aktor.managers.group_membership import GroupMembershipManager
+from aktor.managers.group_membership import FATAL_RETRY, GroupMembershipManager
 from aktor.managers.group_requests import Sent
 from aktor.managers.leave_group import ATTEMPT, Leave, Leaves
 from aktor.managers.member import Member
@@ -54,10 +54,6 @@ from aktor.settings import Settings
 from aktor.trace import Trace
 
 __all__ = ["ClassicMembershipManager"]
-
-#: After an error that only the user can mend (an ACL, a wrong setting), the member joins again no
-#: sooner than this, in seconds.
-FATAL_RETRY: Final = 1.0
 
 #: While JoinGroup waits for its answer, heartbeats may be refused (UNKNOWN_MEMBER_ID,
 #: ILLEGAL_GENERATION) because the answer with the new generation is on its way. After so many

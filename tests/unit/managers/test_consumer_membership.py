@@ -1517,7 +1517,6 @@ def test_an_error_that_only_the_user_can_mend_is_told_and_nothing_more_is_sent(
         assert scene.hand_back().loss is Loss.LOST
 
     told = scene.said(GroupFailed).error
-    scene.poll()
     scene.after(60.0)
 
     assert isinstance(told, error)
@@ -1525,6 +1524,33 @@ def test_an_error_that_only_the_user_can_mend_is_told_and_nothing_more_is_sent(
         assert word in str(told)
     assert not scene.requests
     assert not scene.has_said(GroupFailed)
+
+
+def test_who_polls_on_after_a_failure_hears_of_it_again_once_a_second() -> None:
+    scene = a_member_in(State.FATAL)
+    scene.hand_back()
+    first = scene.said(GroupFailed).error
+    scene.forget()
+
+    scene.poll()
+    scene.after(0.9)
+    assert not scene.has_said(GroupFailed)
+    scene.after(0.1)
+    assert scene.said(GroupFailed).error is first
+
+    scene.forget()
+    scene.after(60.0)
+    assert not scene.has_said(GroupFailed)
+    scene.poll()
+    assert scene.said(GroupFailed).error is first
+
+    scene.poll()
+    scene.leave()
+    scene.forget()
+    scene.poll()
+    scene.after(60.0)
+    assert not scene.has_said(GroupFailed)
+    assert not scene.requests
 
 
 def test_a_group_that_does_not_take_the_member_in_is_the_users_concern() -> None:
