@@ -89,9 +89,8 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         #: That member is left over: from the actor that was restarted, or we were refused or
         #: fenced. It has to leave before the consumer is closed.
         self._is_left_over = has_predecessor
-        #: When the application was told that the member has failed; whether it has polled since.
+        #: When the application was told that the member has failed.
         self._told_at = -math.inf
-        self._is_asked = False
         #: Whether the coordinator has ever answered: it speaks this protocol.
         self.is_spoken = False
         #: With `group_protocol="auto"`: the classic protocol is tried if it does not.
@@ -120,7 +119,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if self._member.has_generation:
             self._heartbeat_state.hurry()
         if self.state is State.FATAL and (message.topics or message.regex):
-            self._tell_failure()
+            self._tell_failure()  # at once: `auto` then tries the classic protocol
 
     @handles(Poll)
     def on_poll(self, message: Poll) -> None:
@@ -128,7 +127,6 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         self._now = message.now
         self._last_poll = message.now
         self._member.polled()
-        self._is_asked = True
 
     @handles(LeaveGroup)
     def on_leave_group(self, message: LeaveGroup) -> None:
@@ -485,13 +483,14 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     def _tell_failure(self) -> None:
         # The application must have given up its partitions before it hears of the error.
         if self._failure is not None and not self._member.is_revoking:
-            self._told_at, self._is_asked = self._now, False
+            self._told_at = self._now
+            self._member.await_poll()
             self._tell(GroupFailed(error=self._failure))
 
     def _tell_failure_again(self, now: float, _jitter: float) -> float:
         """The application polls, although it has heard that the member has failed. If it heard no
         more of it, a loop that catches the error would get no records, and not know it."""
-        if self.state is not State.FATAL or not self._is_asked or not self._member.wants_to_join():
+        if self.state is not State.FATAL or not self._member.wants_to_join():
             return NEVER
         if now < self._told_at + FATAL_RETRY:
             return self._told_at + FATAL_RETRY
