@@ -39,11 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line says."""
     chosen = _parse(arguments)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = (
-        SparkSession.builder.appName("aktor rebalances")
-        .config("spark.python.unix.domain.socket.enabled", "true")
-        .getOrCreate()
-    )
+    builder = SparkSession.builder.appName("aktor rebalances")
+    if not chosen.stream:
+        # Over these sockets a worker that is dismissed prints a traceback (after a minute without
+        # work, Spark 4.3): a stream waits for files most of the time.
+        builder = builder.config("spark.python.unix.domain.socket.enabled", "true")
+    spark = builder.getOrCreate()
     if chosen.stream:
         _follow(spark, chosen)
         return 0
