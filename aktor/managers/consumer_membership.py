@@ -8,7 +8,6 @@ manager.
 
 from __future__ import annotations
 
-import math
 from typing import Any, Final
 
 from kafka.errors import (
@@ -30,7 +29,7 @@ from aktor.managers import consumer_errors as errors
 from aktor.managers.consumer_heartbeats import Sent, SentFields, assignment_of, leave_heartbeat
 from aktor.managers.consumer_member import ConsumerMember
 from aktor.managers.consumer_states import State, Trigger
-from aktor.managers.group_membership import FATAL_RETRY, GroupMembershipManager
+from aktor.managers.group_membership import FATAL_RETRY, Failure, GroupMembershipManager
 from aktor.managers.leave_group import ATTEMPT, Leave, new_leave
 from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
@@ -89,8 +88,6 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         #: That member is left over: from the actor that was restarted, or we were refused or
         #: fenced. It has to leave before the consumer is closed.
         self._is_left_over = has_predecessor
-        #: When the application was told that the member has failed.
-        self._told_at = -math.inf
         #: Whether the coordinator has ever answered: it speaks this protocol.
         self.is_spoken = False
         #: With `group_protocol="auto"`: the classic protocol is tried if it does not.
@@ -474,7 +471,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         """The user has to do something: lose everything, tell, and do no more."""
         if not self.may_give_way or self.is_spoken or not errors.is_other_protocol(error):
             self.log.error("group.failed", state=self.state, because=error)
-        self._failure = error
+        self._failure = Failure(error)
         self._is_left_over = self._member.has_generation
         self._stop_heartbeats()
         self._member.depart(Trigger.FAIL, f"after {type(error).__name__}")
@@ -483,17 +480,18 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     def _tell_failure(self) -> None:
         # The application must have given up its partitions before it hears of the error.
         if self._failure is not None and not self._member.is_revoking:
-            self._told_at = self._now
+            self._failure.told_at = self._now
             self._member.await_poll()
-            self._tell(GroupFailed(error=self._failure))
+            self._tell(GroupFailed(error=self._failure.error))
 
     def _tell_failure_again(self, now: float, _jitter: float) -> float:
         """The application polls, although it has heard that the member has failed. If it heard no
         more of it, a loop that catches the error would get no records, and not know it."""
-        if self.state is not State.FATAL or not self._member.wants_to_join():
+        failure = self._failure
+        if failure is None or not self._member.wants_to_join():
             return NEVER
-        if now < self._told_at + FATAL_RETRY:
-            return self._told_at + FATAL_RETRY
+        if now < failure.told_at + FATAL_RETRY:
+            return failure.told_at + FATAL_RETRY
         self._tell_failure()
         return NEVER
 

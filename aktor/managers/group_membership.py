@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from aktor.actors.handlers import after_restart_of, handles
@@ -34,7 +35,7 @@ from aktor.managers.heartbeat_state import HeartbeatState
 from aktor.settings import Settings
 from aktor.trace import Trace
 
-__all__ = ["GroupMembershipManager"]
+__all__ = ["FATAL_RETRY", "Failure", "GroupMembershipManager"]
 
 
 M = TypeVar("M", bound=GroupMember[Any, Any])
@@ -43,6 +44,14 @@ M = TypeVar("M", bound=GroupMember[Any, Any])
 #: After an error that only the user can mend (an ACL, a wrong setting), a classic member joins
 #: again, and a member of the consumer protocol says it again, no sooner than this, in seconds.
 FATAL_RETRY: Final = 1.0
+
+
+@dataclass(slots=True)
+class Failure:
+    """What only the user can mend, and when the application was told of it."""
+
+    error: Exception
+    told_at: float = -math.inf
 
 
 class GroupMembershipManager(RequestManager, Generic[M]):
@@ -75,7 +84,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         self._coordinator: Broker | None = None
         self._last_poll = math.inf
         self._heartbeat_state = HeartbeatState(settings)
-        self._failure: Exception | None = None
+        self._failure: Failure | None = None
 
     @property
     @abstractmethod

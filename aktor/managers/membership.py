@@ -45,7 +45,7 @@ from aktor.managers import group_errors, group_requests
 from aktor.managers.assignment import Assignors
 from aktor.managers.classic_states import State, Trigger
 from aktor.managers.exchange import Exchange
-from aktor.managers.group_membership import FATAL_RETRY, GroupMembershipManager
+from aktor.managers.group_membership import FATAL_RETRY, Failure, GroupMembershipManager
 from aktor.managers.group_requests import Sent
 from aktor.managers.leave_group import ATTEMPT, Leave, Leaves
 from aktor.managers.member import Member
@@ -613,7 +613,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self.log.error("group.failed", state=self.state, because=error)
         self._member.await_poll()
         self._not_before = self._now + FATAL_RETRY
-        self._failure = error
+        self._failure = Failure(error)
         kept = ""
         if isinstance(error, FencedInstanceIdError):
             # Another instance has our `group_instance_id` (FENCED_INSTANCE_ID). If we joined with
@@ -627,7 +627,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def _tell_failure(self) -> None:
         # The application must have given up its partitions before it hears of the error.
         if self._failure is not None and self.state is State.UNJOINED:
-            self._tell(GroupFailed(error=self._failure))
+            self._tell(GroupFailed(error=self._failure.error))
             self._failure = None
 
     def _depart(self, because: str, *, member_id: str) -> None:
