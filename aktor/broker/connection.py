@@ -120,6 +120,8 @@ class Connection:
         self.host = host
         self.principal = "User:ANONYMOUS"
         self.busy = False
+        #: An answer is or will be swallowed: no other one follows.
+        self.silent = False
         self.open = True
         self.used_at = exchange.now()
         self._exchange = exchange
@@ -223,6 +225,7 @@ class Connection:
                 self._pass_on(incoming, fault)
 
     def _pass_on(self, incoming: Incoming, fault: Action | None) -> None:
+        self.silent = isinstance(fault, Swallow)
         call = Call(
             incoming.request,
             answer=lambda response: self._exchange.at_broker(

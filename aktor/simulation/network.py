@@ -601,9 +601,9 @@ class SimulatedNet:
                 self.swallow(one.key)
 
     def break_swallowed(self, node: int | None = None) -> None:
-        """Connections (to this broker, or all) on which everything vanishes, or of which the broker
-        knows nothing (it crashed without a word), are reset."""
-        self._reset(lambda one: (one.there.dead or one.is_half_open) and node in (None, one.node))
+        """Connections (to this broker, or all) on which everything vanishes or nothing is answered,
+        or of which the broker knows nothing (it crashed without a word), are reset."""
+        self._reset(lambda one: one.is_swallowed and node in (None, one.node))
 
     # -- the end of a connection
 
@@ -727,6 +727,12 @@ class _Connection:
     def is_half_open(self) -> bool:
         """The broker's end is gone, and this one has not heard of it."""
         return self.end is not None and not self.end.open
+
+    @property
+    def is_swallowed(self) -> bool:
+        """Nothing more is answered, and this end has not heard of it."""
+        silent = self.end is not None and self.end.silent
+        return silent or self.there.dead or self.is_half_open
 
 
 class _BrokersEnd:
