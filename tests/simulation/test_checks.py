@@ -732,6 +732,15 @@ BROKEN: list[tuple[Check, Story, str]] = [
         ],
         "2 after 5",
     ),
+    (
+        commits.committed_offsets_never_go_back,
+        [
+            *(*OWNED, to_commit("x", 2, "asked"), UNANSWERED, to_commit("x", 2, "asked")),
+            *(committed(2), to_commit("x", 5, "asked"), committed(5), committed(2)),
+            *(committed(5), committed(2)),
+        ],
+        "2 after 5",
+    ),
     (endings.every_request_ends_once, [request("x", "answered")], "unasked"),
     (
         endings.every_request_ends_once,
@@ -1402,6 +1411,13 @@ FORGIVEN: list[tuple[Check, Story]] = [
         [
             *(*OWNED, to_commit("x", 2, "auto"), UNANSWERED, to_commit("x", 5, "auto")),
             *(committed(5), committed(2)),
+        ],
+    ),
+    (  # storm 3100202: the broker applies the first one last, which was sent again
+        commits.committed_offsets_never_go_back,
+        [
+            *(*OWNED, to_commit("x", 2, "asked"), UNANSWERED, to_commit("x", 2, "asked")),
+            *(committed(2), to_commit("x", 5, "asked"), committed(5), committed(2)),
         ],
     ),
     (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -123,17 +123,49 @@ def commits_do_not_overtake_each_other(history: History) -> list[str]:
     return complaints
 
 
+class _Requests:
+    """What members have asked brokers to commit: (group, partition, offset). A member asks again
+    only when it has an answer or has given up."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[str, set[tuple[str, str, int]]] = defaultdict(set)
+        self._given_up: Counter[tuple[str, str, int]] = Counter()
+
+    def sent(self, event: Event) -> None:
+        """A member asks."""
+        offsets = event["offsets"].items()
+        self._under_way[event["member"]] = {(event["group"], *one) for one in offsets}
+
+    def given_up(self, member: str) -> None:
+        """It has no answer; what a broker has not applied may be applied at any time."""
+        self._given_up.update(self._under_way.pop(member, ()))
+
+    def applied(self, one: tuple[str, str, int]) -> None:
+        """A broker has applied this: one that is under way, if there is such a one."""
+        for asked in self._under_way.values():
+            if one in asked:
+                asked.discard(one)
+                return
+        self.applied_late(one)
+
+    def applied_late(self, one: tuple[str, str, int]) -> bool:
+        """A broker has applied this after a newer one; false if none like it was given up."""
+        late = self._given_up[one] > 0
+        if late:
+            self._given_up[one] -= 1
+        return late
+
+
 def committed_offsets_never_go_back(history: History) -> list[str]:
     """Unless who commits sought or was reset, since the partition is theirs.
 
     A broker may apply a request whose connection the client has closed after waiting in vain, and
     do so after it has applied the next commit, which came by another connection. No client can
-    prevent that: Kafka does not number commits. Each such commit is excused once.
+    prevent that: Kafka does not number commits. Each such request is excused once.
     """
     complaints = []
     latest: dict[tuple[str, str], int] = {}
-    sent: dict[str, set[tuple[str, str, int]]] = defaultdict(set)
-    given_up: set[tuple[str, str, int]] = set()
+    requests = _Requests()
     moved: dict[str, set[str]] = defaultdict(set)
     #: The highest offset of a commit that was sent, also of an automatic one.
     highest: dict[tuple[str, str], int] = {}
@@ -147,9 +179,9 @@ def committed_offsets_never_go_back(history: History) -> list[str]:
             case "partitions.assigned":
                 moved[event["member"]].difference_update(event["partitions"])
             case "request.failed" if event["api"] == "OffsetCommit":
-                given_up |= sent[event["member"]]
+                requests.given_up(event["member"])
             case "commit.sent" if isinstance(event.get("offsets"), dict):
-                sent[event["member"]] = {(event["group"], *one) for one in event["offsets"].items()}
+                requests.sent(event)
                 for one, offset in event["offsets"].items():
                     key = event["group"], one
                     known = max(latest.get(key, -1), highest.get(key, -1))
@@ -166,11 +198,12 @@ def committed_offsets_never_go_back(history: History) -> list[str]:
                 key = event["group"], event["partition"]
                 before, offset = latest.get(key, -1), event["offset"]
                 this = (*key, offset)
-                if offset < before and this not in excused and this not in given_up:
+                if offset >= before or this in excused:
+                    requests.applied(this)
+                elif not requests.applied_late(this):
                     complaints.append(
                         f"at {event['at']:.3f} {key[0]} {key[1]}: {offset} after {before}"
                     )
-                given_up.discard(this)
                 latest[key] = offset
     return complaints
 
