@@ -1,9 +1,9 @@
 """The core of the application's half: it says, waits, and gives out what has come.
 
 `KafkaConsumer` checks arguments and speaks kafka-python's language; this is what it works with.
-It has no thread, no bell and no event loop: what may wait is an `Operation`, which its driver runs
-(see `operation`). One `poll` is: raise what is pending, run rebalance steps, take records if there
-are any (without a word to the background), tell the background what changed, else wait.
+It has no thread, no bell and no event loop: a method that may wait is a generator, which its driver
+runs (see `waiting`). One `poll` is: raise what is pending, run rebalance steps, tell the background
+what changed, give out records if there are any, else wait.
 """
 
 from __future__ import annotations

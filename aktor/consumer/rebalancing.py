@@ -1,8 +1,9 @@
 """The application's part in a rebalance: revoke partitions, assign them, run the listener.
 
-Runs on the application thread, inside `poll`, `unsubscribe` and `close` only. Each step is asked
-for by the membership manager and answered to it (see `events/membership.py`), so that nothing here
-knows which group protocol is spoken.
+Runs on the application thread, inside `poll`, `unsubscribe` and `close`; and, after the membership
+manager was restarted, inside whichever call asks an actor next (the lost callback, see `Recovery`).
+The membership manager asks for each step and is answered (see `events/membership.py`), so that
+nothing here knows which group protocol is spoken.
 """
 
 from __future__ import annotations

@@ -11,7 +11,9 @@ from aktor.values import Value
 
 
 class TickDue(Message):
-    """dispatcher ▶ supervisor: nothing is left to deliver, or the earliest wake time has come."""
+    """dispatcher ▶ supervisor: nothing is left to deliver, and either something has happened since
+    the last round, or the earliest wake time has come.
+    """
 
     now: float
     jitter: float

@@ -75,7 +75,8 @@ class Trigger(enum.Enum):
     ACKNOWLEDGE = "acknowledge"
     """The application has what can be had of the target."""
     SETTLE = "settle"
-    """The coordinator knows that the target is owned."""
+    """The target is owned, and a heartbeat was sent that says so (or an earlier one has said it).
+    Its answer is not waited for: if the heartbeat gets lost, the next one says everything again."""
     FENCE = "fence"
     """The coordinator does not know this member, or not with this epoch."""
     REJOIN = "rejoin"

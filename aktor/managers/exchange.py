@@ -1,7 +1,9 @@
 """One outstanding request, and when the next attempt may be made (Java: `RequestState`).
 
 Whoever sends a request asks `due` first, says `sent`, and then one of `answered`, `failed`, `ended`
-or `abandon`. Nobody else decides when a request is repeated.
+or `abandon`. Nobody else decides when such a request is repeated. Some requests have a `Backoff`
+and no exchange: FindCoordinator, and those that go to several brokers at once (Fetch, and
+ListOffsets for a call of the user's).
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ class Exchange:
         self._backoff.reset()
 
     def ended(self) -> None:
-        """The attempt is over; whether it has succeeded is another question: the backoff stays."""
+        """The attempt is over. The backoff stays as it is: `failed`, if called next, counts it."""
         self.in_flight = False
 
     def failed(self, now: float, jitter: float) -> float:

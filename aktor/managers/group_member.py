@@ -41,7 +41,7 @@ class GroupMember(ABC, Generic[S, T]):
 
     The state is assigned in `move` alone; it begins with the first of the table `transitions`.
     `tell` takes what is to be said; `log` is the manager's. Subclasses know the protocol: they say
-    when something is taken on (`_is_assigning`), who we are (`news`), and what follows a hand-back.
+    when something is assigned (`_is_assigning`), who we are (`news`), what follows a revocation.
     """
 
     def __init__(
@@ -93,13 +93,13 @@ class GroupMember(ABC, Generic[S, T]):
 
     @property
     def is_revoking(self) -> bool:
-        """Whether the application is still at giving partitions up."""
+        """Whether a revocation is under way: the application still has partitions to give up."""
         return self._revocation is not None
 
     @property
     @abstractmethod
     def _is_assigning(self) -> bool:
-        """Whether the application is at taking partitions on."""
+        """Whether the application applies an assignment, or runs its assigned callback."""
 
     # -- what the application wants
 

@@ -55,10 +55,11 @@ class Failure:
 
 
 class GroupMembershipManager(RequestManager, Generic[M]):
-    """Owns the outbox, the coordinator's address, heartbeats and poll timer. `M` is the member.
+    """Owns the coordinator's address, the heartbeats and the poll timer. `M` is the member.
 
-    What is to be said collects in the outbox, which `handle` and `poll` empty. A subclass makes the
-    member, and says what its requests are and what their answers mean.
+    `handle` and `poll` say a `MemberChanged` before anything else: whoever hears the rest must know
+    who the member is by then. A subclass makes the member, and says what its requests are and what
+    their answers mean.
     """
 
     name = "membership"
@@ -157,7 +158,8 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     @handles(ConfirmSession)
     def on_confirm_session(self, message: ConfirmSession) -> None:
-        """The application may have slept through its session: ask the group now."""
+        """The process may have been suspended for longer than the session, or the coordinator has
+        refused a commit: send a heartbeat now, whose answer tells whether we are a member."""
         if self._member.has_generation:
             self._heartbeat_state.hurry()
 

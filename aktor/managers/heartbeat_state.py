@@ -57,7 +57,7 @@ class HeartbeatState:
         self.due = self._after(now)
 
     def sent(self) -> int:
-        """One goes out; returns its number."""
+        """One is sent; returns its number."""
         self.due = NEVER
         return self._exchange.sent()
 
@@ -77,7 +77,7 @@ class HeartbeatState:
         self.due = self._after(now)
 
     def failed(self, now: float, jitter: float) -> None:
-        """It was not answered, or not by a coordinator."""
+        """It was not answered, or it was refused."""
         self.due = self._exchange.failed(now, jitter)
 
     def extend(self, asked_at: float) -> float | None:

@@ -1,4 +1,4 @@
-"""How partitions leave the application's hands: released, committed, and its callback run."""
+"""A revocation: the application stops delivery, the commit, then the revoked or lost callback."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Answer: TypeAlias = PartitionsReleased | RevocationCommitted | CallbackFinished
 
 
 class Stage(enum.Enum):
-    """How far the application is with handing partitions back."""
+    """How far the revocation is."""
 
     RELEASING = "releasing"
     RELEASED = "released"
@@ -51,7 +51,7 @@ STAGES: Final[Mapping[Stage, Mapping[type, Stage]]] = {
 
 
 class Revocation:
-    """Owns partitions on their way out of the application's hands, and how far they are."""
+    """Owns the partitions of one revocation, and how far it is."""
 
     def __init__(
         self,
