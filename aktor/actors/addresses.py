@@ -1,8 +1,8 @@
 """The addresses of one name: in which order they are tried, and which of them connects first.
 
-As in RFC 8305: IPv6 and IPv4 take turns, and an address that does not answer keeps the next from
-being tried for a moment only. What an address turned out to be is remembered (KIP-302): the next
-attempt begins with the one that works, or after the one that did not.
+As in RFC 8305: IPv6 and IPv4 take turns, and if an address does not answer, the next one is tried
+beside it after a quarter of a second. Which address worked, or failed, is remembered (KIP-302): the
+next attempt begins with the one that worked, or after the one that failed.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ _T = TypeVar("_T")
 
 
 class AddressBook:
-    """Owns which address of each name to begin with."""
+    """Owns with which address of each name the next attempt begins."""
 
     def __init__(self) -> None:
         #: By host and port: an address, and whether it is the one to use, or the one to go on from.
         self._known: dict[tuple[str, int], tuple[Any, bool]] = {}
 
     def note(self, host: str, port: int, address: Address, *, works: bool) -> None:
-        """It has led to a broker, or does not any more."""
+        """A connection to this address was opened; or (`works` is False) an attempt or a connection
+        to it has ended."""
         self._known[host, port] = address[4], works
 
     def ordered(self, host: str, port: int, found: Sequence[Address]) -> list[Address]:

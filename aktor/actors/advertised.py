@@ -91,14 +91,15 @@ class Advertised:
     def due(self, links: Collection[Link], now: float) -> float:
         """When to tell the application that none can be reached; inf while that is not so.
 
-        `links` lead to the advertised addresses. Who wants nothing of the brokers is told nothing.
+        `links` lead to the advertised addresses. The application is not told while it has no
+        request for any of these brokers.
         """
         if not self.in_doubt or self._since is None or not self._addresses:
-            return math.inf  # the coordinator's address, known before the others, is one of several
+            return math.inf  # only the coordinator is known yet: others may be reached
         if self._wanted_at <= now - REPEAT and not any(one.unsent for one in links):
             return math.inf
         if any(one.is_open or isinstance(one.failure, AuthenticationError) for one in links):
-            return math.inf  # somebody is there (and if it does not want us, that was said)
+            return math.inf  # a broker is there (that it refused our credentials was told)
         failures = {one.address: one.failure for one in links if one.failure is not None}
         enough = min(PROBES, len({one.address for one in links}))
         hard = len(failures) >= enough and not any(

@@ -26,13 +26,14 @@ class Attempts:
         self.failed_at = -math.inf
         #: No attempt may be begun before.
         self.retry_at = -math.inf
-        #: Since when nothing but failures came of it, None if an answer was the last that came.
+        #: When the first of the failures in a row was; None once the broker has answered again.
         self.failing_since: float | None = None
         #: How the last attempt ended, until one succeeds.
         self.failure: Exception | None = None
 
     def failed(self, now: float, jitter: float, failure: Exception | None) -> None:
-        """The attempt has failed or, with None, what was opened by a sound one is lost."""
+        """The attempt has failed; with None: a connection was lost on which the broker had answered
+        before."""
         self.failure = failure
         if self.failing_since is None:
             self.failing_since = now

@@ -1,8 +1,8 @@
 """The way to a first broker: the bootstrap servers, and whether any broker has answered yet.
 
-Metadata names the brokers, and somebody has to be asked for it first. When all brokers that it
-named are gone, the bootstrap servers are asked again (KIP-899). An application that waits for
-nobody is told so, again and again, until a broker answers.
+Metadata names the brokers, and a first broker has to be asked for it. When no broker that it named
+can be reached any more, the bootstrap servers are asked again (KIP-899). While no broker has ever
+answered, an application that waits is told so, again and again.
 """
 
 from __future__ import annotations
@@ -90,12 +90,13 @@ class Bootstrap:
 
     @property
     def is_begun(self) -> bool:
-        """Whether anybody was tried."""
+        """Whether a connection was begun, to any broker."""
         return self.state is not BootstrapState.UNTRIED
 
     @property
     def is_nobody_there(self) -> bool:
-        """No broker has answered. One that refuses us is somebody: that was said at once."""
+        """No broker has answered, and none has refused our credentials (the application was told of
+        a refusal at once)."""
         reached = self.state in (BootstrapState.REACHED, BootstrapState.ASKING_AGAIN)
         refused = any(isinstance(one.failure, AuthenticationError) for one in self._servers)
         return not reached and not refused

@@ -35,7 +35,7 @@ class Complaints:
         self._lost: frozenset[int] = frozenset()
 
     def due(self, links: Collection[Link], now: float, *, anybody: bool) -> Iterator[Message]:
-        """What is to be said now. `anybody`: a request waits for any broker whatever."""
+        """What is to be said now. `anybody`: a request that any broker may answer waits."""
         if anybody and now >= self._bootstrap.complaint_due():
             error: Exception = self._bootstrap.complain(now)
             self._log.warning("bootstrap.failed", because=error)
@@ -61,7 +61,8 @@ class Complaints:
         lost: dict[int, str] = {}
         for link in links:
             since = link.attempts.failing_since
-            # (A JoinGroup is answered late on purpose: what else is sent to that broker tells.)
+            # (Not a link for JoinGroup, which the broker keeps on purpose: the other links to the
+            # same broker show whether it can be reached.)
             if since is None or link.node < 0 or link.holds or now < since + LOST_AFTER:
                 continue
             if (

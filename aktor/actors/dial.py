@@ -56,7 +56,7 @@ class Dialer:
         self._settings = settings
         self._config = settings.connection
         self._diagnosis = diagnosis
-        #: What the name was, before it was made canonical; and which of its addresses it became.
+        #: The name as it was given, before it was made canonical; and its address that connected.
         self._name = name
         self._port = port
         self._canonical = canonical
@@ -74,7 +74,7 @@ class Dialer:
             await self._secure()
 
     def note(self, *, works: bool) -> None:
-        """The address has led to a broker, or does not any more: the next attempt heeds that."""
+        """A connection to the address was opened, or has ended: the next attempt begins by that."""
         latest = self._race.latest if self._race is not None else None
         address = self._address or latest
         if address is not None:

@@ -9,8 +9,8 @@ stand behind a request that the broker keeps:
                         holding    JoinGroup and SyncGroup, which the coordinator keeps until the
                                    other members have sent theirs: a connection for each of them
 
-Each is opened when there is something to send on it. Here is which there are; what is said on them,
-and when they are opened and closed, is decided by the network actor.
+Each is opened when there is something to send on it. This module knows which links there are; the
+network actor decides what is sent on them, and when they are opened and closed.
 """
 
 from __future__ import annotations
@@ -28,22 +28,25 @@ _Make = Callable[[str, int, str, int], Link]
 
 
 class Lanes:
-    """Owns the links to brokers: to each that is known, to the coordinator, and those that end."""
+    """Owns the links: to each broker that is known, to the coordinator, and to former ones whose
+    last answers are still to come."""
 
     def __init__(self, make: _Make) -> None:
         self._make = make
-        #: The ordinary link to each broker, and that for Fetches to those that got one.
+        #: By node: the ordinary link to each broker, and the link for Fetches if one was needed.
         self.nodes: dict[int, Link] = {}
         self.fetching: dict[int, Link] = {}
-        #: The coordinator's own. It stays when the coordinator is lost, and may be right still.
+        #: The coordinator's own. It stays when the coordinator is lost: FindCoordinator may find
+        #: the same broker again.
         self.coordinator: Link | None = None
         self.is_coordinator_known = False
-        #: The coordinator's for requests that it keeps. A second one is needed only when one that
-        #: nobody waits for any more is still kept.
+        #: The links for JoinGroup and SyncGroup. There is a second one only while the coordinator
+        #: still keeps a JoinGroup whose answer this member does not wait for any more.
         self.holding: list[Link] = []
         #: Brokers to which Fetches follow shortly.
         self.expected: frozenset[int] = frozenset()
-        #: Those that get no new requests, and close when the last answer has come.
+        #: Links to former brokers or coordinators: they get no new requests, and are closed when
+        #: their last answer has come.
         self.leaving: list[Link] = []
 
     def all(self) -> list[Link]:
@@ -53,7 +56,7 @@ class Lanes:
         return [*own, *self.holding, *nodes, *self.leaving]
 
     def to_node(self, node: int, lane: Lane) -> Link:
-        """The link to a known broker that this lane stands for; one for Fetches is made."""
+        """The link to a known broker for this lane; one for Fetches is made if there is none."""
         ordinary = self.nodes[node]
         if lane is not Lane.FETCH:
             return ordinary
@@ -64,7 +67,7 @@ class Lanes:
         return link
 
     def to_coordinator(self, lane: Lane) -> Link:
-        """The coordinator's own link, or for a request that it keeps one without another such."""
+        """The coordinator's own link; for JoinGroup and SyncGroup one that has no request on it."""
         own = self.coordinator
         assert own is not None, "requests for the coordinator fail while none is known"
         if lane is not Lane.HOLDS:
@@ -78,11 +81,11 @@ class Lanes:
         return link
 
     def of_node(self, node: int) -> list[Link]:
-        """What leads to this broker, but for the coordinator's."""
+        """The links to this broker, without those to it as the coordinator."""
         return [lane[node] for lane in (self.nodes, self.fetching) if node in lane]
 
     def of_coordinator(self) -> list[Link]:
-        """What leads to the coordinator, but for what leads there as to any broker."""
+        """The links to the coordinator, without the ordinary one to the same broker."""
         return [self.coordinator, *self.holding] if self.coordinator is not None else []
 
     def add(self, broker: Broker) -> Link:
@@ -107,8 +110,8 @@ class Lanes:
         return gone
 
     def take_spare(self) -> list[Link]:
-        """The links for requests that are kept which nothing needs any more: all but one of those
-        without a request. They are forgotten here."""
+        """Forget the links for JoinGroup that are not needed any more, and return them: of those
+        without a request all but one."""
         free = [one for one in self.holding if not one.busy]
         free.sort(key=lambda one: one.state is not LinkState.READY)
         spare = free[1:]

@@ -84,11 +84,12 @@ class Link:
         #: When the last answer came.
         self.heard_at = -math.inf
         self.throttled_until = -math.inf
-        #: An answer is late but arriving: it is waited for until then.
+        #: An answer is late, but some of its bytes have come: it is waited for until then.
         self.patient_until = -math.inf
         #: The current connection has brought an answer: the listener is the right one.
         self.proven = False
-        #: What is sent here the broker keeps on purpose: that it is late says nothing about it.
+        #: For JoinGroup and SyncGroup, which the broker keeps on purpose: that an answer is late
+        #: does not mean that the broker is down.
         self.holds = False
 
     @property

@@ -271,7 +271,8 @@ class NetworkActor(CooperativeActor):
 
     @handles(ActorsRestarted)
     def on_actors_restarted(self, message: ActorsRestarted) -> None:
-        """What the fallen had asked for and was not sent must not be: they start afresh."""
+        """Requests of the restarted actors that were not sent yet are not sent any more: the new
+        actors ask for what they need."""
         fallen = frozenset(message.actors)
         for link in self._links():
             for waiting in link.take_unsent(of=fallen):
@@ -280,8 +281,8 @@ class NetworkActor(CooperativeActor):
         for waiting in orphans:
             self._anywhere.remove(waiting)
             self._fail(waiting, ActorRestartedError(actor=waiting.request.sender))
-        # A broker answers in order: what is asked anew would wait behind a long poll of before, for
-        # up to `fetch_max_wait_ms` or two seconds, and that one's answer is of use to nobody.
+        # A broker answers in order: the new fetch manager's Fetch would wait behind the old one,
+        # whose answer nobody reads, for up to `fetch_max_wait_ms` or two seconds.
         for link in self._lanes.fetching.values():
             if any(one.request.sender in fallen for one in link.in_flight.values()):
                 self._drop(link, "who waits for its Fetch was restarted")

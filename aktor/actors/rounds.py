@@ -63,10 +63,10 @@ class Rounds:
         self._wake_at = wake_at
 
     def begin_again(self) -> None:
-        """The members of this round have crashed, so that it does not end: another is due."""
+        """An actor of this round has crashed, so that the round does not end: another is due."""
         self._is_on = False
         self._has_work = True
 
     def stop(self) -> None:
-        """What has happened is no reason for another round."""
+        """The consumer has failed: no more rounds because something has happened."""
         self._has_work = False

@@ -197,14 +197,15 @@ class Supervisor(CooperativeActor):
         )
 
     def _tell_facts(self, fresh: Sequence[str]) -> None:
-        """Tell these, which start afresh, what they would know if they had been there before."""
+        """Tell the actors that start afresh the facts that hold, and that they would have heard."""
         for fact in self.facts.known():
             for name in self.runtime.receivers_of(type(fact)):
                 if name in fresh:
                     self.tell(name, fact)
 
     def _announce(self, restarted: ActorsRestarted) -> None:
-        """Tell who lost questions; the application says its own facts again, in new epochs."""
+        """Tell the actors whose questions are lost, and the application. The application then says
+        what only it knows again, in new epochs."""
         fallen = frozenset(restarted.actors)
         for child in self.children:
             if child.name not in fallen and not fallen.isdisjoint(child.asks):
