@@ -1,8 +1,8 @@
 """`group_protocol='auto'`: the consumer protocol where the cluster speaks it, else the classic one.
 
-The cluster is asked by a member's first heartbeat. If it does not know the question, or keeps the
-group with the classic protocol, the classic manager takes over, and stays: the choice is made once
-in a consumer's life.
+A member's first ConsumerGroupHeartbeat finds out. If the brokers do not know that request, or do
+not convert the group from the classic protocol, the classic manager takes over. The choice is made
+once in a consumer's life.
 """
 
 from __future__ import annotations
@@ -117,7 +117,10 @@ class AutoMembershipManager(RequestManager):
         return PollResult(requests=result.requests, wake_at=result.wake_at, said=tuple(said))
 
     def _judge(self, said: list[Message]) -> list[Message]:
-        """Whether the first manager is of use here; if not, the classic one says what it says."""
+        """Replace the consumer protocol's manager if the group does not speak that protocol.
+
+        Then what the classic one says is returned. `said` is what the chosen manager has said.
+        """
         if self._first.is_spoken:
             self._choice.protocol = "consumer"
         if self._chosen is not self._first or self._first.is_spoken:
@@ -148,7 +151,7 @@ def _refuse_regex(subscription: SubscriptionChanged) -> list[Message]:
 
 
 def _is_of_first(message: Message) -> bool:
-    """Whether it is an answer to the first manager's question."""
+    """Whether it answers a heartbeat of the consumer protocol's manager, which was replaced."""
     if not isinstance(message, ResponseReceived | RequestFailed):
         return False
     return isinstance(message.request.body, ConsumerGroupHeartbeatRequest)

@@ -85,7 +85,7 @@ class Commit:
         return self.exchange.in_flight
 
     def may_be_sent(self, now: float) -> bool:
-        """Whether it is due: its first chance does not depend on the deadline."""
+        """Whether it is due. A commit is tried once, even if its deadline has come already."""
         if now < self.exchange.due:
             return False
         return now < self.deadline or (self.attempts == 0 and self.since == now)
@@ -107,7 +107,11 @@ class Commit:
 
     @property
     def alone(self) -> bool:
-        """Whether it shares no request: its outcome is its own, or its offsets are."""
+        """Whether it is sent in a request of its own.
+
+        Each synchronous commit is retried by itself, and an automatic one reads the positions when
+        it is sent; asynchronous ones that follow each other share a request.
+        """
         return self.kind is Kind.AUTO or self.retry
 
 
@@ -168,11 +172,12 @@ class CommitQueue:
         return [one for one in self.standing if one.serial > commit.serial]
 
     def passed(self, revocation: Commit) -> list[Commit]:
-        """What a revocation went past: nothing of it may be stored after the revocation."""
+        """The commits that a revocation went past: none may be stored after it, since its offsets
+        are newer."""
         return [one for one in self.standing if one.serial < revocation.serial]
 
     def unanswered(self) -> set[TopicPartition]:
-        """What no broker has answered yet, stored or refused, since it was to be committed."""
+        """Partitions of commits that were not sent yet, or were sent and not answered."""
         return {
             one
             for commit in self

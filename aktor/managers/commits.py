@@ -1,4 +1,4 @@
-"""The commit manager: stores how far the group has read, and looks up how far it had.
+"""The commit manager: commits offsets for the group, and looks up committed offsets.
 
 Commits keep their order because one request is in flight at a time (asynchronous commits that wait
 behind each other share one); the last commit before a revocation passes the queue. Whatever waits
@@ -390,9 +390,10 @@ class CommitManager(RequestManager):
         return batch
 
     def _to_commit_automatically(self, commit: Commit) -> Offsets:
-        """The positions as they are now, but for what was asked for since and comes after it.
+        """The positions as they are now, without partitions for which a commit waits behind this.
 
-        That would go back behind them; the next automatic commit goes on from there.
+        The application has asked for that commit since, perhaps with a smaller offset: sent after
+        the present position it would go back. The next automatic commit has these partitions again.
         """
         later = {one for other in self._queue.after(commit) for one in other.remaining}
         moved = self._consumed.to_commit(everything=commit.refresh)
@@ -607,7 +608,8 @@ class CommitManager(RequestManager):
         self._tell(commit.outcome(error))
 
     def _end_passed(self, commit: Commit) -> None:
-        """It may have been stored although no answer came: what it went past is not sent."""
+        """A last commit before a revocation may be stored although no answer came: commits that it
+        went past are not sent any more, since their offsets are older."""
         if commit.kind is not Kind.REVOCATION:
             return
         for waiting in self._queue.passed(commit):

@@ -64,9 +64,10 @@ class Consumed:
                 self._committed.pop(one, None)
 
     def released(self, positions: Offsets) -> None:
-        """The application has let go at these: an automatic commit must not go back behind them.
+        """The application has released partitions at these positions: an automatic commit of older
+        ones would go back.
 
-        The Poll that says so comes later, perhaps not before a callback has ended.
+        The `Poll` with these positions comes later, perhaps only after the revoked callback.
         """
         self._positions.update({k: v for k, v in positions.items() if k in self._positions})
 

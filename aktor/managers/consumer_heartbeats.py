@@ -61,7 +61,8 @@ def claimed(owned: Assignment, taking: Assignment) -> Assignment:
 
 
 class Sent(Value):
-    """Note on a heartbeat: which one it is, when it was sent, and whether it frees our name."""
+    """Note on a heartbeat: its number, when it was sent, and whether it is one that frees our
+    `group_instance_id`."""
 
     number: int
     at: float
@@ -71,8 +72,8 @@ class Sent(Value):
 class SentFields:
     """Owns what the coordinator was told last: a field is left out while it is the same.
 
-    `has_predecessor`: another may have told it something under our name. (So may any before a
-    static member.)
+    `has_predecessor`: this actor was restarted. The one before may have subscribed to a pattern
+    under the same member id; so may an earlier process of a static member.
     """
 
     def __init__(self, settings: Settings, *, has_predecessor: bool = False) -> None:
@@ -104,12 +105,12 @@ class SentFields:
         if anew or sent is None or sent.topics != report.topics:
             names = sorted(report.topics)
         known = None if anew or sent is None else sent.regex
-        # It is taken back by "" alone: null leaves it where it is.
+        # Only "" removes the pattern from the group: null means that it has not changed.
         if known != report.regex and (report.regex or self._had_regex):
             regex = report.regex
             self._had_regex = True
         elif anew and not report.regex and self._may_have_regex:
-            regex = ""  # where the version lacks it there is none to be taken back
+            regex = ""  # version 0 has no such field, and its members have no pattern
         if joins or not self.knows(report):
             partitions = [
                 ConsumerGroupHeartbeatRequest.TopicPartitions(

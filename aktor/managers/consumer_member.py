@@ -250,7 +250,8 @@ class ConsumerMember(GroupMember[State, Trigger]):
         self._track()
 
     def _has_let_go(self) -> None:
-        """Not before that is a claim given up: what is not claimed may be given to others."""
+        """The application has released what it had to. Only now is the claim of lost partitions
+        given up: the coordinator gives to others what is not claimed."""
         self._claim.drop(self._reconciliation.losing)
         self._reconciliation.on(Event.REVOKED)
         self._forget_names()

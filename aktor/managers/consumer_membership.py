@@ -135,7 +135,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         member.leave()
         if tells:
             self._begin_leaving(message.because, message.deadline, message.operation)
-        if self._leave is not None:  # perhaps one of a poll that came too late
+        if self._leave is not None:  # perhaps it was leaving already, because of a late poll
             self._leave.deadline = message.deadline
             self._leave.tickets.append(message.ticket)
         else:
@@ -232,9 +232,10 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         return due
 
     def _may_rejoin(self) -> bool:
-        """Whether a member that was late is through with it: nothing owned, nothing in flight.
+        """Whether a member that polled too late may join again: its partitions are given up, and no
+        leave heartbeat is in flight.
 
-        A leave that arrived after the new beginning would end it.
+        A leave heartbeat that arrived after the one that joins would end the new membership.
         """
         waits = self._leave is not None and self._leave.exchange.in_flight
         late = self.state is State.STALE or (self.state is State.PREPARE_LEAVING and self._late)

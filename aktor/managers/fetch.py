@@ -170,8 +170,8 @@ class FetchManager(RequestManager):
             plan.cursors[tp] = cursor
         plan.paused &= plan.cursors.keys()
         if not changed.by_group:
-            # Who only asks for positions must not be sent records. In a group the application
-            # polls: it is inside of a poll that it is given partitions.
+            # A program that only asks for positions must not be sent records, so these wait for the
+            # next Poll. A group assigns partitions inside of a poll: there the application polls.
             plan.unpolled |= plan.cursors.keys() - before.keys()
         plan.unpolled &= plan.cursors.keys()
         plan.touch_all()
@@ -396,7 +396,7 @@ class FetchManager(RequestManager):
         wait = self._longest_wait(node_id, asked)
         patience = min(settings.request_timeout, (wait + PATIENCE) * 2.0 ** min(failures, 10))
         node.asked = asked
-        # What it failed to answer before was late already.
+        # After a failure the metadata is asked sooner: the leader may have moved long ago.
         node.late_at = now + LATE + (0.0 if failures else wait)
         self._wake_by(node.late_at)
         self._turns += 1

@@ -81,12 +81,12 @@ class Leader:
         return self.plan.assign(cluster)
 
     def must_learn(self, cluster: Cluster) -> bool:
-        """Whether to ask what the group is assigned.
+        """Whether to ask the coordinator what the group is assigned.
 
-        A static leader that came back is told to keep the assignment (KIP-814), which was made by
-        what was known then: of partitions that were added while it was away nobody would know (the
-        Java client compares with what it knows itself, ConsumerCoordinator.onLeaderElected, and
-        leaves them unassigned). Not before the metadata of the group's topics is here.
+        A static leader that came back is told to keep the assignment (KIP-814). That was made with
+        the partitions of that time: those added while the leader was away would stay unassigned.
+        (They do with the Java client, which compares with the metadata it has now:
+        ConsumerCoordinator.onLeaderElected.) Not before the metadata of the group's topics is here.
         """
         if not self._has_to_learn or self.plan is None:
             return False

@@ -171,7 +171,7 @@ class LookUps:
             look_up.for_positions.update(wanted)
 
     def _is_being_found(self, partition: TopicPartition, ownership: int) -> bool:
-        """Whether a look-up that is fresh enough will say it; older ones shall not any more."""
+        """Whether a look-up under way is fresh enough to tell it; older ones do not any more."""
         for look_up in self._under_way:
             if partition not in look_up.for_positions:
                 continue
@@ -277,8 +277,9 @@ class LookUps:
     def _is_held(self, look_up: LookUp, now: float, unanswered: Collection[TopicPartition]) -> bool:
         """Whether it would miss a commit of ours.
 
-        Partitions that are assigned anew (`assign`) would begin before what was given out of them.
-        The wait is bounded: a commit may be retried for as long as its asker likes.
+        A partition that is assigned again by `assign` would then start at the offset from before
+        that commit, and records would be given out twice. The wait is bounded, because a commit may
+        be retried for as long as its caller likes.
         """
         if look_up.for_positions.keys().isdisjoint(unanswered):
             look_up.held_until = -math.inf
@@ -390,9 +391,10 @@ class LookUps:
         self._drop_unless_needed(look_up)
 
     def _ask_by_name(self, look_up: LookUp) -> None:
-        """Users ask for a name, whatever topic has it by now.
+        """Look up by name what `committed()` asks for: the id that we know is not the topic's.
 
-        Where a partition starts that the group has given us is looked up by its id alone.
+        The user means the topic that has this name now. A starting offset is looked up by the id
+        alone: a partition that the group has given us belongs to the topic with that id.
         """
         if look_up.askers and not look_up.by_name:
             again = self._add(look_up.partitions)

@@ -155,8 +155,8 @@ class MetadataManager(RequestManager):
             self._forget(gone)
 
     def _ask_again(self, topics: frozenset[str]) -> None:
-        """The user subscribes to these: what is refused they have to hear, though its group tracks
-        it already, and it was refused before."""
+        """The user subscribes to these topics. If one is refused already, and stays tracked for
+        the group, forget that: a refusal is told once, and has to be told for this subscription."""
         for topic in topics & self._refused.keys():
             del self._refused[topic]
             self._refreshing.at_once("a topic that was refused is subscribed to")

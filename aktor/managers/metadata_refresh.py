@@ -50,7 +50,7 @@ class Refresh:
         return "the consumer starts" if is_first else "the snapshot is old"
 
     def at_once(self, because: str) -> None:
-        """Something must be known that no answer can have said so far."""
+        """A topic is needed that was not asked for: an answer under way will not have it."""
         self._at_once = because
 
     def soon(self, because: str) -> None:

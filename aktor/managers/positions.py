@@ -137,7 +137,7 @@ class _Partition:
     strategy: ResetStrategy | None = None
     from_offset: int | None = None
     because: str = ""
-    #: Whom it was asked of last and when, and what came of the attempt before.
+    #: Which broker was asked last, and when; and the error of the attempt before.
     asked: _AskedOf | None = None
     trouble: object = None
 

@@ -1,7 +1,8 @@
 """A reconciliation (KIP-848): the way from the partitions that a member owns to its target.
 
-The coordinator's target may change at any time. One target at a time is worked on, and only what of
-it has names: what is owned and not in it is revoked, then what is missing is assigned.
+The coordinator's target may change at any time. The member works on one target at a time, and only
+on the topics whose names are known: what is owned and not in the target is revoked, then what is
+missing is assigned.
 """
 
 from __future__ import annotations

@@ -79,11 +79,12 @@ class TopicNames:
         self._doubtful = frozenset()
 
     def track(self, target: Iterable[Any], owned: Iterable[str]) -> None:
-        """Have these topics kept fresh: nobody else does it for what a broker-side pattern found.
+        """Have the metadata manager keep these topics fresh: nobody else asks for a topic that a
+        broker-side pattern has found.
 
-        Those of the target, also one that was created anew, which would be taken for the old one
-        again; and those of which the application still has partitions: until it lets go they are
-        fetched, and who fetches asks for a leader again and again if none is known.
+        They are the topics of the target, also if one was created anew: without metadata it would
+        be taken for the old topic. And those of which the application still has partitions: until
+        these are released the fetch manager needs their leaders.
         """
         targets = {self._names[one] for one in target if one in self._names}
         topics = frozenset(targets.union(owned))
