@@ -67,7 +67,7 @@ class Background:
     def run_events(self) -> Waiting[None]:
         """Act on what the background said, on this thread; raises what must be raised.
 
-        An event leaves the queue when it was acted on: who was interrupted finds it again.
+        An event leaves the queue when it was acted on: the call after an interrupt finds it again.
         """
         if self._call.unraised is not None:
             self._call.raise_owed()
@@ -90,7 +90,7 @@ class Background:
             case CoordinatorRefused() if self._subscription.in_group:
                 pass  # the membership says so as well, with what it means for the member
             case TopicsRefused() | GroupFailed() | CoordinatorRefused():
-                self._heartbeat.hurry()  # who polls on hears of it again
+                self._heartbeat.hurry()  # an application that polls on is told again
                 error = self._call.own_told(event.error, owed=True)
                 self.events.done_with(event)
                 raise error
@@ -112,7 +112,7 @@ class Background:
             self._assignment.assign_everything()
 
     def _is_over(self, assigned: AssignPartitions) -> bool:
-        """Whether what is to be taken on was lost meanwhile, while the application was busy."""
+        """Whether the partitions to be assigned were lost since, while the application was busy."""
         begun = self._rebalancing.has_begun(assigned)
         return not begun and self.events.has_step_besides(assigned)
 
@@ -131,9 +131,10 @@ class Background:
             raise error
 
     def _is_lost_by_now(self) -> bool:
-        """Whether the membership has, or may have, ended since it asked for this.
+        """Whether the membership has, or may have, ended since it asked for this revocation.
 
-        The user was long away, or the process stood still for longer than its session.
+        The application did not poll for long, or the process was suspended for longer than its
+        session.
         """
         if not self._leaving.is_member():
             return True  # as in Kafka's ConsumerCoordinator.onJoinPrepare

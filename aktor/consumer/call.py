@@ -52,8 +52,8 @@ class Call:
         self.poll_ends: Callable[[], bool] | None = None
         #: The tickets of its questions.
         self.asked: list[int] = []
-        #: An error that is raised later if an interrupt takes its place; and one that is due now,
-        #: because an interrupt has taken its place.
+        #: The error that is being raised, and must be raised later if an interrupt comes first; and
+        #: one whose place an interrupt has taken, which the next poll raises.
         self._owed: BaseException | None = None
         self.unraised: BaseException | None = None
 

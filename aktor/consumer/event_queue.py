@@ -62,7 +62,7 @@ class EventQueue:
         self.taken_over = deque(one for one in self.gather() if not isinstance(one, Step))
 
     def forget_group(self) -> None:
-        """What is left of a membership must not meet the next: nor what it was refused."""
+        """Steps and errors of a membership that ends must not be acted on in the next one."""
         self.forget_steps()
         refused = GroupFailed | TopicsRefused
         self.taken_over = deque(one for one in self.taken_over if not isinstance(one, refused))

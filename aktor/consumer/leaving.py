@@ -18,12 +18,13 @@ from aktor.events.membership import LeaveGroup, Loss, Operation, SubscriptionCha
 
 __all__ = ["Leaving"]
 
-#: The part of the time for leaving the group that is kept for telling it, whatever commits take.
+#: The part of the time for leaving that is kept for LeaveGroup, however long the last commit takes.
 LEAVE_SHARE: Final = 0.25
 
 
 class Leaving:
-    """Owns what is known of a membership that ends: whether the group still has the member."""
+    """Owns what is known while a member leaves: whether its last commit said that it is expelled,
+    and which leaving is under way."""
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class Leaving:
         return False
 
     def commits_until(self, deadline: float) -> float:
-        """How long commits may take of a consumer that leaves until then."""
+        """Until when commits may take, of a consumer that has to have left by `deadline`."""
         return deadline - (deadline - self._clock()) * LEAVE_SHARE
 
     def leave(
@@ -133,10 +134,11 @@ class Leaving:
             error = yield from self._rebalancing.give_up(owned, loss, self._under_way)
             deadline += self._clock() - began
             yield from self._leave_group(deadline, because, operation)
-            # What the group said while the listener ran or until it heard (KAFKA-20428).
+            # What the membership said while the listener ran, and until it heard of LeaveGroup
+            # (KAFKA-20428).
             self._events.forget_group()
         elif self._is_static and operation is Operation.LEAVE_GROUP:
-            # It may have said that it comes back.
+            # It may have told the group that it comes back (epoch -2). Now it leaves for good.
             yield from self._leave_group(deadline, because, operation)
         self._subscription.unsubscribe()
         self._under_way, self._expelled = None, False

@@ -37,19 +37,20 @@ class MembershipView:
         #: The protocol in which we were a member of the group; "" if we never were.
         self.spoken = ""
         self.session_until = -math.inf
-        #: Who it was when it was last in the group, as the background said; see `was_member`.
+        #: The member when it was last in the group, as the background said; see `was_member`.
         self._in_group_as = NOT_A_MEMBER
-        #: The same when the application last left the group: nobody since then.
+        #: `_in_group_as` at the moment when the application last left the group. While the two are
+        #: the same, there is no member.
         self._left_as = NOT_A_MEMBER
-        #: What the background said last that tells under which id it is a member, and the id that
-        #: the application chose in place of that; see `last_member_id`.
+        #: The last message of the background that tells a member id; and the id that the
+        #: application has chosen in place of the one in it. See `last_member_id`.
         self._known_as = NOT_A_MEMBER
         self._chosen: tuple[MemberChanged, str] | None = None
 
     # -- the background's side
 
     def on_member(self, member: MemberChanged) -> None:
-        """It is this by now."""
+        """The membership manager says who we are in the group now."""
         self.member = member
         self.leaving = member.leaving
         if member.generation >= 0:
@@ -71,17 +72,21 @@ class MembershipView:
 
     @property
     def was_member(self) -> MemberChanged:
-        """Who it was when it was last in the group: as that it commits in transactions.
+        """The member when it was last in the group: its id and generation go into transactions.
 
-        Also once it was expelled: a group refuses the commits of a member that it has expelled, and
-        takes those of a consumer that is no member.
+        Also after it was expelled. The group refuses a commit with the id of an expelled member, as
+        it should; without an id it would take the commit, although the partitions are another's.
         """
         member = self._in_group_as
         return NOT_A_MEMBER if member is self._left_as else member
 
     @property
     def last_member_id(self) -> str:
-        """Under which a restarted membership joins again, or leaves: else a dead member is left."""
+        """The member id under which a restarted membership manager joins again, or leaves.
+
+        Without it the old member would stay in the group, with its partitions, until its session
+        ends.
+        """
         said = self._known_as
         if self._chosen is not None and self._chosen[0] is said:
             return self._chosen[1]
@@ -92,5 +97,5 @@ class MembershipView:
         self._chosen = self._known_as, member_id
 
     def leave(self) -> None:
-        """The application has left the group: until it joins again it is nobody there."""
+        """The application has left the group: there is no member until it joins again."""
         self._left_as = self._in_group_as

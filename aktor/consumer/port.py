@@ -52,7 +52,7 @@ Settle = Callable[[Any, BaseException | None], None]
 
 
 class ApplicationPort:
-    """Owns the messages to the application that it has not read yet, and its open questions."""
+    """Owns the messages that the application has not read yet, and its open questions."""
 
     def __init__(self, bell: Bell, trace: Trace) -> None:
         self.bell = bell

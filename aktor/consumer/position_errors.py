@@ -58,14 +58,16 @@ class PositionErrors:
         self._assignment = assignment
         self._clock = link.clock
         self._retry_backoff = retry_backoff
-        #: Whose position could not be found in this attempt, and the errors that were raised of it.
+        #: Partitions whose position could not be found in this attempt, and the errors of this
+        #: attempt that were raised.
         self._unresolved: set[TopicPartition] = set()
         self._told: set[str] = set()
         #: When these positions are looked up anew.
         self.look_up_at = math.inf
         #: The last poll raised an error of a partition: the others' records come before the next.
         self._was_last = False
-        #: When an error that stands until a seek may be raised again before a poll's time is over.
+        #: An error that stands until a seek may be raised again from then on, though the time of
+        #: the poll is not over.
         self._again_at = -math.inf
 
     def raise_before_records(self) -> None:
@@ -97,7 +99,7 @@ class PositionErrors:
             self.raise_error_of(*due)
 
     def raise_error_of(self, state: Partition, error: Exception) -> None:
-        """Raise why nothing is given out of it: each time if only a seek helps, else once.
+        """Raise why nothing of it is given out: each time if only a seek helps, else once.
 
         Positions that could not be found are looked up anew, all of them together: of one attempt
         each error is raised once, however many partitions have it. `_forget` does so for refusals.

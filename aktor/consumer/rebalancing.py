@@ -82,9 +82,9 @@ class Rebalancing:
         self.listener: Any = None
         self.user_code = UserCode()
         self._outcome = _Outcome(None)
-        #: Those for which a callback that gives up partitions runs. If the callback asks for
-        #: something and finds the membership restarted, all partitions are lost; but of these the
-        #: listener hears already.
+        #: The partitions for which a revoked or lost callback is running. If that callback calls
+        #: the consumer, and the membership manager was restarted meanwhile, all partitions are
+        #: lost: the lost callback is then run for the others only.
         self._told: frozenset[TopicPartition] = frozenset()
         self.log = trace.bind(actor="application")
         self._delivery = delivery
@@ -108,7 +108,7 @@ class Rebalancing:
     def run(self, step: Step, event: object = None) -> Waiting[BaseException | None]:
         """Take one step and answer it. Returns what the listener raised, for `poll` to raise.
 
-        Who was interrupted runs the same `event` (the step as it was said) again: what was done is
+        After an interrupt the same `event` (the step as it was said) is run again: its parts are
         done and answered again, which does no harm, but the listener is not called twice.
         """
         event = event or step

@@ -49,5 +49,5 @@ class Session:
         return self.ask_again_at != math.inf
 
     def forget(self) -> None:
-        """What waited for the group's word is gone."""
+        """No records wait for the group's confirmation any more."""
         self.ask_again_at = math.inf

@@ -36,7 +36,7 @@ class TopicIds:
         self._ids.update(ids)
 
     def note(self, read: Collection[str]) -> None:
-        """These topics are read; their ids are those of when they were first known."""
+        """These topics are read. Of each the id is kept that it had when it was first known."""
         topics = self._port.cluster.topics
         ids = {
             topic: self._ids.get(topic) or (topics[topic].topic_id if topic in topics else None)
