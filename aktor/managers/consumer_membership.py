@@ -81,7 +81,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         self._forbidden = False
         #: UNRELEASED_INSTANCE_ID: the group has a member of our `group_instance_id`, perhaps this
         #: consumer itself. Set until the id is free.
-        self._taken: Exception | None = None
+        self._unreleased: Exception | None = None
         #: The group may have a member with our id: this actor, or the one that was restarted, has
         #: sent a first heartbeat.
         self._may_be_known = has_predecessor
@@ -261,7 +261,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         due = self._heartbeat_due()
         if now < due:
             return due
-        frees = self._taken is not None
+        frees = self._unreleased is not None
         if frees:
             body = leave_heartbeat(self.settings, member.member_id, stays=True)
         else:
@@ -292,7 +292,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             return
         error = error_of(received.response.error_code)
         if sent.frees and Do.DONE in means(Answer.CONSUMER_FREE, error):
-            self._taken = None
+            self._unreleased = None
             self._begin_heartbeats()
         elif error is NoError:
             self._on_heard(received.response, sent)
@@ -341,7 +341,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if Do.FIND_COORDINATOR in meaning:
             self._suspect(received.node, because)
         elif Do.FREE_INSTANCE_ID in meaning:
-            self._free_name(self._refusal(error, said))
+            self._free_instance_id(self._refusal(error, said))
         elif Do.RAISE in meaning and Do.RETRY in meaning:
             # The member stays; it recovers when the right is granted.
             if not self._forbidden:
@@ -349,7 +349,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             self._forbidden = True
         elif Do.RAISE in meaning:
             # If we could not free our `group_instance_id`, another member has it: say that.
-            self._fail(self._taken or self._refusal(error, said))
+            self._fail(self._unreleased or self._refusal(error, said))
         elif Do.PARTITIONS_LOST in meaning:
             self._fenced(error, because)
 
@@ -364,7 +364,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             regex=member.regex,
         )
 
-    def _free_name(self, refusal: Exception) -> None:
+    def _free_instance_id(self, refusal: Exception) -> None:
         """Send the leave heartbeat of a static member (epoch -2) first.
 
         The coordinator refuses a new member with UNRELEASED_INSTANCE_ID while its group has a
@@ -373,7 +373,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         coordinator then accepts a leave heartbeat from the owner of the id, and from nobody else.
         """
         self.log.info("name.taken", because=refusal)
-        self._taken = refusal
+        self._unreleased = refusal
         self._heartbeat_state.hurry()
 
     # -- leaving
@@ -498,7 +498,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     def _stop_heartbeats(self) -> None:
         """Answers to what was asked so far are dropped."""
-        self._taken = None
+        self._unreleased = None
         self._sent_fields.forget()
         self._heartbeat_state.stop()
 

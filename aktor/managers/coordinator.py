@@ -47,16 +47,16 @@ REFUSED_PAUSE: Final = 1.0
 GROUP_KEY: Final = 0
 
 
-class LookUp(enum.Enum):
-    """How far we are in knowing the coordinator."""
+class CoordinatorState(enum.Enum):
+    """Whether the coordinator is known, or asked for."""
 
     UNKNOWN = "unknown"
     ASKED = "asked"
     KNOWN = "known"
 
 
-class Step(enum.Enum):
-    """What moves a look-up on."""
+class CoordinatorEvent(enum.Enum):
+    """What leads from one state to the next."""
 
     SENT = "sent"
     FOUND = "found"
@@ -64,12 +64,14 @@ class Step(enum.Enum):
     SUSPECTED = "suspected"
 
 
+_S, _E = CoordinatorState, CoordinatorEvent
+
 #: The whole machine. A pair that is not here is a bug in us, never in the broker.
-TRANSITIONS: Final[Mapping[LookUp, Mapping[Step, LookUp]]] = {
-    LookUp.UNKNOWN: {Step.SENT: LookUp.ASKED},
-    LookUp.ASKED: {Step.FOUND: LookUp.KNOWN, Step.FAILED: LookUp.UNKNOWN},
-    LookUp.KNOWN: {Step.SUSPECTED: LookUp.UNKNOWN},
-}
+TRANSITIONS: Final[Mapping[CoordinatorState, Mapping[CoordinatorEvent, CoordinatorState]]] = {
+    _S.UNKNOWN: {_E.SENT: _S.ASKED},
+    _S.ASKED:   {_E.FOUND: _S.KNOWN, _E.FAILED: _S.UNKNOWN},
+    _S.KNOWN:   {_E.SUSPECTED: _S.UNKNOWN},
+}  # fmt: skip
 
 
 class CoordinatorManager(RequestManager):
@@ -86,7 +88,7 @@ class CoordinatorManager(RequestManager):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         first, longest = self.settings.retry_backoff, self.settings.retry_backoff_max
-        self.state = LookUp.UNKNOWN
+        self.state = CoordinatorState.UNKNOWN
         self.broker: Broker | None = None
         self._failures = Backoff(first, longest)
         self._suspicions = Backoff(first, longest)
@@ -102,7 +104,7 @@ class CoordinatorManager(RequestManager):
 
     def _find_coordinator(self, now: float, jitter: float) -> float:
         """A FindCoordinator if the coordinator is unknown and the backoff is over."""
-        if self.settings.group_id is None or self.state is not LookUp.UNKNOWN:
+        if self.settings.group_id is None or self.state is not CoordinatorState.UNKNOWN:
             return NEVER
         if self._suspected:
             self._note_suspicion(now, jitter)
@@ -110,7 +112,7 @@ class CoordinatorManager(RequestManager):
         if now < due:
             return due
 
-        self._move(Step.SENT)
+        self._move(CoordinatorEvent.SENT)
         body = FindCoordinatorRequest(
             # Version 4 asks for a list of keys (KIP-699); what the version lacks is not encoded.
             key=self.settings.group_id,
@@ -130,9 +132,9 @@ class CoordinatorManager(RequestManager):
             self._suspicions.reset()
         self._suspected_at = now
 
-    def _move(self, step: Step) -> None:
+    def _move(self, event: CoordinatorEvent) -> None:
         """The only place where `state` is assigned."""
-        self.state = TRANSITIONS[self.state][step]
+        self.state = TRANSITIONS[self.state][event]
 
     # -- how it ended
 
@@ -148,7 +150,7 @@ class CoordinatorManager(RequestManager):
             return
 
         assert result is not None, "an answer without a coordinator is an error"
-        self._move(Step.FOUND)
+        self._move(CoordinatorEvent.FOUND)
         self._failures.reset()
         self._refused_until = -math.inf
         self.broker = Broker(node_id=result.node_id, host=result.host, port=result.port)
@@ -172,7 +174,7 @@ class CoordinatorManager(RequestManager):
         return ours[0] if ours else None
 
     def _failed(self, error: Exception, now: float, jitter: float) -> None:
-        self._move(Step.FAILED)
+        self._move(CoordinatorEvent.FAILED)
         # A broker that refuses our credentials is told to the application by the network actor;
         # another broker, or the same with new credentials, may still answer.
         meaning = means(Answer.FIND_COORDINATOR, type(error))
@@ -233,7 +235,7 @@ class CoordinatorManager(RequestManager):
             self._lose(self.broker, message.because)
 
     def _lose(self, broker: Broker, because: str) -> None:
-        self._move(Step.SUSPECTED)
+        self._move(CoordinatorEvent.SUSPECTED)
         self.broker = None
         self._suspected = True
         self.log.info(

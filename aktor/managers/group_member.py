@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from kafka.structs import TopicPartition
 
@@ -16,19 +16,16 @@ from aktor.events.membership import (
     CallbackFinished,
     Loss,
     MemberChanged,
-    PartitionsReleased,
     RunRevokedCallback,
 )
 from aktor.events.message import Message
 from aktor.managers import state_table
 from aktor.managers.rebalance import Rebalance
-from aktor.managers.revocation import Revocation, Stage
+from aktor.managers.revocation import Revocation, Stage, StepAnswer
 from aktor.settings import Settings
 from aktor.trace import Trace
 
-__all__ = ["NOTHING", "Answer", "GroupMember"]
-
-Answer: TypeAlias = PartitionsReleased | RevocationCommitted | CallbackFinished
+__all__ = ["NOTHING", "GroupMember"]
 
 S = TypeVar("S", bound=enum.Enum)
 T = TypeVar("T", bound=enum.Enum)
@@ -113,7 +110,7 @@ class GroupMember(ABC, Generic[S, T]):
 
     # -- what the application answers
 
-    def heard(self, answer: Answer) -> bool:
+    def heard(self, answer: StepAnswer) -> bool:
         """Note that the application or the commits did a step; False (traced) if it is over."""
         current = answer.rebalance == self.rebalance.number
         if isinstance(answer, CallbackFinished) and answer.takes_on:

@@ -20,9 +20,10 @@ from aktor.events.membership import (
 from aktor.events.message import Message
 from aktor.settings import Settings
 
-__all__ = ["STAGES", "Revocation", "Stage"]
+__all__ = ["STAGES", "Revocation", "Stage", "StepAnswer"]
 
-Answer: TypeAlias = PartitionsReleased | RevocationCommitted | CallbackFinished
+#: What the application or the commit manager says when a step is done.
+StepAnswer: TypeAlias = PartitionsReleased | RevocationCommitted | CallbackFinished
 
 
 class Stage(enum.Enum):
@@ -77,7 +78,7 @@ class Revocation:
             rebalance=self.rebalance, partitions=self.partitions, loss=self.loss, because=because
         )
 
-    def heard(self, answer: Answer) -> bool:
+    def heard(self, answer: StepAnswer) -> bool:
         """Note an answer; False if this is not what it answers."""
         if answer.rebalance != self.rebalance or type(answer) not in STAGES[self.stage]:
             return False
