@@ -502,7 +502,7 @@ class NetworkActor(CooperativeActor):
     # the least loaded node
 
     def _find_ways(self, now: float) -> None:
-        """Give each request for anybody to a link, or begin a connection it can wait for."""
+        """Give each request that any broker may answer to a link, or begin a connection for it."""
         while self._anywhere:
             limit = self.settings.max_in_flight
             link = way_for_anybody(self._lanes, self._bootstrap, now, limit)

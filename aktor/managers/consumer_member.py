@@ -227,7 +227,10 @@ class ConsumerMember(GroupMember[State, Trigger]):
         return True
 
     def _lose(self, recreated: list[Any]) -> None:
-        """Give up what is no more: under its name another member may read another topic by now."""
+        """Lose the partitions of topics that were deleted and created anew, by their old ids.
+
+        Another member may own the partitions of the new topics, which have the same names.
+        """
         lost = frozenset(
             TopicPartition(self._names[topic], number)
             for topic in recreated
