@@ -241,11 +241,13 @@ class Engine:
         self._finish_unsubscribe()
         subscription.forget_told()
         self.rebalancing.tell(listener)
+        # Before the pattern is matched with the metadata of now: a change that came in between
+        # would be missed, and the same metadata is not told again.
+        self.link.port.watch_cluster(wanted=True)
         subscription.replace(topics, pattern, regex)
         self.assignment.track_topics()
         self.heartbeat.hurry()
-        follows = pattern is not None or subscription.group_id is None
-        self.link.port.watch_cluster(wanted=follows)
+        self.link.port.watch_cluster(wanted=subscription.follows_cluster)
         if subscription.group_id is not None:
             self.assignment.say()
             subscription.say()

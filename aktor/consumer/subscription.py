@@ -48,6 +48,11 @@ class Subscription:
         """Whether partitions are assigned by a group."""
         return self.is_subscribed and self.group_id is not None
 
+    @property
+    def follows_cluster(self) -> bool:
+        """Whether topics or partitions that come or go change what is read."""
+        return self.pattern is not None or (self.is_subscribed and self.group_id is None)
+
     def replace(self, topics: frozenset[str], pattern: TopicPattern | None, regex: str) -> None:
         """The user subscribes to these."""
         self.topics, self.pattern, self.regex = topics, pattern, regex

@@ -144,3 +144,33 @@ def test_who_polls_on_after_an_interrupted_unsubscribe_has_unsubscribed() -> Non
 
         assert (consumer.subscription(), consumer.assignment()) == (None, set())
         assert world.cluster.group("g").members == {}
+
+
+def interrupted_subscribe(at: int, group_id: str | None) -> tuple[int, int | None]:
+    """A consumer is interrupted at this line of `subscribe` to a pattern, and polls on.
+
+    Returns how many lines there were, and how many records it reads; None if it has not subscribed.
+    """
+    with World() as world:
+        for topic in ("orders-eu", "orders-us"):
+            world.cluster.create_topic(topic)
+            world.cluster.fill(topic, 10)
+        consumer = world.consumer(group_id=group_id, auto_offset_reset="earliest")
+        injection = Injection(world, at=[at], act=keyboard_interrupt)
+        with injection, suppress(KeyboardInterrupt):
+            consumer.subscribe(pattern="orders-.*")
+        if not consumer._engine.subscription.is_subscribed:
+            return injection.count, None
+        return injection.count, len(read(world, consumer, 20, within=20.0))
+
+
+@pytest.mark.parametrize("group_id", ["g", None])
+def test_a_pattern_is_followed_after_an_interrupt_while_it_was_subscribed_to(
+    group_id: str | None,
+) -> None:
+    count, _ = interrupted_subscribe(0, group_id)
+
+    read_then = {at: interrupted_subscribe(at, group_id)[1] for at in range(1, count)}
+
+    assert {at: records for at, records in read_then.items() if records not in (None, 20)} == {}
+    assert set(read_then.values()) == {None, 20}
