@@ -60,6 +60,16 @@ def record_limit(max_records: Any) -> int:
     return min(limit, INT32_MAX)
 
 
+def byte_limit(max_bytes: Any) -> int | None:
+    """How many bytes a batch may have; None is no limit."""
+    if max_bytes is None:
+        return None
+    limit = _whole_number("max_bytes", max_bytes)
+    if limit <= 0:
+        raise ValueError(f"max_bytes is {reprlib.repr(limit)}, but must be positive, or None")
+    return limit
+
+
 def check_topic(name: Any) -> None:
     """Check that a topic may have this name."""
     if not isinstance(name, str):

@@ -359,7 +359,7 @@ class KafkaConsumer:
         arrow = import_arrow()
         names = arrow.checked_columns(columns)
         limit = arguments.record_limit(max_records)
-        wanted = self._new_columns(limit, max_bytes, names)
+        wanted = self._new_columns(limit, arguments.byte_limit(max_bytes), names)
         make = functools.partial(arrow.batch_of, names=names)
         return self._poll_arrow(arguments.seconds(timeout_ms), wanted, make)
 
@@ -376,7 +376,7 @@ class KafkaConsumer:
         timeout = self.config["consumer_timeout_ms"] / 1000
 
         def next_batch() -> pyarrow.RecordBatch:
-            wanted = self._new_columns(limit, max_bytes, names)
+            wanted = self._new_columns(limit, arguments.byte_limit(max_bytes), names)
             return self._poll_arrow(timeout, wanted, make)
 
         def make(columns: Columns) -> pyarrow.RecordBatch:
@@ -759,15 +759,18 @@ class KafkaConsumer:
         chosen = self._offsets_to_commit(offsets)
         future = Future()
         # Not the consumer itself: one that nobody has any more would live on until the answer.
-        callbacks = self._engine.commits.callbacks
+        callbacks, trace = self._engine.commits.callbacks, self._link.trace
 
         def settle(_value: Any, error: BaseException | None) -> None:
             if callback is not None:
                 callbacks.add(lambda: callback(chosen, error))
-            if error is None:
-                future.success(None)
-            else:
-                future.failure(error)
+            try:
+                if error is None:
+                    future.success(None)
+                else:
+                    future.failure(error)
+            except BaseException as failure:  # SystemExit: else it would crash an actor
+                trace.warning("future.failed", because=failure)
 
         self._engine.commits.callbacks.run()
         self._driver.run(self._engine.commits.commit_async(chosen, settle))
@@ -1109,9 +1112,9 @@ class KafkaConsumer:
             if not self._guard.closed:  # else it was interrupted when nothing but its end was left
                 error = self._leave(deadline, asked)
         finally:
-            self._end(deadline)
-        if error is not None:
-            raise self._engine.call.own(error)
+            failed = self._end(deadline)
+        if (first := error or failed) is not None:
+            raise self._engine.call.own(first)
 
     def _leave(self, deadline: float, asked: _Close) -> BaseException | None:
         self._iterating.stow()
@@ -1131,15 +1134,30 @@ class KafkaConsumer:
         engine.commits.callbacks.run()
         return error
 
-    def _end(self, deadline: float) -> None:
-        """Everything that `close` does in any case; each step may be done twice."""
+    def _end(self, deadline: float) -> Exception | None:
+        """Everything that `close` does in any case; each step may be done twice. Returns what the
+        user's code raised first."""
         self._guard.close()
         self._system.dispatcher.stop(max(0.5, deadline - self._link.clock()))
         self._link.port.close()
-        self._engine.commits.callbacks.run()
-        while self._to_close:
-            deserializers.close(self._to_close.pop())
+        failed = self._run_last_callbacks()
         self._ended = True
+        return failed
+
+    def _run_last_callbacks(self) -> Exception | None:
+        """Those of commits, and `close` of the deserializers: each, though others raise."""
+        failed, callbacks = None, self._engine.commits.callbacks
+        callbacks.begin_call()  # one that was interrupted does not run any more
+        while callbacks.waiting or self._to_close:
+            try:
+                if callbacks.waiting:
+                    callbacks.run()
+                else:
+                    deserializers.close(self._to_close.pop())
+            except Exception as error:
+                self._link.trace.warning("close.failed", because=error)
+                failed = failed or error
+        return failed
 
     # -- how a call begins and ends (see `guard`)
 

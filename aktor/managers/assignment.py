@@ -23,13 +23,21 @@ from kafka.structs import TopicPartition
 from aktor.errors import ConfigurationError
 from aktor.events.metadata import Cluster
 
-__all__ = ["DEFAULT_STRATEGY", "Assignors", "LeaderPlan", "partition_ids"]
+__all__ = ["DEFAULT_STRATEGY", "AssignorError", "Assignors", "LeaderPlan", "partition_ids"]
 
 #: What kafka-python's KafkaConsumer offers by default, in order of preference.
 DEFAULT_STRATEGY = (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)
 
 #: Subscriptions from this version on carry the owned partitions and their generation (KIP-792).
 _WITH_GENERATION = 2
+
+
+class AssignorError(Exception):
+    """An assignor of this name has raised the cause."""
+
+    def __init__(self, assignor: str) -> None:
+        super().__init__(assignor)
+        self.assignor = assignor
 
 
 class Assignors:
@@ -55,11 +63,18 @@ class Assignors:
     def subscriptions(
         self, topics: frozenset[str], owned: Iterable[TopicPartition], generation: int
     ) -> list[tuple[str, bytes]]:
-        """What JoinGroup offers: (assignor, encoded subscription), the preferred one first."""
-        return [
-            (name, self._subscription(assignor, topics, owned, generation))
-            for name, assignor in self.by_name.items()
-        ]
+        """What JoinGroup offers: (assignor, encoded subscription), the preferred one first.
+
+        Raises:
+            AssignorError: the `metadata` of an assignor raised, or what it made cannot be encoded.
+        """
+        offers = []
+        for name, assignor in self.by_name.items():
+            try:
+                offers.append((name, self._subscription(assignor, topics, owned, generation)))
+            except Exception as error:
+                raise AssignorError(name) from error
+        return offers
 
     def _subscription(
         self,

@@ -54,7 +54,9 @@ def refusal(
     )
 
 
-def assignor_failed(error: Exception, *, group: str | None, assignor: str | None) -> Exception:
+def assignor_failed(
+    error: BaseException | None, *, group: str | None, assignor: str | None
+) -> Exception:
     """The user's own code, or another member's subscription: not a reason to crash."""
     failure: Exception = KafkaError(
         f"the assignor {assignor!r} failed in group {group!r}"

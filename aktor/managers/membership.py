@@ -42,7 +42,7 @@ from aktor.events.membership import (
 from aktor.events.network import Destination, Lane, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.managers import group_errors, group_requests
-from aktor.managers.assignment import Assignors
+from aktor.managers.assignment import AssignorError, Assignors
 from aktor.managers.classic_states import State, Trigger
 from aktor.managers.exchange import Exchange
 from aktor.managers.group_membership import FATAL_RETRY, Failure, GroupMembershipManager
@@ -227,7 +227,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             if now < calls.due:
                 return calls.due
             self._join_group()
-            return NEVER
+            return AGAIN  # an assignor that fails ends the membership
         if self.state is not State.SYNCING:
             return NEVER
         if leader.is_waiting(self._cluster, now):
@@ -237,8 +237,13 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     def _join_group(self) -> None:
         settings, member = self.settings, self._member
+        try:
+            offers = member.offers()
+        except AssignorError as error:
+            self._assignor_failed(error.__cause__, error.assignor)
+            return
         body = group_requests.join_group(
-            settings, member.me, offers=member.offers(), because=member.rebalance.because
+            settings, member.me, offers=offers, because=member.rebalance.because
         )
         # The coordinator answers JoinGroup when all members have sent theirs, which may take the
         # rebalance timeout. The Java client waits that long, and 5 s more
@@ -274,9 +279,10 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             )
         )
 
-    def _assignor_failed(self, error: Exception) -> None:
-        group, assignor = self.settings.group_id, self._member.assignor
-        self._fail(group_errors.assignor_failed(error, group=group, assignor=assignor))
+    def _assignor_failed(self, error: BaseException | None, assignor: str = "") -> None:
+        """`assignor`: in place of the one that the group has chosen."""
+        named, group = assignor or self._member.assignor, self.settings.group_id
+        self._fail(group_errors.assignor_failed(error, group=group, assignor=named))
 
     @answers_to(JoinGroupRequest)
     def on_join_answer(self, received: ResponseReceived) -> None:

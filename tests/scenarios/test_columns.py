@@ -83,6 +83,10 @@ def test_columns_that_there_are_not_are_refused(world: World, columns: Any, says
         next(consumer.arrow_batches(columns=columns))
     with pytest.raises(ValueError, match="max_records"):
         consumer.poll_arrow(max_records=0)
+    with pytest.raises(ValueError, match="max_bytes is -1, but must be positive, or None"):
+        consumer.poll_arrow(max_bytes=-1)
+    with pytest.raises(TypeError, match="max_bytes"):
+        consumer.poll_arrow(max_bytes="1")
 
 
 def test_rows_and_columns_take_turns(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -155,6 +156,51 @@ def test_an_asynchronous_commit_is_not_lost_by_a_close_right_after_it(world: Wor
     assert future.succeeded()
     assert told == [None]
     assert world.cluster.committed("g", *T0) == 40
+
+
+def test_a_close_runs_all_callbacks_though_each_raises_and_raises_the_first_error(
+    world: World,
+) -> None:
+    class Counting:
+        closed = 0
+
+        def __call__(self, value: bytes) -> bytes:
+            return value
+
+        def close(self) -> None:
+            self.closed += 1
+
+    deserializer = Counting()
+    consumer = a_member(world, enable_auto_commit=False, value_deserializer=deserializer)
+    read(world, consumer, 80)
+    called: list[int] = []
+
+    def fail(number: int) -> None:
+        called.append(number)
+        raise LookupError(f"callback {number}")
+
+    for number in range(3):
+        consumer.commit_async(callback=lambda *_, number=number: fail(number))
+    world.sleep(1.0)
+
+    with pytest.raises(LookupError, match="callback 0"):
+        consumer.close()
+
+    assert (called, deserializer.closed) == ([0, 1, 2], 1)
+    assert consumer.status().state == "closed"
+
+
+def test_what_is_added_to_a_future_may_end_in_system_exit(world: World) -> None:
+    """It runs on the background thread: no actor crashes by it."""
+    consumer = a_member(world, enable_auto_commit=False)
+    read(world, consumer, 80)
+
+    for _ in range(10):
+        consumer.commit_async().add_callback(lambda _: sys.exit(1))
+        world.sleep(0.5)
+    consumer.commit()
+
+    assert consumer.status().state == "running"
 
 
 @pytest.mark.parametrize(

@@ -676,6 +676,26 @@ def test_an_assignor_that_raises_is_told_to_the_user_and_does_not_hold_the_group
     assert scene.sent(LeaveGroupRequest).body.members[0].member_id == "m"
 
 
+@pytest.mark.parametrize("made", [ZeroDivisionError("by zero"), 7])
+def test_an_assignor_whose_metadata_cannot_be_had_is_told_to_the_user(made: object) -> None:
+    class Broken(RangePartitionAssignor):  # type: ignore[misc]
+        name = "broken"
+
+        def metadata(self, topics: object) -> object:
+            if isinstance(made, Exception):
+                raise made
+            return made
+
+    scene = Scene(partition_assignment_strategy=(RangePartitionAssignor, Broken))
+
+    scene.wants_to_join("a")
+
+    error = scene.said(GroupFailed).error
+    assert isinstance(error, KafkaError)
+    assert "the assignor 'broken' failed in group 'g'" in str(error)
+    assert not scene.has_sent(JoinGroupRequest)
+
+
 def test_a_members_garbled_subscription_is_told_to_the_leaders_user() -> None:
     scene = a_member()
     scene.see(a=1)
