@@ -31,6 +31,10 @@ OFFSET_RESETS_OF_OLD: Final = {"smallest": "earliest", "largest": "latest"}
 PROXY_SCHEMES: Final = ("socks5", "socks5h", "http")
 
 
+#: A longer string does not fit into a request.
+INT16_MAX: Final = 2**15 - 1
+
+
 def refusal(name: str, value: Any, must: str) -> ConfigurationError:
     """The error to raise: what was given, shortened, and what it must be."""
     return ConfigurationError(f"{name} is {reprlib.repr(value)}, but must be {must}")
@@ -97,6 +101,12 @@ def boolean(name: str, value: Any) -> bool:
 def text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise refusal(name, value, "a str")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:  # a lone surrogate, as in the name of a file that is no UTF-8
+        raise refusal(name, value, "a str that can be encoded in UTF-8") from None
+    if size > INT16_MAX:
+        raise refusal(name, value, f"a str of at most {INT16_MAX} bytes in UTF-8")
     return value
 
 

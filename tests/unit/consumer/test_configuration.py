@@ -232,6 +232,15 @@ def test_a_size_must_be_a_positive_whole_number(name: str, value: Any) -> None:
     assert refusal(**{name: value}).startswith(f"{name} is {value!r}, but must be a whole number")
 
 
+@pytest.mark.parametrize("name", ["client_id", "client_rack", "group_id", "group_instance_id"])
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [("\udcff", "a str that can be encoded in UTF-8"), ("é" * 20_000, "at most 32767 bytes")],
+)
+def test_a_string_that_no_request_can_carry_is_refused(name: str, text: str, remedy: str) -> None:
+    assert remedy in refusal(**{name: text})
+
+
 @pytest.mark.parametrize(
     "name",
     ["session_timeout_ms", "max_poll_interval_ms", "fetch_max_wait_ms", "fetch_max_bytes"],
