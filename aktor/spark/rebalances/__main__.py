@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from aktor.spark.rebalances.job import analyse_logs, write_tables
 from aktor.spark.rebalances.page import render
-from aktor.spark.rebalances.stream import LATENESS, follow_logs, read_stream
+from aktor.spark.rebalances.stream import LATENESS, follow_logs, has_begun, read_stream
 from aktor.spark.rebalances.summary import summarise
 
 if TYPE_CHECKING:
@@ -72,7 +72,10 @@ def _follow(spark: SparkSession, chosen: argparse.Namespace) -> None:
     if query.isActive:
         query.stop()
     query.awaitTermination()  # raises what has ended it
-    _write(read_stream(spark, folder), chosen.out)
+    if has_begun(spark, folder):
+        _write(read_stream(spark, folder), chosen.out)
+    else:
+        print(f"no trace file has come into {chosen.logs}")
 
 
 @contextlib.contextmanager

@@ -49,8 +49,9 @@ def keep(rows: DataFrame) -> DataFrame:
 
 
 def read_lines(spark: SparkSession, logs: str) -> DataFrame:
-    """The lines of all files that `logs` names (a file, a folder, a pattern), compressed or not."""
-    return name_files(spark.read.text(logs))
+    """The lines of all files that `logs` names (a file, a folder with those in it, a pattern),
+    compressed or not."""
+    return name_files(spark.read.text(logs, recursiveFileLookup=True))
 
 
 def name_files(lines: DataFrame) -> DataFrame:

@@ -106,7 +106,7 @@ class _Selection:
             self._counts[error.reason] += 1
             return
         number = event.get("line")
-        number = number if isinstance(number, int) else 0
+        number = number if type(number) is int else 0
         self._rows.append((event["group"], event["t"], event["source"], number, line))
 
     def batch(self) -> pa.RecordBatch:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["LATENESS", "OPEN", "follow_logs", "read_stream"]
+__all__ = ["LATENESS", "OPEN", "follow_logs", "has_begun", "read_stream"]
 
 #: Seconds by which an event may be later than others.
 LATENESS: Final = 300.0
@@ -52,7 +52,8 @@ def follow_logs(
     Each file is read once: one must be complete when it comes into the folder. With `once` the
     query ends when it has read those that are there. `then` is called after each batch.
     """
-    lines = spark.readStream.option("maxFilesPerTrigger", files_per_batch).text(logs)
+    reader = spark.readStream.option("maxFilesPerTrigger", files_per_batch)
+    lines = reader.text(logs, recursiveFileLookup=True)
     batches = _Batches(spark, folder, lateness)
 
     def take(batch: DataFrame, number: int) -> None:
@@ -129,10 +130,20 @@ class _Batches:
     def _forget(self, number: int) -> None:
         """Nothing goes on from this batch any more."""
         for what in ("pending", "states", "watermark"):
-            jvm = self.spark._jvm
-            path = jvm.org.apache.hadoop.fs.Path(self._place(what, number))  # type: ignore[union-attr]
-            files = path.getFileSystem(self.spark._jsc.hadoopConfiguration())
+            files, path = _files(self.spark, self._place(what, number))
             files.delete(path, True)
+
+
+def has_begun(spark: SparkSession, folder: str) -> bool:
+    """Whether a stream has made tables in this folder, that `read_stream` can read."""
+    files, path = _files(spark, f"{folder}/complete")
+    return bool(files.exists(path))
+
+
+def _files(spark: SparkSession, place: str) -> tuple[Any, Any]:
+    """The file system that has this place, and its path there (Hadoop's objects)."""
+    path = spark._jvm.org.apache.hadoop.fs.Path(place)  # type: ignore[union-attr]
+    return path.getFileSystem(spark._jsc.hadoopConfiguration()), path
 
 
 def _write(frame: DataFrame, place: str) -> None:

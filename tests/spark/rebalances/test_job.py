@@ -80,12 +80,28 @@ def assert_same(tables: Tables, lines: Iterable[str]) -> dict[str, int]:
 
 def test_the_job_finds_what_is_found_without_spark(spark: Any, tmp_path: Path) -> None:
     half = len(LINES) // 2
-    write(tmp_path / "web-1.jsonl", LINES[:half])
-    write(tmp_path / "web-2.jsonl.gz", LINES[half:])
+    write(tmp_path / "web-1" / "trace.jsonl", LINES[:half])
+    write(tmp_path / "host=web-2" / "old" / "trace.jsonl.gz", LINES[half:])
 
     tables = analyse_logs(spark, str(tmp_path))
 
     assert_same(tables, LINES)
+    tables.close()
+
+
+def test_lines_with_values_that_no_table_can_hold_change_nothing_else(
+    spark: Any, tmp_path: Path
+) -> None:
+    refused = json.loads(next(one for one in LINES if '"commit.failed"' in one))
+    triggered = json.loads(next(one for one in LINES if '"rebalance.triggered"' in one))
+    refused |= {"because": "caf\udce9.csv", "line": 10**20, "trace": "\udcff"}
+    triggered |= {"line": True, "generation": 1e300, "group": "another", "members": 2**64}
+    lines = [*LINES, *(json.dumps(one) for one in (refused, triggered, triggered | {"t": 1e300}))]
+    write(tmp_path / "trace.jsonl", lines)
+
+    tables = analyse_logs(spark, str(tmp_path))
+
+    assert assert_same(tables, lines)["no time"] == 1
     tables.close()
 
 
@@ -186,6 +202,18 @@ def test_the_command_follows_files_that_come_until_ctrl_c(tmp_path: Path) -> Non
     rows, _ = read(LINES)
     found = pq.read_table(out / "rebalances")
     assert found.num_rows == arrow_table("rebalances", rows).num_rows
+
+
+def test_a_stream_into_which_no_file_has_come_ends_in_a_sentence(
+    spark: Any, tmp_path: Path, capsys: Any
+) -> None:
+    (tmp_path / "logs").mkdir()
+    out = tmp_path / "out"
+
+    assert main([str(tmp_path / "logs"), "--out", str(out), "--stream", "--once"]) == 0
+
+    assert f"no trace file has come into {tmp_path / 'logs'}" in capsys.readouterr().out
+    assert not (out / "rebalances.html").exists()
 
 
 def test_the_example_names_the_member_that_began_most_rebalances(

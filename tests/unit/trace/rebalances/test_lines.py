@@ -58,6 +58,32 @@ def test_what_is_not_understood_is_refused_by_its_reason(line: str, reason: str)
         parse(line)
 
 
+@pytest.mark.parametrize("t", ["1e300", "-1", "1e11"])
+def test_a_time_that_no_clock_has_is_none(t: str) -> None:
+    line = LINE.replace("5.0", t)
+
+    assert glance(line) is None
+    with pytest.raises(NotUnderstoodError, match="no time"):
+        parse(line)
+
+
+def test_what_no_table_can_hold_is_left_out_of_an_event() -> None:
+    """A lone surrogate stands in the name of a file that is no UTF-8."""
+    odd = {
+        "because": "caf\udce9.csv \U0001f600",
+        "generation": 10**20,
+        "offsets": {"a\udcff": 1e300},
+    }
+    line = json.dumps({**json.loads(LINE), **odd, "line": 10**16})
+
+    event = parse(line)
+
+    assert event["because"] == "caf\ufffd.csv \U0001f600"
+    assert event["generation"] is event["line"] is None
+    assert event["offsets"] == {"a\ufffd": None}
+    assert glance(line) is None
+
+
 @pytest.mark.parametrize(("seed", "protocol"), STORMS[:3])
 def test_a_glance_sees_what_parsing_finds(seed: int, protocol: str) -> None:
     seen = 0
