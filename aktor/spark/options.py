@@ -108,6 +108,12 @@ def read_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
         for name, text in options.items()
         if name.startswith(client_settings.PREFIX) and name != "kafkaconsumer.polltimeoutms"
     }
+    if "provider" in options:
+        raise ConfigurationError(
+            "a table of Spark's catalog cannot be read by a source in Python: Spark does not hand"
+            " its options over when it reads. Use CREATE TEMPORARY VIEW ... USING aktor OPTIONS"
+            " (...), or spark.read"
+        )
     for name in options:
         if not name.startswith(client_settings.PREFIX) and name not in _BY_LOWER:
             raise unknown_option(name, KNOWN, client_settings.names(DEFAULT_CONFIG))

@@ -108,6 +108,12 @@ class RowLayout:
                 row=first + pc.index(topics.is_null(), True).as_py(),
                 reason="its topic is null; set the option topic, or fill the column topic",
             )
+        has_zero = pc.match_substring(topics, "\0")
+        if pc.any(has_zero).as_py():
+            raise InvalidRowError(
+                row=first + pc.index(has_zero, True).as_py(),
+                reason="its topic has a character with the code 0",
+            )
         found: list[str] = topics.to_pylist()
         return found
 
@@ -144,6 +150,14 @@ class RowLayout:
                 if any(key is None for key, _ in headers or ()):
                     raise InvalidRowError(
                         row=first + place, reason="it has a header whose key is null"
+                    )
+        # confluent-kafka takes it for the end of the key.
+        elif pc.any(pc.match_substring(pa.array(keys, pa.string()), "\0")).as_py():
+            for place, headers in enumerate(found):
+                if any("\0" in key for key, _ in headers or ()):
+                    raise InvalidRowError(
+                        row=first + place,
+                        reason="it has a header whose key has a character with the code 0",
                     )
         return found
 

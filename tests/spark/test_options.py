@@ -64,6 +64,11 @@ def test_an_unknown_option_is_refused_with_the_nearest_name(given: Any, hint: st
     assert hint in refusal(**given)
 
 
+def test_a_table_of_sparks_catalog_is_refused_with_what_works() -> None:
+    """CREATE TABLE ... USING aktor: when Spark reads it, the options of the table are not there."""
+    assert "CREATE TEMPORARY VIEW" in refusal(provider="aktor", owner="me")
+
+
 @pytest.mark.parametrize(
     ("given", "text"),
     [

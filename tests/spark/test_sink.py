@@ -129,6 +129,11 @@ def test_a_null_topic_names_the_row_and_not_its_data(
             ("a", [{"key": None, "value": b"x"}]),
             "it has a header whose key is null",
         ),
+        (
+            "value string, headers headers",
+            ("a", [{"key": "a\0b", "value": b"x"}]),
+            "it has a header whose key has a character with the code 0",
+        ),
     ],
 )
 def test_a_row_that_cannot_be_is_named(
