@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from aktor.consumer.call import Call
 from aktor.consumer.rebalancing import UserCode
 from aktor.errors import UserCallbackError
 from aktor.events.commits import AutoCommitFinished
@@ -32,11 +33,15 @@ class Completion:
 class CommitCallbacks:
     """Owns the callbacks of commits that are over and that were not run yet."""
 
-    __slots__ = ("_on_auto_commit", "_running", "_user_code", "waiting")
+    __slots__ = ("_call", "_on_auto_commit", "_running", "_user_code", "waiting")
 
     def __init__(
-        self, user_code: UserCode, on_auto_commit: Callable[[Any, Any], Any] | None
+        self,
+        call: Call,
+        user_code: UserCode,
+        on_auto_commit: Callable[[Any, Any], Any] | None,
     ) -> None:
+        self._call = call
         #: Added to on either thread, taken from on the application's.
         self.waiting: deque[Completion] = deque()
         self._user_code = user_code
@@ -76,7 +81,13 @@ class CommitCallbacks:
             except StopIteration as error:
                 # Inside the generators that run the callbacks it would become a RuntimeError that
                 # names nothing (PEP 479), and out of `__next__` it would end the user's loop.
-                raise UserCallbackError("it raised StopIteration", of="commit") from error
+                failed = UserCallbackError("it raised StopIteration", of="commit")
+                raise self._call.own(failed) from error
+            except Exception as error:
+                # It counts as called, and nothing else was under way. (If a signal handler raised
+                # it before the call, the next run calls it.)
+                self._call.own(error)
+                raise
             finally:
                 self._running = False
                 self._user_code.enter(before)

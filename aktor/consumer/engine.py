@@ -86,7 +86,7 @@ class Engine:
             retry_backoff_max=settings.retry_backoff_max,
         )
         events = EventQueue(link.port)
-        callbacks = CommitCallbacks(self.rebalancing.user_code, on_auto_commit)
+        callbacks = CommitCallbacks(self.call, self.rebalancing.user_code, on_auto_commit)
         self.recovery = Recovery(
             link,
             self.call,
@@ -270,7 +270,7 @@ class Engine:
         self.assignment.track_topics()
         self.assignment.say_nothing_is_assigned()
         if error is not None:
-            raise error
+            raise self.call.own(error)
 
     def _finish_unsubscribe(self) -> None:
         """An `unsubscribe` that was interrupted, and is not called again, is finished."""
@@ -325,9 +325,11 @@ class Engine:
         """The consumed position, None if it is to be waited for; raises why it cannot be found."""
         state = self.delivery.partitions.get(topic_partition)
         if state is None:
-            raise IllegalStateError(
-                f"{topic_partition.topic}-{topic_partition.partition} is not assigned any more:"
-                " its member was restarted; go on polling to join again"
+            raise self.call.own(
+                IllegalStateError(
+                    f"{topic_partition.topic}-{topic_partition.partition} is not assigned any more:"
+                    " its member was restarted; go on polling to join again"
+                )
             )
         if state.offset is not None:
             return state.offset

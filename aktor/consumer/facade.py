@@ -649,11 +649,13 @@ class KafkaConsumer:
         found = self._driver.run(self._engine.position(partition, self._deadline(timeout_ms)))
         if found is None and timeout_ms is None:
             why = self._driver.run(self._engine.why_no_position(partition))
-            raise KafkaTimeoutError(
-                f"no position for {partition.topic}-{partition.partition} was found within"
-                f" {self._settings.default_api_timeout:g} s"
-                f" ({why})."
-                " Check that the topic exists and that these brokers can be reached."
+            raise self._engine.call.own(
+                KafkaTimeoutError(
+                    f"no position for {partition.topic}-{partition.partition} was found within"
+                    f" {self._settings.default_api_timeout:g} s"
+                    f" ({why})."
+                    " Check that the topic exists and that these brokers can be reached."
+                )
             )
         return found
 
@@ -668,14 +670,16 @@ class KafkaConsumer:
     @exclusive
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go to the first available offset of these (default: all) partitions, lazily."""
+        chosen = self._assigned_or_all(partitions)
         self._iterating.stow()
-        self._engine.reset(self._assigned_or_all(partitions), ResetStrategy.EARLIEST)
+        self._engine.reset(chosen, ResetStrategy.EARLIEST)
 
     @exclusive
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Go to the end of these (default: all) partitions, lazily."""
+        chosen = self._assigned_or_all(partitions)
         self._iterating.stow()
-        self._engine.reset(self._assigned_or_all(partitions), ResetStrategy.LATEST)
+        self._engine.reset(chosen, ResetStrategy.LATEST)
 
     def _assigned_or_all(self, partitions: tuple[TopicPartition, ...]) -> list[TopicPartition]:
         if not partitions:

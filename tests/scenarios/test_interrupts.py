@@ -15,9 +15,12 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from kafka import ConsumerRebalanceListener
+from kafka.errors import KafkaTimeoutError
+from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
-from aktor.errors import ConsumerClosedError
+from aktor.errors import ConsumerClosedError, UserCallbackError
 from tests.scenarios.interrupts import Injection, choose
 from tests.scenarios.programs import (
     ACTS,
@@ -30,6 +33,8 @@ from tests.scenarios.programs import (
 )
 from tests.scenarios.reading import T0, a_member, read
 from tests.scenarios.world import World
+
+GHOST = TopicPartition("ghosts", 0)
 
 #: How many lines are tried of each program, with each kind of interrupt.
 SAMPLE = 10 * int(os.environ.get("AKTOR_SEEDS", "1"))
@@ -99,6 +104,86 @@ def test_a_call_that_a_handler_closes_as_it_comes_in_says_that_the_consumer_is_c
             call(consumer)
 
         assert consumer.status().state == "closed"
+
+
+def seek_unassigned(consumer: KafkaConsumer, go: str) -> None:
+    with pytest.raises(ValueError, match="Unassigned partition"):
+        getattr(consumer, go)(TopicPartition("orders", 5))
+
+
+def position_in_vain(consumer: KafkaConsumer) -> None:
+    with pytest.raises(KafkaTimeoutError, match="no position for ghosts-0"):
+        consumer.position(GHOST)
+
+
+def callback_that_raises(consumer: KafkaConsumer, call: Callable[[], Any]) -> None:
+    def on_commit(_offsets: Any, _error: Any) -> None:
+        raise ZeroDivisionError
+
+    consumer.commit_async({T0: OffsetAndMetadata(1, "", -1)}, callback=on_commit)
+    consumer.committed(T0)
+    with pytest.raises(ZeroDivisionError):
+        call()
+
+
+#: Calls that end in an error that is no interrupt.
+FAILURES: dict[str, Callable[[KafkaConsumer], Any]] = {
+    "seek_to_beginning": lambda consumer: seek_unassigned(consumer, "seek_to_beginning"),
+    "seek_to_end": lambda consumer: seek_unassigned(consumer, "seek_to_end"),
+    "position": position_in_vain,
+    "callback in poll": lambda consumer: callback_that_raises(consumer, consumer.poll),
+    "callback in commit": lambda consumer: callback_that_raises(consumer, consumer.commit),
+    "callback in commit_async": lambda consumer: callback_that_raises(
+        consumer, consumer.commit_async
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_call_that_fails_keeps_what_was_fetched(name: str) -> None:
+    """An interrupt has it dropped and fetched anew; an error of ours leaves nothing half done."""
+    with World() as world:
+        world.cluster.create_topic("orders", partitions=1)
+        world.cluster.fill("orders", 20)
+        consumer = world.consumer(
+            group_id="g",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            allow_auto_create_topics=False,
+            default_api_timeout_ms=300,
+        )
+        consumer.assign([T0, GHOST])
+        assert read(world, consumer, 5, max_records=5)
+        buffered = consumer.status().partitions[T0].buffered_bytes
+        assert buffered
+
+        FAILURES[name](consumer)
+        consumer.pause()
+
+        assert world.site(consumer).named("call.repaired") == []
+        assert consumer.status().partitions[T0].buffered_bytes == buffered
+
+
+def test_an_unsubscribe_whose_listener_raises_needs_no_repair() -> None:
+    class Raising(ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            pass
+
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            raise ZeroDivisionError
+
+    with World() as world:
+        world.cluster.create_topic("orders", partitions=1)
+        world.cluster.fill("orders", 5)
+        consumer = world.consumer(group_id="g", auto_offset_reset="earliest")
+        consumer.subscribe(["orders"], listener=Raising())
+        assert read(world, consumer, 5)
+
+        with pytest.raises(UserCallbackError):
+            consumer.unsubscribe()
+        consumer.subscribe(["orders"])
+
+        assert world.site(consumer).named("call.repaired") == []
 
 
 def interrupted_unsubscribe(at: int) -> tuple[int, int]:
