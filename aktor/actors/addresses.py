@@ -88,7 +88,7 @@ class Race(Generic[_T]):
         self.latest: Address | None = None
         self._under_way: dict[Address, Any] = {}
         self._timer: Any = None
-        self._failure = OSError("the name has no address")
+        self._failure: Exception = OSError("the name has no address")
         self._over = Future()
 
     async def winner(self) -> tuple[Address, _T]:
@@ -128,7 +128,7 @@ class Race(Generic[_T]):
     async def _try(self, address: Address) -> None:
         try:
             made = await self._connect(address)
-        except OSError as error:
+        except Exception as error:  # also what bad settings make of it
             self._failure = error
             del self._under_way[address]
             self._try_next()

@@ -8,7 +8,7 @@ import os
 import re
 import reprlib
 import selectors
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -182,9 +182,31 @@ def socket_options(name: str, value: Any) -> list[Any]:
     if not isinstance(value, (list, tuple)):
         raise refusal(name, value, must)
     for option in value:
-        if not isinstance(option, (list, tuple)) or len(option) not in (3, 4):
+        if not isinstance(option, (list, tuple)) or not _is_socket_option(option):
             raise refusal(name, value, must)
     return list(value)
+
+
+def _is_socket_option(option: Sequence[Any]) -> bool:
+    """Whether `setsockopt` takes these: a number, bytes, or None with the length of a buffer."""
+    whole: tuple[Any, ...]
+    match option:
+        case (level, number, bytes() | bytearray() | memoryview()):
+            whole = (level, number)
+        case (level, number, None, length):
+            whole = (level, number, length)
+        case (_, _, _):
+            whole = tuple(option)
+        case _:
+            return False
+    return all(_is_int32(one) for one in whole)
+
+
+def _is_int32(value: Any) -> bool:
+    try:
+        return -INT32_MAX <= operator.index(value) <= INT32_MAX
+    except TypeError:
+        return False
 
 
 def buffer_size(name: str, value: Any) -> int | None:

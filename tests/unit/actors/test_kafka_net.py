@@ -649,6 +649,15 @@ def test_socket_options_and_buffer_sizes_are_set(monkeypatch: pytest.MonkeyPatch
     assert not any(option[1] == socket.SO_SNDBUF for option in options)
 
 
+def test_what_is_raised_while_connecting_is_reported_at_once_whatever_it_is() -> None:
+    connection = {"socket_options": [("a", "b", "c")]}
+    with ScriptedBroker(in_silence) as broker, Client(connection=connection) as client:
+        report = client.connect(broker.port, timeout=1.0)
+
+    assert isinstance(report, ConnectionFailed)
+    assert isinstance(report.error.__cause__, TypeError)
+
+
 # -- names
 
 
