@@ -309,7 +309,14 @@ ROWS: Final[Mapping[Answer, Rows]] = {
         },
         fatal=_NO_MEMBER,
     ),
-    Answer.CONSUMER_FREE: Rows(codes={**_NO_COORDINATOR, UnknownMemberIdError: Do.DONE}),
+    Answer.CONSUMER_FREE: Rows(
+        codes={
+            **_NO_COORDINATOR,
+            UnknownMemberIdError: Do.DONE,
+            # Without the group nobody has the name.
+            GroupIdNotFoundError: Do.DONE,
+        }
+    ),
     Answer.CONSUMER_LEAVE: Rows(codes=_NO_COORDINATOR, fatal=Do.DONE),
     Answer.FETCH: Rows(
         codes={

@@ -1584,7 +1584,7 @@ def a_member_whose_name_is_taken() -> ConsumerScene:
     return scene
 
 
-@pytest.mark.parametrize("code", [0, UNKNOWN_MEMBER_ID])
+@pytest.mark.parametrize("code", [0, UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND])
 def test_a_static_member_whose_name_is_taken_by_itself_frees_it_and_joins(code: int) -> None:
     """The answer to its joining was lost: to the coordinator it is a second one of that name."""
     scene = a_member_whose_name_is_taken()
