@@ -106,6 +106,10 @@ class Assignment:
         pattern = subscription.pattern
         self._publish(TrackTopics(owner="application", topics=topics, pattern=pattern))
 
+    def track_topics_of_question(self, ticket: int, topics: frozenset[str]) -> None:
+        """Tell it which ones to follow for this question: none, once it is over."""
+        self._publish(TrackTopics(owner=f"question {ticket}", topics=topics))
+
     # -- after a restart, or an interrupt
 
     def say_anew(self, because: str) -> None:

@@ -45,7 +45,7 @@ from aktor.events.commits import FetchCommittedOffsets
 from aktor.events.fetching import Chunk
 from aktor.events.lifecycle import ActorStatus, ReportStatus
 from aktor.events.membership import Operation
-from aktor.events.metadata import LookUpTopics, TopicInfo, TopicPattern, TrackTopics
+from aktor.events.metadata import LookUpTopics, TopicInfo, TopicPattern
 from aktor.events.positions import LookUpOffsets, Position, ResetStrategy
 from aktor.records import Columns, RecordReader
 from aktor.trace import open_trace
@@ -948,19 +948,24 @@ class KafkaConsumer:
         if not timestamps:
             return {}
         deadline = self._link.clock() + timeout
-        topics = frozenset(one.topic for one in timestamps)
-        self._system.dispatcher.publish(TrackTopics(owner="queries", topics=topics))
+        track = self._engine.assignment.track_topics_of_question
+        asked: list[int] = []
+
+        def question(ticket: int) -> LookUpOffsets:
+            asked.append(ticket)
+            track(ticket, frozenset(one.topic for one in timestamps))
+            return LookUpOffsets(ticket=ticket, timestamps=dict(timestamps), deadline=deadline)
+
         try:
             found: dict[TopicPartition, OffsetAndTimestamp | None] = self._ask(
                 "positions",
-                lambda ticket: LookUpOffsets(
-                    ticket=ticket, timestamps=dict(timestamps), deadline=deadline
-                ),
+                question,
                 deadline=deadline,
                 what=f"looking up offsets of {_names(timestamps)}",
             )
         finally:
-            self._system.dispatcher.publish(TrackTopics(owner="queries", topics=frozenset()))
+            for ticket in asked:
+                track(ticket, frozenset())
         return found
 
     # -- watching

@@ -68,6 +68,8 @@ class Recovery:
         self._call.repair()
         if self._port.failure is not None:
             return
+        for ticket in self._call.asked:
+            self._assignment.track_topics_of_question(ticket, frozenset())
         self._delivery.take_back()
         self._follow_cluster()
         self._assignment.renew_all()

@@ -140,7 +140,9 @@ class MetadataManager(RequestManager):
         before, pattern = self._tracked_topics(), self._patterns.pop(track.owner, None)
         if track.owner == "application":
             self._ask_again(track.topics - self._tracked.get(track.owner, frozenset()))
-        self._tracked[track.owner] = track.topics
+        self._tracked.pop(track.owner, None)
+        if track.topics:
+            self._tracked[track.owner] = track.topics
         if track.pattern is not None:
             self._patterns[track.owner] = track.pattern
         after = self._tracked_topics()

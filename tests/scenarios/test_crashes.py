@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kafka import ConsumerRebalanceListener
 from kafka.errors import (
     IllegalStateError,
 )
-from kafka.structs import OffsetAndMetadata
+from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.actors.network import NetworkActor
 from aktor.actors.runtime import CooperativeActor
@@ -27,7 +28,7 @@ from aktor.events.positions import LookUpOffsets
 from aktor.events.routes import ROUTES
 from aktor.simulation.crashes import HEARS_OF
 from tests.scenarios.play import T0, Play
-from tests.scenarios.world import Sabotage, seeds
+from tests.scenarios.world import Sabotage, World, seeds
 
 #: Every supervised actor, in start order.
 ACTORS: tuple[Any, ...] = (NetworkActor, *managers("classic"))
@@ -113,6 +114,36 @@ def test_a_consumer_recovers_when_an_actor_crashes_at_the_news_that_another_was_
     play.end()
 
     assert fallen == [first_of, actor]
+
+
+def test_a_look_up_goes_on_when_a_lost_listener_looks_something_up_before_it() -> None:
+    """The inner one is over first; what the outer one asks for is followed until it is answered."""
+    ends: dict[TopicPartition, int] = {}
+    bills, notes = TopicPartition("bills", 0), TopicPartition("notes", 0)
+    with World() as world:
+        for topic in ("orders", "bills", "notes"):
+            world.cluster.create_topic(topic, partitions=1)
+        consumer = world.consumer(group_id="g", auto_offset_reset="earliest")
+
+        class Looking(ConsumerRebalanceListener):  # type: ignore[misc]
+            def on_partitions_assigned(self, assigned: Any) -> None:
+                pass
+
+            def on_partitions_revoked(self, revoked: Any) -> None:
+                pass
+
+            def on_partitions_lost(self, lost: Any) -> None:
+                ends.update(consumer.end_offsets([notes]))
+
+        consumer.subscribe(["orders"], listener=Looking())
+        consumer.poll(timeout_ms=5_000)
+        assert consumer.assignment()
+        happened = world.site(consumer).crash("membership", Tick)
+        world.sleep(10.0)
+        assert happened
+
+        assert consumer.end_offsets([bills], timeout_ms=5_000) == {bills: 0}
+        assert ends == {notes: 0}
 
 
 ASKED: dict[str, tuple[type, Callable[[Any], Any]]] = {

@@ -259,3 +259,26 @@ def test_a_pattern_is_followed_after_an_interrupt_while_it_was_subscribed_to(
 
     assert {at: records for at, records in read_then.items() if records not in (None, 20)} == {}
     assert set(read_then.values()) == {None, 20}
+
+
+def test_an_interrupted_look_up_leaves_no_topic_tracked() -> None:
+    """It would be asked for with every refresh, for ever."""
+    bills = TopicPartition("bills", 0)
+    with World() as world:
+        world.cluster.create_topic("orders", partitions=1)
+        world.cluster.create_topic("bills", partitions=1)
+        consumer = world.consumer(group_id=None, auto_offset_reset="earliest")
+        consumer.assign([T0])
+        left: list[str] = []
+        hits, line = 1, 0
+        while hits:
+            line += 1
+            injection = Injection(world, at=[line], act=keyboard_interrupt)
+            with injection, suppress(KeyboardInterrupt):
+                consumer.end_offsets([bills])
+            consumer.poll(timeout_ms=100)
+            hits = injection.hits
+            left += injection.where if "bills" in consumer.known_topics() else ()
+
+        assert line > 20
+        assert left == []

@@ -601,7 +601,7 @@ def test_a_single_slow_answer_is_not_enough_to_call_a_topic_unknown() -> None:
     assert refusals_in(said) == []
 
 
-@pytest.mark.parametrize("owner", ["membership", "queries"])
+@pytest.mark.parametrize("owner", ["membership", "question 7"])
 def test_an_unknown_topic_of_another_owner_is_not_told(owner: str) -> None:
     manager = a_manager()
     manager.handle(TrackTopics(owner=owner, topics=frozenset({"t"})))
