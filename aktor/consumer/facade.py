@@ -117,6 +117,9 @@ class KafkaConsumer:
         self._processor: Processor | None = None
         self._ended = False
         self._to_close = [self.config["value_deserializer"], self.config["key_deserializer"]]
+        # What may be refused comes before what holds descriptors.
+        make_reader = self._reader_maker()
+        self._metrics = ConsumerMetrics(self.config) if self.config["metrics_enabled"] else None
         trace = open_trace(consumer=settings.client_id, group=settings.group_id)
         self._host = HOST.get().for_consumer(self)
         bell = self._host.make_bell()
@@ -129,16 +132,19 @@ class KafkaConsumer:
         self._engine = Engine(
             settings,
             self._link,
-            make_reader=self._reader_maker(),
+            make_reader=make_reader,
             on_auto_commit=self.config["default_offset_commit_callback"],
         )
         self._driver = Blocking(bell, dispatcher.clock)
-        self._metrics = ConsumerMetrics(self.config) if self.config["metrics_enabled"] else None
         self._iterating = Iteration(self._engine)
         #: How many bytes of values the next columns will probably have.
         self._expected_bytes = 0
         if topics:
-            self.subscribe(topics)
+            try:
+                self.subscribe(topics)
+            except BaseException:
+                dispatcher.end()  # no thread runs yet that would do so
+                raise
         # A consumer that is dropped without close(), or whose constructor is interrupted, must not
         # leave its thread behind.
         weakref.finalize(self, dispatcher.stop, 0.0)

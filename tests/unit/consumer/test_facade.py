@@ -14,7 +14,8 @@ import pytest
 from aktor.actors.runtime import Dispatcher
 from aktor.consumer.facade import KafkaConsumer
 from aktor.consumer.system import HOST, Host
-from aktor.errors import WakeupError
+from aktor.errors import ConfigurationError, WakeupError
+from tests.unit.leftovers import open_files
 
 NAME = "dropped"
 
@@ -58,6 +59,22 @@ def test_a_constructor_that_is_interrupted_leaves_no_thread_behind() -> None:
         HOST.reset(here)
 
     assert the_thread_ends()
+
+
+@pytest.mark.usefixtures("_no_collector")
+@pytest.mark.parametrize(
+    ("topics", "configs"),
+    [(["a bad name"], {}), ([], {"value_deserializer": lambda one, two, three: one})],
+    ids=["topic", "deserializer"],
+)
+def test_a_constructor_that_refuses_something_leaves_nothing_open(
+    topics: list[str], configs: dict[str, Any]
+) -> None:
+    before = open_files()
+    with pytest.raises((ValueError, ConfigurationError)) as refusal:
+        KafkaConsumer(*topics, bootstrap_servers="127.0.0.1:1", **configs)
+
+    assert open_files() - before == set(), refusal.value
 
 
 @pytest.mark.usefixtures("_no_collector")
