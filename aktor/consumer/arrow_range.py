@@ -45,8 +45,8 @@ def read(
     asked = [*columns, *(one for one in ("topic", "partition", "offset") if one not in columns)]
     batches = []
     paused = consumer.paused()
-    consumer.resume(*paused)
     try:
+        consumer.resume(*paused)
         for batch in _batches(consumer, begins, ends, asked, timeout, progress, clock):
             batches.append(batch.select(list(columns)))
     except BaseException:

@@ -13,6 +13,7 @@ from kafka.structs import TopicPartition
 
 from aktor.consumer.facade import KafkaConsumer
 from aktor.errors import CorruptBatchError, WakeupError
+from tests.scenarios.interrupts import Injection
 from tests.scenarios.reading import T0, T1, a_member, offsets, read
 from tests.scenarios.world import World, seeds
 
@@ -225,6 +226,24 @@ def test_a_table_can_begin_and_end_at_a_time(world: World) -> None:
     assert consumer.to_table(times[0]).num_rows == 80
     assert consumer.to_table("earliest", times[0]).num_rows == 0
     assert consumer.to_table(datetime(2100, 1, 1, tzinfo=UTC)).num_rows == 0
+
+
+def test_a_table_that_is_interrupted_as_it_resumes_pauses_again(world: World) -> None:
+    consumer = by_hand(world)
+    consumer.pause(T1)
+    resumed: list[bool] = []
+
+    def interrupt_once() -> None:
+        if not resumed and not consumer.paused():
+            resumed.append(True)
+            raise KeyboardInterrupt
+
+    everywhere = Injection(world, at=range(100_000), act=interrupt_once)
+    with everywhere, pytest.raises(KeyboardInterrupt):
+        consumer.to_table("earliest")
+
+    assert consumer.paused() == {T1}
+    assert consumer.to_table("earliest").num_rows == 80
 
 
 def test_a_range_that_cannot_be_is_refused(world: World) -> None:
