@@ -86,7 +86,8 @@ class FrameCutter:
         self._head = b""
         #: The frame that is arriving.
         self._frame: GrowingFrame | FrameMemory | None = None
-        self._heard_of = 0
+        #: How many bytes have come, and had when this was last asked.
+        self._received = self._heard_of = 0
 
     @property
     def mid_frame(self) -> bool:
@@ -95,9 +96,8 @@ class FrameCutter:
 
     def has_heard(self) -> bool:
         """Whether a frame is under way, and more of it came since this was last asked."""
-        filled = 0 if self._frame is None else self._frame.filled
-        before, self._heard_of = self._heard_of, filled
-        return self.mid_frame and filled != before
+        before, self._heard_of = self._heard_of, self._received
+        return self.mid_frame and self._received != before
 
     def receive(
         self, recv_into: Callable[[memoryview], int], plain: int | None = None
@@ -108,10 +108,12 @@ class FrameCutter:
         what precedes the bad frame is in `frames`.
         """
         if self._frame is not None:
-            return self._receive_rest(self._frame, recv_into, plain)
-        received = recv_into(self._scratch)
-        self._cut(received)
-        return received, len(self._scratch)
+            received, room = self._receive_rest(self._frame, recv_into, plain)
+        else:
+            received, room = recv_into(self._scratch), len(self._scratch)
+            self._cut(received)
+        self._received += received
+        return received, room
 
     def _receive_rest(
         self,

@@ -78,6 +78,18 @@ def test_it_tells_whether_a_frame_is_arriving_or_has_come_to_a_halt() -> None:
     assert not cutter.has_heard(), "the frame is complete"
 
 
+def test_a_frame_of_which_as_much_has_come_as_of_the_one_before_is_arriving() -> None:
+    stream = Stream(framed(b"x" * 2000, b"y" * 2000), 1002)
+    cutter = FrameCutter(10_000, bytearray(4096))
+
+    cutter.receive(stream.recv_into)
+    assert cutter.has_heard()
+    cutter.receive(stream.recv_into)  # the rest of the first
+    cutter.receive(stream.recv_into)
+
+    assert cutter.has_heard()
+
+
 def test_a_frame_longer_than_the_first_allocation_grows_as_it_arrives() -> None:
     content = random.Random(1).randbytes(5_000_000)
 
