@@ -157,7 +157,8 @@ class Link:
     def take_unsent(self, of: Any = None) -> list[Waiting]:
         """Empty the queue; with `of`, a set of senders, of their requests only."""
         taken = [one for one in self.unsent if of is None or one.request.sender in of]
-        self.unsent = deque(one for one in self.unsent if one not in taken) if of else deque()
+        gone = {one.request_id for one in taken}
+        self.unsent = deque(one for one in self.unsent if one.request_id not in gone)
         return taken
 
     def take_in_flight(self) -> list[Waiting]:
