@@ -220,6 +220,8 @@ def test_a_position_of_what_a_restarted_member_gave_up_is_refused_by_its_name() 
 
     with pytest.raises(IllegalStateError, match="orders-0 is not assigned any more"):
         play.consumer.position(T0)
+    play.consumer.pause()
+    assert play.site.named("call.repaired") == [], "it is no interrupt"
     play.end()
 
 
