@@ -42,7 +42,7 @@ def json_columns(batch: pa.RecordBatch, schema: pa.Schema) -> JsonColumns:
 
     A field that is missing is null, one that the schema does not name is ignored; a record without
     a value (a tombstone) has nulls everywhere. Integers up to 2^53 may stand for floats; decimals
-    are numbers or strings in JSON; dates and times are strings (ISO 8601); a map is an object. The
+    are numbers or strings in JSON; dates, timestamps: strings (ISO 8601); a map is an object. The
     same holds for fields of structs and lists. Everything else that is not of the schema makes the
     row a bad one: no row is lost, and none is guessed.
 

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Sequence
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as compute
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    CharType,
+    DataType,
+    DateType,
+    MapType,
+    NumericType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VarcharType,
+)
 
 from aktor.consumer.json_columns import JsonReader
 from aktor.errors import ConfigurationError
@@ -16,6 +31,12 @@ __all__ = ["JsonValues"]
 
 #: The struct, why a value could not be decoded, and its bytes.
 _NAMES: Final = ("value", "valueError", "rawValue")
+
+#: The types that JSON values are read as.
+_READ: Final = (
+    *(ArrayType, BinaryType, BooleanType, CharType, DateType, MapType, NumericType),
+    *(StringType, StructType, TimestampNTZType, TimestampType, VarcharType),
+)
 
 
 class JsonValues:
@@ -53,11 +74,24 @@ def _decoded(schema: StructType) -> pa.Schema:
             "decode=json needs the values' schema: .schema('value struct<id: bigint, ...>, offset"
             " bigint, ...'), with valueError string and rawValue binary for what cannot be read"
         )
+    for field in value.dataType.fields:
+        _check_type(field, f"value.{field.name}")
     # pyspark gives no types for this function.
     from pyspark.sql.pandas.types import to_arrow_schema
 
     found: pa.Schema = to_arrow_schema(value.dataType, timezone="UTC")
     return found
+
+
+def _check_type(field: StructField, path: str) -> None:
+    """Refuse what each task would stumble over."""
+    if not isinstance(field.dataType, _READ):
+        raise ConfigurationError(
+            f"{path} is of type {field.dataType.simpleString()}, which decode=json does not read:"
+            f" write '{field.name} string', and cast it in the query"
+        )
+    for child in _children(field.dataType):
+        _check_type(child, f"{path}.{child.name}")
 
 
 def _check_nullable(field: StructField, path: str) -> None:
@@ -72,9 +106,9 @@ def _check_nullable(field: StructField, path: str) -> None:
         _check_nullable(child, f"{path}.{child.name}")
 
 
-def _children(kind: DataType) -> Iterable[StructField]:
+def _children(kind: DataType) -> Sequence[StructField]:
     if isinstance(kind, StructType):
-        return kind.fields
+        return list(kind.fields)
     if isinstance(kind, ArrayType):
         return [StructField("element", kind.elementType, kind.containsNull)]
     if isinstance(kind, MapType):

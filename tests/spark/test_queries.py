@@ -16,11 +16,17 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    DataType,
+    DayTimeIntervalType,
     LongType,
     MapType,
+    NullType,
     StringType,
     StructField,
     StructType,
+    TimeType,
+    VariantType,
+    YearMonthIntervalType,
 )
 
 from aktor import KafkaConsumer
@@ -191,6 +197,29 @@ def test_json_fields_that_may_not_be_null_are_refused(
 
     assert f"{named} is not null in the schema" in str(found.value)
     assert f"write '{advice}" in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [
+        (TimeType(), "value.a is of type time"),
+        (ArrayType(DayTimeIntervalType()), "value.a.element is of type interval day to second"),
+        (a_schema(b=YearMonthIntervalType()), "value.a.b is of type interval year to month"),
+        (MapType(StringType(), VariantType()), "value.a.value is of type variant"),
+        (NullType(), "value.a is of type void"),
+    ],
+)
+@pytest.mark.parametrize("reader", ["reader", "streamReader"])
+def test_json_fields_of_types_that_are_not_read_are_refused(
+    kind: DataType, named: str, reader: str
+) -> None:
+    """Each task would stumble over the first value, also over a good one."""
+    source = a_source({"kafka.bootstrap.servers": "no:1", "subscribe": "a", "decode": "json"})
+
+    with pytest.raises(ConfigurationError, match=f"{named}.*, which decode=json does not") as found:
+        getattr(source, reader)(a_schema(value=a_schema(a=kind)))
+
+    assert "cast it in the query" in str(found.value)
 
 
 @pytest.mark.parametrize("name", ["valueError", "rawValue"])
