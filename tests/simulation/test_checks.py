@@ -223,6 +223,12 @@ def to_commit(member: str, offset: int, kind: str) -> tuple[str, str, dict[str, 
 UNANSWERED: tuple[str, str, dict[str, Any]] = ("x", "request.failed", {"api": "OffsetCommit"})
 
 
+FOUND_AT_8: tuple[str, str, dict[str, Any]] = (
+    *("x", "position.resolved"),
+    {"partitions": {"a-0": 8}, "because": "committed"},
+)
+
+
 def succeeded(member: str, offset: int) -> tuple[str, str, dict[str, Any]]:
     return member, "commit.succeeded", {"offsets": {"a-0": offset}}
 
@@ -1490,6 +1496,10 @@ FORGIVEN: list[tuple[Check, Story]] = [
             [sought("x", 2)],
             [given("x", 5, 7), back("x"), to_be_committed()],
             [given("x", 5, 7), back("x"), released("x"), assigned("x")],
+            [  # storm 3100546: the answer to a commit of before the rebalance comes last
+                *(given("x", 5, 7), back("x"), to_commit("x", 5, "auto")),
+                *(released("x"), assigned("x"), FOUND_AT_8, succeeded("x", 5), back("x")),
+            ],
         ]
     ],
     *[

@@ -549,8 +549,11 @@ def an_automatic_commit_leaves_nothing_out(history: History) -> list[str]:
                     kept[who, one].sent.add(offset)
             case "commit.succeeded":
                 for one, offset in event["offsets"].items():
-                    kept[who, one].committed = offset
-                    kept[who, one].sent.clear()
+                    # Not if it was sent before the partition was assigned again: that is older
+                    # than what the position was resolved by.
+                    if offset in kept[who, one].sent:
+                        kept[who, one].committed = offset
+                        kept[who, one].sent.clear()
     return complaints
 
 
