@@ -2,9 +2,10 @@
 
     python -m aktor.spark.rebalances LOGS --out FOLDER [--stream] [--once]
 
-LOGS is a file, a folder or a pattern of JSON lines (AKTOR_TRACE), compressed or not; with --stream
-a folder, into which more files come. FOLDER gets a folder of Parquet files for each table, and
-rebalances.html. Spark is what `spark-submit` gives, else all cores of this machine.
+LOGS is a file, a folder (with the folders in it) or a pattern of JSON lines (AKTOR_TRACE),
+compressed or not; with --stream a folder, into which more files come. FOLDER, which must not be in
+LOGS, gets a folder of Parquet files for each table, and rebalances.html. Spark is what
+`spark-submit` gives, else all cores of this machine.
 """
 
 from __future__ import annotations
@@ -124,7 +125,15 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         default=LATENESS,
         help="with --stream: how much later than others an event may come (default: %(default)s)",
     )
-    return parser.parse_args(arguments)
+    chosen = parser.parse_args(arguments)
+    if os.path.isdir(chosen.logs) and _is_in(chosen.out, chosen.logs):
+        parser.error(f"--out {chosen.out} is in {chosen.logs}: it would be read as logs")
+    return chosen
+
+
+def _is_in(place: str, folder: str) -> bool:
+    inner, outer = os.path.realpath(place), os.path.realpath(folder)
+    return os.path.commonpath([inner, outer]) == outer
 
 
 if __name__ == "__main__":

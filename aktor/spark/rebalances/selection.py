@@ -52,7 +52,7 @@ def _select(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     selection = _Selection()
     for batch in batches:
         files, values = batch.columns
-        for file, line in zip(_each(files), values.to_pylist(), strict=True):
+        for file, line in zip(_each(files), _texts(values), strict=True):
             selection.take(line, file)
         if selection.is_full:
             yield selection.batch()
@@ -65,6 +65,15 @@ def _each(files: pa.Array) -> Iterable[str]:
     if len(files) and pc.all(pc.equal(files, files[0])).as_py():
         return itertools.repeat(files[0].as_py(), len(files))
     return files.to_pylist()  # type: ignore[no-any-return]
+
+
+def _texts(values: pa.Array) -> list[str]:
+    """Spark takes any bytes for text: U+FFFD is for those that are no UTF-8."""
+    try:
+        texts: list[str] = values.to_pylist()
+    except UnicodeDecodeError:
+        texts = [one.decode(errors="replace") for one in values.cast(pa.binary()).to_pylist()]
+    return texts
 
 
 class _Selection:

@@ -95,7 +95,8 @@ def parse(line: str, file: str = "") -> Event:
     event = _load(line)
     if event is None:
         raise NotUnderstoodError(TORN)
-    if event.get("event") not in EVENTS:
+    name = event.get("event")
+    if not isinstance(name, str) or name not in EVENTS:
         raise NotUnderstoodError(OTHER)
     t = event.get("t")
     if isinstance(t, bool) or not isinstance(t, int | float) or not 0 <= t < _T_END:
@@ -112,7 +113,7 @@ def _load(line: str) -> Event | None:
     for start in _starts(line):
         try:
             found = json.loads(line[start:] if start else line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(found, dict):
             return _cleaned(found) if _ODD.search(line) else found

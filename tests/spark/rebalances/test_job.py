@@ -97,7 +97,11 @@ def test_lines_with_values_that_no_table_can_hold_change_nothing_else(
     refused |= {"because": "caf\udce9.csv", "line": 10**20, "trace": "\udcff"}
     triggered |= {"line": True, "generation": 1e300, "group": "another", "members": 2**64}
     lines = [*LINES, *(json.dumps(one) for one in (refused, triggered, triggered | {"t": 1e300}))]
-    write(tmp_path / "trace.jsonl", lines)
+    # Its last bytes are no UTF-8, as of a program that writes another encoding.
+    latin = refused | {"line": 7, "because": "caf\ufffd", "trace": "00000007"}
+    lines.append(json.dumps(latin, ensure_ascii=False))
+    text = "\n".join(lines).encode().replace("\ufffd".encode(), b"\xe9")
+    (tmp_path / "trace.jsonl").write_bytes(text)
 
     tables = analyse_logs(spark, str(tmp_path))
 
@@ -214,6 +218,13 @@ def test_a_stream_into_which_no_file_has_come_ends_in_a_sentence(
 
     assert f"no trace file has come into {tmp_path / 'logs'}" in capsys.readouterr().out
     assert not (out / "rebalances.html").exists()
+
+
+def test_a_report_is_not_written_among_the_logs(tmp_path: Path, capsys: Any) -> None:
+    with pytest.raises(SystemExit):
+        main([str(tmp_path), "--out", str(tmp_path / "report")])
+
+    assert "it would be read as logs" in capsys.readouterr().err
 
 
 def test_the_example_names_the_member_that_began_most_rebalances(

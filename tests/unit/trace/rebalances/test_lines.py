@@ -51,6 +51,8 @@ def test_what_shipping_does_to_a_line_is_undone(line: str) -> None:
         (LINE.replace("5.0", "NaN"), "no time"),
         (LINE.replace('"g"', "null"), "no group"),
         (LINE.replace("poll.late", "request.sent"), "another event"),
+        (LINE.replace('"poll.late"', '["poll.late"]'), "another event"),
+        (LINE.replace("5.0", "[" * 100_000 + "]" * 100_000), "torn"),
     ],
 )
 def test_what_is_not_understood_is_refused_by_its_reason(line: str, reason: str) -> None:
