@@ -33,6 +33,8 @@ SETTLED: Final = 30.0
 #: not here.
 ABANDONED: Final = 600.0
 
+_MS_END: Final = 1e12
+
 
 def order(event: Event) -> tuple[float, str, int]:
     """Events are taken in this order: the lines of one trace are never exchanged at equal times."""
@@ -416,8 +418,12 @@ def _number(event: Mapping[str, Any], key: str) -> int | None:
 
 
 def _real(event: Event, key: str) -> float | None:
+    """The milliseconds of this name. More than 30 years are none: a time before them may be one
+    that no table can hold."""
     value = event.get(key)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) < _MS_END else None
 
 
 def _keys(event: Event) -> list[str]:

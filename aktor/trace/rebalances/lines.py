@@ -52,8 +52,11 @@ _TAIL_MAX: Final = 400
 _T_END: Final = 1e11
 _GREATEST: Final = 10**15
 
+#: So many values in each other are too many: an event is pickled, and Python pickles 500 at most.
+_DEEPEST: Final = 200
+
 #: What a line has that may have a string that is no UTF-8 (a lone surrogate), or such a number.
-_ODD: Final = re.compile(r"\\u[dD]|[0-9]{16}|[0-9][eE]|Infinity|NaN")
+_ODD: Final = re.compile(r"\\u[dD]|[\ud800-\udfff]|[0-9]{16}|[0-9][eE]|Infinity|NaN")
 
 
 class Glance(NamedTuple):
@@ -115,9 +118,24 @@ def _load(line: str) -> Event | None:
             found = json.loads(line[start:] if start else line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(found, dict):
-            return _cleaned(found) if _ODD.search(line) else found
+        if not isinstance(found, dict) or (_may_be_deep(line) and _is_deep(found)):
+            continue
+        return _cleaned(found) if _ODD.search(line) else found
     return None
+
+
+def _may_be_deep(line: str) -> bool:
+    return len(line) > 2 * _DEEPEST and line.count("[") + line.count("{") > _DEEPEST
+
+
+def _is_deep(found: Any) -> bool:
+    level = [found]
+    for _ in range(_DEEPEST):
+        inner = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [child for some in inner for child in some if isinstance(child, dict | list)]
+        if not level:
+            return False
+    return True
 
 
 def _cleaned(value: Any) -> Any:

@@ -53,6 +53,7 @@ def test_what_shipping_does_to_a_line_is_undone(line: str) -> None:
         (LINE.replace("poll.late", "request.sent"), "another event"),
         (LINE.replace('"poll.late"', '["poll.late"]'), "another event"),
         (LINE.replace("5.0", "[" * 100_000 + "]" * 100_000), "torn"),
+        (LINE.replace('"app"', "[" * 600 + "1e99" + "]" * 600), "torn"),
     ],
 )
 def test_what_is_not_understood_is_refused_by_its_reason(line: str, reason: str) -> None:

@@ -584,6 +584,17 @@ def test_rebalances_that_follow_each_other_are_a_storm(events: list[Event], alic
 # -- what happens to logs
 
 
+@pytest.mark.parametrize("ms", [9e14, -9e14, 1e300, float("nan")])
+def test_a_duration_of_thousands_of_years_counts_as_missing(
+    events: list[Event], alice: Member, ms: float
+) -> None:
+    alice.tells(BEGAN, "rebalance.completed", generation=1, ms=ms)
+
+    (row,) = rows_of(events, Rebalance)
+
+    assert (row.began, row.ended) == (BEGAN, BEGAN)
+
+
 @pytest.mark.parametrize(("seed", "protocol"), STORMS)
 def test_every_trigger_of_a_storm_is_known(seed: int, protocol: str) -> None:
     rows, _ = read(storm_lines(seed, protocol))
