@@ -84,6 +84,15 @@ class Assignment:
             self._delivery.assign(wanted)
             self.say()
 
+    def follow_cluster(self) -> bool:
+        """Topics have come or gone, or have more partitions: the subscription follows. True if the
+        topics that its pattern matches have changed."""
+        subscription = self._subscription
+        changed = subscription.match_topics()
+        if subscription.is_subscribed and subscription.group_id is None:
+            self.assign_everything()
+        return changed
+
     def say(self) -> None:
         """Tell the background what is assigned, in which epochs and at which positions."""
         self.note_topics()

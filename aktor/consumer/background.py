@@ -103,13 +103,10 @@ class Background:
 
     def _follow_cluster(self) -> None:
         """Topics have come or gone, or have more partitions: the subscription follows."""
-        subscription = self._subscription
-        if subscription.match_topics():
+        if self._assignment.follow_cluster():
             self._heartbeat.hurry()
-            if subscription.group_id is not None:
-                subscription.say()
-        if subscription.is_subscribed and subscription.group_id is None:
-            self._assignment.assign_everything()
+            if self._subscription.group_id is not None:
+                self._subscription.say()
 
     def _is_over(self, assigned: AssignPartitions) -> bool:
         """Whether the partitions to be assigned were lost since, while the application was busy."""

@@ -71,7 +71,9 @@ class Recovery:
         for ticket in self._call.asked:
             self._assignment.track_topics_of_question(ticket, frozenset())
         self._delivery.take_back()
-        self._follow_cluster()
+        # If `subscribe` was interrupted, it may not have come to this.
+        self._port.watch_cluster(wanted=self._subscription.follows_cluster)
+        self._assignment.follow_cluster()
         self._assignment.renew_all()
         self._delivery.recount()
         self._errors.forget()
@@ -80,14 +82,6 @@ class Recovery:
         self._subscription.say_changes()
         self._heartbeat.hurry()
         self._log.info("call.repaired")
-
-    def _follow_cluster(self) -> None:
-        """If `subscribe` was interrupted: what it had yet to do with the metadata."""
-        subscription = self._subscription
-        self._port.watch_cluster(wanted=subscription.follows_cluster)
-        subscription.match_topics()
-        if subscription.is_subscribed and subscription.group_id is None:
-            self._assignment.assign_everything()
 
     # -- after a restart of actors
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable
 from typing import Final
 
 import pyarrow as pa
@@ -106,9 +106,9 @@ def _check_nullable(field: StructField, path: str) -> None:
         _check_nullable(child, f"{path}.{child.name}")
 
 
-def _children(kind: DataType) -> Sequence[StructField]:
+def _children(kind: DataType) -> Iterable[StructField]:
     if isinstance(kind, StructType):
-        return list(kind.fields)
+        return kind.fields
     if isinstance(kind, ArrayType):
         return [StructField("element", kind.elementType, kind.containsNull)]
     if isinstance(kind, MapType):

@@ -128,7 +128,7 @@ class _Requests:
     only when it has an answer or has given up."""
 
     def __init__(self) -> None:
-        self._under_way: dict[str, set[tuple[str, str, int]]] = defaultdict(set)
+        self._under_way: dict[str, set[tuple[str, str, int]]] = {}
         self._given_up: Counter[tuple[str, str, int]] = Counter()
 
     def sent(self, event: Event) -> None:

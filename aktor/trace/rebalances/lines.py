@@ -75,10 +75,7 @@ def glance(line: str) -> Glance | None:
     head = None if tail is None else _HEAD.match(line)
     if tail is None or head is None or tail[1] not in EVENTS:
         return None
-    try:
-        return Glance(tail[1], float(tail[2]), head[1], tail[4], int(tail[5]))
-    except ValueError:
-        return None
+    return Glance(tail[1], float(tail[2]), head[1], tail[4], int(tail[5]))
 
 
 class NotUnderstoodError(ValueError):
