@@ -118,7 +118,7 @@ class StreamPlan:
         if self._refused is not None and self._is_initial(start):
             raise self._refused
         before = from_json(start)
-        there, ids = self._cluster.partitions({one.topic for one in before})
+        there, ids = self._partitions(before)
         recreated = self._recreated(before, ids)
         begins = {one: at for one, at in before.items() if one.topic not in recreated}
         begins |= self._cluster.beginning_offsets([one for one in there if one not in begins])
@@ -190,6 +190,27 @@ class StreamPlan:
             ),
             self._options.range_limits,
         )
+
+    # -- which partitions there are
+
+    def _partitions(self, before: Offsets) -> tuple[list[TopicPartition], TopicIds]:
+        """The partitions to read now; looked up again while one that was read before is missing.
+
+        A broker that is behind the controller's metadata (it has just started, or is overloaded)
+        leaves out what it has not heard of. Taken for a deleted partition, that would end the query
+        with DataLossError, or read the partition from its beginning when it is seen again.
+
+        A topic that was planned before may be missing for longer: it is not a mistake in the
+        options, and it may be created anew.
+        """
+        known = self._topic_ids.keys() | {one.topic for one in before}
+        there, ids = self._cluster.partitions(known)
+        for _ in range(self._options.look_up_retries):
+            if before.keys() <= set(there):
+                break
+            self._sleep(self._options.look_up_wait)
+            there, ids = self._cluster.partitions(known)
+        return there, ids
 
     # -- where the partitions end
 

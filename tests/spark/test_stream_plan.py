@@ -30,11 +30,20 @@ class Cluster:
         self.asked = 0
         self.timeouts: list[float | None] = []
         self.wrong_answers: list[Offsets] = []
+        #: It is a mistake if one of these does not exist and was never known.
+        self.subscribed: set[str] = set()
+        #: The partitions that the next answers leave out.
+        self.without: list[set[TopicPartition]] = []
         self.bytes: float | None = 1.0
 
     def partitions(
         self, known: Collection[str] = ()
     ) -> tuple[list[TopicPartition], Mapping[str, str | None]]:
+        if not self.subscribed <= {one.topic for one in self.ends} | set(known):
+            raise ConfigurationError("there is no such topic")
+        if self.without:
+            there = sorted(self.ends.keys() - self.without.pop(0))
+            return there, {one.topic: self.id for one in there}
         return sorted(self.ends), {one.topic: self.id for one in self.ends}
 
     def beginning_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
@@ -425,6 +434,36 @@ def test_a_topic_that_was_created_anew_is_read_from_its_beginning(new_end: int) 
     assert end == offsets(new_end) | {START: offsets(0)}
     assert told(a_plan(cluster), offsets(9), end) == [(0, 0, new_end)]
     assert latest(tolerant, end) == end
+
+
+def test_a_topic_that_is_deleted_for_longer_than_a_batch_is_read_when_it_is_created_anew() -> None:
+    cluster = Cluster({A: 9})
+    cluster.subscribed = {"orders"}
+    _, tolerant = lossy(cluster, startingOffsets="earliest")
+    latest(tolerant, tolerant.initial())
+    cluster.ends.clear()
+    assert latest(tolerant, offsets(9)) == {}
+    assert told(tolerant, offsets(9), {}) == []
+    assert latest(tolerant, {}) == {}
+
+    cluster.id, cluster.ends[A] = "id-2", 4
+
+    assert latest(tolerant, {}) == offsets(4)
+    assert told(tolerant, {}, offsets(4)) == [(0, 0, 4)]
+
+
+@pytest.mark.parametrize("missing", [{A, B}, {B}], ids=["the topic", "a new partition"])
+def test_a_broker_that_is_behind_with_its_metadata_is_asked_again(
+    missing: set[TopicPartition],
+) -> None:
+    cluster = Cluster({A: 9, B: 5})
+    strict, _ = lossy(cluster, startingOffsets="earliest")
+    latest(strict, strict.initial())
+    cluster.ends[B] = 6
+
+    cluster.without = [missing, missing]
+
+    assert latest(strict, offsets(9, 5)) == offsets(9, 6)
 
 
 @pytest.mark.parametrize(
