@@ -10,16 +10,28 @@ from aktor.protocol.error_codes import ROWS, Answer, Do, Rows, name_of
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "errors.md"
 
+#: What is no request of its own, or one of the handshake: the whole connection fails.
+PARTS = (
+    Answer.API_VERSIONS,
+    Answer.SASL_HANDSHAKE,
+    Answer.SASL_AUTHENTICATE,
+    Answer.METADATA_TOPIC,
+    Answer.FETCH_PARTITION,
+    Answer.FETCH_FOLLOWER,
+)
+
 HEAD = (
     "# What error codes mean",
-    "A broker's answer has an error code, for all of it or for a topic or partition. What the"
-    " consumer does about each code stands in one table, `aktor/protocol/error_codes.py`; this"
-    " page is made from it (`python -m tests.error_table`), and a test has every manager meet"
-    " every code (`tests/unit/managers/test_error_codes.py`). Where the member's state matters"
+    "A broker's answer has an error code, for all of it or for a topic or partition; or there is no"
+    " answer. What the consumer does about each of these stands in one table,"
+    " `aktor/protocol/error_codes.py`; this page is made from it (`python -m tests.error_table`),"
+    " and a test has every manager meet every code, and every reason why there is no answer"
+    " (`tests/unit/managers/test_error_codes.py`). Where the member's state matters"
     " too, the manager decides; the row says between what.",
     "Codes without a row of their own go by whether Kafka calls them retriable. A code that is"
     " newer than this version is treated as UNKNOWN_SERVER_ERROR, and an error that is raised for"
-    " it tells its number.",
+    " it tells its number. UNSUPPORTED_VERSION is also the error of a request that the broker has"
+    " no version of, and is not sent.",
     "## Actions",
 )
 
@@ -42,12 +54,16 @@ def _written(action: Do) -> str:
     return ", ".join(str(one.name) for one in action)
 
 
-def _table(rows: Rows) -> list[str]:
+def _table(rows: Rows, *, whole: bool) -> list[str]:
     lines = ["| code | actions |", "|---|---|"]
     named = sorted(
         (getattr(one, "errno", 0), name_of_row(one), do) for one, do in rows.codes.items()
     )
     lines += [f"| {name} ({code}) | {_written(do)} |" for code, name, do in named]
+    if whole:
+        unanswered = rows.retriable if rows.unanswered is None else rows.unanswered
+        lines.append(f"| no answer (a timeout, no connection) | {_written(unanswered)} |")
+        lines.append(f"| no answer (our credentials were refused) | {_written(rows.denied)} |")
     lines.append(f"| others that are retriable | {_written(rows.retriable)} |")
     lines.append(f"| all others | {_written(rows.fatal)} |")
     if rows.unknown is not None:
@@ -67,7 +83,7 @@ def document() -> str:
     """The whole page."""
     lines = ["\n\n".join(HEAD), "", *actions()]
     for answer in Answer:
-        lines += ["", f"## {answer.value}", "", *_table(ROWS[answer])]
+        lines += ["", f"## {answer.value}", "", *_table(ROWS[answer], whole=answer not in PARTS)]
     return "\n".join(lines) + "\n"
 
 

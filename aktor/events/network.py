@@ -97,7 +97,8 @@ class Rebootstrap(Message):
 
 
 class BrokerRefused(Message):
-    """network ▶ application: a broker refused our credentials, or its certificate is bad."""
+    """network, metadata ▶ application: a broker refused our credentials, its certificate is bad, or
+    it has no version of Metadata that we may use (`api_version`)."""
 
     error: Exception
 

@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kafka.errors import (
-    KafkaConnectionError,
-    KafkaTimeoutError,
     NoError,
     UnknownError,
 )
@@ -632,7 +630,9 @@ class CommitManager(RequestManager):
     def on_request_failed(self, failed: RequestFailed) -> None:
         """No answer: look the coordinator up anew, unless it refused our credentials."""
         note: _Sent | Asked = failed.request.context
-        if isinstance(failed.error, KafkaConnectionError | KafkaTimeoutError):
+        looks_up = isinstance(note, Asked)
+        answer = Answer.OFFSET_FETCH if looks_up else Answer.OFFSET_COMMIT
+        if Do.FIND_COORDINATOR in means(answer, type(failed.error)):
             what = type(failed.request.body).__name__
             self._suspect(note.node, f"no answer to {what}: {failed.error}")
         if isinstance(note, Asked):

@@ -19,7 +19,7 @@ from kafka.errors import (
 
 from aktor.errors import InvalidRegularExpressionError
 from aktor.events.metadata import Broker
-from aktor.managers.group_errors import named
+from aktor.managers.group_errors import named, remedy_of
 from aktor.protocol.error_codes import Answer, Do, means, name_of
 from aktor.settings import Settings
 
@@ -60,8 +60,8 @@ def refusal(
     `said` is the coordinator's own explanation, "" if it gave none; `regex` is the pattern that
     brokers were to evaluate.
     """
-    remedy = REMEDIES.get(error, "see the broker's log")
-    if regex and error is UnsupportedVersionError:
+    remedy = remedy_of(REMEDIES, error)
+    if regex and issubclass(error, UnsupportedVersionError):
         remedy = no_patterns(regex)
     explained = f" ({said})" if said else ""
     who = settings.group_instance_id or member

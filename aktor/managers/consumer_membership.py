@@ -13,7 +13,6 @@ from typing import Any, Final
 from kafka.errors import (
     FencedMemberEpochError,
     NoError,
-    UnsupportedVersionError,
 )
 
 from aktor.actors.handlers import answers_to, handles
@@ -519,17 +518,13 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         self._sent_fields.forget()
         self._heartbeat_state.failed(failed.now, failed.jitter)
         self.log.warning("heartbeat.failed", because=failed.error, state=self.state)
-        if isinstance(failed.error, UnsupportedVersionError):
-            self._fail(self._refusal(UnsupportedVersionError, ""))
-        else:
-            self._suspect_unless_refused(failed)
+        if Do.RAISE in self._unanswered(self._answer_to(failed.request.context), failed):
+            self._fail(self._refusal(type(failed.error), str(failed.error)))
 
     def _leave_failed(self, leave: Leave, failed: RequestFailed) -> None:
         if leave is not self._leave or not leave.exchange.in_flight:
             return
         leave.exchange.failed(failed.now, failed.jitter)
         self._retry_leaving(str(failed.error))
-        if isinstance(failed.error, UnsupportedVersionError):
+        if Do.DONE in self._unanswered(Answer.CONSUMER_LEAVE, failed):
             self._end_leave()
-        else:
-            self._suspect_unless_refused(failed)

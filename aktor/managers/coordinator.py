@@ -17,7 +17,6 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 
 from aktor.actors.handlers import answers_to, handles
 from aktor.actors.manager import NEVER, Backoff, Duty, RequestManager
-from aktor.errors import AuthenticationError
 from aktor.events.coordinator import (
     CoordinatorFound,
     CoordinatorLost,
@@ -175,10 +174,7 @@ class CoordinatorManager(RequestManager):
 
     def _failed(self, error: Exception, now: float, jitter: float) -> None:
         self._move(CoordinatorEvent.FAILED)
-        # A broker that refuses our credentials is told to the application by the network actor;
-        # another broker, or the same with new credentials, may still answer.
-        meaning = means(Answer.FIND_COORDINATOR, type(error))
-        if Do.RAISE not in meaning or isinstance(error, AuthenticationError):
+        if Do.RAISE not in means(Answer.FIND_COORDINATOR, type(error)):
             retry_at = self._failures.failed(now, jitter)
             self.log.info(
                 "coordinator.retried",

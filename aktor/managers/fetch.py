@@ -20,7 +20,7 @@ import math
 from itertools import islice
 from typing import Any, Final
 
-from kafka.errors import KafkaTimeoutError, UnsupportedVersionError
+from kafka.errors import KafkaTimeoutError
 from kafka.protocol.consumer.fetch import FetchRequest
 from kafka.structs import TopicPartition
 
@@ -46,7 +46,7 @@ from aktor.managers.fetch_plan import FetchPlan
 from aktor.managers.fetch_request import CHUNK_OVERHEAD, Asked, fetch_request
 from aktor.managers.fetch_room import FetchRoom
 from aktor.managers.fetch_session import FetchSession
-from aktor.protocol.error_codes import error_of
+from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.protocol.fetch import FetchResponse
 
 __all__ = ["FetchManager"]
@@ -542,6 +542,7 @@ class FetchManager(RequestManager):
         retry_at = node.backoff.failed(received.now, received.jitter)
         self._trace_failure(asked, error.__name__, retry_at - received.now)
         self._tell(RefreshMetadata(because=f"node {asked.node} refused a fetch: {error.__name__}"))
+        self._refuse_if_final(node, received, error(f"broker {asked.node} refused a Fetch"))
 
     def on_request_failed(self, failed: RequestFailed) -> None:
         """The session may be closed at the broker: try again later, with a full Fetch."""
@@ -562,13 +563,19 @@ class FetchManager(RequestManager):
             if cursor is not None and cursor.prefers(asked.node):
                 cursor.leave_replica(because="it does not answer")
         self._tell(RefreshMetadata(because=f"a fetch from node {asked.node} failed"))
-        if isinstance(failed.error, UnsupportedVersionError):
-            # Waiting does not help, and no other part would tell the application.
-            answer = self._answer(node.session, failed)
-            answer.refuse_all(failed.error)
-            for news in answer.news():
-                self._tell(news)
+        self._refuse_if_final(node, failed, failed.error)
         self._touch(*asked.wanted)
+
+    def _refuse_if_final(
+        self, node: _Node, outcome: ResponseReceived | RequestFailed, error: Exception
+    ) -> None:
+        """Where waiting does not help, the application is told: no other part would tell it."""
+        if Do.RAISE not in means(Answer.FETCH, type(error)):
+            return
+        answer = self._answer(node.session, outcome)
+        answer.refuse_all(error)
+        for news in answer.news():
+            self._tell(news)
 
     def _trace_failure(self, asked: Asked, because: object, retry_in: float) -> None:
         self.log.warning(

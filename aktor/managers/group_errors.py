@@ -19,7 +19,7 @@ from kafka.errors import (
 from aktor.events.metadata import Broker
 from aktor.protocol.error_codes import name_of
 
-__all__ = ["assignor_failed", "named", "refusal"]
+__all__ = ["assignor_failed", "named", "refusal", "remedy_of"]
 
 REMEDIES: Final[Mapping[type[Exception], str]] = {
     GroupAuthorizationFailedError: "grant this principal READ on the group",
@@ -43,11 +43,17 @@ def named(coordinator: Broker | None) -> str:
     return f"the coordinator, broker {coordinator.node_id} at {where},"
 
 
+def remedy_of(remedies: Mapping[type[Exception], str], error: type[Exception]) -> str:
+    """What to do about an error, or a subclass of it."""
+    known = (remedies[kind] for kind in error.__mro__ if kind in remedies)
+    return next(known, "see the broker's log")
+
+
 def refusal(
     error: type[Exception], *, group: str | None, coordinator: Broker | None, member: str
 ) -> Exception:
     """The error with what a reader needs: which group, broker and member, what to do."""
-    remedy = REMEDIES.get(error, "see the broker's log")
+    remedy = remedy_of(REMEDIES, error)
     return error(
         f"{name_of(error)}: {named(coordinator)} refused group {group!r}"
         f" (member: {member or 'not joined yet'}); {remedy}"

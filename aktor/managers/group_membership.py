@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 from aktor.actors.handlers import after_restart_of, handles
 from aktor.actors.manager import AGAIN, NEVER, PollResult, RequestManager
 from aktor.actors.runtime import Dispatcher
-from aktor.errors import AuthenticationError
 from aktor.events.commits import RevocationCommitted
 from aktor.events.coordinator import (
     SuspectCoordinator,
@@ -32,6 +31,7 @@ from aktor.events.metadata import Broker, Cluster, ClusterChanged
 from aktor.events.network import Request, RequestFailed
 from aktor.managers.group_member import GroupMember
 from aktor.managers.heartbeat_state import HeartbeatState
+from aktor.protocol.error_codes import Answer, Do, means
 from aktor.settings import Settings
 from aktor.trace import Trace
 
@@ -206,9 +206,13 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     # -- the coordinator's faults
 
-    def _suspect_unless_refused(self, failed: RequestFailed) -> None:
-        if failed.node is not None and not isinstance(failed.error, AuthenticationError):
+    def _unanswered(self, answer: Answer, failed: RequestFailed) -> Do:
+        """What is done about a request without this answer; if the table says so, the coordinator
+        is suspected."""
+        meaning = means(answer, type(failed.error))
+        if Do.FIND_COORDINATOR in meaning and failed.node is not None:
             self._suspect(failed.node, str(failed.error))
+        return meaning
 
     def _suspect(self, node: int, because: str) -> None:
         self.log.info("coordinator.suspected", node=node, because=because)

@@ -11,7 +11,6 @@ from kafka.errors import TopicAuthorizationFailedError, UnknownError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.actors.manager import NEVER
-from aktor.errors import AuthenticationError
 from aktor.events.answers import Answered, Failed
 from aktor.events.commits import (
     FetchCommittedOffsets,
@@ -338,13 +337,11 @@ class LookUps:
 
     def failed(self, asked: Asked, error: Exception, now: float, jitter: float) -> None:
         """No answer will come to an OffsetFetch."""
-        if isinstance(error, AuthenticationError):
-            # The network actor tells the application that its credentials were refused. Calls of
-            # the user end. Starting offsets are still looked up: credentials may change.
-            self._fail_askers(asked.look_up, error)
+        meaning = means(Answer.OFFSET_FETCH, type(error))
+        if Do.RETRY in meaning:
             outcome = Outcome(again=dict.fromkeys(asked.partitions, error))
-        elif Do.RETRY in _meaning(error):
-            outcome = Outcome(again=dict.fromkeys(asked.partitions, error))
+            if Do.RAISE in meaning:
+                self._fail_askers(asked.look_up, error)
         else:
             outcome = Outcome(refused=dict.fromkeys(asked.partitions, error))
         self.settle(asked.look_up, outcome, now, jitter)

@@ -12,11 +12,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from kafka.errors import (
-    FencedInstanceIdError,
-    GroupAuthorizationFailedError,
-    KafkaTimeoutError,
+    BrokerResponseError,
     NoError,
-    UnsupportedVersionError,
 )
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import (
@@ -49,7 +46,7 @@ from aktor.managers.group_membership import FATAL_RETRY, Failure, GroupMembershi
 from aktor.managers.group_requests import Sent
 from aktor.managers.leave_group import ATTEMPT, Leave, Leaves
 from aktor.managers.member import Member
-from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
+from aktor.protocol.error_codes import REFUSED_FOR_GOOD, Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
 from aktor.trace import Trace
 
@@ -168,7 +165,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def on_coordinator_refused(self, message: CoordinatorRefused) -> None:
         """We may not use the group; the user has to know if that is what we are about to do."""
         if self._member.in_group:
-            self._fail(message.error)
+            self._fail(message.error, means(Answer.JOIN_GROUP, type(message.error)))
             return
         for leave in self._leaves.all():
             self._end(leave)  # without a coordinator LeaveGroup cannot be sent
@@ -282,7 +279,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def _assignor_failed(self, error: BaseException | None, assignor: str = "") -> None:
         """`assignor`: in place of the one that the group has chosen."""
         named, group = assignor or self._member.assignor, self.settings.group_id
-        self._fail(group_errors.assignor_failed(error, group=group, assignor=named))
+        failure = group_errors.assignor_failed(error, group=group, assignor=named)
+        self._fail(failure, REFUSED_FOR_GOOD)
 
     @answers_to(JoinGroupRequest)
     def on_join_answer(self, received: ResponseReceived) -> None:
@@ -371,7 +369,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         """JoinGroup or SyncGroup was refused."""
         meaning, because = means(answer, error), name_of(error)
         if Do.RAISE in meaning:
-            self._refused(error)
+            self._refused(error, meaning)
         elif Do.PARTITIONS_LOST in meaning:
             self._calls.failed(received.now, received.jitter)
             self._fenced(error, meaning)
@@ -451,7 +449,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         elif self._is_answer_on_its_way(meaning):
             pass  # the answer to JoinGroup is on its way, and says more
         elif Do.RAISE in meaning:
-            self._refused(error)
+            self._refused(error, meaning)
         elif Do.PARTITIONS_LOST in meaning:
             self._fenced(error, meaning)
 
@@ -520,7 +518,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         because = self._trace_late()
         self._member.await_poll()
         self._begin_leaving(because, self._now + self.settings.request_timeout)
-        self._depart(because, member_id="")
+        self._depart(because, Do.NEW_MEMBER_ID)
 
     def _begin_leaving(
         self,
@@ -606,28 +604,23 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     # -- being thrown out
 
     def _fenced(self, error: type[Exception], meaning: Do) -> None:
-        kept = "" if Do.NEW_MEMBER_ID in meaning else self._member.member_id
-        self._depart(f"fenced: {name_of(error)}", member_id=kept)
+        self._depart(f"fenced: {name_of(error)}", meaning)
 
-    def _refused(self, error: type[Exception]) -> None:
+    def _refused(self, error: type[Exception], meaning: Do) -> None:
         member = self.settings.group_instance_id or self._member.member_id
         group, coordinator = self.settings.group_id, self._coordinator
-        self._fail(group_errors.refusal(error, group=group, coordinator=coordinator, member=member))
+        refusal = group_errors.refusal(error, group=group, coordinator=coordinator, member=member)
+        self._fail(refusal, meaning)
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: Exception, meaning: Do) -> None:
         """The user has to do something: lose everything, tell, try again after the next poll."""
         self.log.error("group.failed", state=self.state, because=error)
         self._member.await_poll()
         self._not_before = self._now + FATAL_RETRY
         self._failure = Failure(error)
-        kept = ""
-        if isinstance(error, FencedInstanceIdError):
-            # Another instance has our `group_instance_id` (FENCED_INSTANCE_ID). If we joined with
-            # a new member id we would fence that instance, it would fence us, and so on.
-            kept = self._member.member_id
-        elif not isinstance(error, GroupAuthorizationFailedError):
+        if Do.LEAVE in meaning:
             self._begin_leaving(type(error).__name__, self._now + self.settings.request_timeout)
-        self._depart(f"after {type(error).__name__}", member_id=kept)
+        self._depart(f"after {type(error).__name__}", meaning)
         self._tell_failure()
 
     def _tell_failure(self) -> None:
@@ -636,9 +629,11 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._tell(GroupFailed(error=self._failure.error))
             self._failure = None
 
-    def _depart(self, because: str, *, member_id: str) -> None:
+    def _depart(self, because: str, meaning: Do) -> None:
+        """Everything is given up; the member keeps its id if the table says no other."""
         self._stop_requests()
-        self._member.depart(because, member_id=member_id)
+        kept = "" if Do.NEW_MEMBER_ID in meaning else self._member.member_id
+        self._member.depart(because, member_id=kept)
 
     def _stop_requests(self) -> None:
         """Answers to what was asked so far are dropped."""
@@ -657,24 +652,34 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._heartbeat_failed(failed)
         elif isinstance(body, DescribeGroupsRequest):
             self._description_failed(failed)
+        elif isinstance(body, JoinGroupRequest):
+            self._group_request_failed(Answer.JOIN_GROUP, failed)
         else:
-            self._group_request_failed(failed)
+            self._group_request_failed(Answer.SYNC_GROUP, failed)
 
-    def _group_request_failed(self, failed: RequestFailed) -> None:
+    def _group_request_failed(self, answer: Answer, failed: RequestFailed) -> None:
         sent = failed.request.context
         current = self._calls.ends(sent.number)
         for leave in self._leaves.of_join(sent.number):
             self._end(leave)
         if not current:
             self._dropped(failed.request, "it was given up before")
-        elif isinstance(failed.error, UnsupportedVersionError):
-            self._refused(UnsupportedVersionError)
+            return
+        if self._heartbeat_state.answered_at > sent.at:
+            # Heartbeats were answered meanwhile: only the connection for JoinGroup is broken.
+            meaning = means(answer, type(failed.error))
         else:
-            silent = isinstance(failed.error, KafkaTimeoutError)
-            # If heartbeats were answered meanwhile, only the connection for JoinGroup is broken.
-            if not (silent and self._heartbeat_state.answered_at > sent.at):
-                self._suspect_unless_refused(failed)
+            meaning = self._unanswered(answer, failed)
+        if Do.RAISE in meaning:
+            self._failed_for_good(failed.error, meaning)
+        else:
             self._try_again(str(failed.error), failed.now, failed.jitter)
+
+    def _failed_for_good(self, error: Exception, meaning: Do) -> None:
+        if isinstance(error, BrokerResponseError):
+            self._refused(type(error), meaning)
+        else:
+            self._fail(error, meaning)  # what we cannot send, and the error says why
 
     def _heartbeat_failed(self, failed: RequestFailed) -> None:
         sent = failed.request.context
@@ -683,24 +688,21 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             return
         self._heartbeat_state.failed(failed.now, failed.jitter)
         self.log.warning("heartbeat.failed", because=failed.error, state=self.state)
-        if isinstance(failed.error, UnsupportedVersionError):
-            self._refused(UnsupportedVersionError)
-        else:
-            self._suspect_unless_refused(failed)
+        meaning = self._unanswered(Answer.HEARTBEAT, failed)
+        if Do.RAISE in meaning:
+            self._failed_for_good(failed.error, meaning)
 
     def _description_failed(self, failed: RequestFailed) -> None:
         self._describing.ended()
-        if not isinstance(failed.error, UnsupportedVersionError):
-            self._describing.failed(failed.now, failed.jitter)  # heartbeats tell of a lost broker
+        if Do.RETRY in means(Answer.DESCRIBE_GROUPS, type(failed.error)):
+            self._describing.failed(failed.now, failed.jitter)
         elif self._member.leader.must_learn(self._cluster):
-            self._learn_nothing(name_of(UnsupportedVersionError))
+            self._learn_nothing(name_of(type(failed.error)))
 
     def _leave_failed(self, failed: RequestFailed) -> None:
         leave: Leave = failed.request.context
         if leave not in self._leaves:
             return
         leave.exchange.failed(failed.now, failed.jitter)
-        if isinstance(failed.error, UnsupportedVersionError):
+        if Do.DONE in self._unanswered(Answer.LEAVE_GROUP, failed):
             self._end(leave)
-        else:
-            self._suspect_unless_refused(failed)

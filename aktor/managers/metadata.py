@@ -17,7 +17,6 @@ from kafka.errors import (
     MetadataEmptyBrokerList,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
-    UnsupportedVersionError,
 )
 from kafka.protocol.metadata import MetadataRequest
 from kafka.structs import TopicPartition
@@ -40,7 +39,13 @@ from aktor.events.metadata import (
     TopicsRefused,
     TrackTopics,
 )
-from aktor.events.network import Destination, Rebootstrap, RequestFailed, ResponseReceived
+from aktor.events.network import (
+    BrokerRefused,
+    Destination,
+    Rebootstrap,
+    RequestFailed,
+    ResponseReceived,
+)
 from aktor.managers.exchange import Exchange
 from aktor.managers.former_ids import FormerIds
 from aktor.managers.metadata_refresh import Refresh
@@ -329,6 +334,8 @@ class MetadataManager(RequestManager):
     def _refresh_failed(self, error: Exception, now: float, jitter: float) -> None:
         retry_at = self._refreshing.exchange.failed(now, jitter)
         self.log.warning("metadata.failed", because=error, retry_in=round(retry_at - now, 3))
+        if Do.RAISE in means(Answer.METADATA, type(error)):
+            self._tell(BrokerRefused(error=error))
 
     def _on_refreshed(self, received: ResponseReceived) -> None:
         self._refreshing.answered(received.now)
@@ -578,7 +585,7 @@ class MetadataManager(RequestManager):
     def _retry_question(self, ticket: int, error: Exception, now: float, jitter: float) -> None:
         """Ask again after the backoff, or give up if the deadline comes first."""
         question = self._questions[ticket]
-        if isinstance(error, UnsupportedVersionError):
+        if Do.RAISE in means(Answer.METADATA_QUESTION, type(error)):
             self._end_question(Failed(ticket=ticket, error=error))
             return
         if question.exchange.failed(now, jitter) < question.asked.deadline:

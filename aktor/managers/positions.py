@@ -19,7 +19,6 @@ from kafka.errors import (
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
-    UnsupportedVersionError,
 )
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.structs import OffsetAndTimestamp, TopicPartition
@@ -199,7 +198,20 @@ class _Listed:
 
     offsets: dict[TopicPartition, OffsetAndTimestamp | None] = field(default_factory=dict)
     troubles: dict[TopicPartition, Exception] = field(default_factory=dict)
-    forbidden: set[TopicPartition] = field(default_factory=set)
+    refused: dict[TopicPartition, type[Exception]] = field(default_factory=dict)
+
+    def refusals(
+        self, of: Iterable[TopicPartition]
+    ) -> list[tuple[Exception, list[TopicPartition]]]:
+        """The errors to raise for these partitions, each with those that it is about."""
+        by_kind: dict[type[Exception], list[TopicPartition]] = {}
+        for tp in of:
+            if tp in self.refused:
+                by_kind.setdefault(self.refused[tp], []).append(tp)
+        return [
+            (topics_refused(kind, {tp.topic for tp in refused}), refused)
+            for kind, refused in by_kind.items()
+        ]
 
 
 class PositionManager(RequestManager):
@@ -520,15 +532,15 @@ class PositionManager(RequestManager):
 
     def on_request_failed(self, failed: RequestFailed) -> None:
         """The leader did not answer: perhaps it is another one now."""
-        context = failed.request.context
+        context, kind = failed.request.context, type(failed.error)
         if isinstance(context, _ResetsAsked):
-            if isinstance(failed.error, UnsupportedVersionError):
+            if Do.RAISE in means(Answer.LIST_OFFSETS, kind):
                 self._fail(self._still_wanted(context), failed.error)
                 return
             listed = _Listed(troubles=dict.fromkeys(context.wanted, failed.error))
             self._on_resets_listed(context, listed, failed.now, failed.jitter)
             return
-        if isinstance(failed.error, UnsupportedVersionError):
+        if Do.RAISE in means(Answer.LIST_OFFSETS_BY_TIME, kind):
             self._end_look_up(Failed(ticket=context.ticket, error=failed.error))
             return
         listed = _Listed(troubles=dict.fromkeys(context.partitions, failed.error))
@@ -554,21 +566,19 @@ class PositionManager(RequestManager):
         self, context: _ResetsAsked, listed: _Listed, now: float, jitter: float
     ) -> None:
         resets: dict[TopicPartition, OffsetAndTimestamp] = {}
-        forbidden: list[TopicPartition] = []
         troubles: dict[TopicPartition, Exception] = {}
-        for tp in self._still_wanted(context):
+        wanted = self._still_wanted(context)
+        for tp in wanted:
             offset = listed.offsets.get(tp)
             if offset is not None:
                 resets[tp] = offset
-            elif tp in listed.forbidden:
-                forbidden.append(tp)
-            else:
+            elif tp not in listed.refused:
                 troubles[tp] = listed.troubles.get(tp) or OffsetNotAvailableError()
                 self._partitions[tp].trouble = troubles[tp]
                 self._partitions[tp].exchange.failed(now, jitter)
-        error = topics_refused(TopicAuthorizationFailedError, {tp.topic for tp in forbidden})
         self._reset(resets)
-        self._fail(forbidden, error)
+        for error, refused in listed.refusals(wanted):
+            self._fail(refused, error)
         self._refresh_after(troubles)
 
     def _reset(self, resets: Mapping[TopicPartition, OffsetAndTimestamp]) -> None:
@@ -612,9 +622,7 @@ class PositionManager(RequestManager):
             return  # another leader's refusal or the deadline has ended it
         for tp in context.partitions:
             look_up.in_flight.pop(tp, None)
-        if listed.forbidden:
-            topics = {tp.topic for tp in listed.forbidden}
-            error = topics_refused(TopicAuthorizationFailedError, topics)
+        for error, _ in listed.refusals(context.partitions):
             self._end_look_up(Failed(ticket=context.ticket, error=error))
             return
         for tp, offset in listed.offsets.items():
@@ -729,7 +737,7 @@ def _take_apart(answer: Answer, response: Any, asked: Iterable[TopicPartition]) 
             if Do.DONE in meaning:
                 listed.offsets[tp] = _found(one)
             elif Do.RAISE in meaning:
-                listed.forbidden.add(tp)
+                listed.refused[tp] = kind
             else:
                 listed.troubles[tp] = kind()
     return listed

@@ -1,8 +1,9 @@
-"""What each error code means: one table, (kind of answer, code) to what is done about it.
+"""What each error means: one table, (kind of answer, error) to what is done about it.
 
-A manager asks `means(Answer.HEARTBEAT, error)` and does what the row says; where the member's state
-matters too, the manager decides, and the row's actions say between what. docs/errors.md is made
-from this module. Sources: Kafka's `Errors`, and the Java client's AbstractCoordinator,
+The error is the code of an answer, or says why there is no answer. A manager asks
+`means(Answer.HEARTBEAT, error)` and does what the row says; where the member's state matters too,
+the manager decides, and the row's actions say between what. docs/errors.md is made from this
+module. Sources: Kafka's `Errors`, and the Java client's AbstractCoordinator,
 ConsumerCoordinator, OffsetsRequestManager, CommitRequestManager, AbstractHeartbeatRequestManager
 and FetchCollector.
 """
@@ -21,11 +22,14 @@ from kafka.errors import (
     FencedLeaderEpochError,
     FencedMemberEpochError,
     FetchSessionIdNotFoundError,
+    GroupAuthorizationFailedError,
     GroupIdNotFoundError,
     IllegalGenerationError,
     InvalidFetchSessionEpochError,
     InvalidTopicError,
+    KafkaConnectionError,
     KafkaStorageError,
+    KafkaTimeoutError,
     LeaderNotAvailableError,
     MemberIdRequiredError,
     NoError,
@@ -49,10 +53,10 @@ from kafka.errors import (
     for_code,
 )
 
-from aktor.errors import InvalidRegularExpressionError, RebootstrapRequired
+from aktor.errors import AuthenticationError, InvalidRegularExpressionError, RebootstrapRequired
 from aktor.values import Value
 
-__all__ = ["ROWS", "Answer", "Do", "Rows", "error_of", "means", "name_of"]
+__all__ = ["REFUSED_FOR_GOOD", "ROWS", "Answer", "Do", "Rows", "error_of", "means", "name_of"]
 
 
 class Do(enum.Flag):
@@ -80,6 +84,8 @@ class Do(enum.Flag):
     """The group does not know our id: the member joins without one (classic protocol)."""
     FREE_INSTANCE_ID = enum.auto()
     """A member has our `group_instance_id`, perhaps this very one: leave, then join again."""
+    LEAVE = enum.auto()
+    """The member leaves the group, which then does not wait for it until the session times out."""
     OTHER_PROTOCOL = enum.auto()
     """With `group_protocol="auto"` the classic protocol takes over."""
     NEW_FETCH_SESSION = enum.auto()
@@ -121,25 +127,40 @@ class Answer(enum.Enum):
     FETCH_FOLLOWER = "Fetch, a partition from a follower"
 
 
+#: There is no answer: the broker was silent, or the connection broke or could not be opened.
+_UNANSWERED: Final = (KafkaConnectionError, KafkaTimeoutError)
+
+
 class Rows(Value):
-    """The rows of one kind of answer: some codes, and what holds for all others.
+    """The rows of one kind of answer: some errors, and what holds for all others.
 
     `retriable` is for the other codes that Kafka calls retriable, `fatal` for the rest, `unknown`
     for codes that are newer than we are and for UNKNOWN_SERVER_ERROR (`fatal` if None).
+
+    Two rows are for requests without an answer: `unanswered` (`retriable` if None), and `denied` if
+    the broker refused our credentials. The network actor tells the application of that one; other
+    brokers, or the same with new credentials, may answer. A request that the broker has no version
+    of, UNSUPPORTED_VERSION, has the same row whether the broker or our own client says so.
     """
 
     codes: Mapping[type[BaseException], Do] = field(default_factory=dict)
     retriable: Do = Do.RETRY
     fatal: Do = Do.RAISE
     unknown: Do | None = None
+    unanswered: Do | None = None
+    denied: Do = Do.RETRY
 
     def of(self, error: type[BaseException]) -> Do:
-        """What is done about this error, or about an error of ours if there was no answer."""
+        """What is done about this error."""
         if error is NoError:
             return Do.DONE
-        found = self.codes.get(error)
-        if found is not None:
-            return found
+        for kind in error.__mro__:
+            if kind in self.codes:
+                return self.codes[kind]
+        if issubclass(error, AuthenticationError):
+            return self.denied
+        if self.unanswered is not None and issubclass(error, _UNANSWERED):
+            return self.unanswered
         if getattr(error, "retriable", False):
             return self.retriable
         if self.unknown is not None and issubclass(error, UnknownError):
@@ -181,8 +202,23 @@ _STALE_METADATA: Final[Mapping[type[BaseException], Do]] = dict.fromkeys(
     Do.RETRY | Do.REFRESH_METADATA,
 ) | {UnknownTopicOrPartitionError: Do.RETRY | Do.REFRESH_METADATA | Do.AWAIT_TOPIC}
 
+#: The coordinator may be gone: heartbeats, commits and joins go to the one that is found next.
+_SUSPECT: Final = Do.RETRY | Do.FIND_COORDINATOR
+
 #: The member gives everything up, and the user has to do something.
 _NO_MEMBER: Final = Do.RAISE | Do.PARTITIONS_LOST
+
+#: The same in the classic protocol, where the member joins again after the next poll.
+REFUSED_FOR_GOOD: Final = _NO_MEMBER | Do.NEW_MEMBER_ID | Do.LEAVE
+
+#: What a member of the classic protocol cannot do anything about.
+_REFUSED: Final[Mapping[type[BaseException], Do]] = {
+    # Another instance has our `group_instance_id`. If we joined with a new member id we would fence
+    # that instance, it would fence us, and so on.
+    FencedInstanceIdError: _NO_MEMBER,
+    # Who may not use the group may not leave it either.
+    GroupAuthorizationFailedError: _NO_MEMBER | Do.NEW_MEMBER_ID,
+}
 
 #: The error of one partition may be corrected from outside: it is raised once, and the request is
 #: repeated from time to time.
@@ -194,7 +230,13 @@ ROWS: Final[Mapping[Answer, Rows]] = {
     Answer.API_VERSIONS: Rows(codes={UnsupportedVersionError: Do.RETRY}, retriable=Do.RAISE),
     Answer.SASL_HANDSHAKE: Rows(retriable=Do.RAISE),
     Answer.SASL_AUTHENTICATE: Rows(retriable=Do.RAISE),
-    Answer.METADATA: Rows(codes={RebootstrapRequired: Do.RETRY | Do.REBOOTSTRAP}, fatal=Do.RETRY),
+    Answer.METADATA: Rows(
+        codes={
+            RebootstrapRequired: Do.RETRY | Do.REBOOTSTRAP,
+            UnsupportedVersionError: _TRY_ON,  # without metadata nothing is ever read
+        },
+        fatal=Do.RETRY,
+    ),
     Answer.METADATA_TOPIC: Rows(
         codes={
             # Told when two answers in a row say so, for at least two seconds.
@@ -218,17 +260,20 @@ ROWS: Final[Mapping[Answer, Rows]] = {
     Answer.FIND_COORDINATOR: Rows(fatal=_TRY_ON),
     # An error that is not known to be final is retried, as by the Java client (OffsetFetcherUtils).
     Answer.LIST_OFFSETS: Rows(
-        codes={TopicAuthorizationFailedError: Do.RAISE},
+        codes={TopicAuthorizationFailedError: Do.RAISE, UnsupportedVersionError: Do.RAISE},
         retriable=Do.RETRY | Do.REFRESH_METADATA,
         fatal=Do.RETRY | Do.REFRESH_METADATA,
+        denied=Do.RETRY | Do.REFRESH_METADATA,
     ),
     Answer.LIST_OFFSETS_BY_TIME: Rows(
         codes={
             TopicAuthorizationFailedError: Do.RAISE,
+            UnsupportedVersionError: Do.RAISE,
             UnsupportedForMessageFormatError: Do.DONE,  # no record has a timestamp (before 0.10)
         },
         retriable=Do.RETRY | Do.REFRESH_METADATA,
         fatal=Do.RETRY | Do.REFRESH_METADATA,
+        denied=Do.RETRY | Do.REFRESH_METADATA,
     ),
     Answer.OFFSET_FETCH: Rows(
         codes={
@@ -240,7 +285,10 @@ ROWS: Final[Mapping[Answer, Rows]] = {
             GroupIdNotFoundError: Do.RETRY | Do.CONFIRM_MEMBERSHIP,
             UnknownTopicOrPartitionError: Do.RETRY | Do.AWAIT_TOPIC,
             UnknownTopicIdError: Do.RETRY | Do.AWAIT_TOPIC | Do.REFRESH_METADATA,
-        }
+        },
+        unanswered=_SUSPECT,
+        # A call of the application ends. Starting offsets are looked up on.
+        denied=_TRY_ON,
     ),
     Answer.OFFSET_COMMIT: Rows(
         codes={
@@ -256,32 +304,44 @@ ROWS: Final[Mapping[Answer, Rows]] = {
             UnknownMemberIdError: Do.CONFIRM_MEMBERSHIP | Do.PARTITIONS_LOST | Do.RAISE,
             GroupIdNotFoundError: Do.CONFIRM_MEMBERSHIP | Do.PARTITIONS_LOST | Do.RAISE,
             FencedInstanceIdError: Do.PARTITIONS_LOST | Do.RAISE,
-        }
+        },
+        unanswered=_SUSPECT,
+        denied=Do.RAISE,
     ),
     Answer.JOIN_GROUP: Rows(
         codes={
             **_NO_COORDINATOR,
             **_NOT_A_MEMBER,
+            **_REFUSED,
             MemberIdRequiredError: Do.REJOIN,  # KIP-394: with the id that the answer names
             RebalanceInProgressError: Do.RETRY,
         },
-        fatal=_NO_MEMBER,
+        fatal=REFUSED_FOR_GOOD,
+        unanswered=_SUSPECT,  # unless heartbeats are answered meanwhile
     ),
     Answer.SYNC_GROUP: Rows(
-        codes={**_NO_COORDINATOR, **_NOT_A_MEMBER, RebalanceInProgressError: Do.REJOIN},
-        fatal=_NO_MEMBER,
+        codes={
+            **_NO_COORDINATOR,
+            **_NOT_A_MEMBER,
+            **_REFUSED,
+            RebalanceInProgressError: Do.REJOIN,
+        },
+        fatal=REFUSED_FOR_GOOD,
+        unanswered=_SUSPECT,  # unless heartbeats are answered meanwhile
     ),
     Answer.HEARTBEAT: Rows(
         codes={
             **_NO_COORDINATOR,
             **_NOT_A_MEMBER,
+            **_REFUSED,
             RebalanceInProgressError: Do.DONE | Do.REJOIN,  # the member is known, and must join
         },
-        fatal=_NO_MEMBER,
+        fatal=REFUSED_FOR_GOOD,
+        unanswered=_SUSPECT,
     ),
     # A member that the coordinator does not know has left. Other errors are not retried: the
     # application is leaving.
-    Answer.LEAVE_GROUP: Rows(codes=_NO_COORDINATOR, fatal=Do.DONE),
+    Answer.LEAVE_GROUP: Rows(codes=_NO_COORDINATOR, fatal=Do.DONE, unanswered=_SUSPECT),
     # Heartbeats detect a lost coordinator. Without the right to describe the group the leader
     # goes on without the assignment.
     Answer.DESCRIBE_GROUPS: Rows(fatal=Do.DONE),
@@ -295,7 +355,8 @@ ROWS: Final[Mapping[Answer, Rows]] = {
             TopicAuthorizationFailedError: _TRY_ON,
             GroupIdNotFoundError: Do.RAISE | Do.OTHER_PROTOCOL,
             UnsupportedVersionError: Do.RAISE | Do.OTHER_PROTOCOL,
-        }
+        },
+        unanswered=_SUSPECT,
     ),
     Answer.CONSUMER_HEARTBEAT: Rows(
         codes={
@@ -308,6 +369,7 @@ ROWS: Final[Mapping[Answer, Rows]] = {
             TopicAuthorizationFailedError: _TRY_ON,
         },
         fatal=_NO_MEMBER,
+        unanswered=_SUSPECT,
     ),
     Answer.CONSUMER_FREE: Rows(
         codes={
@@ -315,16 +377,22 @@ ROWS: Final[Mapping[Answer, Rows]] = {
             UnknownMemberIdError: Do.DONE,
             # Without the group nobody has the name.
             GroupIdNotFoundError: Do.DONE,
-        }
+        },
+        unanswered=_SUSPECT,
     ),
-    Answer.CONSUMER_LEAVE: Rows(codes=_NO_COORDINATOR, fatal=Do.DONE),
+    Answer.CONSUMER_LEAVE: Rows(codes=_NO_COORDINATOR, fatal=Do.DONE, unanswered=_SUSPECT),
     Answer.FETCH: Rows(
         codes={
             FetchSessionIdNotFoundError: Do.NEW_FETCH_SESSION,
             InvalidFetchSessionEpochError: Do.NEW_FETCH_SESSION,
+            UnsupportedVersionError: Do.NEW_FETCH_SESSION
+            | Do.RETRY
+            | Do.REFRESH_METADATA
+            | Do.RAISE,  # for each partition
         },
         retriable=Do.NEW_FETCH_SESSION | Do.RETRY | Do.REFRESH_METADATA,
         fatal=Do.NEW_FETCH_SESSION | Do.RETRY | Do.REFRESH_METADATA,
+        denied=Do.NEW_FETCH_SESSION | Do.RETRY | Do.REFRESH_METADATA,
     ),
     Answer.FETCH_PARTITION: Rows(
         codes={

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +16,7 @@ from kafka.errors import (
     NotLeaderForPartitionError,
     UnknownError,
     UnknownMemberIdError,
+    UnsupportedVersionError,
 )
 
 from aktor.errors import BootstrapError
@@ -262,6 +264,25 @@ def test_a_group_that_may_not_be_used_is_reported_and_used_once_it_may(world: Wo
         except GroupAuthorizationFailedError:
             continue
 
+    assert len(records) == 80
+
+
+@pytest.mark.parametrize("api", [one for one in APIS if one != "OffsetCommit"])
+def test_brokers_that_are_too_old_for_a_request_are_reported_until_they_are_newer(
+    world: World, api: str
+) -> None:
+    world.cluster.too_old_for.add(api)
+    consumer = a_member(world)
+
+    for _ in range(2):
+        with pytest.raises(UnsupportedVersionError):
+            read(world, consumer, 81, within=10.0)
+    world.cluster.too_old_for.clear()
+
+    records: list[Any] = []
+    while len(records) < 80:
+        with contextlib.suppress(UnsupportedVersionError):
+            records += read(world, consumer, 80 - len(records), within=1.0)
     assert len(records) == 80
 
 

@@ -76,11 +76,14 @@ def answer(
     manager: RequestManager, request: Request, response: Any, now: float = 0.0
 ) -> list[object]:
     """A broker answers, in the encoding of the response's version."""
-    version = response.API_VERSION
-    decoded = type(response).decode(response.encode(), version=version)
     return manager.handle(
-        ResponseReceived(request=request, response=decoded, node=1, now=now, jitter=0.5)
+        ResponseReceived(request=request, response=decoded(response), node=1, now=now, jitter=0.5)
     )
+
+
+def decoded(response: Any) -> Any:
+    """The response as it is read from the connection."""
+    return type(response).decode(response.encode(), version=response.API_VERSION)
 
 
 def fail(

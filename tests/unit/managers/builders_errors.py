@@ -1,4 +1,7 @@
-"""Each kind of answer that a broker can refuse, and what a manager makes of any code in it."""
+"""Each kind of answer that a broker can refuse, and what a manager makes of any code in it.
+
+An exception in place of a code: the request ends in it, without an answer.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,7 @@ from aktor.events.membership import (
     RevokePartitions,
 )
 from aktor.events.metadata import LookUpTopics, NameTopics, RefreshMetadata, TrackTopics
+from aktor.events.network import Request
 from aktor.events.positions import (
     Assigned,
     AssignmentChanged,
@@ -53,7 +57,10 @@ class Outcome:
     manager: Any
 
 
-Probe = Callable[[int], Outcome]
+#: A code, or why there is no answer.
+What = int | Exception
+
+Probe = Callable[[What], Outcome]
 
 
 def _outcome(manager: RequestManager, said: list[object], now: float) -> Outcome:
@@ -68,9 +75,27 @@ def _outcome(manager: RequestManager, said: list[object], now: float) -> Outcome
     )
 
 
-def _of_scene(scene: classic.Scene, request: Any, response: Any) -> Outcome:
+def _end(
+    manager: RequestManager,
+    request: Request,
+    code: What,
+    response: Callable[[int], Any],
+    now: float = 0.0,
+) -> list[object]:
+    """The request is answered with the code, or fails; returns what the manager says."""
+    if isinstance(code, int):
+        return positions.answer(manager, request, response(code), now=now)
+    return positions.fail(manager, request, code, now=now)
+
+
+def _of_scene(
+    scene: classic.Scene, request: Request, code: What, response: Callable[[int], Any]
+) -> Outcome:
     scene.forget()
-    scene.answer(request, response)
+    if isinstance(code, int):
+        scene.answer(request, response(code))
+    else:
+        scene.fail(request, code)
     _let_go(scene)
     at_once = [one.body for one in scene.requests]
     scene.requests.clear()
@@ -91,10 +116,10 @@ def _let_go(scene: classic.Scene) -> None:
 # -- the coordinator
 
 
-def find_coordinator(code: int) -> Outcome:
+def find_coordinator(code: What) -> Outcome:
     manager = coordinating()
     request = commits.tick(manager, 0.0).request
-    said = commits.answer(manager, request, commits.no_coordinator(code))
+    said = _end(manager, request, code, lambda code: commits.decoded(commits.no_coordinator(code)))
     return _outcome(manager, said, 0.0)
 
 
@@ -109,44 +134,59 @@ def _metadata() -> MetadataManager:
     return manager
 
 
-def metadata(code: int) -> Outcome:
+def metadata(code: What) -> Outcome:
     manager = _metadata()
     manager.handle(RefreshMetadata(because="a test"))
     request = positions.tick(manager, 1.0).request
-    response = positions.metadata(positions.a_topic())
-    response.error_code = code
-    return _outcome(manager, positions.answer(manager, request, response, now=1.0), 1.0)
+
+    def refused(code: int) -> Any:
+        response = positions.metadata(positions.a_topic())
+        response.error_code = code
+        return response
+
+    return _outcome(manager, _end(manager, request, code, refused, now=1.0), 1.0)
 
 
-def metadata_topic(code: int) -> Outcome:
+def metadata_topic(code: What) -> Outcome:
     """The second such answer in a row: the first is not believed of a topic that is not there."""
     manager = MetadataManager(Settings())
     manager.handle(TrackTopics(owner="application", topics=frozenset({"t"})))
-    response = positions.metadata(positions.a_topic(error=code))
     now, said = 0.0, list[object]()
     for now in (0.0, 3.0):
         request = positions.tick(manager, now).request
-        said += positions.answer(manager, request, response, now=now)
+        said += _end(
+            manager,
+            request,
+            code,
+            lambda code: positions.metadata(positions.a_topic(error=code)),
+            now=now,
+        )
         manager.handle(RefreshMetadata(because="a test"))
     return _outcome(manager, said, now)
 
 
-def metadata_question(code: int) -> Outcome:
+def metadata_question(code: What) -> Outcome:
     manager = _metadata()
     manager.handle(LookUpTopics(ticket=1, topics=frozenset({"u"}), deadline=9.0))
     request = positions.tick(manager, 1.0).request
-    response = positions.metadata(positions.a_topic("u", error=code))
-    return _outcome(manager, positions.answer(manager, request, response, now=1.0), 1.0)
+
+    def refused(code: int) -> Any:
+        return positions.metadata(positions.a_topic("u", error=code))
+
+    return _outcome(manager, _end(manager, request, code, refused, now=1.0), 1.0)
 
 
-def metadata_name(code: int) -> Outcome:
+def metadata_name(code: What) -> Outcome:
     manager = _metadata()
     manager.handle(NameTopics(topic_ids=frozenset({positions.topic_id(7)})))
     request = positions.tick(manager, 1.0).request
-    answer = positions.a_topic("u", error=code)
-    answer.topic_id = positions.topic_id(7)
-    response = positions.metadata(answer)
-    return _outcome(manager, positions.answer(manager, request, response, now=1.0), 1.0)
+
+    def refused(code: int) -> Any:
+        answer = positions.a_topic("u", error=code)
+        answer.topic_id = positions.topic_id(7)
+        return positions.metadata(answer)
+
+    return _outcome(manager, _end(manager, request, code, refused, now=1.0), 1.0)
 
 
 # -- positions
@@ -158,163 +198,186 @@ def _positions() -> PositionManager:
     return manager
 
 
-def list_offsets(code: int) -> Outcome:
+def _not_listed(code: int) -> Any:
+    return positions.offsets(errors={positions.T0: code})
+
+
+def list_offsets(code: What) -> Outcome:
     manager = _positions()
     assigned = {positions.T0: Assigned(epoch=1)}
     manager.handle(AssignmentChanged(partitions=assigned, by_group=False))
     request = positions.tick(manager, 0.0).request
-    response = positions.offsets(errors={positions.T0: code})
-    return _outcome(manager, positions.answer(manager, request, response), 0.0)
+    return _outcome(manager, _end(manager, request, code, _not_listed), 0.0)
 
 
-def list_offsets_question(code: int) -> Outcome:
+def list_offsets_question(code: What) -> Outcome:
     manager = _positions()
     manager.handle(LookUpOffsets(ticket=1, timestamps={positions.T0: 5}, deadline=9.0))
     request = positions.tick(manager, 0.0).request
-    response = positions.offsets(errors={positions.T0: code})
-    return _outcome(manager, positions.answer(manager, request, response), 0.0)
+    return _outcome(manager, _end(manager, request, code, _not_listed), 0.0)
 
 
 # -- commits
 
 
-def _commits(asked: object, code: int, *, member_848: bool = False, **settings: Any) -> Outcome:
+def _commits(asked: object, code: What, *, member_848: bool = False, **settings: Any) -> Outcome:
     manager = commits.committing(commits.T0, **settings)
     if member_848:
         manager.handle(commits.member_848(5, t=1))
         manager.handle(commits.topics(t=1))
     manager.handle(asked)
     request = commits.tick(manager, 0.0).request
-    said = commits.answer(manager, request, commits.committed(request, code))
+    said = _end(
+        manager, request, code, lambda code: commits.decoded(commits.committed(request, code))
+    )
     return _outcome(manager, said, 0.0)
 
 
-def offset_commit(code: int) -> Outcome:
+def offset_commit(code: What) -> Outcome:
     return _commits(commits.commit({commits.T0: 5}), code)
 
 
-def offset_commit_848(code: int) -> Outcome:
+def offset_commit_848(code: What) -> Outcome:
     return _commits(commits.commit({commits.T0: 5}), code, member_848=True)
 
 
-def offset_commit_async(code: int) -> Outcome:
+def offset_commit_async(code: What) -> Outcome:
     return _commits(commits.commit_async({commits.T0: 5}), code)
 
 
-def offset_commit_revocation(code: int) -> Outcome:
+def offset_commit_revocation(code: What) -> Outcome:
     return _commits(commits.before_revocation({commits.T0: 5}), code)
 
 
-def offset_commit_by_hand(code: int) -> Outcome:
+def offset_commit_by_hand(code: What) -> Outcome:
     return _commits(commits.commit({commits.T0: 5}), code, generation=None)
 
 
-def _offset_fetch(code: int, *, by_group: bool) -> Outcome:
+def _offset_fetch(code: What, *, by_group: bool) -> Outcome:
     manager = commits.committing(commits.T0)
     manager.handle(commits.fetch(commits.T0))
     request = commits.tick(manager, 0.0).request
-    response = (
-        commits.fetched({}, group_code=code)
-        if by_group
-        else commits.fetched({}, codes={commits.T0: code})
-    )
-    return _outcome(manager, commits.answer(manager, request, response), 0.0)
+
+    def refused(code: int) -> Any:
+        if by_group:
+            return commits.decoded(commits.fetched({}, group_code=code))
+        return commits.decoded(commits.fetched({}, codes={commits.T0: code}))
+
+    return _outcome(manager, _end(manager, request, code, refused), 0.0)
 
 
-def offset_fetch(code: int) -> Outcome:
+def offset_fetch(code: What) -> Outcome:
     return _offset_fetch(code, by_group=False)
 
 
-def offset_fetch_group(code: int) -> Outcome:
+def offset_fetch_group(code: What) -> Outcome:
     return _offset_fetch(code, by_group=True)
 
 
 # -- the classic group
 
 
-def join_group(code: int) -> Outcome:
+def join_group(code: What) -> Outcome:
     scene = classic.Scene().wants_to_join()
     request = scene.sent(JoinGroupRequest)
-    return _of_scene(scene, request, classic.join_refused(code, member="named"))
+    return _of_scene(scene, request, code, lambda code: classic.join_refused(code, member="named"))
 
 
-def sync_group(code: int) -> Outcome:
+def sync_group(code: What) -> Outcome:
     scene = classic.Scene().is_syncing()
-    return _of_scene(scene, scene.sent(SyncGroupRequest), classic.sync_refused(code))
+    return _of_scene(scene, scene.sent(SyncGroupRequest), code, classic.sync_refused)
 
 
-def heartbeat(code: int) -> Outcome:
+def heartbeat(code: What) -> Outcome:
     scene = classic.Scene().is_stable()
     while not scene.has_sent(HeartbeatRequest):
         scene.now = scene.wake_at
         scene.tick()
-    return _of_scene(scene, scene.sent(HeartbeatRequest), classic.beaten(code))
+    return _of_scene(scene, scene.sent(HeartbeatRequest), code, classic.beaten)
 
 
-def leave_group(code: int) -> Outcome:
+def leave_group(code: What) -> Outcome:
     scene = classic.Scene().is_stable()
     scene.tell(LeaveGroup(ticket=7, deadline=scene.now + 10, because="close"))
-    return _of_scene(scene, scene.sent(LeaveGroupRequest), classic.left(code))
+    return _of_scene(scene, scene.sent(LeaveGroupRequest), code, classic.left)
 
 
-def describe_groups(code: int) -> Outcome:
+def describe_groups(code: What) -> Outcome:
     scene = a_leader_that_came_back(a=3)
     request = scene.sent(DescribeGroupsRequest)
-    return _of_scene(scene, request, classic.described("a-0 a-1", code=code))
+    return _of_scene(scene, request, code, lambda code: classic.described("a-0 a-1", code=code))
 
 
 # -- the consumer protocol
 
 
-def consumer_join(code: int) -> Outcome:
+def _why(code: int) -> Any:
+    return refused(code, "why")
+
+
+def consumer_join(code: What) -> Outcome:
     scene = ConsumerScene()
     scene.wants_to_join()
-    return _of_scene(scene, scene.next_beat(), refused(code, "why"))
+    return _of_scene(scene, scene.next_beat(), code, _why)
 
 
-def consumer_static_join(code: int) -> Outcome:
+def consumer_static_join(code: What) -> Outcome:
     scene = ConsumerScene(group_instance_id="i")
     scene.wants_to_join()
-    return _of_scene(scene, scene.next_beat(), refused(code, "why"))
+    return _of_scene(scene, scene.next_beat(), code, _why)
 
 
-def consumer_heartbeat(code: int) -> Outcome:
+def consumer_heartbeat(code: What) -> Outcome:
     scene = ConsumerScene().is_stable()
-    return _of_scene(scene, scene.next_beat(), refused(code, "why"))
+    return _of_scene(scene, scene.next_beat(), code, _why)
 
 
-def consumer_leave(code: int) -> Outcome:
+def consumer_leave(code: What) -> Outcome:
     scene = ConsumerScene().is_stable()
     scene.tell(a_leave(scene.now + 10))
-    return _of_scene(scene, scene.beat(), refused(code, "why"))
+    return _of_scene(scene, scene.beat(), code, _why)
 
 
 # -- fetching
 
 
-def _of_fetch(around: fetching.Around, said: list[object]) -> Outcome:
+def _of_fetch(
+    around: fetching.Around, request: Request, code: What, answer: Callable[[int], list[object]]
+) -> Outcome:
+    said = answer(code) if isinstance(code, int) else around.fail(request, code)
     at_once = [one.body for one in around.tick()]
     later = [one.body for one in around.tick(PATIENCE)]
     return Outcome(said, at_once, later, around.manager)
 
 
-def fetch_session(code: int) -> Outcome:
+def fetch_session(code: What) -> Outcome:
     around = fetching.Around.reading({0: 1})
     around.answer(around.the_request(), fetching.of(0))
-    return _of_fetch(around, around.answer(around.the_request(1.0), error_code=code))
+    request = around.the_request(1.0)
+    return _of_fetch(around, request, code, lambda code: around.answer(request, error_code=code))
 
 
-def fetch(code: int) -> Outcome:
+def fetch(code: What) -> Outcome:
     around = fetching.Around.reading({0: 1})
     request = around.the_request()
-    return _of_fetch(around, around.answer(request, fetching.of(0, error_code=code)))
+    return _of_fetch(
+        around,
+        request,
+        code,
+        lambda code: around.answer(request, fetching.of(0, error_code=code)),
+    )
 
 
-def fetch_replica(code: int) -> Outcome:
+def fetch_replica(code: What) -> Outcome:
     around = fetching.Around.reading({0: 1})
     around.answer(around.the_request(), fetching.of(0, preferred_read_replica=2))
     request = around.the_request()
-    return _of_fetch(around, around.answer(request, fetching.of(0, error_code=code)))
+    return _of_fetch(
+        around,
+        request,
+        code,
+        lambda code: around.answer(request, fetching.of(0, error_code=code)),
+    )
 
 
 PROBES: dict[str, Probe] = {

@@ -7,10 +7,22 @@ from pathlib import Path
 
 import pytest
 from kafka import errors as kafka_errors
-from kafka.errors import KafkaConnectionError, KafkaTimeoutError, NoError, UnknownError
+from kafka.errors import (
+    IncompatibleBrokerVersion,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    NoError,
+    UnknownError,
+    UnsupportedVersionError,
+)
 
 import aktor
-from aktor.errors import InvalidRegularExpressionError, RebootstrapRequired
+from aktor.errors import (
+    AuthenticationError,
+    BrokersUnreachableError,
+    InvalidRegularExpressionError,
+    RebootstrapRequired,
+)
 from aktor.protocol.error_codes import ROWS, Answer, Do, error_of, means, name_of
 from tests.error_table import DOCUMENT, document
 
@@ -42,9 +54,12 @@ def test_whoever_finds_the_coordinator_asks_again() -> None:
             assert Do.RETRY in meaning, (answer, code)
 
 
-def test_a_request_without_an_answer_is_repeated_as_if_a_broker_said_so() -> None:
-    for error in (KafkaConnectionError, KafkaTimeoutError):
-        assert Do.RETRY in means(Answer.OFFSET_FETCH, error)
+def test_a_request_without_an_answer_has_its_rows() -> None:
+    for error in (KafkaConnectionError, KafkaTimeoutError, BrokersUnreachableError):
+        assert means(Answer.OFFSET_FETCH, error) is Do.RETRY | Do.FIND_COORDINATOR
+    assert means(Answer.HEARTBEAT, AuthenticationError) is Do.RETRY
+    for error in (UnsupportedVersionError, IncompatibleBrokerVersion):
+        assert means(Answer.LEAVE_GROUP, error) is Do.DONE
 
 
 def test_codes_that_kafka_python_lacks_have_their_names() -> None:
@@ -70,6 +85,21 @@ def test_nobody_else_decides_by_sets_of_codes() -> None:
         if isinstance(node, ast.Name) and node.id == "for_code"
     }
     assert callers == {"protocol/error_codes.py"}
+
+
+def test_no_manager_decides_by_the_class_of_a_failure() -> None:
+    """What a request without an answer means is looked up in the table, too."""
+    managers = Path(aktor.__file__).parent / "managers"
+    classes = {"AuthenticationError", "KafkaConnectionError", "UnsupportedVersionError"}
+    deciders = {
+        path.name
+        for path in managers.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance"
+        for name in ast.walk(node.args[1])
+        if isinstance(name, ast.Name) and name.id in classes
+    }
+    assert deciders == {"commit_errors.py"}, "that one chooses the class of an error's text"
 
 
 def test_the_document_has_the_table() -> None:
