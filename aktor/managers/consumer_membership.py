@@ -19,17 +19,15 @@ from aktor.actors.handlers import answers_to, handles
 from aktor.actors.manager import AGAIN, NEVER, Duty
 from aktor.actors.runtime import Dispatcher
 from aktor.events.answers import Answered
-from aktor.events.coordinator import CoordinatorFound, CoordinatorLost, CoordinatorRefused
 from aktor.events.membership import GroupFailed, LeaveGroup, Operation, SubscriptionChanged
 from aktor.events.metadata import TopicsNamed
 from aktor.events.network import Destination, RequestFailed, ResponseReceived
-from aktor.events.polling import Poll
 from aktor.managers import consumer_errors as errors
 from aktor.managers.consumer_heartbeats import Sent, SentFields, assignment_of, leave_heartbeat
 from aktor.managers.consumer_member import ConsumerMember
 from aktor.managers.consumer_states import State, Trigger
 from aktor.managers.group_membership import FATAL_RETRY, Failure, GroupMembershipManager
-from aktor.managers.leave_group import ATTEMPT, Leave, new_leave
+from aktor.managers.leave_group import ATTEMPT, Leave
 from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
@@ -51,12 +49,13 @@ FIRST_INTERVAL: Final = 5.0
 
 
 class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
-    """Owns the member (`state` is where it is), its heartbeats and its leave.
+    """Owns the member (`state` is where it is) and what its heartbeats say.
 
     `member_id` is made by the client and kept for the consumer's life (KIP-1082).
     """
 
     HOLDING = (State.RECONCILING, State.ACKNOWLEDGING, State.STABLE)
+    LEFT = Answer.CONSUMER_LEAVE
 
     def __init__(
         self,
@@ -75,7 +74,6 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         has_predecessor = incarnation > 1
         self._sent_fields = SentFields(settings, has_predecessor=has_predecessor)
         self._heartbeat_state.interval, self._heartbeat_state.session = FIRST_INTERVAL, SESSION_MAX
-        self._leave: Leave | None = None
         self._late = False
         self._forbidden = False
         #: UNRELEASED_INSTANCE_ID: the group has a member of our `group_instance_id`, perhaps this
@@ -100,7 +98,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     @property
     def looks_after(self) -> frozenset[str]:
         """Our id, while we are in the group, or may be, come back to it, or have yet to leave."""
-        out = self.state in (State.UNSUBSCRIBED, State.FATAL) and self._leave is None
+        out = self.state in (State.UNSUBSCRIBED, State.FATAL) and not self._leaves
         return (
             frozenset() if out and not self._is_left_over else frozenset({self._member.member_id})
         )
@@ -117,13 +115,6 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if self.state is State.FATAL and (message.topics or message.regex):
             self._tell_failure()  # at once: `auto` then tries the classic protocol
 
-    @handles(Poll)
-    def on_poll(self, message: Poll) -> None:
-        """The poll timer starts again."""
-        self._now = message.now
-        self._last_poll = message.now
-        self._member.polled()
-
     @handles(LeaveGroup)
     def on_leave_group(self, message: LeaveGroup) -> None:
         """The application has let go of everything; tell the group."""
@@ -134,15 +125,15 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         member.leave()
         if tells:
             self._begin_leaving(message.because, message.deadline, message.operation)
-        if self._leave is not None:  # perhaps it was leaving already, because of a late poll
-            self._leave.deadline = message.deadline
-            self._leave.tickets.append(message.ticket)
+        leave = self._leaves.last(message.deadline)
+        if leave is not None:  # perhaps it was leaving already, because of a late poll
+            leave.tickets.append(message.ticket)
         else:
             self._tell(Answered(ticket=message.ticket))
         if member.in_group:
             member.move(Trigger.DEPART, message.because)
         out = self.state in (State.FENCED, State.STALE)
-        if out or (self._leave is None and self.state is State.PREPARE_LEAVING):
+        if out or (leave is None and self.state is State.PREPARE_LEAVING):
             member.move(Trigger.LEFT, "the group does not count on this member any more")
 
     def _has_to_leave(self, operation: Operation) -> bool:
@@ -152,50 +143,29 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         """
         static = self.settings.group_instance_id is not None
         if static and operation is Operation.LEAVE_GROUP and self.state not in THROWN_OUT:
-            return self._leave is None or self._leave.stays
+            return all(one.stays for one in self._leaves.all())
         stays = operation is Operation.REMAIN_IN_GROUP and not static
         is_in = self._member.in_group or self._is_left_over
-        return self._leave is None and is_in and not stays
+        return not self._leaves and is_in and not stays
 
-    # -- the others' news
+    # -- the coordinator's news
 
     @handles(TopicsNamed)
     def on_topics_named(self, message: TopicsNamed) -> None:
         """These are the topics we wait for."""
         self._member.named(message.names)
 
-    @handles(CoordinatorFound)
-    def on_coordinator_found(self, message: CoordinatorFound) -> None:
-        """Heartbeats may go out."""
-        if self._coordinator is not None and self._coordinator != message.broker:
-            self._abandon_requests()
-        self._coordinator = message.broker
+    def _not_found(self, error: Exception) -> None:
+        """As in the Java client the member stays what it is: a coordinator may be found later."""
+        self._tell(GroupFailed(error=error))
 
-    @handles(CoordinatorLost)
-    def on_coordinator_lost(self, message: CoordinatorLost) -> None:
-        """Hold heartbeats back; the membership itself is not in question."""
-        self._coordinator = None
-        self._abandon_requests()
-
-    @handles(CoordinatorRefused)
-    def on_coordinator_refused(self, message: CoordinatorRefused) -> None:
-        """We may not use the group; the user has to know if that is what we are about to do.
-
-        As in the Java client the member stays what it is: a coordinator may be found later.
-        """
-        if self._member.in_group:
-            self._tell(GroupFailed(error=message.error))
-        elif self._leave is not None:
-            self._end_leave()
-
-    def _abandon_requests(self) -> None:
+    def _abandon_requests(self, because: str) -> None:
         self._sent_fields.forget()
         self._heartbeat_state.abandon()
         if self._member.in_group:
             self._heartbeat_state.hurry()
-        if self._leave is not None:
-            self._leave.exchange.ended()
-            self._retry_leaving("the coordinator moved")
+        self._leaves.abandon_requests()
+        self._retry_leaving(because)
 
     # -- deciding
 
@@ -206,18 +176,18 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             self._tell_failure_again,
             self._advance_far,
             self._heartbeat,
-            self._give_leaving_up,
-            self._send_leave,
+            self._end_leaves,
+            self._send_leaves,
         )
 
     def _advance(self) -> float:
         """One step on the way round, as a duty: AGAIN if there was one to take."""
         member = self._member
-        if self.state is State.UNSUBSCRIBED and self._leave is None and member.wants_to_join():
+        if self.state is State.UNSUBSCRIBED and not self._leaves and member.wants_to_join():
             self._join(Trigger.JOIN, "first join")
             return AGAIN
         if self._may_rejoin():
-            self._leave = None
+            self._leaves.clear()
             self._join(Trigger.REJOIN, "the application polls again")
             return AGAIN
         if self._is_in_doubt():
@@ -236,7 +206,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
         A leave heartbeat that arrived after the one that joins would end the new membership.
         """
-        waits = self._leave is not None and self._leave.exchange.in_flight
+        waits = any(one.exchange.in_flight for one in self._leaves.all())
         late = self.state is State.STALE or (self.state is State.PREPARE_LEAVING and self._late)
         return late and not waits and not self._member.is_revoking and self._member.wants_to_join()
 
@@ -283,7 +253,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         """Our epoch and perhaps another target; or why not."""
         self._now = received.now
         if isinstance(received.request.context, Leave):
-            self._on_leave_answer(received)
+            self._leave_answered(received)
             return
         sent: Sent = received.request.context
         if not self._heartbeat_state.expects(sent.number):
@@ -386,76 +356,37 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         self._member.depart(Trigger.DEPART, because)
 
     def _begin_leaving(self, because: str, deadline: float, operation: Operation) -> None:
-        before = self._leave
-        self._leave = new_leave(self.settings, self._member.member_id, because, deadline)
         static = self.settings.group_instance_id is not None
-        self._leave.stays = static and operation is not Operation.LEAVE_GROUP
-        if before is not None:
-            self._leave.tickets = before.tickets
+        stays = static and operation is not Operation.LEAVE_GROUP
+        self._leaves.replace(self._member.member_id, because, deadline, stays=stays)
 
-    def _give_leaving_up(self, now: float, _jitter: float) -> float:
-        """The coordinator has not answered by the deadline."""
-        leave = self._leave
-        if leave is None:
-            return NEVER
-        if now < leave.deadline:
-            return leave.deadline
-        why = "the coordinator did not answer in time"
-        if self._coordinator is None:
-            why = "the group's coordinator is not known"
-        because = f"{why}; the session will end it"
-        self.log.warning("member.stayed", member=leave.member_id, because=because)
-        self._end_leave()
-        return AGAIN
-
-    def _send_leave(self, now: float, _jitter: float) -> float:
-        leave = self._leave
-        if leave is None or self._coordinator is None:
-            return NEVER
-        if now < leave.due:
-            return leave.due
-        leave.exchange.sent()
+    def _leave_request(self, leave: Leave) -> Any:
         if self.state is State.PREPARE_LEAVING:
             self._member.move(Trigger.TELL, leave.because)
             if self._late:
                 self._member.move(Trigger.EXPIRE, "nobody waits for the answer")
-        body = leave_heartbeat(self.settings, leave.member_id, stays=leave.stays)
-        deadline = min(leave.deadline, now + min(self._heartbeat_state.patience(), ATTEMPT))
-        self.send(self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=leave))
-        return AGAIN
+        return leave_heartbeat(self.settings, leave.member_id, stays=leave.stays)
 
-    def _on_leave_answer(self, received: ResponseReceived) -> None:
-        """Gone, or unknown there, which is the same; or not the coordinator."""
-        leave: Leave = received.request.context
-        if leave is not self._leave or not leave.exchange.in_flight:
-            self._dropped(received.request, "nobody waits for it any more")
-            return
-        error = error_of(received.response.error_code)
-        meaning = means(Answer.CONSUMER_LEAVE, error)
-        if Do.FIND_COORDINATOR in meaning:
-            self._suspect(received.node, name_of(error))
-        if Do.RETRY in meaning:
-            leave.exchange.failed(received.now, received.jitter)
-            self._retry_leaving(name_of(error))
-            return
-        self.log.info(
-            "member.left",
-            member=leave.member_id,
-            because=leave.because,
-            error=None if error is NoError else name_of(error),
-        )
+    @property
+    def _leave_patience(self) -> float:
+        return min(self._heartbeat_state.patience(), ATTEMPT)
+
+    def _left(self, leave: Leave, error: type[Exception]) -> None:
         self._may_be_known = leave.stays
-        self._end_leave()
+        super()._left(leave, error)
+
+    def _leave_again(
+        self, leave: Leave, came: ResponseReceived | RequestFailed, because: str
+    ) -> None:
+        super()._leave_again(leave, came, because)
+        self._retry_leaving(because)
 
     def _retry_leaving(self, because: str) -> None:
         if self.state is State.LEAVING:
             self._member.move(Trigger.RETRY, because)
 
-    def _end_leave(self) -> None:
-        leave, self._leave = self._leave, None
-        assert leave is not None, "there is no leave to end"
-        for ticket in leave.tickets:
-            self._tell(Answered(ticket=ticket))
+    def _end(self, leave: Leave) -> None:
+        super()._end(leave)
         leaving = self.state in (State.PREPARE_LEAVING, State.LEAVING)
         if leaving and not self._late:
             self._member.move(Trigger.LEFT, "the group was told, or could not be told")
@@ -508,7 +439,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         self._now = failed.now
         note = failed.request.context
         if isinstance(note, Leave):
-            self._leave_failed(note, failed)
+            self._leave_failed(failed)
         elif not self._heartbeat_state.expects(note.number):
             self._dropped(failed.request, "it was given up before")
         else:
@@ -520,11 +451,3 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         self.log.warning("heartbeat.failed", because=failed.error, state=self.state)
         if Do.RAISE in self._unanswered(self._answer_to(failed.request.context), failed):
             self._fail(self._refusal(type(failed.error), str(failed.error)))
-
-    def _leave_failed(self, leave: Leave, failed: RequestFailed) -> None:
-        if leave is not self._leave or not leave.exchange.in_flight:
-            return
-        leave.exchange.failed(failed.now, failed.jitter)
-        self._retry_leaving(str(failed.error))
-        if Do.DONE in self._unanswered(Answer.CONSUMER_LEAVE, failed):
-            self._end_leave()

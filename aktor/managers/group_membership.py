@@ -11,11 +11,17 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
+from kafka.errors import NoError
+
 from aktor.actors.handlers import after_restart_of, handles
 from aktor.actors.manager import AGAIN, NEVER, PollResult, RequestManager
 from aktor.actors.runtime import Dispatcher
+from aktor.events.answers import Answered
 from aktor.events.commits import RevocationCommitted
 from aktor.events.coordinator import (
+    CoordinatorFound,
+    CoordinatorLost,
+    CoordinatorRefused,
     SuspectCoordinator,
 )
 from aktor.events.lifecycle import Tick
@@ -28,10 +34,12 @@ from aktor.events.membership import (
 )
 from aktor.events.message import Message
 from aktor.events.metadata import Broker, Cluster, ClusterChanged
-from aktor.events.network import Request, RequestFailed
+from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
+from aktor.events.polling import Poll
 from aktor.managers.group_member import GroupMember
 from aktor.managers.heartbeat_state import HeartbeatState
-from aktor.protocol.error_codes import Answer, Do, means
+from aktor.managers.leave_group import ATTEMPT, Leave, Leaves
+from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
 from aktor.trace import Trace
 
@@ -55,7 +63,7 @@ class Failure:
 
 
 class GroupMembershipManager(RequestManager, Generic[M]):
-    """Owns the coordinator's address, the heartbeats and the poll timer. `M` is the member.
+    """Owns the coordinator's address, heartbeats, poll timer and leaves. `M` is the member.
 
     `handle` and `poll` say a `MemberChanged` before anything else: whoever hears the rest must know
     who the member is by then. A subclass makes the member, and says what its requests are and what
@@ -67,6 +75,9 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     #: States in which partitions are ours, or about to be revoked as ours.
     HOLDING: ClassVar[Collection[object]]
+
+    #: The answer to a request to leave, in the table of errors.
+    LEFT: ClassVar[Answer]
 
     _member: M
 
@@ -86,6 +97,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         self._last_poll = math.inf
         self._heartbeat_state = HeartbeatState(settings)
         self._failure: Failure | None = None
+        self._leaves = Leaves(settings)
 
     @property
     @abstractmethod
@@ -156,6 +168,43 @@ class GroupMembershipManager(RequestManager, Generic[M]):
                 because=message.error,
             )
 
+    @handles(Poll)
+    def on_poll(self, message: Poll) -> None:
+        """The poll timer starts again."""
+        self._now = message.now
+        self._last_poll = message.now
+        self._member.polled()
+
+    @handles(CoordinatorFound)
+    def on_coordinator_found(self, message: CoordinatorFound) -> None:
+        """Requests may go out."""
+        if self._coordinator is not None and self._coordinator != message.broker:
+            self._abandon_requests("the coordinator moved")
+        self._coordinator = message.broker
+
+    @handles(CoordinatorLost)
+    def on_coordinator_lost(self, message: CoordinatorLost) -> None:
+        """Hold requests back; the membership itself is not in question."""
+        self._coordinator = None
+        self._abandon_requests(message.because)
+
+    @abstractmethod
+    def _abandon_requests(self, because: str) -> None:
+        """No answer is expected of the coordinator that we had."""
+
+    @handles(CoordinatorRefused)
+    def on_coordinator_refused(self, message: CoordinatorRefused) -> None:
+        """We may not use the group; the user has to know if that is what we are about to do."""
+        if self._member.in_group:
+            self._not_found(message.error)
+            return
+        for leave in self._leaves.all():
+            self._end(leave)  # without a coordinator it cannot be sent
+
+    @abstractmethod
+    def _not_found(self, error: Exception) -> None:
+        """For this reason there is no coordinator for us."""
+
     @handles(ConfirmSession)
     def on_confirm_session(self, message: ConfirmSession) -> None:
         """The process may have been suspended for longer than the session, or the coordinator has
@@ -203,6 +252,96 @@ class GroupMembershipManager(RequestManager, Generic[M]):
             " (max_poll_records), or raise max_poll_interval_ms",
         )
         return because
+
+    # -- leaving the group
+
+    def _end_leaves(self, now: float, _jitter: float) -> float:
+        """Give up what the coordinator has not answered by its deadline."""
+        if not self._leaves:
+            return NEVER
+        overdue = self._leaves.overdue(now)
+        for leave in overdue:
+            because = f"{self._why_stayed}; the session will end it"
+            self.log.warning("member.stayed", member=leave.member_id, because=because)
+            self._end(leave)
+        return AGAIN if overdue else self._leaves.deadline
+
+    @property
+    def _why_stayed(self) -> str:
+        if self._coordinator is None:
+            return "the group's coordinator is not known"
+        broker = self._coordinator
+        return f"broker {broker.node_id} at {broker.host}:{broker.port} did not answer in time"
+
+    def _send_leaves(self, now: float, _jitter: float) -> float:
+        if not self._leaves or self._coordinator is None:
+            return NEVER
+        to_send = self._leaves.to_send(now)
+        for leave in to_send:
+            leave.exchange.sent()
+            self.send(
+                self.request(
+                    self._leave_request(leave),
+                    to=Destination.COORDINATOR,
+                    deadline=min(leave.deadline, now + self._leave_patience),
+                    context=leave,
+                )
+            )
+        return AGAIN if to_send else self._leaves.due
+
+    @abstractmethod
+    def _leave_request(self, leave: Leave) -> Any:
+        """The body of the request, which is sent now."""
+
+    @property
+    def _leave_patience(self) -> float:
+        """How long one attempt may take."""
+        return min(self.settings.request_timeout, ATTEMPT)
+
+    def _leave_answered(self, received: ResponseReceived) -> None:
+        """Gone, or unknown there, which is the same; or not the coordinator."""
+        leave: Leave = received.request.context
+        if leave not in self._leaves:
+            self._dropped(received.request, "nobody waits for it any more")
+            return
+        error = error_of(received.response.error_code)
+        meaning = means(self.LEFT, error)
+        if Do.FIND_COORDINATOR in meaning:
+            self._suspect(received.node, name_of(error))
+        if Do.RETRY in meaning:
+            self._leave_again(leave, received, name_of(error))
+            return
+        self._left(leave, error)
+
+    def _left(self, leave: Leave, error: type[Exception]) -> None:
+        """The group does not count on the member any more."""
+        self.log.info(
+            "member.left",
+            member=leave.member_id,
+            because=leave.because,
+            error=None if error is NoError else name_of(error),
+        )
+        self._end(leave)
+
+    def _leave_failed(self, failed: RequestFailed) -> None:
+        leave: Leave = failed.request.context
+        if leave not in self._leaves:
+            return
+        if Do.DONE in self._unanswered(self.LEFT, failed):
+            self._end(leave)
+        else:
+            self._leave_again(leave, failed, str(failed.error))
+
+    def _leave_again(
+        self, leave: Leave, came: ResponseReceived | RequestFailed, because: str
+    ) -> None:
+        """The request is repeated after the backoff."""
+        leave.exchange.failed(came.now, came.jitter)
+
+    def _end(self, leave: Leave) -> None:
+        """It is over, whether the group was told or not: the application does not wait longer."""
+        for ticket in self._leaves.end(leave):
+            self._tell(Answered(ticket=ticket))
 
     # -- the coordinator's faults
 

@@ -10,7 +10,7 @@ from aktor.events.membership import Operation
 from aktor.managers.exchange import Exchange
 from aktor.settings import Settings
 
-__all__ = ["ATTEMPT", "Leave", "Leaves", "new_leave"]
+__all__ = ["ATTEMPT", "Leave", "Leaves"]
 
 #: How long one attempt may take, in seconds, as that of a commit. A coordinator that is silent for
 #: longer is gone, or its connection is half-open; heartbeats, which would notice that, are not sent
@@ -47,24 +47,6 @@ class Leave:
         self.member_id = member_id
 
 
-def new_leave(
-    settings: Settings,
-    member_id: str,
-    because: str,
-    deadline: float,
-    *,
-    of_join: int | None = None,
-) -> Leave:
-    """One that has yet to be sent."""
-    return Leave(
-        member_id=member_id,
-        because=because,
-        deadline=deadline,
-        exchange=Exchange(settings),
-        of_join=of_join,
-    )
-
-
 class Leaves:
     """Owns the LeaveGroups that are still to be answered."""
 
@@ -92,9 +74,32 @@ class Leaves:
         leaves = operation is Operation.LEAVE_GROUP if static else operation is not REMAIN
         if not leaves or (not member_id and of_join is None):
             return None
-        leave = new_leave(self._settings, member_id, because, deadline, of_join=of_join)
+        leave = Leave(
+            member_id=member_id,
+            because=because,
+            deadline=deadline,
+            exchange=Exchange(self._settings),
+            of_join=of_join,
+        )
         self._open.append(leave)
         return leave
+
+    def replace(self, member_id: str, because: str, deadline: float, *, stays: bool) -> None:
+        """One request in place of what was to be sent before; it takes over the tickets."""
+        tickets = [ticket for one in self._open for ticket in one.tickets]
+        leave = Leave(
+            member_id=member_id,
+            because=because,
+            deadline=deadline,
+            exchange=Exchange(self._settings),
+            tickets=tickets,
+            stays=stays,
+        )
+        self._open = [leave]
+
+    def clear(self) -> None:
+        """Nothing has to be sent any more: the member joins again."""
+        self._open.clear()
 
     def begin(self, now: float) -> None:
         """From `now` on, those that have no deadline yet have `request_timeout_ms`."""

@@ -27,7 +27,6 @@ from aktor.actors.handlers import answers_to, handles
 from aktor.actors.manager import AGAIN, NEVER, Duty
 from aktor.actors.runtime import Dispatcher
 from aktor.events.answers import Answered
-from aktor.events.coordinator import CoordinatorFound, CoordinatorLost, CoordinatorRefused
 from aktor.events.membership import (
     GroupFailed,
     LeaveGroup,
@@ -37,14 +36,13 @@ from aktor.events.membership import (
     SubscriptionChanged,
 )
 from aktor.events.network import Destination, Lane, Request, RequestFailed, ResponseReceived
-from aktor.events.polling import Poll
 from aktor.managers import group_errors, group_requests
 from aktor.managers.assignment import AssignorError, Assignors
 from aktor.managers.classic_states import State, Trigger
 from aktor.managers.exchange import Exchange
 from aktor.managers.group_membership import FATAL_RETRY, Failure, GroupMembershipManager
 from aktor.managers.group_requests import Sent
-from aktor.managers.leave_group import ATTEMPT, Leave, Leaves
+from aktor.managers.leave_group import ATTEMPT, Leave
 from aktor.managers.member import Member
 from aktor.protocol.error_codes import REFUSED_FOR_GOOD, Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
@@ -65,6 +63,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     """
 
     HOLDING = (State.STABLE, State.PREPARING, State.REVOKING)
+    LEFT = Answer.LEAVE_GROUP
 
     def __init__(
         self,
@@ -81,7 +80,6 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         )
         #: JoinGroup or SyncGroup: one of them is waited for at a time.
         self._calls = Exchange(settings)
-        self._leaves = Leaves(settings)
         self._describing = Exchange(settings)
         self._synced_at = -math.inf
         self._named_at = -math.inf
@@ -113,13 +111,6 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             # The next poll sets the deadline: handlers do not know the time.
             self._leaves.add(one, "the membership actor was restarted", NEVER)
 
-    @handles(Poll)
-    def on_poll(self, message: Poll) -> None:
-        """The poll timer starts again."""
-        self._now = message.now
-        self._last_poll = message.now
-        self._member.polled()
-
     @handles(LeaveGroup)
     def on_leave_group(self, message: LeaveGroup) -> None:
         """The application has let go of everything; tell the group."""
@@ -146,29 +137,10 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if self.state is not State.LEAVING:
             self._member.move(Trigger.LEAVE, message.because)
 
-    # -- the others' news
+    # -- the coordinator's news
 
-    @handles(CoordinatorFound)
-    def on_coordinator_found(self, message: CoordinatorFound) -> None:
-        """Requests may go out."""
-        if self._coordinator is not None and self._coordinator != message.broker:
-            self._abandon_requests("the coordinator moved")
-        self._coordinator = message.broker
-
-    @handles(CoordinatorLost)
-    def on_coordinator_lost(self, message: CoordinatorLost) -> None:
-        """Hold requests back; the membership itself is not in question."""
-        self._coordinator = None
-        self._abandon_requests(message.because)
-
-    @handles(CoordinatorRefused)
-    def on_coordinator_refused(self, message: CoordinatorRefused) -> None:
-        """We may not use the group; the user has to know if that is what we are about to do."""
-        if self._member.in_group:
-            self._fail(message.error, means(Answer.JOIN_GROUP, type(message.error)))
-            return
-        for leave in self._leaves.all():
-            self._end(leave)  # without a coordinator LeaveGroup cannot be sent
+    def _not_found(self, error: Exception) -> None:
+        self._fail(error, means(Answer.JOIN_GROUP, type(error)))
 
     def _abandon_requests(self, because: str) -> None:
         self._calls.abandon()
@@ -539,65 +511,17 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._leaves.begin(now)
         return NEVER
 
-    def _end_leaves(self, now: float, _jitter: float) -> float:
-        """Give up what the coordinator has not answered by its deadline."""
-        if not self._leaves:
-            return NEVER
-        overdue = self._leaves.overdue(now)
-        for leave in overdue:
-            self.log.warning(
-                "member.stayed",
-                member=leave.member_id,
-                because=f"{self._why_stayed}; the session will end it",
-            )
-            self._end(leave)
-        return AGAIN if overdue else self._leaves.deadline
-
-    def _send_leaves(self, now: float, _jitter: float) -> float:
-        if not self._leaves or self._coordinator is None:
-            return NEVER
-        for leave in self._leaves.to_send(now):
-            self._leave_group(leave)
-        return self._leaves.due
-
-    @property
-    def _why_stayed(self) -> str:
-        if self._coordinator is None:
-            return "the group's coordinator is not known"
-        broker = self._coordinator
-        return f"broker {broker.node_id} at {broker.host}:{broker.port} did not answer LeaveGroup"
-
-    def _leave_group(self, leave: Leave) -> None:
-        leave.exchange.sent()
-        body = group_requests.leave_group(self.settings, leave.member_id, leave.because)
-        deadline = min(leave.deadline, self._now + min(self.settings.request_timeout, ATTEMPT))
-        self.send(self._question(body, deadline, leave))
+    def _leave_request(self, leave: Leave) -> Any:
+        return group_requests.leave_group(self.settings, leave.member_id, leave.because)
 
     @answers_to(LeaveGroupRequest)
     def on_leave_answer(self, received: ResponseReceived) -> None:
-        """Gone, or unknown there, which is the same; or not the coordinator."""
+        """Whether the member has left."""
         self._now = received.now
-        leave: Leave = received.request.context
-        if leave not in self._leaves:
-            return
-        error = error_of(received.response.error_code)
-        meaning = means(Answer.LEAVE_GROUP, error)
-        if Do.FIND_COORDINATOR in meaning:
-            self._suspect(received.node, name_of(error))
-        if Do.RETRY in meaning:
-            leave.exchange.failed(received.now, received.jitter)
-            return
-        self.log.info(
-            "member.left",
-            member=leave.member_id,
-            because=leave.because,
-            error=None if error is NoError else name_of(error),
-        )
-        self._end(leave)
+        self._leave_answered(received)
 
     def _end(self, leave: Leave) -> None:
-        for ticket in self._leaves.end(leave):
-            self._tell(Answered(ticket=ticket))
+        super()._end(leave)
         if self.state is State.LEAVING and not self._leaves.awaited():
             self._member.move(Trigger.LEFT, "the group was told, or could not be told")
 
@@ -698,11 +622,3 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._describing.failed(failed.now, failed.jitter)
         elif self._member.leader.must_learn(self._cluster):
             self._learn_nothing(name_of(type(failed.error)))
-
-    def _leave_failed(self, failed: RequestFailed) -> None:
-        leave: Leave = failed.request.context
-        if leave not in self._leaves:
-            return
-        leave.exchange.failed(failed.now, failed.jitter)
-        if Do.DONE in self._unanswered(Answer.LEAVE_GROUP, failed):
-            self._end(leave)
