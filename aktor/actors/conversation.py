@@ -31,7 +31,7 @@ from aktor.settings import Settings
 from aktor.values import Value
 
 __all__ = [
-    "Answer",
+    "ResponseRead",
     "Broken",
     "Conversation",
     "ConversationEvent",
@@ -59,7 +59,7 @@ class Opened(Value, kw_only=False):
     versions: BrokerVersionData
 
 
-class Answer(Value, kw_only=False):
+class ResponseRead(Value, kw_only=False):
     """A request of the network actor's is answered; see `wire.RequestAnswered`."""
 
     request_id: int
@@ -82,7 +82,7 @@ class RenewAfter(Value, kw_only=False):
 
 
 #: What to do next. `Work` may block: it is done elsewhere, and `worked` is told what came of it.
-News: TypeAlias = Opened | Answer | Broken | RenewAfter | Work
+News: TypeAlias = Opened | ResponseRead | Broken | RenewAfter | Work
 
 
 class ConversationState(enum.Enum):
@@ -330,7 +330,7 @@ class Conversation:
             else:
                 self._diagnosis.phase = Phase.PROVEN
                 self.news.append(
-                    Answer(due.request_id, response, due.version, self._throttle(response))
+                    ResponseRead(due.request_id, response, due.version, self._throttle(response))
                 )
 
     def _throttle(self, response: Any) -> float:

@@ -31,12 +31,12 @@ from kafka.protocol.broker_version_data import BrokerVersionData
 from aktor.actors.addresses import AddressBook, Resolver
 from aktor.actors.codecs import Codecs
 from aktor.actors.conversation import (
-    Answer,
     Broken,
     Conversation,
     News,
     Opened,
     RenewAfter,
+    ResponseRead,
     Work,
 )
 from aktor.actors.diagnosis import Diagnosis
@@ -312,7 +312,7 @@ class _Connection:
 
     def _act(self, news: News) -> None:
         match news:
-            case Answer():
+            case ResponseRead():
                 self._net.tell(
                     RequestAnswered(
                         key=self._key,

@@ -116,7 +116,7 @@ class Background:
     def _run_step(self, event: Any) -> Waiting[None]:
         step = event
         if isinstance(step, AssignPartitions):
-            self._leaving.take_on()
+            self._leaving.on_assigned()
         elif isinstance(step, RunRevokedCallback) and self._is_lost_by_now():
             step = replace(step, loss=Loss.LOST)
         error = yield from self._rebalancing.run(step, event)

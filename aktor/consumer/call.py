@@ -87,7 +87,7 @@ class Call:
         self.closing = False
         self.unraised = self._owed or self.unraised
         for ticket in self.asked:
-            self._port.give_up(ticket)
+            self._port.forget(ticket)
 
     # -- errors
 

@@ -1058,7 +1058,7 @@ class KafkaConsumer:
         except KafkaError:
             return ()  # it was closed, or crashed, while we looked
         finally:
-            self._link.port.give_up(ticket)
+            self._link.port.forget(ticket)
         return actors
 
     def bootstrap_connected(self) -> bool:

@@ -60,7 +60,7 @@ class Leaving:
         """What the group has said to the last commit: whether it knows the member."""
         self._expelled = expelled
 
-    def take_on(self) -> None:
+    def on_assigned(self) -> None:
         """Partitions are assigned: no leaving is under way any more."""
         self._under_way = None
 
@@ -131,7 +131,7 @@ class Leaving:
             self._under_way = self._under_way or object()
             if owned and self._rebalancing.listener is not None:  # which may take its time
                 self._publish(PausePartitions(partitions=owned))
-            error = yield from self._rebalancing.give_up(owned, loss, self._under_way)
+            error = yield from self._rebalancing.revoke(owned, loss, self._under_way)
             deadline += self._clock() - began
             yield from self._leave_group(deadline, because, operation)
             # What the membership said while the listener ran, and until it heard of LeaveGroup
@@ -152,7 +152,7 @@ class Leaving:
         if self._subscription.in_group:
             self._events.forget_steps()
             owned = frozenset(self._delivery.partitions)
-            error = yield from self._rebalancing.give_up(owned, Loss.LOST, self)
+            error = yield from self._rebalancing.revoke(owned, Loss.LOST, self)
         self._delivery.assign(())
         return error
 

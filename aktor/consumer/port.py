@@ -216,7 +216,7 @@ class ApplicationPort:
 
         return self.open(actor, settle, asked), reply
 
-    def give_up(self, ticket: int) -> None:
+    def forget(self, ticket: int) -> None:
         """The caller does not wait for this answer any more."""
         self._open.pop(ticket, None)
 

@@ -89,7 +89,7 @@ class Questions:
                 raise call.own_told(reply.error)
             return reply.get()
         finally:
-            self._port.give_up(ticket)
+            self._port.forget(ticket)
 
     def raise_if_unreached(self) -> Waiting[None]:
         """Raise BootstrapError if no broker has ever answered: nothing is not the same as empty."""

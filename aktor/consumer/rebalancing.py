@@ -117,11 +117,11 @@ class Rebalancing:
                 self._release(step)
                 return None
             case RunRevokedCallback():
-                error = yield from self.give_up(step.partitions, step.loss, event)
+                error = yield from self.revoke(step.partitions, step.loss, event)
             case AssignPartitions():
-                error = yield from self._take_on(step, event)
-        takes_on = isinstance(step, AssignPartitions)
-        self._publish(CallbackFinished(rebalance=step.rebalance, error=error, takes_on=takes_on))
+                error = yield from self._assign(step, event)
+        assigned = isinstance(step, AssignPartitions)
+        self._publish(CallbackFinished(rebalance=step.rebalance, error=error, assigned=assigned))
         return error
 
     def has_begun(self, step: Step) -> bool:
@@ -136,7 +136,7 @@ class Rebalancing:
         revoked = self._delivery.offsets(step.partitions)
         self.log.debug("partitions.held_back", partitions=revoked, loss=step.loss)
 
-    def give_up(
+    def revoke(
         self, partitions: frozenset[TopicPartition], loss: Loss, event: object = None
     ) -> Waiting[BaseException | None]:
         """Run the callback for revoked or lost partitions, then remove them."""
@@ -157,7 +157,7 @@ class Rebalancing:
         self._publish(AssignmentChanged(partitions=self._delivery.as_assigned(), by_group=True))
         return error
 
-    def _take_on(self, step: AssignPartitions, event: object) -> Waiting[BaseException | None]:
+    def _assign(self, step: AssignPartitions, event: object) -> Waiting[BaseException | None]:
         # Positions are looked up and data is fetched while the callback runs; a seek in the
         # callback raises the epoch, so that it wins over both.
         self._delivery.assign(sorted(step.assigned), by_group=True)

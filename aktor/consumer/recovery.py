@@ -119,7 +119,7 @@ class Recovery:
         if self._subscription.in_group:
             self._events.forget_steps()
             owned = frozenset(self._delivery.partitions)
-            error = yield from self._rebalancing.give_up(owned, Loss.LOST, restarted)
+            error = yield from self._rebalancing.revoke(owned, Loss.LOST, restarted)
             self._subscription.say(membership.last_member_id, membership.leaving)
             return error
         if membership.leaving:  # it has unsubscribed since

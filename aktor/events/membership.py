@@ -86,12 +86,12 @@ class AssignPartitions(Message):
 class CallbackFinished(Message):
     """application ▶ membership: the step is done; `error` is what the listener raised, if so.
 
-    `takes_on`: the step was AssignPartitions, else RunRevokedCallback. May be said twice.
+    `assigned`: the step was AssignPartitions, else RunRevokedCallback. May be said twice.
     """
 
     rebalance: int
     error: BaseException | None = None
-    takes_on: bool = False
+    assigned: bool = False
 
 
 class Operation(enum.Enum):

@@ -52,7 +52,7 @@ from aktor.managers.commit_queue import Commit, CommitQueue, Kind
 from aktor.managers.commit_requests import Offsets, TopicIds, offset_commit, offset_commit_codes
 from aktor.managers.consumed import UNHEARD, Consumed
 from aktor.managers.exchange import Exchange
-from aktor.managers.look_ups import Asked, Asker, LookUps
+from aktor.managers.look_ups import Asker, LookUps, OffsetFetchSent
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.values import Value
 
@@ -74,7 +74,7 @@ QUEUE_MAX: Final = 10_000
 STALE_ATTEMPTS: Final = 10
 
 
-class _Sent(Value):
+class _CommitSent(Value):
     """Note on an OffsetCommit: which commits, to whom, as whom, when, in which ownerships."""
 
     commits: tuple[Commit, ...]
@@ -449,7 +449,7 @@ class CommitManager(RequestManager):
             node=node,
             attempt=commits[0].attempts,
         )
-        note = _Sent(
+        note = _CommitSent(
             commits=tuple(commits),
             node=node,
             generation=member.generation,
@@ -465,7 +465,7 @@ class CommitManager(RequestManager):
     @answers_to(OffsetCommitRequest)
     def on_commit_answer(self, received: ResponseReceived) -> None:
         """Note what is stored; retry or end the rest by the worst of its errors."""
-        sent: _Sent = received.request.context
+        sent: _CommitSent = received.request.context
         codes = offset_commit_codes(received.response, received.request.body)
         for commit in sent.commits:
             self._settle(commit, sent, codes, received)
@@ -473,7 +473,7 @@ class CommitManager(RequestManager):
     def _settle(
         self,
         commit: Commit,
-        sent: _Sent,
+        sent: _CommitSent,
         codes: Mapping[TopicPartition, int],
         received: ResponseReceived,
     ) -> None:
@@ -503,7 +503,7 @@ class CommitManager(RequestManager):
             self._tell(ConfirmSession())
         self._attempt_failed(commit, sent, error, received.now, received.jitter)
 
-    def _note_stored(self, commit: Commit, stored: Offsets, sent: _Sent) -> None:
+    def _note_stored(self, commit: Commit, stored: Offsets, sent: _CommitSent) -> None:
         """Take over what the broker has stored; answers commits that it leaves nothing to do."""
         if not stored:
             return
@@ -521,7 +521,7 @@ class CommitManager(RequestManager):
             if waiting.kind is Kind.ASKED and not waiting.remaining and not waiting.in_flight:
                 self._end(waiting, None)
 
-    def _succeeded(self, commit: Commit, sent: _Sent, now: float) -> None:
+    def _succeeded(self, commit: Commit, sent: _CommitSent, now: float) -> None:
         commit.exchange.ended()
         if commit.outdated:
             self._end(commit, None)
@@ -538,7 +538,7 @@ class CommitManager(RequestManager):
         self._end(commit, None)
 
     def _attempt_failed(
-        self, commit: Commit, sent: _Sent, error: Exception, now: float, jitter: float
+        self, commit: Commit, sent: _CommitSent, error: Exception, now: float, jitter: float
     ) -> None:
         if not commit.remaining:
             self._succeeded(commit, sent, now)
@@ -559,7 +559,7 @@ class CommitManager(RequestManager):
             wait_ms=round((retry_at - now) * 1000),
         )
 
-    def _is_retried(self, commit: Commit, sent: _Sent, error: Exception) -> bool:
+    def _is_retried(self, commit: Commit, sent: _CommitSent, error: Exception) -> bool:
         meaning = meaning_of(error)
         moved_on = Do.NEXT_GENERATION in meaning
         if moved_on and not commit.is_of_ours:
@@ -620,7 +620,7 @@ class CommitManager(RequestManager):
     @answers_to(OffsetFetchRequest)
     def on_fetch_answer(self, received: ResponseReceived) -> None:
         """Answer whom it answers, ask again for the rest."""
-        asked: Asked = received.request.context
+        asked: OffsetFetchSent = received.request.context
         outcome = self._look_ups.read(received.response, received.request.body, asked.partitions)
         for error in outcome.again.values():
             if Do.FIND_COORDINATOR in means(Answer.OFFSET_FETCH, type(error)):
@@ -629,13 +629,13 @@ class CommitManager(RequestManager):
 
     def on_request_failed(self, failed: RequestFailed) -> None:
         """No answer: look the coordinator up anew, unless it refused our credentials."""
-        note: _Sent | Asked = failed.request.context
-        looks_up = isinstance(note, Asked)
+        note: _CommitSent | OffsetFetchSent = failed.request.context
+        looks_up = isinstance(note, OffsetFetchSent)
         answer = Answer.OFFSET_FETCH if looks_up else Answer.OFFSET_COMMIT
         if Do.FIND_COORDINATOR in means(answer, type(failed.error)):
             what = type(failed.request.body).__name__
             self._suspect(note.node, f"no answer to {what}: {failed.error}")
-        if isinstance(note, Asked):
+        if isinstance(note, OffsetFetchSent):
             self._look_ups.failed(note, failed.error, failed.now, failed.jitter)
             return
         for commit in note.commits:

@@ -23,7 +23,7 @@ from aktor.values import Value
 __all__ = [
     "Assignment",
     "Report",
-    "Sent",
+    "HeartbeatSent",
     "SentFields",
     "assignment_of",
     "claimed",
@@ -60,7 +60,7 @@ def claimed(owned: Assignment, taking: Assignment) -> Assignment:
     return {one: owned.get(one, nothing) | taking.get(one, nothing) for one in both}
 
 
-class Sent(Value):
+class HeartbeatSent(Value):
     """Note on a heartbeat: its number, when it was sent, and whether it is one that frees our
     `group_instance_id`."""
 

@@ -15,7 +15,7 @@ from aktor.managers.claim import Claim
 from aktor.managers.consumer_heartbeats import Assignment, Report
 from aktor.managers.consumer_states import IN_GROUP, TRANSITIONS, State, Trigger
 from aktor.managers.group_member import NOTHING, GroupMember
-from aktor.managers.reconciliation import Event, Reconciliation, Stage, Target
+from aktor.managers.reconciliation import Event, Reconciliation, ReconciliationStage, Target
 from aktor.managers.revocation import Revocation
 from aktor.managers.topic_names import TopicNames
 from aktor.settings import Settings
@@ -68,7 +68,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
 
     @property
     def _is_assigning(self) -> bool:
-        return self._reconciliation.stage is Stage.ASSIGNING
+        return self._reconciliation.stage is ReconciliationStage.ASSIGNING
 
     def report(self) -> Report:
         """What the coordinator must know of us."""
@@ -97,7 +97,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
     def polled(self) -> None:
         """The application polls: it may be given partitions, and a refused callback runs again."""
         super().polled()
-        if self._reconciliation.stage is Stage.REFUSED:
+        if self._reconciliation.stage is ReconciliationStage.REFUSED:
             self._reconciliation.on(Event.POLLED)
 
     # -- what the coordinator says
@@ -174,14 +174,14 @@ class ConsumerMember(GroupMember[State, Trigger]):
         """One step of the reconciliation; False if it waits for a message."""
         reconciliation = self._reconciliation
         match reconciliation.stage:
-            case Stage.RESOLVING:
+            case ReconciliationStage.RESOLVING:
                 return self._resolve(cluster)
-            case Stage.ADDING if reconciliation.of_target != self._target.number:
+            case ReconciliationStage.ADDING if reconciliation.of_target != self._target.number:
                 reconciliation.on(Event.RETARGETED)
                 return True
-            case Stage.ADDING:
+            case ReconciliationStage.ADDING:
                 return self._assign()
-            case Stage.ASSIGNING if self._applied is not None:
+            case ReconciliationStage.ASSIGNING if self._applied is not None:
                 self._finish(succeeded=self._applied)
                 return True
         return False
@@ -246,7 +246,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
 
     def _on_revoked(self, step: Revocation) -> None:
         super()._on_revoked(step)
-        if self._reconciliation.stage in (Stage.LOSING, Stage.REVOKING):
+        if self._reconciliation.stage in (ReconciliationStage.LOSING, ReconciliationStage.REVOKING):
             self._has_let_go()
         else:  # of a membership that is over
             self._forget_ids()

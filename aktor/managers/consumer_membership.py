@@ -23,7 +23,12 @@ from aktor.events.membership import GroupFailed, LeaveGroup, Operation, Subscrip
 from aktor.events.metadata import TopicsNamed
 from aktor.events.network import Destination, RequestFailed, ResponseReceived
 from aktor.managers import consumer_errors as errors
-from aktor.managers.consumer_heartbeats import Sent, SentFields, assignment_of, leave_heartbeat
+from aktor.managers.consumer_heartbeats import (
+    HeartbeatSent,
+    SentFields,
+    assignment_of,
+    leave_heartbeat,
+)
 from aktor.managers.consumer_member import ConsumerMember
 from aktor.managers.consumer_states import State, Trigger
 from aktor.managers.group_membership import FATAL_RETRY, Failure, GroupMembershipManager
@@ -237,7 +242,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             body = self._sent_fields.heartbeat(member.report())
             self._may_be_known = True
         deadline = now + self._heartbeat_state.patience()
-        note = Sent(number=self._heartbeat_state.sent(), at=now, frees=frees)
+        note = HeartbeatSent(number=self._heartbeat_state.sent(), at=now, frees=frees)
         member.told(reports=body.topic_partitions is not None)
         self.send(self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note))
         return AGAIN  # an acknowledgement that is sent makes way for the next target
@@ -255,7 +260,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if isinstance(received.request.context, Leave):
             self._leave_answered(received)
             return
-        sent: Sent = received.request.context
+        sent: HeartbeatSent = received.request.context
         if not self._heartbeat_state.expects(sent.number):
             self._dropped(received.request, "it was given up before")
             return
@@ -270,7 +275,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             self._heartbeat_state.failed(received.now, received.jitter)
             self._on_refused(error, self._answer_to(sent), received)
 
-    def _on_heard(self, response: Any, sent: Sent) -> None:
+    def _on_heard(self, response: Any, sent: HeartbeatSent) -> None:
         if not self.is_spoken:
             self.is_spoken = True
             self.log.info(
@@ -294,7 +299,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if self._is_in_doubt() or not self._sent_fields.is_subscribed(self._member.report()):
             heartbeats.hurry()
 
-    def _answer_to(self, sent: Sent) -> Answer:
+    def _answer_to(self, sent: HeartbeatSent) -> Answer:
         if sent.frees:
             return Answer.CONSUMER_FREE
         joins = self.state is State.JOINING
@@ -341,7 +346,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         heartbeat was lost, or that to its leave heartbeat, or this actor was restarted. The
         coordinator then accepts a leave heartbeat from the owner of the id, and from nobody else.
         """
-        self.log.info("name.taken", because=refusal)
+        self.log.info("instance_id.taken", because=refusal)
         self._unreleased = refusal
         self._heartbeat_state.hurry()
 

@@ -21,7 +21,7 @@ from aktor.events.membership import (
 from aktor.events.message import Message
 from aktor.managers import state_table
 from aktor.managers.rebalance import Rebalance
-from aktor.managers.revocation import Revocation, Stage, StepAnswer
+from aktor.managers.revocation import Revocation, RevocationStage, StepAnswer
 from aktor.settings import Settings
 from aktor.trace import Trace
 
@@ -113,7 +113,7 @@ class GroupMember(ABC, Generic[S, T]):
     def heard(self, answer: StepAnswer) -> bool:
         """Note that the application or the commits did a step; False (traced) if it is over."""
         current = answer.rebalance == self.rebalance.number
-        if isinstance(answer, CallbackFinished) and answer.takes_on:
+        if isinstance(answer, CallbackFinished) and answer.assigned:
             if current and self._is_assigning:
                 self._applied = answer.error is None
                 return True
@@ -135,7 +135,7 @@ class GroupMember(ABC, Generic[S, T]):
     def commits_restarted(self) -> None:
         """The last commit will not be answered: go on without it."""
         step = self._revocation
-        if step is not None and step.stage is Stage.COMMITTING:
+        if step is not None and step.stage is RevocationStage.COMMITTING:
             self.log.warning("commit.abandoned", because="the commits actor was restarted")
             step.heard(RevocationCommitted(rebalance=step.rebalance))
 
@@ -172,14 +172,14 @@ class GroupMember(ABC, Generic[S, T]):
         """
         step = self._revocation
         assert step is not None, f"{self.state} hands partitions back"
-        if step.stage is Stage.FINISHED:
+        if step.stage is RevocationStage.FINISHED:
             self._revocation = None
             self._on_revoked(step)
             return AGAIN
         before, said = step.stage, step.say(now)
         if said is None:
             return step.commit_until
-        if before is Stage.COMMITTING:
+        if before is RevocationStage.COMMITTING:
             self.log.warning("commit.abandoned", because="it did not end in time")
         if isinstance(said, RunRevokedCallback):
             # From here on they are not ours: the application drops them when its callback returns,
@@ -198,7 +198,7 @@ class GroupMember(ABC, Generic[S, T]):
         self.rebalance.next()
         if self.owned:
             self._start_revoking(self.owned, Loss.LOST, because)
-        elif step is not None and step.stage is Stage.CALLING:
+        elif step is not None and step.stage is RevocationStage.CALLING:
             # Its revoked callback may not have begun yet. The member must not join again before it
             # has returned: a commit in the callback would be made by the new member.
             self._revocation = step

@@ -20,7 +20,7 @@ from aktor.values import Value
 
 __all__ = [
     "Identity",
-    "Sent",
+    "GroupRequestSent",
     "assignments_of",
     "describe_group",
     "heartbeat",
@@ -47,9 +47,9 @@ class Identity(Value):
     member_id: str = ""
     generation: int = -1
 
-    def sends(self, number: int, *, at: float) -> Sent:
+    def sends(self, number: int, *, at: float) -> GroupRequestSent:
         """The note on a request."""
-        return Sent(
+        return GroupRequestSent(
             number=number,
             at=at,
             member_id=self.member_id,
@@ -57,7 +57,7 @@ class Identity(Value):
         )
 
 
-class Sent(Value):
+class GroupRequestSent(Value):
     """What was true when a request was sent; its answer is judged by it."""
 
     number: int

@@ -37,7 +37,7 @@ from aktor.settings import Settings
 from aktor.trace import Trace
 from aktor.values import Value
 
-__all__ = ["Asked", "Asker", "LookUp", "LookUps", "Outcome"]
+__all__ = ["OffsetFetchSent", "Asker", "LookUp", "LookUps", "Outcome"]
 
 
 @dataclass(slots=True, eq=False)
@@ -87,7 +87,7 @@ class LookUp:
         return max(self.exchange.due, self.held_until)
 
 
-class Asked(Value):
+class OffsetFetchSent(Value):
     """Note on an OffsetFetch: for which look-up, of which partitions, from whom."""
 
     look_up: LookUp
@@ -306,7 +306,7 @@ class LookUps:
             offset_fetch(self._settings.group_id, look_up.wanted, self.member, ids),
             to=Destination.COORDINATOR,
             deadline=now + self._attempt,
-            context=Asked(look_up=look_up, partitions=look_up.wanted, node=node),
+            context=OffsetFetchSent(look_up=look_up, partitions=look_up.wanted, node=node),
         )
 
     # -- the outcome
@@ -335,7 +335,7 @@ class LookUps:
                 outcome.refused[one] = self._errors.look_up_refused(error_type, one)
         return outcome
 
-    def failed(self, asked: Asked, error: Exception, now: float, jitter: float) -> None:
+    def failed(self, asked: OffsetFetchSent, error: Exception, now: float, jitter: float) -> None:
         """No answer will come to an OffsetFetch."""
         meaning = means(Answer.OFFSET_FETCH, type(error))
         if Do.RETRY in meaning:

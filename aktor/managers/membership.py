@@ -41,7 +41,7 @@ from aktor.managers.assignment import AssignorError, Assignors
 from aktor.managers.classic_states import State, Trigger
 from aktor.managers.exchange import Exchange
 from aktor.managers.group_membership import FATAL_RETRY, Failure, GroupMembershipManager
-from aktor.managers.group_requests import Sent
+from aktor.managers.group_requests import GroupRequestSent
 from aktor.managers.leave_group import ATTEMPT, Leave
 from aktor.managers.member import Member
 from aktor.protocol.error_codes import REFUSED_FOR_GOOD, Answer, Do, error_of, means, name_of
@@ -272,7 +272,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         else:
             self._group_error(Answer.JOIN_GROUP, error, received)
 
-    def _joined(self, response: Any, sent: Sent) -> None:
+    def _joined(self, response: Any, sent: GroupRequestSent) -> None:
         member = self._member
         member.joined(response)
         self._stays_as = ""

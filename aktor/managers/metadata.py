@@ -84,7 +84,7 @@ class _Missing(Value, kw_only=False):
     error_code: int = UnknownTopicOrPartitionError.errno
 
 
-class _LookUp(Value, kw_only=False):
+class _QuestionSent(Value, kw_only=False):
     """Context of a request for a question."""
 
     ticket: int
@@ -130,7 +130,6 @@ class MetadataManager(RequestManager):
         # again what is tracked: a snapshot without topics would look as if they were deleted.
         answered_at = -math.inf if self.incarnation == 1 else math.inf
         self._refreshing = Refresh(self.settings, answered_at=answered_at)
-        self._answer_has_all = False
 
         self._seen: set[str] = set()
         self._former_ids = FormerIds()
@@ -268,7 +267,7 @@ class MetadataManager(RequestManager):
         body = _metadata_request(asked.topics, create=False)
         deadline = min(asked.deadline, now + question.exchange.patience(PATIENCE))
         question.exchange.sent()
-        note = _LookUp(asked.ticket)
+        note = _QuestionSent(asked.ticket)
         self.send(self.request(body, to=Destination.ANY, deadline=deadline, context=note))
 
     def _ask_names(self, now: float, _jitter: float) -> float:
@@ -295,10 +294,9 @@ class MetadataManager(RequestManager):
         """To the snapshot or to the question, whichever the request was for."""
         context = received.request.context
         error = _refusal_of(received.response)
-        self._answer_has_all = received.request.body.topics is None
         if error is not None and Do.REBOOTSTRAP in means(Answer.METADATA, type(error)):
             self._rebootstrap(name_of(type(error)))
-        if isinstance(context, _LookUp):
+        if isinstance(context, _QuestionSent):
             self._on_looked_up(context.ticket, received, error)
             return
         if isinstance(context, _Naming):
@@ -323,7 +321,7 @@ class MetadataManager(RequestManager):
     def on_request_failed(self, failed: RequestFailed) -> None:
         """Try again after the backoff; the network then chooses another node."""
         context = failed.request.context
-        if isinstance(context, _LookUp):
+        if isinstance(context, _QuestionSent):
             self._retry_question(context.ticket, failed.error, failed.now, failed.jitter)
             return
         if isinstance(context, _Naming):
@@ -339,23 +337,23 @@ class MetadataManager(RequestManager):
 
     def _on_refreshed(self, received: ResponseReceived) -> None:
         self._refreshing.answered(received.now)
-        topics, refusals = self._judge_topics(received.response, received.now)
+        topics, refusals = self._judge_topics(received)
         self._take(received.response.cluster_id, _brokers(received.response), topics)
         self._refreshing.back_off(received.now, received.jitter)
         for refusal in refusals:
             self._tell(refusal)
 
     def _judge_topics(
-        self, response: Any, now: float
+        self, received: ResponseReceived
     ) -> tuple[dict[str, TopicInfo], tuple[TopicsRefused, ...]]:
         """The topics of the next snapshot, and what is to be told about the others.
 
         A topic with an error that passes, or that is missing in the answer, stays as it was.
         """
-        tracked = self._tracked_topics()
+        tracked, now = self._tracked_topics(), received.now
         topics = dict(self.cluster.topics)
         newly_refused: dict[type[Exception], set[str]] = {}
-        for answer in self._answers(response, tracked):
+        for answer in self._answers(received, tracked):
             name = answer.name
             kind = error_of(answer.error_code)
             meaning = means(Answer.METADATA_TOPIC, kind)
@@ -367,7 +365,7 @@ class MetadataManager(RequestManager):
             if Do.DONE in meaning:
                 self._seen.add(name)
                 self._refused.pop(name, None)
-                topics[name] = self._merge(name, _topic_info(answer, response.API_VERSION))
+                topics[name] = self._merge(name, _topic_info(answer, received.response.API_VERSION))
             elif refuse:
                 topics.pop(name, None)
                 if self._refused.get(name) is not kind:
@@ -375,15 +373,16 @@ class MetadataManager(RequestManager):
                     newly_refused.setdefault(kind, set()).add(name)
         return topics, tuple(self._refuse(kind, names) for kind, names in newly_refused.items())
 
-    def _answers(self, response: Any, tracked: frozenset[str]) -> Iterator[Any]:
+    def _answers(self, received: ResponseReceived, tracked: frozenset[str]) -> Iterator[Any]:
         """What the response says of the topics that are tracked.
 
         When all topics were asked for, it says of a topic that is not there nothing at all.
         """
+        response = received.response
         for answer in response.topics:
             if answer.name in tracked or self._is_found(answer, response.API_VERSION):
                 yield answer
-        if self._answer_has_all:
+        if received.request.body.topics is None:
             needed = tracked | self.cluster.topics.keys()
             for name in sorted(needed - {one.name for one in response.topics}):
                 yield _Missing(name)

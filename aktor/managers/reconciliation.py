@@ -18,7 +18,7 @@ from aktor.managers.consumer_heartbeats import Assignment
 from aktor.managers.state_table import follow
 from aktor.values import Value
 
-__all__ = ["STAGES", "Event", "Reconciliation", "Stage", "Target"]
+__all__ = ["STAGES", "Event", "Reconciliation", "ReconciliationStage", "Target"]
 
 
 class Target(Value, kw_only=False):
@@ -28,7 +28,7 @@ class Target(Value, kw_only=False):
     assignment: Assignment = field(default_factory=dict)
 
 
-class Stage(enum.Enum):
+class ReconciliationStage(enum.Enum):
     """How far the member is on the way."""
 
     RESOLVING = "resolving"
@@ -67,10 +67,10 @@ class Event(enum.Enum):
     POLLED = "the application has polled"
 
 
-_S, _E = Stage, Event
+_S, _E = ReconciliationStage, Event
 
 #: The whole machine.
-STAGES: Final[Mapping[Stage, Mapping[Event, Stage]]] = {
+STAGES: Final[Mapping[ReconciliationStage, Mapping[Event, ReconciliationStage]]] = {
     _S.RESOLVING: {_E.RECREATED: _S.LOSING, _E.DIFFERS: _S.REVOKING},
     _S.LOSING:    {_E.REVOKED: _S.RESOLVING},
     _S.REVOKING:  {_E.REVOKED: _S.ADDING},
@@ -87,7 +87,7 @@ class Reconciliation:
     """
 
     def __init__(self) -> None:
-        self.stage = Stage.RESOLVING
+        self.stage = ReconciliationStage.RESOLVING
         #: Which target it is of.
         self.of_target = 0
         #: The part of the target whose topics have names: by topic id, and as partitions.
@@ -139,5 +139,5 @@ class Reconciliation:
     def on(self, event: Event) -> None:
         """The only place where `stage` is assigned again."""
         self.stage = follow(STAGES, self.stage, event)
-        if self.stage is not Stage.LOSING:
+        if self.stage is not ReconciliationStage.LOSING:
             self.losing = frozenset()

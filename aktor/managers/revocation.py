@@ -20,13 +20,13 @@ from aktor.events.membership import (
 from aktor.events.message import Message
 from aktor.settings import Settings
 
-__all__ = ["STAGES", "Revocation", "Stage", "StepAnswer"]
+__all__ = ["STAGES", "Revocation", "RevocationStage", "StepAnswer"]
 
 #: What the application or the commit manager says when a step is done.
 StepAnswer: TypeAlias = PartitionsReleased | RevocationCommitted | CallbackFinished
 
 
-class Stage(enum.Enum):
+class RevocationStage(enum.Enum):
     """How far the revocation is."""
 
     RELEASING = "releasing"
@@ -37,11 +37,11 @@ class Stage(enum.Enum):
     FINISHED = "finished"
 
 
-_S: Final = Stage
+_S: Final = RevocationStage
 
 #: Which message, heard or said, leads from one stage to the next. There is no commit if nothing is
 #: to be stored, and the callback is run without its end when that takes too long.
-STAGES: Final[Mapping[Stage, Mapping[type, Stage]]] = {
+STAGES: Final[Mapping[RevocationStage, Mapping[type, RevocationStage]]] = {
     _S.RELEASING:  {PartitionsReleased: _S.RELEASED},
     _S.RELEASED:   {CommitBeforeRevocation: _S.COMMITTING, RunRevokedCallback: _S.CALLING},
     _S.COMMITTING: {RevocationCommitted: _S.COMMITTED, RunRevokedCallback: _S.CALLING},
@@ -65,7 +65,7 @@ class Revocation:
         self.rebalance = rebalance
         self.partitions = partitions
         self.loss = loss
-        self.stage = Stage.RELEASING
+        self.stage = RevocationStage.RELEASING
         self._commits = settings.enable_auto_commit and loss is Loss.REVOKED
         # Half of what the coordinator waits for a member: the other half is the callback's.
         self._commit_time = min(settings.max_poll_interval / 2, settings.request_timeout)
@@ -96,7 +96,7 @@ class Revocation:
     def say(self, now: float) -> CommitBeforeRevocation | RunRevokedCallback | None:
         """What is to be said next, if it can be said now."""
         said: CommitBeforeRevocation | RunRevokedCallback
-        if self.stage is Stage.RELEASED and self._commits and self._positions:
+        if self.stage is RevocationStage.RELEASED and self._commits and self._positions:
             self._commit_until = now + self._commit_time
             said = CommitBeforeRevocation(
                 rebalance=self.rebalance, offsets=self._positions, deadline=self._commit_until
@@ -113,10 +113,10 @@ class Revocation:
     @property
     def commit_until(self) -> float:
         """When to go on without the commit."""
-        return self._commit_until if self.stage is Stage.COMMITTING else math.inf
+        return self._commit_until if self.stage is RevocationStage.COMMITTING else math.inf
 
     def _awaits_commit(self, now: float) -> bool:
-        return self.stage is Stage.COMMITTING and now < self._commit_until
+        return self.stage is RevocationStage.COMMITTING and now < self._commit_until
 
     def _move(self, message: Message) -> None:
         self.stage = STAGES[self.stage][type(message)]

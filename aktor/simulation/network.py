@@ -26,12 +26,12 @@ from kafka.protocol.broker_version_data import BrokerVersionData
 
 from aktor.actors.addresses import Address, AddressBook, Race, head_start
 from aktor.actors.conversation import (
-    Answer,
     Broken,
     Conversation,
     News,
     Opened,
     RenewAfter,
+    ResponseRead,
     Work,
 )
 from aktor.actors.diagnosis import Diagnosis
@@ -464,7 +464,7 @@ class SimulatedNet:
 
     def _act(self, connection: _Connection, news: News) -> None:
         match news:
-            case Answer(request_id, response, version, throttle):
+            case ResponseRead(request_id, response, version, throttle):
                 self._tell(
                     RequestAnswered(
                         key=connection.key,

@@ -14,13 +14,13 @@ from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
 from aktor.actors.conversation import (
     TRANSITIONS,
-    Answer,
     Broken,
     Conversation,
     ConversationEvent,
     ConversationState,
     Opened,
     RenewAfter,
+    ResponseRead,
     Work,
 )
 from aktor.actors.diagnosis import Diagnosis, Phase
@@ -268,7 +268,7 @@ def test_an_answer_comes_with_its_request_and_proves_the_listener() -> None:
     talk.own.send(7, MetadataRequest(topics=None))
     talk.answer(lambda request: metadata(request.version))
     (answer,) = talk.news()
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, ResponseRead)
     assert (answer.request_id, answer.version, answer.throttle) == (7, SPOKEN[3], 0.0)
     assert talk.diagnosis.phase is Phase.PROVEN
     assert not talk.own.due

@@ -213,4 +213,4 @@ def test_partitions_that_nothing_follows_are_taken_on() -> None:
     site.poll()
 
     assert set(site.engine.delivery.partitions) == {A}
-    assert site.of(CallbackFinished) == [CallbackFinished(rebalance=1, takes_on=True)]
+    assert site.of(CallbackFinished) == [CallbackFinished(rebalance=1, assigned=True)]

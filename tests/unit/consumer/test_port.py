@@ -120,8 +120,8 @@ def test_a_question_that_was_given_up_never_ends() -> None:
     port = a_port()
     ticket, endings = a_question(port)
 
-    port.give_up(ticket)
-    port.give_up(ticket)
+    port.forget(ticket)
+    port.forget(ticket)
     port.tell(Answered(ticket=ticket))
     port.close()
 
@@ -132,7 +132,7 @@ def test_a_late_answer_is_dropped_and_traced() -> None:
     trace, events = recording()
     port = ApplicationPort(Bell(), trace)
     ticket, _ = a_question(port)
-    port.give_up(ticket)
+    port.forget(ticket)
 
     port.tell(Answered(ticket=ticket))
 

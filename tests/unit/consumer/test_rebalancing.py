@@ -237,7 +237,7 @@ def test_nothing_is_delivered_of_what_goes_while_its_callback_runs() -> None:
 
     rebalancing, _ = a_rebalancing(delivery, Looking(delivery))
 
-    drive(rebalancing.give_up(frozenset({A}), Loss.LOST))
+    drive(rebalancing.revoke(frozenset({A}), Loss.LOST))
 
     assert seen == [{A}]
 
@@ -248,8 +248,8 @@ def test_after_an_interrupt_at_any_line_of_a_revocation_the_listener_hears_of_th
         delivery = a_delivery(A)
         listener = Listener(delivery)
         rebalancing, _ = a_rebalancing(delivery, listener)
-        with interrupted_at(line, Rebalancing.give_up) as happened:
-            drive(rebalancing.give_up(frozenset({A}), Loss.LOST))
+        with interrupted_at(line, Rebalancing.revoke) as happened:
+            drive(rebalancing.revoke(frozenset({A}), Loss.LOST))
         rebalancing.repair()
         delivery.assign([A])
 
@@ -293,7 +293,7 @@ def test_assigning_tells_the_background_before_the_callback_and_answers_after_it
     assert said == [
         AssignmentChanged(partitions=both, by_group=True),
         ("assigned", {A, B}),
-        CallbackFinished(rebalance=7, takes_on=True),
+        CallbackFinished(rebalance=7, assigned=True),
     ]
 
 
@@ -373,7 +373,7 @@ def test_nothing_of_what_was_added_is_given_out_if_the_callback_fails_that_must_
     error = drive(rebalancing.run(must_succeed(assign(B, kept=(A,)))))
 
     assert {one: state.open for one, state in delivery.partitions.items()} == {A: True, B: False}
-    assert said[-1] == CallbackFinished(rebalance=7, error=error, takes_on=True)
+    assert said[-1] == CallbackFinished(rebalance=7, error=error, assigned=True)
 
 
 def test_what_was_fetched_of_it_meanwhile_waits() -> None:
@@ -420,7 +420,7 @@ def test_a_listener_may_be_written_in_coroutines_and_is_waited_for() -> None:
     drive(rebalancing.run(assign(B)))
 
     assert listener.calls == [("revoked", {A}, {A}), ("assigned", {B}, {B})]
-    assert [one.takes_on for one in said if isinstance(one, CallbackFinished)] == [False, True]
+    assert [one.assigned for one in said if isinstance(one, CallbackFinished)] == [False, True]
 
 
 def test_an_asynchronous_listener_is_finished_where_an_event_loop_runs_already() -> None:
@@ -468,7 +468,7 @@ def test_what_the_assigned_callback_raises_is_kept_and_the_partitions_are_delive
 
     assert isinstance(error, UserCallbackError)
     assert error.callback == "on_partitions_assigned"
-    assert said[-1] == CallbackFinished(rebalance=7, error=error, takes_on=True)
+    assert said[-1] == CallbackFinished(rebalance=7, error=error, assigned=True)
     assert delivery.partitions[A].open
 
 

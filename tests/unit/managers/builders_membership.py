@@ -317,7 +317,7 @@ class Scene:
     def apply(self, error: Exception | None = None) -> AssignPartitions:
         """Answer AssignPartitions."""
         step = self.said(AssignPartitions)
-        self.tell(CallbackFinished(rebalance=step.rebalance, error=error, takes_on=True))
+        self.tell(CallbackFinished(rebalance=step.rebalance, error=error, assigned=True))
         return step
 
     # -- longer stretches

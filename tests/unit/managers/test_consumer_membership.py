@@ -348,7 +348,7 @@ def test_others_are_told_who_we_are_only_when_it_changed() -> None:
     """Scenario 51."""
     scene = a_member().is_reconciling("a-0", epoch=3)
     scene.forget()
-    scene.tell(CallbackFinished(rebalance=1, takes_on=True))
+    scene.tell(CallbackFinished(rebalance=1, assigned=True))
     said = scene.said(MemberChanged)
     assert (said.member_id, said.generation, said.state) == ("m", 3, MemberState.STABLE)
     assert said.protocol == "consumer"
@@ -632,7 +632,7 @@ def test_the_same_partitions_of_a_later_target_are_said_again() -> None:
     scene.is_told("a-0 a-1")
     scene.said(AssignPartitions)  # the application takes its time
     scene.is_told("a-0")
-    scene.tell(CallbackFinished(rebalance=2, takes_on=True))
+    scene.tell(CallbackFinished(rebalance=2, assigned=True))
     assert tells(scene.is_told()) == partitions("a-0 a-1")
     scene.hand_back()
     scene.apply()
@@ -958,7 +958,7 @@ def test_what_was_going_on_when_the_member_was_fenced_is_given_up(step: str) -> 
         if fence("callback"):
             break
         scene.tell(late)
-        late = CallbackFinished(rebalance=scene.said(AssignPartitions).rebalance, takes_on=True)
+        late = CallbackFinished(rebalance=scene.said(AssignPartitions).rebalance, assigned=True)
         assert fence("assign")
         break
 
@@ -2131,7 +2131,7 @@ def test_a_member_that_polls_too_late_while_it_reconciles_gives_up_all_it_was_gi
     misses_its_poll(scene)
     assert scene.said(RevokePartitions).partitions == partitions("a-0")
 
-    scene.tell(CallbackFinished(rebalance=late.rebalance, takes_on=True))
+    scene.tell(CallbackFinished(rebalance=late.rebalance, assigned=True))
 
     assert scene.state is State.STALE
     assert scene.traced("step.dropped")
@@ -2290,7 +2290,7 @@ def test_a_restarted_manager_joins_with_the_same_id_and_steps_of_its_own() -> No
     scene.tell(SubscriptionChanged(topics=frozenset({"a"}), member_id="m"))
     scene.poll()
     assert (row(scene.beat())[0], scene.has_beaten) == (0, False)
-    step_of_the_first = CallbackFinished(rebalance=1, takes_on=True)
+    step_of_the_first = CallbackFinished(rebalance=1, assigned=True)
 
     scene.tell(step_of_the_first)
 

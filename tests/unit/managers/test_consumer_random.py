@@ -154,7 +154,7 @@ class Living:
             self.confirmed = self.confirmed if error else step.assigned
             self.withheld = step.added if error else frozenset()
             self.taking = step.assigned if error else frozenset()
-            answer = CallbackFinished(rebalance=step.rebalance, error=error, takes_on=True)
+            answer = CallbackFinished(rebalance=step.rebalance, error=error, assigned=True)
         self.scene.tell(answer)
 
     def commits(self) -> None:

@@ -276,7 +276,7 @@ def test_the_assignment_is_told_to_the_application_and_then_the_member_is_stable
     assert step.generation == 5
     assert scene.last_said(MemberChanged).state is MemberState.REBALANCING
 
-    scene.tell(CallbackFinished(rebalance=step.rebalance, takes_on=True))
+    scene.tell(CallbackFinished(rebalance=step.rebalance, assigned=True))
 
     changed = scene.said(MemberChanged)
     assert changed.state is MemberState.STABLE
@@ -360,7 +360,7 @@ def test_a_repeated_answer_to_the_giving_up_is_not_taken_for_one_to_the_taking_o
     scene.tell(CallbackFinished(rebalance=step.rebalance))
     assert scene.last_said(MemberChanged).state is MemberState.REBALANCING
 
-    scene.tell(CallbackFinished(rebalance=step.rebalance, takes_on=True))
+    scene.tell(CallbackFinished(rebalance=step.rebalance, assigned=True))
     assert scene.last_said(MemberChanged).state is MemberState.STABLE
 
 
@@ -368,7 +368,7 @@ def test_an_answer_to_a_step_of_an_earlier_incarnation_is_not_taken_for_ours() -
     before = a_member().is_assigning().said(AssignPartitions)
     scene = a_member(incarnation=2).is_assigning()
 
-    scene.tell(CallbackFinished(rebalance=before.rebalance, takes_on=True))
+    scene.tell(CallbackFinished(rebalance=before.rebalance, assigned=True))
 
     assert scene.manager.state is State.ASSIGNING
 
@@ -2391,8 +2391,8 @@ class Storm:
             answer = RevocationCommitted(rebalance=step.rebalance)
         else:
             assert isinstance(step, (RunRevokedCallback, AssignPartitions))
-            takes_on = isinstance(step, AssignPartitions)
-            answer = CallbackFinished(rebalance=step.rebalance, takes_on=takes_on)
+            assigned = isinstance(step, AssignPartitions)
+            answer = CallbackFinished(rebalance=step.rebalance, assigned=assigned)
         self.scene.tell(answer)
 
     def calm(self, *, until: State) -> None:
