@@ -29,6 +29,19 @@ class Kind(enum.Enum):
     REVOCATION = "revocation"
 
 
+@dataclass(slots=True, kw_only=True)
+class Attempts:
+    """What came of a commit so far."""
+
+    made: int = 0
+    sent_at: float = -math.inf
+    #: Whether an attempt had no answer: it may have been stored.
+    unsure: bool = False
+    last_error: Exception | None = None
+    #: Whether the commit is over, although an answer may still come.
+    ended: bool = False
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Commit:
     """One commit on its way. `number` is the ticket or the rebalance it is answered with.
@@ -55,13 +68,9 @@ class Commit:
     serial: int = -1
     #: What is not stored yet.
     remaining: dict[TopicPartition, OffsetAndMetadata] = field(init=False)
+    #: When it was first looked at; the time is not known before.
     since: float | None = None
-    attempts: int = 0
-    sent_at: float = -math.inf
-    #: Whether an attempt had no answer: it may have been stored.
-    unsure: bool = False
-    ended: bool = False
-    last_error: Exception | None = None
+    attempts: Attempts = field(default_factory=Attempts)
 
     def __post_init__(self) -> None:
         self.fill(self.offsets)
@@ -88,7 +97,7 @@ class Commit:
         """Whether it is due. A commit is tried once, even if its deadline has come already."""
         if now < self.exchange.due:
             return False
-        return now < self.deadline or (self.attempts == 0 and self.since == now)
+        return now < self.deadline or (self.attempts.made == 0 and self.since == now)
 
     def outcome(self, error: Exception | None) -> Message:
         """What whoever wanted it is told."""
@@ -181,7 +190,7 @@ class CommitQueue:
         return {
             one
             for commit in self
-            if commit.in_flight or not commit.attempts
+            if commit.in_flight or not commit.attempts.made
             for one in commit.remaining
         }
 

@@ -137,7 +137,7 @@ class CommitManager(RequestManager):
 
     def _waiting(self) -> Iterator[Commit | Asker]:
         """Everything with a deadline."""
-        yield from (commit for commit in self._queue if not commit.ended)
+        yield from (commit for commit in self._queue if not commit.attempts.ended)
         yield from self._look_ups.askers()
 
     def _end_overdue(self, now: float, _jitter: float) -> float:
@@ -148,13 +148,13 @@ class CommitManager(RequestManager):
         if now < due:
             return due
         for commit in self._queue:
-            if not commit.ended and commit.deadline <= now:
+            if not commit.attempts.ended and commit.deadline <= now:
                 waited = Waited(
                     since=commit.since,
                     until=now,
-                    attempts=commit.attempts,
-                    last_error=commit.last_error,
-                    sent_at=commit.sent_at if commit.in_flight else None,
+                    attempts=commit.attempts.made,
+                    last_error=commit.attempts.last_error,
+                    sent_at=commit.attempts.sent_at if commit.in_flight else None,
                     coordinator=self._coordinator_now,
                 )
                 error = self._errors.commit_timeout(
@@ -420,7 +420,11 @@ class CommitManager(RequestManager):
             return self._errors.given_away(taken)
         if self._member.generation < 0:
             return self._errors.no_member(commit.remaining, self._member.state)
-        if commit.kind is Kind.ASKED and commit.attempts and (gone := self._created_anew(commit)):
+        if (
+            commit.kind is Kind.ASKED
+            and commit.attempts.made
+            and (gone := self._created_anew(commit))
+        ):
             return self._errors.created_anew(gone)  # the others' offsets are stored
         return None
 
@@ -435,9 +439,9 @@ class CommitManager(RequestManager):
     def _commit(self, commits: list[Commit], node: int, now: float) -> None:
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         for commit in commits:
-            commit.attempts += 1
+            commit.attempts.made += 1
             commit.exchange.sent()
-            commit.sent_at = now
+            commit.attempts.sent_at = now
             offsets |= commit.remaining
         member = self._member
         self.log.debug(
@@ -447,7 +451,7 @@ class CommitManager(RequestManager):
             offsets={one: value.offset for one, value in offsets.items()},
             generation=member.generation,
             node=node,
-            attempt=commits[0].attempts,
+            attempt=commits[0].attempts.made,
         )
         note = _CommitSent(
             commits=tuple(commits),
@@ -531,7 +535,7 @@ class CommitManager(RequestManager):
             kind=commit.kind,
             offsets={one: value.offset for one, value in commit.offsets.items()},
             ms=round((now - sent.at) * 1000),
-            attempts=commit.attempts,
+            attempts=commit.attempts.made,
         )
         if commit.kind is Kind.AUTO:
             self._clock.succeeded()
@@ -544,8 +548,8 @@ class CommitManager(RequestManager):
             self._succeeded(commit, sent, now)
             return
         commit.exchange.ended()
-        commit.last_error = error
-        if commit.ended or not self._is_retried(commit, sent, error):
+        commit.attempts.last_error = error
+        if commit.attempts.ended or not self._is_retried(commit, sent, error):
             if commit.kind is Kind.AUTO and Do.RETRY in meaning_of(error):
                 self._clock.failed(now, jitter)
             self._end(commit, error)
@@ -555,7 +559,7 @@ class CommitManager(RequestManager):
             "commit.retried",
             kind=commit.kind,
             because=error,
-            attempt=commit.attempts,
+            attempt=commit.attempts.made,
             wait_ms=round((retry_at - now) * 1000),
         )
 
@@ -565,7 +569,7 @@ class CommitManager(RequestManager):
         if moved_on and not commit.is_of_ours:
             return False  # in the next generation another member may have read on and committed
         if moved_on and Do.RETRY in meaning:
-            patient = commit.retry or commit.attempts < STALE_ATTEMPTS
+            patient = commit.retry or commit.attempts.made < STALE_ATTEMPTS
             return patient and self._member.generation >= 0
         if not commit.retry:
             return False
@@ -586,12 +590,12 @@ class CommitManager(RequestManager):
 
     def _end(self, commit: Commit, error: Exception | None) -> None:
         """Answer whoever wanted it, once. While it is in flight it keeps its place in the queue."""
-        if not commit.in_flight and self._queue.remove(commit) and commit.unsure:
+        if not commit.in_flight and self._queue.remove(commit) and commit.attempts.unsure:
             self._end_passed(commit)
-        if commit.ended:
+        if commit.attempts.ended:
             self.log.debug("answer.dropped", request="OffsetCommit", because="its deadline passed")
             return
-        commit.ended = True
+        commit.attempts.ended = True
         if error is None and commit.outdated:
             error = self._errors.created_anew(commit.outdated)
         if error is not None:
@@ -601,7 +605,7 @@ class CommitManager(RequestManager):
                 because=error,
                 retriable=Do.RETRY in meaning_of(error),
                 partitions=sorted(commit.offsets),
-                attempts=commit.attempts,
+                attempts=commit.attempts.made,
             )
         self._tell(commit.outcome(error))
 
@@ -639,6 +643,6 @@ class CommitManager(RequestManager):
             self._look_ups.failed(note, failed.error, failed.now, failed.jitter)
             return
         for commit in note.commits:
-            commit.unsure = True
+            commit.attempts.unsure = True
             error = self._errors.no_answer(commit.remaining, failed.error)
             self._attempt_failed(commit, note, error, failed.now, failed.jitter)
