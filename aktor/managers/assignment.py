@@ -22,6 +22,7 @@ from kafka.structs import TopicPartition
 
 from aktor.errors import ConfigurationError
 from aktor.events.metadata import Cluster
+from aktor.protocol.partitions import by_topic
 
 __all__ = ["DEFAULT_STRATEGY", "AssignorError", "Assignors", "LeaderPlan", "partition_ids"]
 
@@ -94,7 +95,7 @@ class Assignors:
                 user_data=made.user_data,
                 owned_partitions=[
                     ConsumerProtocolSubscription.TopicPartition(topic=topic, partitions=partitions)
-                    for topic, partitions in _by_topic(owned).items()
+                    for topic, partitions in by_topic(owned).items()
                 ],
                 generation_id=generation,
             )
@@ -171,10 +172,3 @@ def partition_ids(cluster: Cluster, topics: Iterable[str]) -> Mapping[str, froze
     """What an assignment of these topics depends on; None for a topic that is unknown."""
     found = {topic: cluster.partitions_for_topic(topic) for topic in topics}
     return {topic: None if ids is None else frozenset(ids) for topic, ids in found.items()}
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    grouped: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        grouped.setdefault(topic, []).append(partition)
-    return grouped

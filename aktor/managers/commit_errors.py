@@ -27,6 +27,7 @@ from kafka.structs import TopicPartition
 from aktor.events.membership import MemberChanged, MemberState
 from aktor.events.metadata import Broker
 from aktor.protocol.error_codes import Answer, Do, means, name_of
+from aktor.protocol.partitions import listed
 from aktor.protocol.refusals import topics_refused
 from aktor.values import Value
 
@@ -41,9 +42,6 @@ __all__ = [
 
 #: What to do about a coordinator that does not do its work.
 REMEDY: Final = "Check that the group's coordinator is up and can be reached, and call again."
-
-#: Partitions that an error names in full.
-NAMED: Final = 5
 
 
 def meaning_of(error: Exception | None) -> Do:
@@ -205,7 +203,7 @@ class CommitErrors(Value, kw_only=False):
         """The deadline of a call that looks up committed offsets passed."""
         return _error(
             KafkaTimeoutError,
-            f"the committed offsets of {_names(partitions)} in {self._group} were not found"
+            f"the committed offsets of {listed(partitions)} in {self._group} were not found"
             f" within {waited}. {REMEDY}",
         )
 
@@ -298,7 +296,7 @@ class CommitErrors(Value, kw_only=False):
             return self._forbidden()
         return _error(
             error_type,
-            f"the committed offset of {_names([partition])} in {self._group} could not be read:"
+            f"the committed offset of {listed([partition])} in {self._group} could not be read:"
             f" {name_of(error_type)}.",
         )
 
@@ -326,10 +324,4 @@ def _not_committed(partitions: Iterable[TopicPartition]) -> str:
 
 
 def _offsets_of(partitions: Iterable[TopicPartition]) -> str:
-    return f"the offsets of {_names(partitions)}"
-
-
-def _names(partitions: Iterable[TopicPartition]) -> str:
-    names = sorted(f"{one.topic}-{one.partition}" for one in partitions)
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+    return f"the offsets of {listed(partitions)}"

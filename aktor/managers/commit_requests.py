@@ -10,6 +10,7 @@ from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from aktor.events.membership import MemberChanged
+from aktor.protocol.partitions import by_topic
 from aktor.settings import Settings
 
 __all__ = [
@@ -54,7 +55,7 @@ def offset_commit(
                 for number in numbers
             ],
         )
-        for topic, numbers in _by_topic(offsets).items()
+        for topic, numbers in by_topic(offsets).items()
     ]
     low, high = (2 if instance_id is None else 7), 8
     if _speaks_848(member) and in_group:
@@ -97,7 +98,7 @@ def offset_fetch(
     """
     group_type = OffsetFetchRequest.OffsetFetchRequestGroup
     old, new = OffsetFetchRequest.OffsetFetchRequestTopic, group_type.OffsetFetchRequestTopics
-    topics = _by_topic(partitions)
+    topics = by_topic(partitions)
     in_group = [
         new(name=name, topic_id=topic_ids.get(name), partition_indexes=those)
         for name, those in topics.items()
@@ -148,10 +149,3 @@ def committed(answer: Any) -> OffsetAndMetadata | None:
 
 def _epoch(value: OffsetAndMetadata) -> int:
     return -1 if value.leader_epoch is None else int(value.leader_epoch)
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for one in sorted(partitions):
-        topics.setdefault(one.topic, []).append(one.partition)
-    return topics

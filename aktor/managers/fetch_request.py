@@ -10,6 +10,7 @@ from kafka.structs import TopicPartition
 
 from aktor.managers.fetch_session import SessionRequest, Wanted
 from aktor.protocol.fetch import MAX_VERSION, MIN_VERSION
+from aktor.protocol.partitions import by_topic
 from aktor.settings import Settings
 from aktor.values import Value
 
@@ -76,10 +77,7 @@ def _topics(partitions: Mapping[TopicPartition, Wanted]) -> list[Any]:
 
 
 def _forgotten(partitions: Iterable[TopicPartition]) -> list[Any]:
-    topics: dict[str, list[int]] = {}
-    for tp in partitions:
-        topics.setdefault(tp.topic, []).append(tp.partition)
     return [
         FetchRequest.ForgottenTopic(topic=topic, partitions=numbers)
-        for topic, numbers in topics.items()
+        for topic, numbers in by_topic(partitions).items()
     ]
