@@ -20,7 +20,7 @@ from aktor.actors.diagnosis import reason_of
 from aktor.actors.handlers import bound, handlers, handles
 from aktor.actors.lanes import Lanes
 from aktor.actors.links import Link, LinkEvent, LinkState, Waiting
-from aktor.actors.manager import Backoff
+from aktor.actors.manager import REFUSED_PAUSE, Backoff, stretched
 from aktor.actors.metering import meter, milliseconds
 from aktor.actors.runtime import CooperativeActor, Dispatcher
 from aktor.actors.ways import next_chance, way_for_anybody
@@ -66,9 +66,6 @@ HOLDING_IDLE: Final = 10.0
 
 #: So long at most a JoinGroup waits for the answers to what was sent to the coordinator before it.
 IN_ORDER_FOR: Final = 1.0
-
-#: A broker that refused our credentials is asked again no sooner.
-REFUSED_PAUSE: Final = 1.0
 
 #: The golden ratio's fraction: its multiples, modulo 1, lie as far apart as they can.
 GOLDEN: Final = (math.sqrt(5.0) - 1.0) / 2.0
@@ -330,7 +327,7 @@ class NetworkActor(CooperativeActor):
 
     def _on_refused(self, link: Link, error: Exception) -> None:
         """Wrong credentials are wrong everywhere, and no retry mends them: say it at once."""
-        link.attempts.pause(self._now + REFUSED_PAUSE * (1.0 + 0.2 * self._next_jitter()))
+        link.attempts.pause(self._now + stretched(REFUSED_PAUSE, self._next_jitter()))
         while self._anywhere:
             self._fail(self._anywhere.popleft(), error, node=link.node)
         self._said.append(BrokerRefused(error=error))

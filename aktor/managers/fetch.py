@@ -25,7 +25,7 @@ from kafka.protocol.consumer.fetch import FetchRequest
 from kafka.structs import TopicPartition
 
 from aktor.actors.handlers import answers_to, handles
-from aktor.actors.manager import NEVER, Backoff, Duty, RequestManager
+from aktor.actors.manager import NEVER, Backoff, Duty, RequestManager, stretched
 from aktor.events.fetching import PausePartitions
 from aktor.events.metadata import ClusterChanged, RefreshMetadata
 from aktor.events.network import ExpectFetches, Lane, Request, RequestFailed, ResponseReceived
@@ -334,7 +334,7 @@ class FetchManager(RequestManager):
             if node.asked is None:
                 continue
             if now >= node.late_at:
-                node.late_at = now + LATE * (1.0 + 0.2 * jitter)
+                node.late_at = now + stretched(LATE, jitter)
                 self._tell(RefreshMetadata(because=f"node {node_id} takes long over a fetch"))
             self._wake_by(node.late_at)
 
@@ -381,7 +381,6 @@ class FetchManager(RequestManager):
         settings, node = self.settings, self._nodes[node_id]
         per_partition = settings.max_partition_fetch_bytes
         wanted = {tp: one.wanted(per_partition) for tp, one in self._plan.ready(node_id).items()}
-        failures = node.backoff.failures
         asked = Asked(
             node=node_id,
             max_bytes=min(
@@ -394,10 +393,10 @@ class FetchManager(RequestManager):
             wanted=wanted,
         )
         wait = self._longest_wait(node_id, asked)
-        patience = min(settings.request_timeout, (wait + PATIENCE) * 2.0 ** min(failures, 10))
+        patience = node.backoff.doubled(wait + PATIENCE, settings.request_timeout)
         node.asked = asked
         # After a failure the metadata is asked sooner: the leader may have moved long ago.
-        node.late_at = now + LATE + (0.0 if failures else wait)
+        node.late_at = now + LATE + (0.0 if node.backoff.failures else wait)
         self._wake_by(node.late_at)
         self._turns += 1
         node.turn = self._turns
