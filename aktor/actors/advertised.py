@@ -11,22 +11,16 @@ import math
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from aktor.actors.bootstrap import GRACE, REPEAT
 from aktor.actors.diagnosis import reason_of
 from aktor.actors.links import Link, LinkState
 from aktor.errors import AuthenticationError, BrokersUnreachableError
 
 __all__ = ["PROBES", "Advertised"]
 
-#: How long hard failures (refused, a name that nobody knows) may last before the application is
-#: told; a broker that is just starting gets this time.
-GRACE: Final = 2.0
-
-#: The same where packets are swallowed: TCP has sent its first packet three times by then (0, 1 and
+#: `GRACE` where packets are swallowed: TCP has sent its first packet three times by then (0, 1 and
 #: 3 s), so it is neither a lost packet nor a slow start.
 SILENCE: Final = 5.0
-
-#: The application is told at most this often, while it lasts.
-REPEAT: Final = 2.0
 
 #: When none of the brokers that are needed has answered for so long, others are tried, and again.
 PROBE_AFTER: Final = 1.0

@@ -16,10 +16,10 @@ from aktor.actors.diagnosis import reason_of
 from aktor.actors.links import Link
 from aktor.errors import AuthenticationError, BootstrapError
 
-__all__ = ["Bootstrap", "BootstrapEvent", "BootstrapState"]
+__all__ = ["GRACE", "REPEAT", "Bootstrap", "BootstrapEvent", "BootstrapState"]
 
-#: How long hard failures may last before the application is told that nobody is there; a broker
-#: that is just starting gets this time.
+#: How long hard failures (refused, a name that nobody knows) may last before the application is
+#: told that nobody is there; a broker that is just starting gets this time.
 GRACE: Final = 2.0
 
 #: The application is told at most this often, while it lasts.

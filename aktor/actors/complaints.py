@@ -7,14 +7,14 @@ been reached for long.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from aktor.actors.advertised import PROBES, Advertised
 from aktor.actors.bootstrap import Bootstrap
 from aktor.actors.diagnosis import reason_of
 from aktor.actors.links import Link, LinkState
+from aktor.actors.manager import NEVER
 from aktor.events.message import Message
 from aktor.events.network import BootstrapFailed, BrokersLost, BrokersReached, BrokersUnreachable
 from aktor.trace import Trace
@@ -34,69 +34,78 @@ class Complaints:
         self._log = log
         self._lost: frozenset[int] = frozenset()
 
-    def due(self, links: Collection[Link], now: float, *, anybody: bool) -> Iterator[Message]:
-        """What is to be said now. `anybody`: a request that any broker may answer waits."""
-        if anybody and now >= self._bootstrap.complaint_due():
+    def due(
+        self, links: Collection[Link], now: float, *, anybody: bool
+    ) -> tuple[list[Message], float]:
+        """What is to be said now, and when something is to be said next if no message comes before.
+
+        `anybody`: a request that any broker may answer waits.
+        """
+        said: list[Message] = []
+        again_at = min(
+            self._nobody_there(said, now) if anybody else NEVER,
+            self._unreachable(said, links, now),
+            self._lost_now(said, links, now),
+        )
+        return said, again_at
+
+    def _nobody_there(self, said: list[Message], now: float) -> float:
+        if now >= self._bootstrap.complaint_due():
             error: Exception = self._bootstrap.complain(now)
             self._log.warning("bootstrap.failed", because=error)
-            yield BootstrapFailed(error=error)
-        yield from self._unreachable(links, now)
-        yield from self._lost_now(links, now)
+            said.append(BootstrapFailed(error=error))
+        return self._bootstrap.complaint_due()
 
-    def _unreachable(self, all_links: Iterable[Link], now: float) -> Iterator[Message]:
+    def _unreachable(self, said: list[Message], all_links: Iterable[Link], now: float) -> float:
         advertised = self.advertised
         if not (advertised.in_doubt or advertised.told):
-            return
-        links = _to_brokers(all_links)
-        if now >= advertised.due(links, now):
+            return NEVER
+        links = [one for one in all_links if one.node >= 0]  # all that lead to such an address
+        due = advertised.due(links, now)
+        if now >= due:
             error = advertised.complain(links, now)
             self._log.warning("brokers.unreachable", because=error)
-            yield BrokersUnreachable(error=error)
-        elif advertised.found(links):
+            said.append(BrokersUnreachable(error=error))
+            return advertised.due(links, now)
+        if advertised.found(links):
             self._log.info("brokers.reached", broker=[one.address for one in links if one.is_open])
-            yield BrokersReached()
+            said.append(BrokersReached())
+        return due
 
-    def _lost_now(self, links: Iterable[Link], now: float) -> Iterator[Message]:
+    def _lost_now(self, said: list[Message], links: Iterable[Link], now: float) -> float:
         """Tell of brokers that are needed and have not been reached for long, and when they are."""
         lost: dict[int, str] = {}
+        again_at = NEVER
         for link in links:
             since = link.attempts.failing_since
             # (Not a link for JoinGroup, which the broker keeps on purpose: the other links to the
             # same broker show whether it can be reached.)
-            if since is None or link.node < 0 or link.holds or now < since + LOST_AFTER:
+            if since is None or link.node < 0 or link.holds:
                 continue
-            if (
-                link.attempts.begun_at >= now - LOST_AFTER or link.unsent
-            ):  # else no request needs it
+            begins = since + LOST_AFTER
+            # A broker that is not tried for so long is one that no request needs.
+            ends = NEVER if link.unsent else link.attempts.begun_at + LOST_AFTER
+            if begins <= now < ends:
                 why = reason_of(link.failure) if link.failure else "it hangs up"
                 lost[link.node] = f"{link.address}: {why}"
-        if lost.keys() == self._lost:
-            return
-        for node in lost.keys() - self._lost:
-            self._log.warning("broker.lost", node=node, broker=lost[node], for_s=LOST_AFTER)
-        self._lost = frozenset(lost)
-        yield BrokersLost(brokers=lost)
+            if now < ends:
+                again_at = min(again_at, begins if now < begins else ends)
+        if lost.keys() != self._lost:
+            for node in lost.keys() - self._lost:
+                self._log.warning("broker.lost", node=node, broker=lost[node], for_s=LOST_AFTER)
+            self._lost = frozenset(lost)
+            said.append(BrokersLost(brokers=lost))
+        return again_at
 
-    def to_probe(self, nodes: Collection[Link], now: float) -> list[Link]:
-        """Brokers that no request needs. They are tried while no broker has answered."""
+    def to_probe(self, nodes: Collection[Link], now: float) -> tuple[list[Link], float]:
+        """Brokers that no request needs, to be tried now while no broker has answered; and when
+        there may be others, if no message comes before."""
         if not self.advertised.in_doubt:
-            return []
-        room = PROBES - sum(one.state is LinkState.CONNECTING for one in nodes)
-        due = [one for one in nodes if now >= self.advertised.probe_at(one)]
-        return sorted(due, key=lambda one: one.attempts.begun_at)[: max(0, room)]
-
-    def wake_at(
-        self, links: Iterable[Link], nodes: Iterable[Link], now: float, *, anybody: bool
-    ) -> float:
-        """When something is to be said or tried, if no message comes before."""
-        wake = self._bootstrap.complaint_due() if anybody else math.inf
-        if not self.advertised.in_doubt:
-            return wake
-        probes = (self.advertised.probe_at(one) for one in nodes)
-        due = self.advertised.due(_to_brokers(links), now)
-        return min(wake, due, *(moment for moment in probes if moment > now), math.inf)
-
-
-def _to_brokers(links: Iterable[Link]) -> list[Link]:
-    """Everything that leads to an address which a broker advertises."""
-    return [one for one in links if one.node >= 0]
+            return [], NEVER
+        moments = {one: self.advertised.probe_at(one) for one in nodes}
+        due = [one for one, moment in moments.items() if moment <= now]
+        due.sort(key=lambda one: one.attempts.begun_at)
+        # What is due and has no room waits for the end of an attempt, which is a message.
+        room = max(0, PROBES - sum(one.state is LinkState.CONNECTING for one in nodes))
+        later = (moment for moment in moments.values() if moment > now)
+        return due[:room], min(later, default=NEVER)

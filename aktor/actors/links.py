@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from aktor.actors.attempts import Attempts
-from aktor.actors.manager import Backoff
+from aktor.actors.manager import NEVER, Backoff
 from aktor.events.network import Request
 
 __all__ = ["Link", "LinkEvent", "LinkState", "Waiting"]
@@ -132,17 +132,35 @@ class Link:
         self.proven, self.used_at, self.heard_at = other.proven, other.used_at, other.heard_at
         self.throttled_until = other.throttled_until
 
-    def can_connect(self, now: float) -> bool:
-        """True if there is no connection and the backoff is over."""
-        return self.state is LinkState.IDLE and self.attempts.retry_at <= now
+    @property
+    def connect_at(self) -> float:
+        """When a connection may be begun: after the backoff, if there is neither a connection nor
+        an attempt (else NEVER)."""
+        return self.attempts.retry_at if self.state is LinkState.IDLE else NEVER
 
-    def in_backoff(self, now: float) -> bool:
-        """True if there is no connection and none may be tried yet."""
-        return self.state is LinkState.IDLE and self.attempts.retry_at > now
+    def send_at(self, max_in_flight: int) -> float:
+        """When the first request in the queue may be sent; NEVER: not before a message comes."""
+        if (
+            not self.unsent
+            or self.state is not LinkState.READY
+            or len(self.in_flight) >= max_in_flight
+        ):
+            return NEVER
+        return self.throttled_until
 
-    def is_trying(self, now: float, patience: float) -> bool:
-        """True while an attempt is under way that has not taken longer than this yet."""
-        return self.state is LinkState.CONNECTING and now < self.attempts.begun_at + patience
+    @property
+    def expires_at(self) -> float:
+        """When a request in the queue is to be given up."""
+        return min([one.request.deadline for one in self.unsent], default=NEVER)
+
+    def late_at(self, longest: float) -> float:
+        """When an answer is late and is not waited for without another look. One that is arriving
+        is waited for, but not for longer than this since its request was sent."""
+        late_at = NEVER
+        for one in self.in_flight.values():
+            patient_until = min(self.patient_until, one.sent_at + longest)
+            late_at = min(late_at, max(one.request.deadline, patient_until))
+        return late_at
 
     def room(self, max_in_flight: int, now: float) -> int:
         """How many more requests may be sent at `now`."""
@@ -166,18 +184,3 @@ class Link:
         taken = list(self.in_flight.values())
         self.in_flight = {}
         return taken
-
-    def wake_at(self, now: float, max_idle: float) -> float:
-        """When this link needs looking at again, without any message (inf: never)."""
-        if not (self.unsent or self.in_flight):
-            return self.used_at + max_idle if self.state is LinkState.READY else math.inf
-        wake = math.inf
-        for waiting in self.in_flight.values():
-            wake = min(wake, max(waiting.request.deadline, self.patient_until))
-        for waiting in self.unsent:
-            wake = min(wake, waiting.request.deadline)
-        if self.unsent and self.in_backoff(now):
-            wake = min(wake, self.attempts.retry_at)
-        elif self.unsent and self.throttled_until > now:
-            wake = min(wake, self.throttled_until)
-        return wake

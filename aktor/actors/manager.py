@@ -25,7 +25,16 @@ from aktor.events.network import Destination, Lane, Request, RequestFailed, Resp
 from aktor.settings import Settings
 from aktor.trace import Trace, silent
 
-__all__ = ["AGAIN", "NEVER", "Backoff", "Duty", "PollResult", "RequestManager"]
+__all__ = [
+    "AGAIN",
+    "NEVER",
+    "REFUSED_PAUSE",
+    "Backoff",
+    "Duty",
+    "PollResult",
+    "RequestManager",
+    "stretched",
+]
 
 #: The due time of a duty that waits for a message only.
 NEVER: Final = math.inf
@@ -37,6 +46,10 @@ AGAIN: Final = -math.inf
 #: next if no message comes before.
 Duty: TypeAlias = Callable[[float, float], float]
 
+#: What a broker refused for good is asked again no sooner than this, in seconds: the user may mend
+#: it from outside (new credentials, an ACL).
+REFUSED_PAUSE: Final = 1.0
+
 #: More rounds than any work takes: a duty that is still due then would keep the thread for ever.
 ROUNDS: Final = 1000
 
@@ -47,6 +60,11 @@ class PollResult(NamedTuple):
     requests: tuple[Request, ...] = ()
     wake_at: float = NEVER
     said: tuple[Message, ...] = ()
+
+
+def stretched(seconds: float, jitter: float) -> float:
+    """This time or up to 20 % more, lest many clients come back at the same moment."""
+    return seconds * (1.0 + 0.2 * jitter)
 
 
 class Backoff:
@@ -65,10 +83,14 @@ class Backoff:
 
     def failed(self, now: float, jitter: float) -> float:
         """Note a failure at `now`; returns the time of the next attempt (also `retry_at`)."""
-        wait = min(self._first * 2.0 ** min(self.failures, 30), self._longest)
+        wait = self.doubled(self._first, self._longest)
         self.failures += 1
         self.retry_at = now + wait * (0.8 + 0.4 * jitter)
         return self.retry_at
+
+    def doubled(self, first: float, longest: float) -> float:
+        """`first`, doubled by each failure in a row, at most `longest`."""
+        return min(first * 2.0 ** min(self.failures, 30), longest)
 
     def reset(self) -> None:
         """Forget the failures: the next attempt may be made at once."""

@@ -20,10 +20,10 @@ from aktor.actors.diagnosis import reason_of
 from aktor.actors.handlers import bound, handlers, handles
 from aktor.actors.lanes import Lanes
 from aktor.actors.links import Link, LinkEvent, LinkState, Waiting
-from aktor.actors.manager import Backoff
+from aktor.actors.manager import AGAIN, NEVER, REFUSED_PAUSE, Backoff, stretched
 from aktor.actors.metering import meter, milliseconds
 from aktor.actors.runtime import CooperativeActor, Dispatcher
-from aktor.actors.ways import next_chance, way_for_anybody
+from aktor.actors.ways import way_for_anybody
 from aktor.actors.wire import (
     ConnectionClosed,
     ConnectionFailed,
@@ -66,9 +66,6 @@ HOLDING_IDLE: Final = 10.0
 
 #: So long at most a JoinGroup waits for the answers to what was sent to the coordinator before it.
 IN_ORDER_FOR: Final = 1.0
-
-#: A broker that refused our credentials is asked again no sooner.
-REFUSED_PAUSE: Final = 1.0
 
 #: The golden ratio's fraction: its multiples, modulo 1, lie as far apart as they can.
 GOLDEN: Final = (math.sqrt(5.0) - 1.0) / 2.0
@@ -114,6 +111,18 @@ class NetworkActor(CooperativeActor):
         self._bootstrap = Bootstrap(servers, patience=settings.bootstrap_timeout)
         self._complaints = Complaints(self._bootstrap, self.log)
         self._net = net(self._report)
+        #: What is done on a tick, in this order. As the duties of a manager, each does what is due
+        #: and returns when it is due next if no message comes before. AGAIN: it closed a
+        #: connection, for which another duty may have a use; a tick closes each once at most.
+        self._duties = (
+            self._give_up_late,
+            self._find_ways,
+            self._connect_and_send,
+            self._connect_ahead,
+            self._probe,
+            self._close_unneeded,
+            self._complain,
+        )
 
     def _new_link(self, name: str, node: int, host: str, port: int) -> Link:
         settings = self.settings
@@ -330,7 +339,7 @@ class NetworkActor(CooperativeActor):
 
     def _on_refused(self, link: Link, error: Exception) -> None:
         """Wrong credentials are wrong everywhere, and no retry mends them: say it at once."""
-        link.attempts.pause(self._now + REFUSED_PAUSE * (1.0 + 0.2 * self._next_jitter()))
+        link.attempts.pause(self._now + stretched(REFUSED_PAUSE, self._next_jitter()))
         while self._anywhere:
             self._fail(self._anywhere.popleft(), error, node=link.node)
         self._said.append(BrokerRefused(error=error))
@@ -414,28 +423,15 @@ class NetworkActor(CooperativeActor):
 
     @handles(Tick)
     def on_tick(self, tick: Tick) -> None:
-        """Give up what is late, connect, send, close what is not needed; say when to wake."""
+        """Do what is due, and say when to wake."""
         if not self._bootstrap.is_begun:
             self._bootstrap.begin_with(tick.jitter)
         now, self._jitter = self._heed(tick.now), tick.jitter
-        self._give_up_late(now)
-        self._find_ways(now)
-        for link in self._links():
-            if link.unsent:
-                self._connect_or_send(link, now)
-        self._connect_ahead(now)
-        for link in self._complaints.to_probe(self._lanes.nodes.values(), now):
-            self._connect(link, now)
-        self._close_unneeded(now)
-        links = self._links()
-        self._said += self._complaints.due(links, now, anybody=bool(self._anywhere))
+        wake_at = AGAIN
+        while wake_at == AGAIN:
+            wake_at = min([duty(now) for duty in self._duties])
         self._said.append(
-            Ticked(
-                actor=self.name,
-                incarnation=self.incarnation,
-                requests=(),
-                wake_at=self._wake_at(links, now),
-            )
+            Ticked(actor=self.name, incarnation=self.incarnation, requests=(), wake_at=wake_at)
         )
 
     def _links(self) -> list[Link]:
@@ -443,17 +439,26 @@ class NetworkActor(CooperativeActor):
 
     # deadlines
 
-    def _give_up_late(self, now: float) -> None:
+    def _give_up_late(self, now: float) -> float:
+        """Fail requests whose deadline has come. (A request that is sent later in this tick still
+        has the deadline that is counted here.)"""
         for waiting in [one for one in self._anywhere if one.request.deadline <= now]:
             self._anywhere.remove(waiting)
             self._fail(waiting, self._late(waiting, now, "no broker could be reached"))
+        wake_at = min([one.request.deadline for one in self._anywhere], default=NEVER)
+        longest = self.settings.request_timeout
         for link in self._links():
             if link.unsent:
-                self._give_up_unsent(link, now)
+                if link.expires_at <= now:
+                    self._give_up_unsent(link, now)
+                wake_at = min(wake_at, link.expires_at)
             if link.in_flight:
-                late = [one for one in link.in_flight.values() if one.request.deadline <= now]
-                if late and not self._is_arriving(link, late, now):
-                    self._hang_up(link, late, now)
+                late_at = link.late_at(longest)
+                if late_at <= now:
+                    self._give_up_unanswered(link, now)
+                    late_at = link.late_at(longest)
+                wake_at = min(wake_at, late_at)
+        return wake_at
 
     def _give_up_unsent(self, link: Link, now: float) -> None:
         for waiting in [one for one in link.unsent if one.request.deadline <= now]:
@@ -461,15 +466,14 @@ class NetworkActor(CooperativeActor):
             error = self._late(waiting, now, f"it was not sent to broker {link.address}", link)
             self._fail(waiting, error, node=link.node)
 
-    def _is_arriving(self, link: Link, late: Iterable[Waiting], now: float) -> bool:
-        """Whether to wait on: a large answer on a slow line is no sign of a dead broker."""
-        if now >= min(one.sent_at for one in late) + self.settings.request_timeout:
-            return False
-        if now >= link.patient_until:
-            if not self._net.has_heard(link.key):
-                return False
+    def _give_up_unanswered(self, link: Link, now: float) -> None:
+        late = [one for one in link.in_flight.values() if one.request.deadline <= now]
+        ends = min(one.sent_at for one in late) + self.settings.request_timeout
+        if now < ends and self._net.has_heard(link.key):
+            # A large answer on a slow line is no sign of a dead broker.
             link.patient_until = now + ARRIVING_PATIENCE
-        return True
+        else:
+            self._hang_up(link, late, now)
 
     def _hang_up(self, link: Link, late: Iterable[Waiting], now: float) -> None:
         """A connection that brings no answer is given up with all it owes (NetworkClient)."""
@@ -501,18 +505,19 @@ class NetworkActor(CooperativeActor):
 
     # the least loaded node
 
-    def _find_ways(self, now: float) -> None:
+    def _find_ways(self, now: float) -> float:
         """Give each request that any broker may answer to a link, or begin a connection for it."""
         while self._anywhere:
             limit = self.settings.max_in_flight
-            link = way_for_anybody(self._lanes, self._bootstrap, now, limit)
-            if link is not None and link.state is LinkState.READY:
-                link.unsent.append(self._anywhere.popleft())
-                continue
-            if link is not None:
-                self._trace_bootstrap(link)
-                self._connect(link, now)
-            return
+            way = way_for_anybody(self._lanes, self._bootstrap, now, limit)
+            if not isinstance(way, Link):
+                return way
+            if way.state is LinkState.READY:
+                way.unsent.append(self._anywhere.popleft())
+            else:
+                self._trace_bootstrap(way)
+                self._connect(way, now)
+        return NEVER
 
     def _trace_bootstrap(self, link: Link) -> None:
         if link in self._bootstrap and self._bootstrap.on(BootstrapEvent.ASKED):
@@ -525,40 +530,47 @@ class NetworkActor(CooperativeActor):
 
     # connections
 
-    def _connect_ahead(self, now: float) -> None:
+    def _connect_ahead(self, now: float) -> float:
         """Open what will be needed shortly: for Fetches that were announced, and the coordinator's
         own connection for the heartbeats that follow a JoinGroup."""
         for node in sorted(self._lanes.expected & self._lanes.nodes.keys()):
-            self._connect_if_able(self._lanes.to_node(node, Lane.FETCH), now)
+            self._connect_if_due(self._lanes.to_node(node, Lane.FETCH), now)
         self._lanes.expected = frozenset()
         own = self._lanes.coordinator
-        if own is not None and any(one.unsent for one in self._lanes.holding):
-            self._connect_if_able(own, now)
+        if own is None or not any(one.unsent for one in self._lanes.holding):
+            return NEVER
+        self._connect_if_due(own, now)
+        return own.connect_at
 
-    def _connect_if_able(self, link: Link, now: float) -> None:
-        if link.can_connect(now):
+    def _connect_if_due(self, link: Link, now: float) -> None:
+        if link.connect_at <= now:
             self._connect(link, now)
 
-    def _connect_or_send(self, link: Link, now: float) -> None:
-        self._connect_if_able(link, now)
-        while link.unsent and self._may_send(link, now):
-            waiting = link.unsent.popleft()
-            waiting.sent_at = now
-            link.in_flight[waiting.request_id] = waiting
-            link.used_at = now
-            self.counters["request-total"] = self.counters.get("request-total", 0) + 1
-            self.log.debug(
-                "request.sent", api=waiting.body_name, node=link.node, request=waiting.request_id
-            )
-            self._net.send(link.key, waiting.request_id, waiting.request.body)
+    def _connect_and_send(self, now: float) -> float:
+        """Send what waits in the queues, over connections that are begun for it."""
+        wake_at = NEVER
+        for link in self._links():
+            if link.unsent:
+                self._connect_if_due(link, now)
+                while self._send_at(link) <= now:
+                    self._send(link, link.unsent.popleft(), now)
+                if link.unsent:
+                    wake_at = min(wake_at, link.connect_at, self._send_at(link))
+        return wake_at
 
-    def _may_send(self, link: Link, now: float) -> bool:
-        return (
-            link.state is LinkState.READY
-            and link.throttled_until <= now
-            and len(link.in_flight) < self.settings.max_in_flight
-            and self._in_order_at(link) <= now
+    def _send(self, link: Link, waiting: Waiting, now: float) -> None:
+        waiting.sent_at = now
+        link.in_flight[waiting.request_id] = waiting
+        link.used_at = now
+        self.counters["request-total"] = self.counters.get("request-total", 0) + 1
+        self.log.debug(
+            "request.sent", api=waiting.body_name, node=link.node, request=waiting.request_id
         )
+        self._net.send(link.key, waiting.request_id, waiting.request.body)
+
+    def _send_at(self, link: Link) -> float:
+        """When its first request may be sent; NEVER: not before a message comes."""
+        return max(link.send_at(self.settings.max_in_flight), self._in_order_at(link))
 
     def _in_order_at(self, link: Link) -> float:
         """When a JoinGroup may go although what was sent to the coordinator before is unanswered.
@@ -630,20 +642,28 @@ class NetworkActor(CooperativeActor):
         else:
             self._drop(link, because)
 
-    def _close_unneeded(self, now: float) -> None:
+    def _close_unneeded(self, now: float) -> float:
+        """Close what nobody needs any more."""
         leaving = self._lanes.leaving
         for link in [one for one in leaving if not one.in_flight]:
             leaving.remove(link)
             self._drop(link, "its broker is not needed any more")
         for link in self._lanes.take_spare():
             self._drop(link, "the request that it was for is over")
+        wake_at = NEVER
         for link in self._links():
             if link.state is not LinkState.READY or link.busy:
                 continue
-            if now >= link.used_at + self._max_idle(link):
+            idle_at = link.used_at + self._max_idle(link)
+            if idle_at <= now:
                 self._drop(link, "it was idle")
+                wake_at = AGAIN
             elif link.node < 0 and self._is_a_broker_connected():
                 self._drop(link, "a broker of the cluster is connected")
+                wake_at = AGAIN
+            else:
+                wake_at = min(wake_at, idle_at)
+        return wake_at
 
     def _max_idle(self, link: Link) -> float:
         most = self.settings.connections_max_idle
@@ -654,6 +674,20 @@ class NetworkActor(CooperativeActor):
 
     # complaints
 
+    def _probe(self, now: float) -> float:
+        """Try brokers that no request needs, to learn whether any can be reached."""
+        links, again_at = self._complaints.to_probe(self._lanes.nodes.values(), now)
+        for link in links:
+            self._connect(link, now)
+        return again_at
+
+    def _complain(self, now: float) -> float:
+        """Tell the application of brokers that cannot be reached."""
+        anybody = bool(self._anywhere)
+        said, again_at = self._complaints.due(self._links(), now, anybody=anybody)
+        self._said += said
+        return again_at
+
     @handles(ReportBootstrap)
     def on_report_bootstrap(self, asked: ReportBootstrap) -> None:
         """Say what came of the attempts so far, if there were any and no broker was reached."""
@@ -661,18 +695,6 @@ class NetworkActor(CooperativeActor):
         wanted = bootstrap.is_begun and bootstrap.is_nobody_there
         value = bootstrap.error() if wanted else None
         self._said.append(Answered(ticket=asked.ticket, value=value))
-
-    # the clock
-
-    def _wake_at(self, links: list[Link], now: float) -> float:
-        nodes, anywhere = self._lanes.nodes.values(), self._anywhere
-        times = [one.wake_at(now, self._max_idle(one)) for one in links]
-        times.append(self._complaints.wake_at(links, nodes, now, anybody=bool(anywhere)))
-        times += (one.request.deadline for one in anywhere)
-        later = [self._in_order_at(one) for one in self._lanes.holding]
-        if anywhere:
-            later += (next_chance(one) for one in (*nodes, *self._bootstrap))
-        return min((*times, *(moment for moment in later if moment > now)), default=math.inf)
 
     # -- answers out
 

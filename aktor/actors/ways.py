@@ -13,8 +13,9 @@ from typing import Final
 from aktor.actors.bootstrap import Bootstrap
 from aktor.actors.lanes import Lanes
 from aktor.actors.links import Link, LinkState
+from aktor.actors.manager import NEVER
 
-__all__ = ["next_chance", "way_for_anybody"]
+__all__ = ["way_for_anybody"]
 
 #: If a connection attempt takes longer, another one is begun beside it: a bootstrap server that
 #: drops all packets must not cost the whole connection timeout.
@@ -27,8 +28,30 @@ SLOW: Final = 1.0
 
 def way_for_anybody(
     lanes: Lanes, bootstrap: Bootstrap, now: float, max_in_flight: int
-) -> Link | None:
-    """The link to send on if it is ready; if it is idle, the one to open; None: wait."""
+) -> Link | float:
+    """The link to send on if it is ready; if it is idle, the one to open; a time: there is none,
+    look again then if no message comes before."""
+    way = _best(lanes, bootstrap, now, max_in_flight)
+    if way is not None:
+        return way
+    # The choice depends on the time by these moments only. One that has passed is of a link which
+    # could be opened, while the attempt on another one is waited for.
+    changes = (_changes_at(one) for one in (*lanes.nodes.values(), *bootstrap))
+    return min((moment for moment in changes if moment > now), default=NEVER)
+
+
+def _changes_at(link: Link) -> float:
+    """When the choice may be another because of this link, if no message comes before."""
+    match link.state:
+        case LinkState.IDLE:
+            return link.connect_at
+        case LinkState.CONNECTING:
+            return _trying_until(link)
+        case LinkState.READY:
+            return link.throttled_until
+
+
+def _best(lanes: Lanes, bootstrap: Bootstrap, now: float, max_in_flight: int) -> Link | None:
     nodes = lanes.nodes.values()
     ready = [one for one in (*nodes, *bootstrap) if one.room(max_in_flight, now) > 0]
     if not ready:
@@ -40,25 +63,14 @@ def way_for_anybody(
     if best.node in shunned or best.owes_since(now - SLOW):
         others = [one for one in nodes if one.node not in shunned]
         if any(one.state is LinkState.CONNECTING for one in others):
-            return None if any(one.is_trying(now, PATIENCE) for one in others) else best
+            return None if any(now < _trying_until(one) for one in others) else best
         return _longest_untried(others, now) or best
     return best
 
 
-def next_chance(link: Link) -> float:
-    """When this link may help a request for any broker, if no message comes before."""
-    match link.state:
-        case LinkState.IDLE:
-            return link.attempts.retry_at
-        case LinkState.CONNECTING:
-            return link.attempts.begun_at + PATIENCE
-        case LinkState.READY:
-            return link.throttled_until
-
-
 def _to_open(nodes: Collection[Link], bootstrap: Bootstrap, now: float) -> Link | None:
     if any(
-        one.state is LinkState.READY or one.is_trying(now, PATIENCE) for one in (*nodes, *bootstrap)
+        one.state is LinkState.READY or now < _trying_until(one) for one in (*nodes, *bootstrap)
     ):
         return None  # one of them will have room soon
     # If all known brokers have failed, or do not answer, one of several bootstrap servers is being
@@ -67,8 +79,14 @@ def _to_open(nodes: Collection[Link], bootstrap: Bootstrap, now: float) -> Link 
 
 
 def _longest_untried(links: Iterable[Link], now: float) -> Link | None:
-    able = [one for one in links if one.can_connect(now)]
+    able = [one for one in links if one.connect_at <= now]
     return min(able, key=lambda one: one.attempts.begun_at, default=None)
+
+
+def _trying_until(link: Link) -> float:
+    """How long nothing is tried beside this attempt; -inf if there is none."""
+    trying = link.state is LinkState.CONNECTING
+    return link.attempts.begun_at + PATIENCE if trying else -math.inf
 
 
 def _shunned(links: Iterable[Link]) -> frozenset[int]:

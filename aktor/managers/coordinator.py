@@ -16,7 +16,7 @@ from kafka.errors import (
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from aktor.actors.handlers import answers_to, handles
-from aktor.actors.manager import NEVER, Backoff, Duty, RequestManager
+from aktor.actors.manager import NEVER, REFUSED_PAUSE, Backoff, Duty, RequestManager, stretched
 from aktor.events.coordinator import (
     CoordinatorFound,
     CoordinatorLost,
@@ -38,9 +38,6 @@ ANSWER_WITHIN: Final = 5.0
 #: A second suspicion within this many seconds is a repetition and waits for the backoff; after
 #: a longer calm the next look-up is made at once.
 CALM_AFTER: Final = 10.0
-
-#: A refused look-up is repeated no faster than this, in seconds.
-REFUSED_PAUSE: Final = 1.0
 
 #: KIP-699's `key_type` of consumer groups.
 GROUP_KEY: Final = 0
@@ -187,7 +184,7 @@ class CoordinatorManager(RequestManager):
             self._tell(CoordinatorMissing(because=because))
             return
 
-        pause = max(self.settings.retry_backoff_max, REFUSED_PAUSE) * (1.0 + 0.2 * jitter)
+        pause = stretched(max(self.settings.retry_backoff_max, REFUSED_PAUSE), jitter)
         self._refused_until = now + pause
         self.log.warning(
             "coordinator.refused",

@@ -50,7 +50,7 @@ class Exchange:
         A broker whose connection is half-open then costs `first` seconds and not 30, and one that
         is merely slow is heard in the end.
         """
-        return min(self._most, first * 2.0 ** min(self._backoff.failures, 10))
+        return self._backoff.doubled(first, self._most)
 
     def sent(self) -> int:
         """An attempt is made; returns its number."""

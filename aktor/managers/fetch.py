@@ -25,7 +25,7 @@ from kafka.protocol.consumer.fetch import FetchRequest
 from kafka.structs import TopicPartition
 
 from aktor.actors.handlers import answers_to, handles
-from aktor.actors.manager import NEVER, Backoff, Duty, RequestManager
+from aktor.actors.manager import NEVER, Backoff, Duty, RequestManager, stretched
 from aktor.events.fetching import PausePartitions
 from aktor.events.metadata import ClusterChanged, RefreshMetadata
 from aktor.events.network import ExpectFetches, Lane, Request, RequestFailed, ResponseReceived
@@ -122,9 +122,6 @@ class FetchManager(RequestManager):
         self._buffered: dict[TopicPartition, None] = {}
         self._nodes: dict[int, _Node] = {}
         self._turns = 0
-        # A tick follows every message of anybody's: most change nothing here.
-        self._changed = True
-        self._wake_at = NEVER
 
     # -- what it counts, for audits
 
@@ -175,7 +172,6 @@ class FetchManager(RequestManager):
             plan.unpolled |= plan.cursors.keys() - before.keys()
         plan.unpolled &= plan.cursors.keys()
         plan.touch_all()
-        self._changed = True
 
     def _new_cursor(self, tp: TopicPartition, epoch: int, position: Position | None) -> FetchCursor:
         cursor = FetchCursor(tp, epoch, position, backoff=self._new_backoff(), log=self.log)
@@ -205,7 +201,6 @@ class FetchManager(RequestManager):
 
     def _touch(self, *partitions: TopicPartition) -> None:
         self._plan.touch(partitions)
-        self._changed = True
 
     @handles(PositionsResolved)
     def on_positions_resolved(self, resolved: PositionsResolved) -> None:
@@ -240,7 +235,6 @@ class FetchManager(RequestManager):
         freed = self._take_back_credit(poll)
         if not freed and not poll.positions:
             return
-        self._changed = True
         for tp, position in poll.positions.items():
             cursor = self._plan.cursors.get(tp)
             if cursor is not None:
@@ -276,36 +270,25 @@ class FetchManager(RequestManager):
             if node_id not in plan.cluster.brokers and not self._nodes[node_id].busy:
                 del self._nodes[node_id]
         plan.touch_all()
-        self._changed = True
 
     # -- what is sent
 
     def duties(self) -> tuple[Duty, ...]:
-        """It fetches."""
-        return (self._fetch_all,)
+        """It fetches.
 
-    def _fetch_all(self, now: float, jitter: float) -> float:
-        """A Fetch to every node that has something for us, if there is room.
-
-        Each part says by `_wake_by` when it is due next, where it finds that it is not due yet.
+        The supervisor asks a manager only if it was told something, or its wake time has come. So
+        there is no note here that something has changed: a new handler could forget to make it.
         """
-        if not self._changed and now < self._wake_at:
-            return self._wake_at
-        self._changed = False
-        self._wake_at = NEVER
+        return (self._look_again, self._want_leaders, self._send_fetches, self._doubt_late)
+
+    def _look_again(self, now: float, jitter: float) -> float:
+        """Look at the partitions to which something happened, and at those whose time has come."""
         for node_id, cursor in self._plan.refresh(now):
             node = self._node(node_id)
             if not cursor.buffered and not node.covers(cursor):
                 node.aside.want(cursor.tp)
         self._expect()
-        self._want_leaders(now, jitter)
-        self._doubt_late(now, jitter)
-        self._send_fetches(now)
-        self._wake_by(self._plan.wake_at)
-        return self._wake_at
-
-    def _wake_by(self, at: float) -> None:
-        self._wake_at = min(self._wake_at, at)
+        return self._plan.wake_at
 
     def _expect(self) -> None:
         """Say which nodes are asked as soon as positions are known: connecting takes time, too."""
@@ -315,32 +298,38 @@ class FetchManager(RequestManager):
         if news:
             self._tell(ExpectFetches(nodes=frozenset(news)))
 
-    def _want_leaders(self, now: float, jitter: float) -> None:
+    def _want_leaders(self, now: float, jitter: float) -> float:
         """Ask for leaders that are missing, as often as the backoff allows."""
         leaderless = self._plan.leaderless
         if not leaderless:
             self._leaderless.reset()
-            return
+            return NEVER
         if now >= self._leaderless.retry_at:
             self._leaderless.failed(now, jitter)
             names = ", ".join(cursor.name for cursor in islice(leaderless.values(), 5))
             more = f" and {len(leaderless) - 5} more" if len(leaderless) > 5 else ""
             self._tell(RefreshMetadata(because=f"no leader is known of {names}{more}"))
-        self._wake_by(self._leaderless.retry_at)
+        return self._leaderless.retry_at
 
-    def _doubt_late(self, now: float, jitter: float) -> None:
+    def _doubt_late(self, now: float, jitter: float) -> float:
         """Ask whether partitions of a broker that owes us an answer have another leader now."""
+        wake_at = NEVER
         for node_id, node in self._nodes.items():
             if node.asked is None:
                 continue
             if now >= node.late_at:
-                node.late_at = now + LATE * (1.0 + 0.2 * jitter)
+                node.late_at = now + stretched(LATE, jitter)
                 self._tell(RefreshMetadata(because=f"node {node_id} takes long over a fetch"))
-            self._wake_by(node.late_at)
+            wake_at = min(wake_at, node.late_at)
+        return wake_at
 
-    def _send_fetches(self, now: float) -> None:
+    def _send_fetches(self, now: float, jitter: float) -> float:
+        """A Fetch to every node that has something for us, if there is room, the one that waited
+        longest first."""
         plan = self._plan
-        waiting = self._idle_nodes(now)
+        ready_at = {node_id: self._ready_at(node_id, now) for node_id in plan.ready_nodes()}
+        waiting = [node_id for node_id, moment in ready_at.items() if moment <= now]
+        waiting.sort(key=lambda node_id: self._nodes[node_id].turn)
         for index, node_id in enumerate(waiting):
             part = self._room.part(
                 waiting=len(waiting) - index,
@@ -350,24 +339,19 @@ class FetchManager(RequestManager):
             )
             if part:
                 self.send(self._fetch(node_id, part, now))
-        for node_id in plan.ready_nodes():
+        wake_at = min((moment for moment in ready_at.values() if moment > now), default=NEVER)
+        for node_id in ready_at:
             node = self._nodes[node_id]
             if node.asked is not None or node_id in waiting:
-                self._fetch_aside(node, node_id, now)
+                wake_at = min(wake_at, self._fetch_aside(node, node_id, now))
+        return wake_at
 
-    def _idle_nodes(self, now: float) -> list[int]:
-        """Nodes that can be asked now, the one that waits longest first."""
-        idle = []
-        for node_id in self._plan.ready_nodes():
-            node = self._node(node_id)
-            if node.asked is not None:
-                continue
-            ready_at = max(node.backoff.retry_at, node.rest_until, node.aside.answers_until(now))
-            if now < ready_at:
-                self._wake_by(ready_at)
-            else:
-                idle.append(node_id)
-        return sorted(idle, key=lambda node_id: self._nodes[node_id].turn)
+    def _ready_at(self, node_id: int, now: float) -> float:
+        """When the node can be asked; NEVER: not before its answer has come."""
+        node = self._node(node_id)
+        if node.asked is not None:
+            return NEVER
+        return max(node.backoff.retry_at, node.rest_until, node.aside.answers_until(now))
 
     def _node(self, node_id: int) -> _Node:
         node = self._nodes.get(node_id)
@@ -381,7 +365,6 @@ class FetchManager(RequestManager):
         settings, node = self.settings, self._nodes[node_id]
         per_partition = settings.max_partition_fetch_bytes
         wanted = {tp: one.wanted(per_partition) for tp, one in self._plan.ready(node_id).items()}
-        failures = node.backoff.failures
         asked = Asked(
             node=node_id,
             max_bytes=min(
@@ -394,11 +377,10 @@ class FetchManager(RequestManager):
             wanted=wanted,
         )
         wait = self._longest_wait(node_id, asked)
-        patience = min(settings.request_timeout, (wait + PATIENCE) * 2.0 ** min(failures, 10))
+        patience = node.backoff.doubled(wait + PATIENCE, settings.request_timeout)
         node.asked = asked
         # After a failure the metadata is asked sooner: the leader may have moved long ago.
-        node.late_at = now + LATE + (0.0 if failures else wait)
-        self._wake_by(node.late_at)
+        node.late_at = now + LATE + (0.0 if node.backoff.failures else wait)
         self._turns += 1
         node.turn = self._turns
         node.aside.begin()
@@ -434,7 +416,7 @@ class FetchManager(RequestManager):
         busy = sum(node.asked is not None for node in self._nodes.values())
         return self._room.leaves_room(asked.reserved, waiting=nodes - busy - 1, nodes=nodes)
 
-    def _fetch_aside(self, node: _Node, node_id: int, now: float) -> None:
+    def _fetch_aside(self, node: _Node, node_id: int, now: float) -> float:
         """Ask at once for what the Fetch in flight does not bring, and nothing is buffered of."""
         aside = node.aside
         if aside.pending(now):
@@ -445,12 +427,11 @@ class FetchManager(RequestManager):
                 held=self._plan.held(node_id),
             )
             if not part:
-                return
+                return NEVER
             due = aside.due(self._plan.ready(node_id), node.covers, now)
             if due:
                 self.send(self._request_aside(node, node_id, due, part, now))
-                return
-        self._wake_by(aside.again_at)
+        return aside.again_at
 
     def _request_aside(
         self, node: _Node, node_id: int, due: list[FetchCursor], part: int, now: float
@@ -527,7 +508,6 @@ class FetchManager(RequestManager):
             node.asked = None
             node.aside.over()
         self._room.release(asked.reserved)
-        self._changed = True
         return node
 
     def _on_refused(self, node: _Node, asked: Asked, received: ResponseReceived) -> None:

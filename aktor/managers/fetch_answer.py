@@ -13,6 +13,7 @@ from kafka.errors import (
 )
 from kafka.structs import TopicPartition
 
+from aktor.actors.manager import REFUSED_PAUSE
 from aktor.errors import CorruptBatchError
 from aktor.events.fetching import Chunk, RecordsFetched
 from aktor.events.message import Message
@@ -27,9 +28,6 @@ from aktor.records.extent import extent
 from aktor.trace import Trace
 
 __all__ = ["FetchAnswer"]
-
-#: How often a partition is tried that the broker refused for good: a right may be granted later.
-REFUSED_PACE: Final = 1.0
 
 #: How long a partition rests that a broker does not know, at least: the metadata is refreshed
 #: within `retry_backoff_ms`, and says whether it is that of another topic of the same name by then.
@@ -257,7 +255,7 @@ class FetchAnswer:
 
     def _refuse(self, cursor: FetchCursor, error: Exception) -> None:
         """Tell it once, and go on trying now and then: it may be mended from outside."""
-        cursor.retry_at = self.now + REFUSED_PACE
+        cursor.retry_at = self.now + REFUSED_PAUSE
         if cursor.refused_told:
             return
         cursor.refused_told = True

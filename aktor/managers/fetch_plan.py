@@ -1,8 +1,8 @@
 """The plan of fetching: which partitions each broker can be asked for now.
 
-A tick follows every message of anybody's, and most messages concern one partition of thousands.
-So the plan is kept from tick to tick: only a partition to which something happened is looked at
-again (`touch`), or one whose time has come.
+A tick follows every message, and most messages concern one partition of thousands. So the plan is
+kept from tick to tick: only a partition to which something happened is looked at again (`touch`),
+or one whose time has come.
 """
 
 from __future__ import annotations

@@ -455,9 +455,7 @@ class PositionManager(RequestManager):
         return min((one.due for one in self._look_ups.values()), default=NEVER)
 
     def _ask_leaders(self, look_up: _LookUp, now: float, jitter: float) -> None:
-        patience = min(
-            self.settings.request_timeout, PATIENCE * 2.0 ** min(look_up.backoff.failures, 10)
-        )
+        patience = look_up.backoff.doubled(PATIENCE, self.settings.request_timeout)
         deadline = min(look_up.asked.deadline, now + patience)
         by_leader, leaderless = self._by_leader(look_up.to_ask())
         if leaderless:

@@ -148,6 +148,13 @@ class Bench:
         assert self.time.now < self.wake_at < math.inf, "it would sleep for ever, or not at all"
         return self.at(self.wake_at)
 
+    def sleep_until_it_connects(self) -> Bench:
+        """It may wake before, to tell the application of the broker."""
+        before = len(self.net.connects)
+        while len(self.net.connects) == before:
+            self.sleep()
+        return self
+
     def open(self) -> Bench:
         """The last attempt succeeds."""
         return self.tell(ConnectionOpened(key=self.last_key, now=0.0))
@@ -507,6 +514,17 @@ def test_a_broker_is_not_lost_while_it_only_keeps_a_join_group() -> None:
     assert bench.of(BrokersLost) == []
 
 
+def test_a_broker_that_is_needed_is_lost_after_thirty_seconds_though_nothing_else_happens() -> None:
+    bench = connected().tell(a_cluster(a=1, b=2)).send(a_request(2, deadline=1e6)).refuse()
+    bench.send(a_request(2, deadline=1e6)).sleep_until_it_connects()
+
+    while not bench.of(BrokersLost):
+        bench.sleep()
+
+    assert bench.time.now == 30.0
+    assert bench.of(BrokersLost)[0].brokers.keys() == {2}
+
+
 def test_both_connections_to_a_broker_go_with_it_to_its_new_address() -> None:
     bench = connected().send(a_request(1, lane=FETCH)).open()
     old = sorted(key for key, _ in bench.net.connects)
@@ -850,6 +868,16 @@ def test_an_answer_that_arrives_for_ever_is_given_up_after_the_request_timeout()
     assert len(bench.net.closes) == 1
 
 
+def test_the_request_timeout_is_not_exceeded_by_the_look_at_an_answer_that_arrives() -> None:
+    bench = connected(request_timeout=10.0).send(a_request(1, deadline=5.5))
+    bench.net.arriving = {bench.last_key}
+
+    while not bench.net.closes:
+        bench.sleep()
+
+    assert bench.time.now == 10.0
+
+
 def test_a_late_answer_is_dropped_and_traced() -> None:
     bench = connected().send(a_request(1, deadline=5.0)).at(5.0)
     bench.said.clear()
@@ -890,11 +918,10 @@ def test_the_backoff_doubles_up_to_its_maximum() -> None:
     for _ in range(5):
         bench.send(a_request(2, deadline=1e6))
         if waits:
-            bench.sleep()
+            bench.sleep_until_it_connects()
         before = bench.time.now
-        bench.refuse().send(a_request(2, deadline=1e6))
-        waits.append(bench.wake_at - before)
-        bench.sleep()
+        bench.refuse().send(a_request(2, deadline=1e6)).sleep_until_it_connects()
+        waits.append(bench.time.now - before)
         bench.refuse()
 
     assert 0.8 <= waits[0] <= 1.2
@@ -988,6 +1015,17 @@ def test_an_idle_connection_is_closed_after_a_while_and_opened_when_needed() -> 
     bench.send(a_request(1, deadline=100.0))
 
     assert len(bench.net.connects) == 2
+
+
+def test_a_request_that_waits_for_a_connection_which_is_closed_opens_another_at_once() -> None:
+    bench = connected(connections_max_idle=60.0).send(a_request(1))
+    key, request_id, _ = bench.net.sends[-1]
+    bench.tell(answered(key, request_id, throttle=100.0)).send(a_request(ANY, deadline=200.0))
+
+    bench.sleep()
+
+    assert bench.net.closes == [key]
+    assert (bench.time.now, bench.addresses[-1], len(bench.addresses)) == (60.0, "a:9092", 2)
 
 
 def test_what_a_restarted_actor_had_asked_for_is_not_sent_any_more() -> None:
@@ -1426,52 +1464,78 @@ def test_of_a_links_queue_the_requests_of_some_senders_are_taken(of: Any, taken:
     assert len(link.unsent) == 2 - len(taken)
 
 
-@pytest.mark.parametrize("seed", range(150))
-def test_every_request_gets_exactly_one_answer_whatever_happens(seed: int) -> None:
-    """Brokers come, go, move, refuse, swallow; in the end each sender has heard once."""
-    rng = random.Random(seed)
-    bench = Bench(max_in_flight=2, bootstrap_servers=(("x", 1), ("y", 2)))
-    sent: list[Request] = []
+class Chance:
+    """Brokers come, go, move, refuse, swallow, and send half an answer."""
 
-    def an_event() -> object:
-        key = rng.choice([key for key, _ in bench.net.connects] or ["nobody"])
-        requests = [one for one in bench.net.sends if one[0] == key]
-        request_id = rng.choice(requests)[1] if requests else 0
-        match rng.randrange(10):
+    def __init__(self, seed: int, bench: Bench) -> None:
+        self.sent: list[Request] = []
+        self._random = random.Random(seed)
+        self._bench = bench
+
+    def strike(self) -> None:
+        """Something happens, at once or a little later."""
+        chance, bench = self._random, self._bench
+        event = self._a_report() if chance.random() < 0.3 else self._an_event()
+        bench.net.arriving = set(bench.net.open) if chance.random() < 0.5 else set()
+        bench.time.now += chance.choice([0.0, 0.0, 0.1])
+        bench.tell(*([event] if event is not None else []))
+
+    def before(self, moment: float) -> float:
+        """Between now and then, and not far away."""
+        now = self._bench.time.now
+        ahead = self._random.random() * min(moment - now, self._random.choice([1.0, 30.0]))
+        return min(now + ahead, math.nextafter(moment, now))
+
+    def often(self) -> bool:
+        """Whether to do something that is done every other time."""
+        return self._random.random() < 0.5
+
+    def _an_event(self) -> object:
+        chance, net = self._random, self._bench.net
+        key = chance.choice([key for key, _ in net.connects] or ["nobody"])
+        requests = [one for one in net.sends if one[0] == key]
+        request_id = chance.choice(requests)[1] if requests else 0
+        match chance.randrange(10):
             case 0 | 1 | 2:
-                to = rng.choice([ANY, COORDINATOR, 1, 2, 3])
-                lane = rng.choice([*Lane])
-                late = bench.time.now + rng.uniform(0.0, 3.0)
-                sent.append(a_request(to, deadline=late, lane=lane))
-                return SendRequests(requests=(sent[-1],), now=0.0)
+                to = chance.choice([ANY, COORDINATOR, 1, 2, 3])
+                lane = chance.choice([*Lane])
+                late = self._bench.time.now + chance.uniform(0.0, 3.0)
+                self.sent.append(a_request(to, deadline=late, lane=lane))
+                return SendRequests(requests=(self.sent[-1],), now=0.0)
             case 3 | 4 | 5:
-                return answered(key, request_id, throttle=rng.choice([0.0, 0.0, 0.5]))
+                return answered(key, request_id, throttle=chance.choice([0.0, 0.0, 0.5]))
             case 6:
-                brokers = {f"h{rng.randrange(3)}-{node}": node for node in rng.sample([1, 2, 3], 2)}
-                return a_cluster(**brokers)
+                nodes = chance.sample([1, 2, 3], 2)
+                return a_cluster(**{f"h{chance.randrange(3)}-{node}": node for node in nodes})
             case 7:
-                return a_coordinator(rng.choice("ab"), rng.choice([1, 2]))
+                return a_coordinator(chance.choice("ab"), chance.choice([1, 2]))
             case 8:
                 return CoordinatorLost(because="chance")
         return RequestBroken(key=key, request_id=request_id, error=refused(), now=0.0)
 
-    def a_report() -> object | None:
+    def _a_report(self) -> object | None:
         """Connections end as connections can: opened or failed first, closed after opened."""
-        if not bench.net.attempts + bench.net.open:
+        chance, net = self._random, self._bench.net
+        if not net.attempts + net.open:
             return None
-        key = rng.choice(bench.net.attempts + bench.net.open)
-        if key in bench.net.open:
+        key = chance.choice(net.attempts + net.open)
+        if key in net.open:
             return ConnectionClosed(key=key, error=refused(), now=0.0)
-        if rng.random() < 0.5:
+        if chance.random() < 0.5:
             return ConnectionOpened(key=key, now=0.0)
-        errors: list[Exception] = [refused(), wrong_password()]
-        return ConnectionFailed(key=key, error=rng.choice(errors), now=0.0)
+        errors: list[Exception] = [refused(), timed_out(), wrong_password()]
+        return ConnectionFailed(key=key, error=chance.choice(errors), now=0.0)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_every_request_gets_exactly_one_answer_whatever_happens(seed: int) -> None:
+    bench = Bench(max_in_flight=2, bootstrap_servers=(("x", 1), ("y", 2)))
+    chance = Chance(seed, bench)
 
     for _ in range(200):
-        event = a_report() if rng.random() < 0.3 else an_event()
-        bench.time.now += rng.choice([0.0, 0.0, 0.1])
-        bench.tell(*([event] if event is not None else []))
+        chance.strike()
         assert bench.wake_at > bench.time.now, "it would spin"
+    bench.net.arriving = set()
     bench.at(bench.time.now + 10.0)
 
     ended = [
@@ -1479,7 +1543,33 @@ def test_every_request_gets_exactly_one_answer_whatever_happens(seed: int) -> No
         for one in bench.said
         if isinstance(one, RequestFailed | ResponseReceived)
     ]
-    assert sorted(ended) == sorted(one.context for one in sent)
+    assert sorted(ended) == sorted(one.context for one in chance.sent)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_before_it_wants_to_wake_there_is_nothing_to_do(seed: int) -> None:
+    """Else what is done and the wake time disagree: it would be done late, or never."""
+    bench = Bench(
+        max_in_flight=2,
+        bootstrap_servers=(("x", 1), ("y", 2)),
+        request_timeout=5.0,
+        connections_max_idle=6.0,
+    )
+    chance = Chance(seed, bench)
+
+    def done() -> list[object]:
+        net = bench.net
+        return [*net.connects, *net.sends, *net.closes, *bench.said]
+
+    for _ in range(200):
+        chance.strike()
+        before, wake_at = done(), bench.wake_at
+        bench.at(chance.before(wake_at))
+        assert done() == before
+        assert bench.wake_at >= wake_at
+        if chance.often() and bench.wake_at < math.inf:
+            bench.sleep()
+            assert bench.wake_at > bench.time.now, "it would spin"
 
 
 # -- what is counted

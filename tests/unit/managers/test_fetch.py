@@ -30,12 +30,13 @@ from kafka.errors import (
 )
 from kafka.protocol.consumer.fetch import FetchRequest
 
+from aktor.actors.manager import REFUSED_PAUSE
 from aktor.errors import CorruptBatchError
 from aktor.events.metadata import LeadersMoved, PartitionInfo, RefreshMetadata
 from aktor.events.network import ExpectFetches, Lane, Request
 from aktor.events.polling import Poll
 from aktor.managers.fetch import EMPTY_PACE
-from aktor.managers.fetch_answer import CHUNK_OVERHEAD, REFUSED_PACE
+from aktor.managers.fetch_answer import CHUNK_OVERHEAD
 from aktor.managers.fetch_room import CreditError
 from aktor.protocol.fetch import MAX_VERSION, MIN_VERSION
 from tests.unit.managers.builders_fetch import (
@@ -914,10 +915,10 @@ def test_a_forbidden_topic_is_told_once_and_tried_once_a_second() -> None:
 
     (chunk,) = chunks(around.answer(around.the_request(), forbidden))
     assert chunk.error == TopicAuthorizationFailedError({"orders"})
-    assert around.tick(REFUSED_PACE - 0.01) == []
+    assert around.tick(REFUSED_PAUSE - 0.01) == []
     assert chunks(around.answer(around.the_request(0.02), forbidden)) == []
 
-    allowed = around.answer(around.the_request(REFUSED_PACE), of(0, a_batch(0, 10)))
+    allowed = around.answer(around.the_request(REFUSED_PAUSE), of(0, a_batch(0, 10)))
     assert [one.error for one in chunks(allowed)] == [None]
     (again,) = chunks(around.answer(around.the_request(), forbidden))
     assert again.error == TopicAuthorizationFailedError({"orders"})
@@ -1127,7 +1128,7 @@ def test_a_broker_that_speaks_no_version_of_ours_is_told_to_the_application() ->
     error = UnsupportedVersionError("Fetch")
 
     said = around.fail(around.the_request(), error)
-    around.answer(around.the_request(REFUSED_PACE), of(0), of(1))
+    around.answer(around.the_request(REFUSED_PAUSE), of(0), of(1))
 
     assert [(one.partition, one.error) for one in chunks(said)] == [(tp(0), error), (tp(1), error)]
 
