@@ -18,6 +18,10 @@ class Broker(Value):
     port: int
     rack: str | None = None
 
+    def __str__(self) -> str:
+        """As an error names it."""
+        return f"broker {self.node_id} at {self.host}:{self.port}"
+
 
 class PartitionInfo(Value):
     """Who leads a partition; `leader` is -1 while there is none, `leader_epoch` -1 if unknown."""

@@ -79,7 +79,7 @@ class Coordinator(Value):
         if self.broker is None:
             why = self.missing or "no broker has answered FindCoordinator yet"
             return f"the group's coordinator is not known: {why}"
-        return f"broker {self.broker.node_id} at {self.broker.host}:{self.broker.port}"
+        return str(self.broker)
 
 
 class Waited(Value):

@@ -51,18 +51,12 @@ from aktor.managers.commit_errors import (
 from aktor.managers.commit_queue import Commit, CommitQueue, Kind
 from aktor.managers.commit_requests import Offsets, TopicIds, offset_commit, offset_commit_codes
 from aktor.managers.consumed import UNHEARD, Consumed
-from aktor.managers.exchange import Exchange
+from aktor.managers.exchange import ATTEMPT, Exchange
 from aktor.managers.look_ups import Asker, LookUps, OffsetFetchSent
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.values import Value
 
 __all__ = ["CommitManager"]
-
-#: How long one attempt may take, in seconds. A broker waits up to 5 s for its replicas before it
-#: answers a commit (`offsets.commit.timeout.ms`); one that is silent for twice as long is gone or
-#: half-open, and there must be time left to find the new coordinator and try there. It does not
-#: depend on the asker's deadline: a request that times out costs the group its connection.
-ATTEMPT: Final = 10.0
 
 #: Commits that may wait in the queue: an application that never waits for one, while there is no
 #: coordinator, must not fill the memory.

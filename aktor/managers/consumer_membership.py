@@ -16,7 +16,7 @@ from kafka.errors import (
 )
 
 from aktor.actors.handlers import answers_to, handles
-from aktor.actors.manager import AGAIN, NEVER, Duty
+from aktor.actors.manager import AGAIN, NEVER, REFUSED_PAUSE, Duty
 from aktor.actors.runtime import Dispatcher
 from aktor.events.answers import Answered
 from aktor.events.membership import GroupFailed, LeaveGroup, Operation, SubscriptionChanged
@@ -31,8 +31,9 @@ from aktor.managers.consumer_heartbeats import (
 )
 from aktor.managers.consumer_member import ConsumerMember
 from aktor.managers.consumer_states import State, Trigger
-from aktor.managers.group_membership import FATAL_RETRY, Failure, GroupMembershipManager
-from aktor.managers.leave_group import ATTEMPT, Leave
+from aktor.managers.exchange import ATTEMPT
+from aktor.managers.group_membership import Failure, GroupMembershipManager
+from aktor.managers.leave_group import Leave
 from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
@@ -426,8 +427,8 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         failure = self._failure
         if failure is None or not self._member.wants_to_join():
             return NEVER
-        if now < failure.told_at + FATAL_RETRY:
-            return failure.told_at + FATAL_RETRY
+        if now < failure.told_at + REFUSED_PAUSE:
+            return failure.told_at + REFUSED_PAUSE
         self._tell_failure()
         return NEVER
 

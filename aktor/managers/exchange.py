@@ -8,10 +8,19 @@ ListOffsets for a call of the user's).
 
 from __future__ import annotations
 
+from typing import Final
+
 from aktor.actors.manager import NEVER, Backoff
 from aktor.settings import Settings
 
-__all__ = ["Exchange"]
+__all__ = ["ATTEMPT", "Exchange"]
+
+#: How long one attempt of a request to the coordinator may take, in seconds, if it answers at once.
+#: A broker waits up to 5 s for its replicas before it answers a commit
+#: (`offsets.commit.timeout.ms`). One that is silent for twice as long is gone, or the connection is
+#: half-open, and there must be time left to find the next coordinator and to ask that one. It does
+#: not depend on the asker's deadline: a request that times out costs the group its connection.
+ATTEMPT: Final = 10.0
 
 
 class Exchange:

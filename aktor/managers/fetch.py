@@ -17,7 +17,6 @@ while it fills the buffer, each node may bring a little more (see `FetchRoom.par
 from __future__ import annotations
 
 import math
-from itertools import islice
 from typing import Any, Final
 
 from kafka.errors import KafkaTimeoutError
@@ -48,6 +47,7 @@ from aktor.managers.fetch_room import FetchRoom
 from aktor.managers.fetch_session import FetchSession
 from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.protocol.fetch import FetchResponse
+from aktor.protocol.partitions import listed
 
 __all__ = ["FetchManager"]
 
@@ -306,9 +306,7 @@ class FetchManager(RequestManager):
             return NEVER
         if now >= self._leaderless.retry_at:
             self._leaderless.failed(now, jitter)
-            names = ", ".join(cursor.name for cursor in islice(leaderless.values(), 5))
-            more = f" and {len(leaderless) - 5} more" if len(leaderless) > 5 else ""
-            self._tell(RefreshMetadata(because=f"no leader is known of {names}{more}"))
+            self._tell(RefreshMetadata(because=f"no leader is known of {listed(leaderless)}"))
         return self._leaderless.retry_at
 
     def _doubt_late(self, now: float, jitter: float) -> float:

@@ -39,8 +39,7 @@ def named(coordinator: Broker | None) -> str:
     """The coordinator as an error names it; None if it has gone meanwhile."""
     if coordinator is None:
         return "the coordinator"
-    where = f"{coordinator.host}:{coordinator.port}"
-    return f"the coordinator, broker {coordinator.node_id} at {where},"
+    return f"the coordinator, {coordinator},"
 
 
 def remedy_of(remedies: Mapping[type[Exception], str], error: type[Exception]) -> str:

@@ -9,7 +9,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from kafka.errors import NoError
 
@@ -36,22 +36,18 @@ from aktor.events.message import Message
 from aktor.events.metadata import Broker, Cluster, ClusterChanged
 from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
+from aktor.managers.exchange import ATTEMPT
 from aktor.managers.group_member import GroupMember
 from aktor.managers.heartbeat_state import HeartbeatState
-from aktor.managers.leave_group import ATTEMPT, Leave, Leaves
+from aktor.managers.leave_group import Leave, Leaves
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
 from aktor.trace import Trace
 
-__all__ = ["FATAL_RETRY", "Failure", "GroupMembershipManager"]
+__all__ = ["Failure", "GroupMembershipManager"]
 
 
 M = TypeVar("M", bound=GroupMember[Any, Any])
-
-
-#: After an error that only the user can mend (an ACL, a wrong setting), a classic member joins
-#: again, and a member of the consumer protocol says it again, no sooner than this, in seconds.
-FATAL_RETRY: Final = 1.0
 
 
 @dataclass(slots=True)
@@ -270,8 +266,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     def _why_stayed(self) -> str:
         if self._coordinator is None:
             return "the group's coordinator is not known"
-        broker = self._coordinator
-        return f"broker {broker.node_id} at {broker.host}:{broker.port} did not answer in time"
+        return f"{self._coordinator} did not answer in time"
 
     def _send_leaves(self, now: float, _jitter: float) -> float:
         if not self._leaves or self._coordinator is None:

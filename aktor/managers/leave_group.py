@@ -10,12 +10,7 @@ from aktor.events.membership import Operation
 from aktor.managers.exchange import Exchange
 from aktor.settings import Settings
 
-__all__ = ["ATTEMPT", "Leave", "Leaves"]
-
-#: How long one attempt may take, in seconds, as that of a commit. A coordinator that is silent for
-#: longer is gone, or its connection is half-open; heartbeats, which would notice that, are not sent
-#: any more. There must be time left to find the next coordinator and to send LeaveGroup to it.
-ATTEMPT: Final = 10.0
+__all__ = ["Leave", "Leaves"]
 
 REMAIN: Final = Operation.REMAIN_IN_GROUP
 

@@ -24,7 +24,7 @@ from kafka.protocol.consumer import (
 )
 
 from aktor.actors.handlers import answers_to, handles
-from aktor.actors.manager import AGAIN, NEVER, Duty
+from aktor.actors.manager import AGAIN, NEVER, REFUSED_PAUSE, Duty
 from aktor.actors.runtime import Dispatcher
 from aktor.events.answers import Answered
 from aktor.events.membership import (
@@ -39,10 +39,10 @@ from aktor.events.network import Destination, Lane, Request, RequestFailed, Resp
 from aktor.managers import group_errors, group_requests
 from aktor.managers.assignment import AssignorError, Assignors
 from aktor.managers.classic_states import State, Trigger
-from aktor.managers.exchange import Exchange
-from aktor.managers.group_membership import FATAL_RETRY, Failure, GroupMembershipManager
+from aktor.managers.exchange import ATTEMPT, Exchange
+from aktor.managers.group_membership import Failure, GroupMembershipManager
 from aktor.managers.group_requests import GroupRequestSent
-from aktor.managers.leave_group import ATTEMPT, Leave
+from aktor.managers.leave_group import Leave
 from aktor.managers.member import Member
 from aktor.protocol.error_codes import REFUSED_FOR_GOOD, Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
@@ -540,7 +540,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         """The user has to do something: lose everything, tell, try again after the next poll."""
         self.log.error("group.failed", state=self.state, because=error)
         self._member.await_poll()
-        self._not_before = self._now + FATAL_RETRY
+        self._not_before = self._now + REFUSED_PAUSE
         self._failure = Failure(error)
         if Do.LEAVE in meaning:
             self._begin_leaving(type(error).__name__, self._now + self.settings.request_timeout)

@@ -48,6 +48,7 @@ from aktor.events.positions import (
 )
 from aktor.managers.exchange import Exchange
 from aktor.protocol.error_codes import Answer, Do, error_of, means
+from aktor.protocol.partitions import listed, name_of_partition
 from aktor.protocol.refusals import topics_refused
 from aktor.values import Value
 
@@ -654,7 +655,7 @@ class PositionManager(RequestManager):
             missing = sorted(look_up.asked.timestamps.keys() - look_up.found.keys())
             waited = now - (now if look_up.since is None else look_up.since)
             reasons = "; ".join(
-                f"{tp.topic}-{tp.partition}: "
+                f"{name_of_partition(tp)}: "
                 + self._obstacle(tp, look_up.in_flight.get(tp), look_up.troubles.get(tp), now)
                 for tp in missing[:NAMED]
             )
@@ -711,15 +712,11 @@ class PositionManager(RequestManager):
 
     def _name(self, node: int) -> str:
         broker = self._cluster.brokers.get(node)
-        return (
-            f"broker {node}" if broker is None else f"broker {node} at {broker.host}:{broker.port}"
-        )
+        return f"broker {node}" if broker is None else str(broker)
 
 
 def _want_leaders(leaderless: list[TopicPartition]) -> RefreshMetadata:
-    names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in leaderless[:5])
-    more = f" and {len(leaderless) - 5} more" if len(leaderless) > 5 else ""
-    return RefreshMetadata(because=f"no leader is known of {names}{more}")
+    return RefreshMetadata(because=f"no leader is known of {listed(leaderless)}")
 
 
 def _take_apart(answer: Answer, response: Any, asked: Iterable[TopicPartition]) -> _Listed:
