@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaError
 
-from aktor.broker import EmbeddedKafka
+from aktor.broker import ClusterSettings, EmbeddedKafka
 from aktor.broker.codes import Code
 from aktor.broker.faults import FailPartly, Fault
 from aktor.errors import ConfigurationError, DeliveryError, InvalidRowError
@@ -170,6 +170,19 @@ def test_big_records_get_through_if_they_are_allowed(
     with pytest.raises(DeliveryError, match=topic) as refused:
         write(options(kafka, library, topic=topic), "value binary", rows)
     assert "max.request.size" in str(refused.value).replace("_", ".")
+
+
+def test_the_error_says_that_the_topic_may_not_exist(library: str) -> None:
+    with EmbeddedKafka(settings=ClusterSettings(auto_create_topics=False)) as kafka:
+        short = {"kafka__max__block__ms": "1000", "kafka__delivery__timeout__ms": "1500"}
+        given = options(kafka, library, topic="orders", kafka__request__timeout__ms="1000", **short)
+
+        with pytest.raises(DeliveryError, match=r"for orders: .* create the topic") as failed:
+            write(given, "value string", [("a",)])
+
+    assert failed.value.partition is None
+    assert str(failed.value).count("KafkaTimeoutError") < 2
+    producers._drop()
 
 
 def test_what_the_broker_refuses_fails_the_task_and_names_the_partition(
