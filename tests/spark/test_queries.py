@@ -162,6 +162,7 @@ def test_json_needs_a_schema_of_the_values(kafka: EmbeddedKafka) -> None:
 
 
 ID = StructType([StructField("id", LongType(), nullable=False)])
+TWICE = StructType([StructField("a", LongType())] * 2)
 A_VALUE = StructField("value", a_schema(id=LongType()))
 
 
@@ -220,6 +221,28 @@ def test_json_fields_of_types_that_are_not_read_are_refused(
         getattr(source, reader)(a_schema(value=a_schema(a=kind)))
 
     assert "cast it in the query" in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ([("offset", LongType()), ("offset", LongType())], "names a column twice: offset"),
+        ([("value", a_schema(a=LongType()))] * 2, "names a column twice: value"),
+        ([("value", TWICE)], "the struct value names a field twice: a"),
+        ([("value", a_schema(b=ArrayType(TWICE)))], r"the struct value\.b\.element names a field"),
+    ],
+)
+@pytest.mark.parametrize("reader", ["reader", "streamReader"])
+def test_a_name_that_is_there_twice_is_refused_before_the_job(
+    fields: list[tuple[str, DataType]], said: str, reader: str
+) -> None:
+    source = a_source({"kafka.bootstrap.servers": "no:1", "subscribe": "a"})
+    decoding = a_source({"kafka.bootstrap.servers": "no:1", "subscribe": "a", "decode": "json"})
+
+    with pytest.raises(ConfigurationError, match=said):
+        getattr(source if fields[0][0] == "offset" else decoding, reader)(
+            StructType([StructField(name, kind) for name, kind in fields])
+        )
 
 
 @pytest.mark.parametrize("name", ["valueError", "rawValue"])
