@@ -10,6 +10,7 @@ executors, and executors in several zones can have a rack each.
 from __future__ import annotations
 
 import difflib
+import logging
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -18,6 +19,8 @@ from typing import Any, Final
 
 from aktor.consumer import configuration
 from aktor.errors import ConfigurationError
+from aktor.spark import java_settings
+from aktor.spark.java_settings import Refused, Translate, ignored
 
 __all__ = [
     "PREFIX",
@@ -29,34 +32,19 @@ __all__ = [
     "resolved",
     "secret_names",
     "settings",
+    "warn_of_ignored",
     "without_references",
 ]
 
-PREFIX: Final = "kafka."
+_LOG: Final = logging.getLogger("aktor.spark")
 
-#: Settings that the source itself decides, and what to use instead.
-_REFUSED: Final = {
-    "auto.offset.reset": "use startingOffsets",
-    "key.deserializer": "keys are binary; cast them in Spark",
-    "value.deserializer": "values are binary; cast them in Spark, or use decode=json",
-    "key.serializer": "keys are binary or strings",
-    "value.serializer": "values are binary or strings",
-    "enable.auto.commit": "Spark's checkpoint has the progress; commitOffsets=true mirrors it",
-    "interceptor.classes": "there are none",
-    "group.instance.id": "the source is no member of a group",
-    "consumer.timeout.ms": "use kafkaConsumer.pollTimeoutMs",
-    "transactional.id": "use transactional=true and transactionalIdPrefix of the sink",
-    "partitioner.class": "name partitions in the column partition",
-}
+PREFIX: Final = "kafka."
 
 #: Settings whose values are secret.
 SECRETS: Final = re.compile(r"password|secret|jaas|token|key\.pem", re.IGNORECASE)
 
 _SECURITY: Final = re.compile(r"(sasl|ssl|security)\.")
 _REFERENCE: Final = re.compile(r"\$\{(env|file|directory):([^}:]+)(?::([^}]+))?\}")
-_JAAS: Final = re.compile(
-    r"(username|password)\s*=\s*(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s;]+)"
-)
 _BOOLEANS: Final = {"true": True, "false": False}
 
 #: Settings that text cannot give a value to.
@@ -70,7 +58,13 @@ _NO_TEXT: Final = {
     "default_offset_commit_callback",
     "partition_assignment_strategy",
     "sasl_oauth_token_provider",
+    # For the source it has no meaning (`java_settings`).
+    "group_instance_id",
 }
+
+
+#: What this process has warned of.
+_WARNED: Final[set[str]] = set()
 
 
 def check(options: Mapping[str, str]) -> None:
@@ -157,8 +151,6 @@ _RESOLVERS: Final[dict[str, Callable[[str, str], str | None]]] = {
 
 # -- from Java's names to kafka-python's
 
-Translate = Callable[[str], dict[str, Any]]
-
 
 def settings(options: Mapping[str, str], known: Mapping[str, Any]) -> dict[str, Any]:
     """kafka-python's settings of these options; `known` has its names and their defaults."""
@@ -170,12 +162,14 @@ def settings(options: Mapping[str, str], known: Mapping[str, Any]) -> dict[str, 
 
 def _translation(name: str, known: Mapping[str, Any]) -> Translate:
     """What makes kafka-python's settings of a text of this option."""
-    if name in _REFUSED:
-        raise ConfigurationError(f"kafka.{name} is not supported: {_REFUSED[name]}")
-    if name in _JAVA_ONLY:
-        return _JAVA_ONLY[name]
+    rule = java_settings.rule_for(name)
+    if isinstance(rule, Refused):
+        raise ConfigurationError(f"kafka.{name} is not supported: {rule}")
     ours = name.replace(".", "_")
-    if ours not in known or ours in _NO_TEXT:
+    is_ours = ours in known and ours not in _NO_TEXT
+    if rule is not None and not (rule is ignored and is_ours):
+        return rule
+    if not is_ours:
         near = difflib.get_close_matches(name, names(known), 1)
         hint = f"; did you mean kafka.{near[0]}?" if near else ""
         raise ConfigurationError(f"unknown option kafka.{name}{hint}")
@@ -184,7 +178,19 @@ def _translation(name: str, known: Mapping[str, Any]) -> Translate:
 
 def names(known: Mapping[str, Any]) -> list[str]:
     """The names of settings that text can give a value to, with dots."""
-    return [*_JAVA_ONLY, *(one.replace("_", ".") for one in known if one not in _NO_TEXT)]
+    own = [one.replace("_", ".") for one in known if one not in _NO_TEXT]
+    return [*java_settings.translated_names(), *own]
+
+
+def warn_of_ignored(options: Mapping[str, str], known: Mapping[str, Any]) -> None:
+    """Name in one warning what Java's client would heed and ours does not. For the driver: each
+    task would repeat it."""
+    found = sorted(name for name in options if _translation(name, known) is ignored)
+    text = ", ".join(f"kafka.{name}" for name in found)
+    # Spark makes the writer of a stream anew for each batch, mostly in the same process.
+    if found and text not in _WARNED:
+        _WARNED.add(text)
+        _LOG.warning("%s: of Java's client, without effect here", text)
 
 
 def _value(ours: str, name: str, text: str, default: Any) -> Any:
@@ -197,56 +203,3 @@ def _value(ours: str, name: str, text: str, default: Any) -> Any:
             raise ConfigurationError(f"kafka.{name} must be a number, not {text!r}")
         return int(text)
     return text
-
-
-def _jaas(text: str) -> dict[str, Any]:
-    """User name and password of a JAAS line (PlainLoginModule, ScramLoginModule)."""
-    found = {key: _unquoted(value) for key, value in _JAAS.findall(text)}
-    if {"username", "password"} - found.keys():
-        raise ConfigurationError(
-            "kafka.sasl.jaas.config must have username and password, as 'org.apache.kafka.common."
-            'security.plain.PlainLoginModule required username="..." password="...";\''
-        )
-    return {
-        "sasl_plain_username": found["username"],
-        "sasl_plain_password": found["password"],
-    }
-
-
-def _unquoted(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text[1:-1]) if text[0] in "\"'" else text
-
-
-def _pem(name: str) -> Translate:
-    def check_type(text: str) -> dict[str, Any]:
-        if text.strip().upper() != "PEM":
-            raise ConfigurationError(
-                f"kafka.{name} must be PEM here, not {text!r}: convert the store"
-            )
-        return {}
-
-    return check_type
-
-
-def _ignored(_text: str) -> dict[str, Any]:
-    return {}
-
-
-_JAVA_ONLY: Final[dict[str, Translate]] = {
-    "sasl.jaas.config": _jaas,
-    "sasl.username": lambda text: {"sasl_plain_username": text},
-    "sasl.password": lambda text: {"sasl_plain_password": text},
-    "ssl.truststore.location": lambda text: {"ssl_cafile": text},
-    "ssl.truststore.type": _pem("ssl.truststore.type"),
-    "ssl.keystore.location": lambda text: {"ssl_certfile": text, "ssl_keyfile": text},
-    "ssl.keystore.type": _pem("ssl.keystore.type"),
-    "ssl.key.password": lambda text: {"ssl_password": text},
-    "ssl.endpoint.identification.algorithm": lambda text: {
-        "ssl_check_hostname": bool(text.strip())
-    },
-    # What only Java's client needs to be told.
-    "ssl.truststore.password": _ignored,
-    "ssl.keystore.password": _ignored,
-    "ssl.protocol": _ignored,
-    "ssl.enabled.protocols": _ignored,
-}

@@ -16,7 +16,7 @@ from aktor.consumer import configuration
 from aktor.errors import ConfigurationError
 from aktor.spark import client_settings
 
-__all__ = ["ProducerSettings", "check", "names", "read"]
+__all__ = ["ProducerSettings", "check", "names", "read", "warn_of_ignored"]
 
 #: Settings of the connections: kafka-python's name, and librdkafka's; "" if there is none.
 _CONNECTION: Final = {
@@ -149,6 +149,11 @@ def check(options: Mapping[str, str], *, transactional: bool) -> None:
 def names() -> list[str]:
     """The names of settings of producers, with dots."""
     return client_settings.names(_KNOWN)
+
+
+def warn_of_ignored(options: Mapping[str, str]) -> None:
+    """Name in one warning what Java's producer would heed and the sink does not."""
+    client_settings.warn_of_ignored(options, _KNOWN)
 
 
 def read(options: Mapping[str, str], *, transactional: bool) -> ProducerSettings:

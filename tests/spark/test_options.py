@@ -75,7 +75,15 @@ def test_a_table_of_sparks_catalog_is_refused_with_what_works() -> None:
         ({"kafka__auto__offset__reset": "latest"}, "use startingOffsets"),
         ({"kafka__enable__auto__commit": "true"}, "commitOffsets"),
         ({"kafka__key__deserializer": "x"}, "binary"),
-        ({"kafka__group__instance__id": "x"}, "no member of a group"),
+        ({"kafka__security__providers": "x"}, "here is no Java"),
+        ({"kafka__interceptor__classes": "x"}, "an interceptor may change records"),
+        ({"kafka__sasl__oauthbearer__scope": "x"}, "use kafka.sasl.mechanism=PLAIN or"),
+        ({"kafka__sasl__login__class": "x"}, "use kafka.sasl.jaas.config"),
+        ({"kafka__config__providers": "vault"}, "are replaced without it"),
+        ({"kafka__config__providers__vault__class": "x"}, "are replaced without it"),
+        ({"kafka__ssl__truststore__certificates": "x"}, "kafka.ssl.truststore.location"),
+        ({"kafka__ssl__enabled__protocols": "TLSv1.3"}, "TLSv1.2 is possible beside TLSv1.3"),
+        ({"kafka__metric__reporter": "x"}, "unknown option kafka.metric.reporter"),
         ({"maxOffsetsPerTrigger": "many"}, "whole number above 0"),
         ({"maxOffsetsPerTrigger": 0}, "whole number above 0"),
         ({"failOnDataLoss": "maybe"}, "true or false"),
@@ -123,7 +131,7 @@ def test_a_value_that_cannot_be_is_refused(given: Any, text: str) -> None:
 
 
 def test_a_setting_that_text_cannot_have_is_no_hint() -> None:
-    assert "did you mean" not in refusal(kafka__partition__assignment__strategy="x")
+    assert "did you mean" not in refusal(kafka__socket__options="x")
 
 
 def test_a_trigger_delay_of_zero_is_no_delay() -> None:

@@ -34,7 +34,7 @@ from aktor.broker import EmbeddedKafka
 from aktor.broker.codes import Code
 from aktor.broker.faults import CorruptRecords, Delay, FailWith, Fault
 from aktor.errors import ConfigurationError, CorruptBatchError, DataLossError
-from aktor.spark import worker
+from aktor.spark import client_settings, worker
 from aktor.spark.columns import Layout
 from aktor.spark.options import read_options
 from tests.spark.harness import Query, Run, a_source, read_batch, run_task, sent, the_schema
@@ -251,6 +251,23 @@ def test_what_stands_beside_bad_json_has_its_type(name: str) -> None:
 
     with pytest.raises(ConfigurationError, match=f"the column {name} is .*, not bigint"):
         source.reader(StructType([A_VALUE, StructField(name, LongType())]))
+
+
+def test_settings_of_javas_client_are_named_once_and_in_the_driver(
+    kafka: EmbeddedKafka, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_settings, "_WARNED", set())
+    write(kafka, b"v")
+    given = options(kafka, kafka__metric__reporters="x", startingOffsets="earliest")
+
+    table, _ = read_batch(given)
+    query = Query(given)
+    query.run()
+
+    assert values(table) == [b"v"]
+    assert len(query.rows) == 1
+    said = [one.message for one in caplog.records if "without effect" in one.message]
+    assert said == ["kafka.metric.reporters: of Java's client, without effect here"]
 
 
 # -- ranges

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aktor.errors import ConfigurationError
-from aktor.spark import producer_settings
+from aktor.spark import client_settings, producer_settings
 from aktor.spark.options import read_options
 from aktor.spark.sink_options import SinkOptions, read_sink_options
 from tests.spark.harness import a_source
@@ -50,6 +50,8 @@ def settings(**more: str) -> producer_settings.ProducerSettings:
         ({"kafka__linger__ms": "soon"}, "kafka.linger.ms must be a number"),
         ({"kafka__transactional__id": "t"}, "use transactional=true"),
         ({"kafka__key__serializer": "x"}, "keys are binary or strings"),
+        ({"kafka__partitioner__ignore__keys": "true"}, "write null keys"),
+        ({"kafka__interceptor__classes": "x"}, "an interceptor may change records"),
         ({"kafka__security__protocol": "SSLL"}, "security_protocol"),
         ({"topic": " "}, "topic is empty"),
         ({"producer": "librdkafka"}, "producer must be one of auto, confluent, kafka-python"),
@@ -71,6 +73,20 @@ def test_options_are_refused_with_a_remedy(more: dict[str, str], said: str) -> N
         a_writer(options(**more), "value string")
 
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_settings_that_only_javas_producer_has_are_named_in_a_warning(
+    stream: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_settings, "_WARNED", set())
+    more = {"kafka__metrics__num__samples": "3", "kafka__partitioner__ignore__keys": "false"}
+
+    a_writer(options(**more), "value string", stream=stream)
+
+    assert [one.message for one in caplog.records] == [
+        "kafka.metrics.num.samples: of Java's client, without effect here"
+    ]
 
 
 def test_bootstrap_servers_must_be_there() -> None:
