@@ -8,7 +8,7 @@ from typing import Final
 
 from aktor.errors import ConfigurationError
 from aktor.spark import client_settings, producer_settings
-from aktor.spark.options import GivenOptions, unknown_option
+from aktor.spark.options import GivenOptions, check_topic, unknown_option
 
 __all__ = ["SinkOptions", "read_sink_options"]
 
@@ -57,7 +57,7 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
     producer_settings.check(client, transactional=transactional)
     return SinkOptions(
         client=client,
-        topic=read.optional("topic", _not_blank),
+        topic=read.optional("topic", _topic),
         producer=read.optional("producer", _producer) or "auto",
         transactional_prefix=_prefix(read, transactional),
     )
@@ -74,6 +74,12 @@ def _not_blank(name: str, text: str) -> str:
     if not text.strip():
         raise ConfigurationError(f"{name} is empty")
     return text.strip()
+
+
+def _topic(name: str, text: str) -> str:
+    topic = _not_blank(name, text)
+    check_topic(name, topic)
+    return topic
 
 
 def _producer(name: str, text: str) -> str:

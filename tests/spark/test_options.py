@@ -99,6 +99,11 @@ def test_a_table_of_sparks_catalog_is_refused_with_what_works() -> None:
         ({"assign": '{"orders": [true]}'}, '{"orders": [0, 1]}'),
         ({"assign": '{"orders": [0], "orders": [1]}'}, "names orders twice"),
         ({"assign": '{"orders": [2147483648]}'}, '{"orders": [0, 1]}'),
+        ({"subscribe": "a b/ü"}, "subscribe: 'a b/ü' cannot be a topic's name"),
+        ({"subscribe": "a,b;c"}, "subscribe: 'b;c' cannot be a topic's name"),
+        ({"subscribe": ".."}, "subscribe: '..' cannot be a topic's name"),
+        ({"subscribe": "a" * 250}, "at most 249 characters"),
+        ({"assign": '{"a\\n": [0]}'}, "assign: 'a\\n' cannot be a topic's name"),
         ({"startingOffsets": "newest"}, "earliest, latest, group"),
         ({"startingOffsets": '{"orders": {"0": -3}}'}, "offsets begin with 0"),
         ({"startingOffsets": '{"orders": {"zero": 3}}'}, "'zero'"),
@@ -128,6 +133,10 @@ def test_a_table_of_sparks_catalog_is_refused_with_what_works() -> None:
 )
 def test_a_value_that_cannot_be_is_refused(given: Any, text: str) -> None:
     assert text in refusal(**given)
+
+
+def test_topics_are_named_with_commas_between() -> None:
+    assert options(subscribe=" a.b-c_1, " + "x" * 249).subscription.topics == ("a.b-c_1", "x" * 249)
 
 
 def test_a_setting_that_text_cannot_have_is_no_hint() -> None:

@@ -54,6 +54,8 @@ def settings(**more: str) -> producer_settings.ProducerSettings:
         ({"kafka__interceptor__classes": "x"}, "an interceptor may change records"),
         ({"kafka__security__protocol": "SSLL"}, "security_protocol"),
         ({"topic": " "}, "topic is empty"),
+        ({"topic": "a\0b"}, "topic: 'a\\x00b' cannot be a topic's name"),
+        ({"topic": "a,b"}, "topic: 'a,b' cannot be a topic's name"),
         ({"producer": "librdkafka"}, "producer must be one of auto, confluent, kafka-python"),
         ({"transactional": "yes"}, "transactional must be true or false"),
         ({"transactionalIdPrefix": "a"}, "transactionalIdPrefix is for transactional=true"),
