@@ -13,12 +13,21 @@ import difflib
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from kafka.errors import KafkaTimeoutError
+
 from aktor.consumer import configuration
-from aktor.errors import ConfigurationError
+from aktor.errors import (
+    AuthenticationError,
+    BootstrapError,
+    BrokersUnreachableError,
+    ConfigurationError,
+    FrameError,
+)
 from aktor.spark import java_settings
 from aktor.spark.java_settings import Refused, Translate, ignored
 
@@ -29,6 +38,7 @@ __all__ = [
     "check_names",
     "consumer_settings",
     "names",
+    "naming_options",
     "resolved",
     "secret_names",
     "settings",
@@ -67,6 +77,18 @@ _NO_TEXT: Final = {
 _WARNED: Final[set[str]] = set()
 
 
+#: A setting in an error's text.
+_SETTING: Final = re.compile(
+    rf"\b({'|'.join(one for one in configuration.DEFAULT_CONFIG if '_' in one)})\b"
+)
+
+#: Errors with advice on settings.
+_NAME_SETTINGS: Final = (
+    *(AuthenticationError, BootstrapError, BrokersUnreachableError, ConfigurationError),
+    *(FrameError, KafkaTimeoutError),
+)
+
+
 def check(options: Mapping[str, str]) -> None:
     """Refuse what cannot be a setting, without resolving references.
 
@@ -74,7 +96,8 @@ def check(options: Mapping[str, str]) -> None:
     nearest one), a value out of range.
     """
     check_names(options, configuration.DEFAULT_CONFIG)
-    configuration.parse(settings(without_references(options), configuration.DEFAULT_CONFIG))
+    with naming_options():
+        configuration.parse(settings(without_references(options), configuration.DEFAULT_CONFIG))
 
 
 def check_names(options: Mapping[str, str], known: Mapping[str, Any]) -> None:
@@ -103,6 +126,23 @@ def consumer_settings(options: Mapping[str, str]) -> dict[str, Any]:
     """kafka-python's keyword arguments of these options, whose references are resolved here."""
     found = {name: resolved(name, text) for name, text in options.items()}
     return settings(found, configuration.DEFAULT_CONFIG)
+
+
+@contextmanager
+def naming_options() -> Iterator[None]:
+    """Errors of our client name its settings (`bootstrap_servers`). The user of Spark has options
+    (`kafka.bootstrap.servers`), and these are what the errors name here."""
+    try:
+        yield
+    except _NAME_SETTINGS as error:
+        error.args = tuple(
+            _SETTING.sub(_option, one) if isinstance(one, str) else one for one in error.args
+        )
+        raise
+
+
+def _option(setting: re.Match[str]) -> str:
+    return PREFIX + setting[0].replace("_", ".")
 
 
 def secret_names(options: Mapping[str, str]) -> set[str]:

@@ -162,7 +162,8 @@ class DriverCluster:
     def _retried(self, ask: Callable[[KafkaConsumer], R]) -> R:
         for left in range(self._options.look_up_retries, -1, -1):
             try:
-                return ask(self._kafka())
+                with client_settings.naming_options():
+                    return ask(self._kafka())
             except KafkaError as error:
                 # At a timeout the consumer has tried for all of it. With retries on top of that,
                 # the user would see the error after four timeouts.

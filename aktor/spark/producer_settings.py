@@ -143,7 +143,8 @@ def check(options: Mapping[str, str], *, transactional: bool) -> None:
     client_settings.check_names(options, _KNOWN)
     plain = client_settings.without_references(options)
     given = _settled(client_settings.settings(plain, _KNOWN), transactional)
-    configuration.parse({name: value for name, value in given.items() if name in _CONNECTION})
+    with client_settings.naming_options():
+        configuration.parse({name: value for name, value in given.items() if name in _CONNECTION})
 
 
 def names() -> list[str]:

@@ -204,7 +204,7 @@ def test_a_reference_to_nothing_is_refused(text: str) -> None:
 def test_the_driver_checks_settings_without_resolving_references() -> None:
     check({"bootstrap.servers": "a:1", "client.rack": "${env:NOWHERE}"})
 
-    with pytest.raises(ConfigurationError, match="fetch_min_bytes"):
+    with pytest.raises(ConfigurationError, match=r"kafka\.fetch\.min\.bytes is"):
         check({"bootstrap.servers": "a:1", "fetch.min.bytes": "-1"})
 
 

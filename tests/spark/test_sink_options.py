@@ -52,7 +52,7 @@ def settings(**more: str) -> producer_settings.ProducerSettings:
         ({"kafka__key__serializer": "x"}, "keys are binary or strings"),
         ({"kafka__partitioner__ignore__keys": "true"}, "write null keys"),
         ({"kafka__interceptor__classes": "x"}, "an interceptor may change records"),
-        ({"kafka__security__protocol": "SSLL"}, "security_protocol"),
+        ({"kafka__security__protocol": "SSLL"}, "kafka.security.protocol is 'SSLL'"),
         ({"topic": " "}, "topic is empty"),
         ({"topic": "a\0b"}, "topic: 'a\\x00b' cannot be a topic's name"),
         ({"topic": "a,b"}, "topic: 'a,b' cannot be a topic's name"),
