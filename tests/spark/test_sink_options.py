@@ -65,6 +65,16 @@ def settings(**more: str) -> producer_settings.ProducerSettings:
         ),
         ({"transactional": "true", "kafka__retries": "0"}, "transactional=true excludes"),
         (
+            {"kafka__linger__ms": "200", "kafka__delivery__timeout__ms": "200"},
+            "kafka.linger.ms (200) must be less than kafka.delivery.timeout.ms (200)",
+        ),
+        (
+            {"kafka__linger__ms": "70000", "transactional": "true"},
+            "kafka.linger.ms (70000) must be less than kafka.transaction.timeout.ms (60000)",
+        ),
+        ({"kafka__linger__ms": "-1"}, "kafka.linger.ms must not be negative: -1"),
+        ({"kafka__retries": "-1"}, "kafka.retries must not be negative: -1"),
+        (
             {"transactional": "true", "kafka__enable__idempotence": "false"},
             "transactional=true needs",
         ),
@@ -239,6 +249,23 @@ def test_every_setting_is_one_that_the_library_knows() -> None:
 
     confluent_kafka.Producer(found.for_confluent("an-id") | {"log_level": 0})
     assert found.for_kafka_python().keys() <= KafkaProducer.DEFAULT_CONFIG.keys()
+
+
+@pytest.mark.parametrize(
+    ("more", "timeout"),
+    [
+        ({}, 120_000),
+        ({"linger_ms": "100000"}, 130_000),
+        ({"linger_ms": "200000", "request_timeout_ms": "5000"}, 205_000),
+        ({"linger_ms": "5", "delivery_timeout_ms": "6"}, 6),
+    ],
+)
+def test_a_delivery_has_time_for_one_request_unless_the_user_says_how_long(
+    more: dict[str, str], timeout: int
+) -> None:
+    """As in Java's producer."""
+    assert settings(**more).for_confluent()["delivery.timeout.ms"] == timeout
+    assert settings(**more).for_kafka_python()["delivery_timeout_ms"] == timeout
 
 
 def test_a_delivery_takes_no_longer_than_its_transaction() -> None:
