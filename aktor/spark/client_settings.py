@@ -106,7 +106,10 @@ def check_names(options: Mapping[str, str], known: Mapping[str, Any]) -> None:
         _translation(name, known)
     if "bootstrap.servers" not in options:
         raise ConfigurationError(
-            "kafka.bootstrap.servers is missing: set it to host:port,host:port"
+            "kafka.bootstrap.servers is missing: set it to host:port,host:port. (Spark does not"
+            " hand over the options of a catalog's table. Name them in the query: SELECT ... FROM t"
+            " WITH ('kafka.bootstrap.servers'='...', ...), INSERT INTO t WITH (...), or use CREATE"
+            " TEMPORARY VIEW ... USING aktor OPTIONS (...))"
         )
 
 

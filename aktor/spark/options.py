@@ -121,9 +121,10 @@ def read_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
     }
     if "provider" in options:
         raise ConfigurationError(
-            "a table of Spark's catalog cannot be read by a source in Python: Spark does not hand"
-            " its options over when it reads. Use CREATE TEMPORARY VIEW ... USING aktor OPTIONS"
-            " (...), or spark.read"
+            "a table of Spark's catalog cannot have options for a source in Python: Spark does not"
+            " hand them over when it reads. Use CREATE TEMPORARY VIEW ... USING aktor OPTIONS"
+            " (...), or spark.read; or name the columns, CREATE TABLE t (value binary, ...) USING"
+            " aktor, and the options in each query: SELECT ... FROM t WITH (...)"
         )
     for name in options:
         if not name.startswith(client_settings.PREFIX) and name not in _BY_LOWER:

@@ -8,6 +8,7 @@ from typing import Final
 
 from aktor.errors import ConfigurationError
 from aktor.spark import client_settings, producer_settings
+from aktor.spark.options import KNOWN as options_of_source
 from aktor.spark.options import GivenOptions, check_topic, unknown_option
 
 __all__ = ["SinkOptions", "read_sink_options"]
@@ -47,7 +48,13 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
         if name.startswith(client_settings.PREFIX)
     }
     known = {name.lower() for name in KNOWN} | set(_OF_SPARK)
+    of_source = {name.lower(): name for name in options_of_source}
     for name in options:
+        if name in of_source and name not in known:
+            raise ConfigurationError(
+                f"{of_source[name]} is an option for reading; the sink writes to what the option or"
+                " column topic says"
+            )
         if not name.startswith(client_settings.PREFIX) and name not in known:
             raise unknown_option(name, KNOWN, producer_settings.names())
     read = GivenOptions(options)

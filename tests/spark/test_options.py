@@ -69,6 +69,19 @@ def test_a_table_of_sparks_catalog_is_refused_with_what_works() -> None:
     assert "CREATE TEMPORARY VIEW" in refusal(provider="aktor", owner="me")
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_table_with_columns_is_read_without_its_options_and_the_error_says_so(
+    stream: bool,
+) -> None:
+    """CREATE TABLE t (value binary) USING aktor OPTIONS (...): Spark gives its readers none."""
+    with pytest.raises(ConfigurationError) as error:
+        read_options({}, stream=stream)
+
+    said = str(error.value)
+    assert "kafka.bootstrap.servers is missing" in said
+    assert "SELECT ... FROM t WITH ('kafka.bootstrap.servers'='...', ...)" in said
+
+
 @pytest.mark.parametrize(
     ("given", "text"),
     [

@@ -102,8 +102,18 @@ def test_settings_that_only_javas_producer_has_are_named_in_a_warning(
 
 
 def test_bootstrap_servers_must_be_there() -> None:
-    with pytest.raises(ConfigurationError, match=r"kafka\.bootstrap\.servers is missing"):
+    with pytest.raises(ConfigurationError, match=r"kafka\.bootstrap\.servers is missing") as error:
         a_writer({"topic": "orders"}, "value string")
+
+    # INSERT INTO a table of Spark's catalog: Spark does not hand over the table's options.
+    assert "INSERT INTO t WITH (...)" in str(error.value)
+
+
+def test_an_option_of_the_source_is_told_as_one() -> None:
+    with pytest.raises(ConfigurationError) as error:
+        a_writer(options(subscribe="orders"), "value string")
+
+    assert "subscribe is an option for reading; the sink writes to" in str(error.value)
 
 
 @pytest.mark.parametrize(
