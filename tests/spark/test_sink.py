@@ -143,6 +143,22 @@ def test_a_row_that_cannot_be_is_named(
         write(options(kafka, library, topic=topic), schema, [("a", None), row])
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_the_first_of_several_bad_headers_is_told(
+    kafka: EmbeddedKafka, topic: str, library: str, whole: bool
+) -> None:
+    """A slice of a batch has the headers of all of it in its memory."""
+    schema = "value string, headers headers"
+    rows = [("a", [{"key": "a\0b", "value": b"x"}]), ("b", [{"key": None, "value": b"x"}])]
+    (batch,) = batches_of(schema, rows)
+    writer = a_writer(options(kafka, library, topic=topic), schema)
+
+    with pytest.raises(InvalidRowError, match=r"row 0 of the task.*the code 0"):
+        run_task(writer, [batch] if whole else [batch.slice(0, 1), batch.slice(1)])
+
+    assert values(kafka, topic) == []
+
+
 def test_nulls_that_kafka_python_cannot_write_name_the_row(
     kafka: EmbeddedKafka, topic: str
 ) -> None:
