@@ -103,8 +103,8 @@ def _read_as(kind: pa.DataType) -> pa.DataType | None:
         return _fields_read_as([kind.value_field], pa.list_)
     if types.is_struct(kind):
         return _fields_read_as(list(kind), lambda *fields: pa.struct(fields))
-    if types.is_nested(kind):
-        return None
+    if types.is_nested(kind) or types.is_float16(kind):
+        return None  # a float64 that is cast to float16 may become infinite
     return pa.float64() if types.is_floating(kind) else pa.string()
 
 

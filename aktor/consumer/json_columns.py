@@ -16,6 +16,7 @@ from itertools import accumulate
 from typing import Any, Final, NamedTuple, NoReturn, Self
 
 import pyarrow as pa
+import pyarrow.compute as compute
 
 from aktor.consumer.json_blocks import JsonBlocks
 
@@ -48,7 +49,8 @@ def json_columns(batch: pa.RecordBatch, schema: pa.Schema) -> JsonColumns:
 
     Raises:
         ValueError: the batch has no column `value`, or the schema names one of its other columns
-            (leave that out by `columns=` of `poll_arrow`).
+            (leave that out by `columns=` of `poll_arrow`), or a type that is not read from JSON
+            (times of day, durations).
     """
     names = batch.schema.names
     if "value" not in names:
@@ -72,9 +74,14 @@ def json_columns(batch: pa.RecordBatch, schema: pa.Schema) -> JsonColumns:
 
 
 class JsonReader:
-    """Reads arrays of values as columns of one schema, by the rules of `json_columns`."""
+    """Reads arrays of values as columns of one schema, by the rules of `json_columns`.
+
+    Raises ValueError for a type that is not read from JSON.
+    """
 
     def __init__(self, schema: pa.Schema) -> None:
+        for one in schema:
+            _check_type(one.name, one.type)
         self._schema = schema
         self._blocks = JsonBlocks(schema)
         self._decode = _decoder(schema)
@@ -107,6 +114,23 @@ class JsonReader:
             for column, one in zip(columns, self._schema, strict=True)
         ]
         return made, dict(sorted(bad.items()))
+
+
+def _check_type(path: str, kind: pa.DataType) -> None:
+    """Refuse what no value could be read as."""
+    types = pa.types
+    if types.is_nested(kind):
+        for place in range(kind.num_fields):
+            child = kind.field(place)
+            _check_type(f"{path}.{child.name}", child.type)
+    elif _allowed(kind)[1] == pa.string():
+        try:
+            pa.array([], pa.string()).cast(kind)
+        except pa.ArrowNotImplementedError:
+            raise ValueError(
+                f"{path} is of type {kind}, which is not read from JSON: read it as"
+                " pyarrow.string(), and convert it"
+            ) from None
 
 
 def _parse(
@@ -180,7 +204,7 @@ def _made(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     types = pa.types
     if types.is_struct(kind):
         return _structs(values, kind)
-    if types.is_list(kind):
+    if types.is_list(kind) or types.is_large_list(kind):
         flat = [one for some in values if some is not None for one in some]
         return _lists(values, kind, [_made(flat, kind.value_type)])
     if types.is_map(kind):
@@ -192,7 +216,11 @@ def _made(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if types.is_decimal(kind):
         values = [one if one is None else _digits(one) for one in values]
     made = pa.array(values, meanwhile or kind)
-    return made.cast(kind) if meanwhile else made
+    if meanwhile:
+        made = made.cast(kind)
+    if types.is_floating(kind) and compute.any(compute.is_inf(made)).as_py():
+        raise OverflowError("it is too big")
+    return made
 
 
 def _structs(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
@@ -206,7 +234,8 @@ def _structs(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 def _lists(values: Sequence[Any], kind: pa.DataType, flat: list[pa.Array]) -> pa.Array:
     """Lists or maps, of the arrays that hold all of their values."""
     ends = accumulate((0 if one is None else len(one) for one in values), initial=0)
-    offsets = pa.array(ends, pa.int32()).buffers()[1]
+    wide = pa.types.is_large_list(kind)
+    offsets = pa.array(ends, pa.int64() if wide else pa.int32()).buffers()[1]
     if pa.types.is_map(kind):
         entries = pa.struct([kind.key_field, kind.item_field])
         flat = [pa.Array.from_buffers(entries, len(flat[0]), [None], children=flat)]

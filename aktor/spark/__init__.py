@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aktor.errors import DataLossError
+from aktor.spark.log import show_warnings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from aktor.spark.source import KafkaDataSource
 
 __all__ = ["DataLossError", "KafkaDataSource", "register"]
+
+show_warnings()
 
 
 def register(spark: SparkSession) -> None:

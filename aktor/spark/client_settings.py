@@ -10,14 +10,26 @@ executors, and executors in several zones can have a rack each.
 from __future__ import annotations
 
 import difflib
+import logging
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from kafka.errors import KafkaTimeoutError
+
 from aktor.consumer import configuration
-from aktor.errors import ConfigurationError
+from aktor.errors import (
+    AuthenticationError,
+    BootstrapError,
+    BrokersUnreachableError,
+    ConfigurationError,
+    FrameError,
+)
+from aktor.spark import java_settings
+from aktor.spark.java_settings import Refused, Translate, ignored
 
 __all__ = [
     "PREFIX",
@@ -26,37 +38,23 @@ __all__ = [
     "check_names",
     "consumer_settings",
     "names",
+    "naming_options",
     "resolved",
     "secret_names",
     "settings",
+    "warn_of_ignored",
     "without_references",
 ]
 
-PREFIX: Final = "kafka."
+_LOG: Final = logging.getLogger("aktor.spark")
 
-#: Settings that the source itself decides, and what to use instead.
-_REFUSED: Final = {
-    "auto.offset.reset": "use startingOffsets",
-    "key.deserializer": "keys are binary; cast them in Spark",
-    "value.deserializer": "values are binary; cast them in Spark, or use decode=json",
-    "key.serializer": "keys are binary or strings",
-    "value.serializer": "values are binary or strings",
-    "enable.auto.commit": "Spark's checkpoint has the progress; commitOffsets=true mirrors it",
-    "interceptor.classes": "there are none",
-    "group.instance.id": "the source is no member of a group",
-    "consumer.timeout.ms": "use kafkaConsumer.pollTimeoutMs",
-    "transactional.id": "use transactional=true and transactionalIdPrefix of the sink",
-    "partitioner.class": "name partitions in the column partition",
-}
+PREFIX: Final = "kafka."
 
 #: Settings whose values are secret.
 SECRETS: Final = re.compile(r"password|secret|jaas|token|key\.pem", re.IGNORECASE)
 
 _SECURITY: Final = re.compile(r"(sasl|ssl|security)\.")
 _REFERENCE: Final = re.compile(r"\$\{(env|file|directory):([^}:]+)(?::([^}]+))?\}")
-_JAAS: Final = re.compile(
-    r"(username|password)\s*=\s*(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s;]+)"
-)
 _BOOLEANS: Final = {"true": True, "false": False}
 
 #: Settings that text cannot give a value to.
@@ -70,7 +68,25 @@ _NO_TEXT: Final = {
     "default_offset_commit_callback",
     "partition_assignment_strategy",
     "sasl_oauth_token_provider",
+    # For the source it has no meaning (`java_settings`).
+    "group_instance_id",
 }
+
+
+#: What this process has warned of.
+_WARNED: Final[set[str]] = set()
+
+
+#: A setting in an error's text.
+_SETTING: Final = re.compile(
+    rf"\b({'|'.join(one for one in configuration.DEFAULT_CONFIG if '_' in one)})\b"
+)
+
+#: Errors with advice on settings.
+_NAME_SETTINGS: Final = (
+    *(AuthenticationError, BootstrapError, BrokersUnreachableError, ConfigurationError),
+    *(FrameError, KafkaTimeoutError),
+)
 
 
 def check(options: Mapping[str, str]) -> None:
@@ -80,7 +96,8 @@ def check(options: Mapping[str, str]) -> None:
     nearest one), a value out of range.
     """
     check_names(options, configuration.DEFAULT_CONFIG)
-    configuration.parse(settings(without_references(options), configuration.DEFAULT_CONFIG))
+    with naming_options():
+        configuration.parse(settings(without_references(options), configuration.DEFAULT_CONFIG))
 
 
 def check_names(options: Mapping[str, str], known: Mapping[str, Any]) -> None:
@@ -89,7 +106,10 @@ def check_names(options: Mapping[str, str], known: Mapping[str, Any]) -> None:
         _translation(name, known)
     if "bootstrap.servers" not in options:
         raise ConfigurationError(
-            "kafka.bootstrap.servers is missing: set it to host:port,host:port"
+            "kafka.bootstrap.servers is missing: set it to host:port,host:port. (Spark does not"
+            " hand over the options of a catalog's table. Name them in the query: SELECT ... FROM t"
+            " WITH ('kafka.bootstrap.servers'='...', ...), INSERT INTO t WITH (...), or use CREATE"
+            " TEMPORARY VIEW ... USING aktor OPTIONS (...))"
         )
 
 
@@ -109,6 +129,23 @@ def consumer_settings(options: Mapping[str, str]) -> dict[str, Any]:
     """kafka-python's keyword arguments of these options, whose references are resolved here."""
     found = {name: resolved(name, text) for name, text in options.items()}
     return settings(found, configuration.DEFAULT_CONFIG)
+
+
+@contextmanager
+def naming_options() -> Iterator[None]:
+    """Errors of our client name its settings (`bootstrap_servers`). The user of Spark has options
+    (`kafka.bootstrap.servers`), and these are what the errors name here."""
+    try:
+        yield
+    except _NAME_SETTINGS as error:
+        error.args = tuple(
+            _SETTING.sub(_option, one) if isinstance(one, str) else one for one in error.args
+        )
+        raise
+
+
+def _option(setting: re.Match[str]) -> str:
+    return PREFIX + setting[0].replace("_", ".")
 
 
 def secret_names(options: Mapping[str, str]) -> set[str]:
@@ -157,8 +194,6 @@ _RESOLVERS: Final[dict[str, Callable[[str, str], str | None]]] = {
 
 # -- from Java's names to kafka-python's
 
-Translate = Callable[[str], dict[str, Any]]
-
 
 def settings(options: Mapping[str, str], known: Mapping[str, Any]) -> dict[str, Any]:
     """kafka-python's settings of these options; `known` has its names and their defaults."""
@@ -170,12 +205,14 @@ def settings(options: Mapping[str, str], known: Mapping[str, Any]) -> dict[str, 
 
 def _translation(name: str, known: Mapping[str, Any]) -> Translate:
     """What makes kafka-python's settings of a text of this option."""
-    if name in _REFUSED:
-        raise ConfigurationError(f"kafka.{name} is not supported: {_REFUSED[name]}")
-    if name in _JAVA_ONLY:
-        return _JAVA_ONLY[name]
+    rule = java_settings.rule_for(name)
+    if isinstance(rule, Refused):
+        raise ConfigurationError(f"kafka.{name} is not supported: {rule}")
     ours = name.replace(".", "_")
-    if ours not in known or ours in _NO_TEXT:
+    is_ours = ours in known and ours not in _NO_TEXT
+    if rule is not None and not (rule is ignored and is_ours):
+        return rule
+    if not is_ours:
         near = difflib.get_close_matches(name, names(known), 1)
         hint = f"; did you mean kafka.{near[0]}?" if near else ""
         raise ConfigurationError(f"unknown option kafka.{name}{hint}")
@@ -184,7 +221,19 @@ def _translation(name: str, known: Mapping[str, Any]) -> Translate:
 
 def names(known: Mapping[str, Any]) -> list[str]:
     """The names of settings that text can give a value to, with dots."""
-    return [*_JAVA_ONLY, *(one.replace("_", ".") for one in known if one not in _NO_TEXT)]
+    own = [one.replace("_", ".") for one in known if one not in _NO_TEXT]
+    return [*java_settings.translated_names(), *own]
+
+
+def warn_of_ignored(options: Mapping[str, str], known: Mapping[str, Any]) -> None:
+    """Name in one warning what Java's client would heed and ours does not. For the driver: each
+    task would repeat it."""
+    found = sorted(name for name in options if _translation(name, known) is ignored)
+    text = ", ".join(f"kafka.{name}" for name in found)
+    # Spark makes the writer of a stream anew for each batch, mostly in the same process.
+    if found and text not in _WARNED:
+        _WARNED.add(text)
+        _LOG.warning("%s: of Java's client, without effect here", text)
 
 
 def _value(ours: str, name: str, text: str, default: Any) -> Any:
@@ -197,56 +246,3 @@ def _value(ours: str, name: str, text: str, default: Any) -> Any:
             raise ConfigurationError(f"kafka.{name} must be a number, not {text!r}")
         return int(text)
     return text
-
-
-def _jaas(text: str) -> dict[str, Any]:
-    """User name and password of a JAAS line (PlainLoginModule, ScramLoginModule)."""
-    found = {key: _unquoted(value) for key, value in _JAAS.findall(text)}
-    if {"username", "password"} - found.keys():
-        raise ConfigurationError(
-            "kafka.sasl.jaas.config must have username and password, as 'org.apache.kafka.common."
-            'security.plain.PlainLoginModule required username="..." password="...";\''
-        )
-    return {
-        "sasl_plain_username": found["username"],
-        "sasl_plain_password": found["password"],
-    }
-
-
-def _unquoted(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text[1:-1]) if text[0] in "\"'" else text
-
-
-def _pem(name: str) -> Translate:
-    def check_type(text: str) -> dict[str, Any]:
-        if text.strip().upper() != "PEM":
-            raise ConfigurationError(
-                f"kafka.{name} must be PEM here, not {text!r}: convert the store"
-            )
-        return {}
-
-    return check_type
-
-
-def _ignored(_text: str) -> dict[str, Any]:
-    return {}
-
-
-_JAVA_ONLY: Final[dict[str, Translate]] = {
-    "sasl.jaas.config": _jaas,
-    "sasl.username": lambda text: {"sasl_plain_username": text},
-    "sasl.password": lambda text: {"sasl_plain_password": text},
-    "ssl.truststore.location": lambda text: {"ssl_cafile": text},
-    "ssl.truststore.type": _pem("ssl.truststore.type"),
-    "ssl.keystore.location": lambda text: {"ssl_certfile": text, "ssl_keyfile": text},
-    "ssl.keystore.type": _pem("ssl.keystore.type"),
-    "ssl.key.password": lambda text: {"ssl_password": text},
-    "ssl.endpoint.identification.algorithm": lambda text: {
-        "ssl_check_hostname": bool(text.strip())
-    },
-    # What only Java's client needs to be told.
-    "ssl.truststore.password": _ignored,
-    "ssl.keystore.password": _ignored,
-    "ssl.protocol": _ignored,
-    "ssl.enabled.protocols": _ignored,
-}

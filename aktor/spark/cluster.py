@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
+from aktor.consumer.configuration import DEFAULT_CONFIG
 from aktor.consumer.facade import KafkaConsumer
 from aktor.errors import ConfigurationError
 from aktor.spark import client_settings
@@ -45,6 +46,7 @@ class DriverCluster:
     def _kafka(self) -> KafkaConsumer:
         if self._consumer is None:
             defaults = {"allow_auto_create_topics": False, "client_id": "aktor-spark-driver"}
+            client_settings.warn_of_ignored(self._options.client, DEFAULT_CONFIG)
             settings = client_settings.consumer_settings(self._options.client)
             # Where records were deleted, a sample is taken behind them.
             fixed: dict[str, Any] = {"enable_auto_commit": False, "auto_offset_reset": "earliest"}
@@ -160,7 +162,8 @@ class DriverCluster:
     def _retried(self, ask: Callable[[KafkaConsumer], R]) -> R:
         for left in range(self._options.look_up_retries, -1, -1):
             try:
-                return ask(self._kafka())
+                with client_settings.naming_options():
+                    return ask(self._kafka())
             except KafkaError as error:
                 # At a timeout the consumer has tried for all of it. With retries on top of that,
                 # the user would see the error after four timeouts.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -79,13 +80,13 @@ class Layout:
     """
 
     def __init__(self, schema: StructType, *, decode: str | None) -> None:
+        _check(schema, decoded=decode == "json")
         self._decode: Callable[[pa.Array], dict[str, pa.Array]] | None = None
         if decode == "json":
             # Only here: it imports parts of pyarrow that other queries do not need (50 ms).
             from aktor.spark.json_values import JsonValues
 
             self._decode = JsonValues(schema).columns
-        _check(schema, decoded=decode == "json")
         self._names = schema.names
         #: A topic, and an array that has it in each row.
         self._topic: str | None = None
@@ -127,6 +128,9 @@ class Layout:
 
 
 def _check(schema: StructType, *, decoded: bool) -> None:
+    double = [name for name, times in Counter(schema.names).items() if times > 1]
+    if double:
+        raise ConfigurationError(f"the schema names a column twice: {', '.join(double)}")
     kinds = _TYPES | _BESIDE_JSON if decoded else _TYPES
     for field in schema.fields:
         if decoded and field.name == "value":

@@ -11,7 +11,7 @@ from kafka.errors import KafkaError, ProducerFencedError
 
 from aktor.errors import DeliveryError
 from aktor.spark.producer_settings import ProducerSettings
-from aktor.spark.sink_rows import Rows
+from aktor.spark.sink_rows import NO_PARTITIONS, Rows
 
 __all__ = ["ConfluentProducer"]
 
@@ -38,7 +38,10 @@ class _Failures:
         if self.first is None:
             chosen = message.partition()
             partition = chosen if chosen is not None and chosen >= 0 else None
-            self.first = message.topic(), partition, error.str()
+            told = error.str()
+            if partition is None and error.code() == error._MSG_TIMED_OUT:
+                told += NO_PARTITIONS
+            self.first = message.topic(), partition, told
 
     def on_error(self, error: Any) -> None:
         """The client has trouble, which may pass, or the brokers do not let us in."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterable
 from typing import Final
 
@@ -74,8 +75,7 @@ def _decoded(schema: StructType) -> pa.Schema:
             "decode=json needs the values' schema: .schema('value struct<id: bigint, ...>, offset"
             " bigint, ...'), with valueError string and rawValue binary for what cannot be read"
         )
-    for field in value.dataType.fields:
-        _check_type(field, f"value.{field.name}")
+    _check_type(value, "value")
     # pyspark gives no types for this function.
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -90,6 +90,10 @@ def _check_type(field: StructField, path: str) -> None:
             f"{path} is of type {field.dataType.simpleString()}, which decode=json does not read:"
             f" write '{field.name} string', and cast it in the query"
         )
+    names = field.dataType.names if isinstance(field.dataType, StructType) else []
+    double = [name for name, times in Counter(names).items() if times > 1]
+    if double:
+        raise ConfigurationError(f"the struct {path} names a field twice: {', '.join(double)}")
     for child in _children(field.dataType):
         _check_type(child, f"{path}.{child.name}")
 

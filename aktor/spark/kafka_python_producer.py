@@ -11,7 +11,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 
 from aktor.errors import DeliveryError, InvalidRowError
 from aktor.spark.producer_settings import ProducerSettings
-from aktor.spark.sink_rows import Rows
+from aktor.spark.sink_rows import NO_PARTITIONS, Rows
 
 __all__ = ["KafkaPythonProducer"]
 
@@ -55,11 +55,13 @@ class KafkaPythonProducer:
                     row=rows.first + place, reason=f"kafka-python: {error}"
                 ) from None
             except (AssertionError, KafkaError) as error:
+                # In `send` only the partitions of the topic are waited for.
+                waited = isinstance(error, KafkaTimeoutError)
                 raise DeliveryError(
                     topic=topic,
                     partition=chosen,
                     not_acknowledged=1 + len(self._futures),
-                    reason=_said(error),
+                    reason=_said(error) + (NO_PARTITIONS if waited else ""),
                 ) from None
             self._queued += _RECORD_OVERHEAD + len(value or b"") + len(key or b"")
             if self._queued > self._most:
@@ -119,4 +121,6 @@ class KafkaPythonProducer:
 
 
 def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+    name, text = type(error).__name__, str(error)
+    # kafka-python's own errors begin with their names.
+    return text if text.startswith(name) else f"{name}: {text}"

@@ -25,6 +25,7 @@ __all__ = [
     "GivenOptions",
     "SourceOptions",
     "Subscription",
+    "check_topic",
     "read_options",
     "unknown_option",
 ]
@@ -47,6 +48,7 @@ _BY_LOWER: Final = {name.lower(): name for name in KNOWN}
 _STRATEGIES: Final = ("assign", "subscribe", "subscribepattern")
 #: A whole number; more digits than these do not fit into 64 bits.
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _DURATION: Final = re.compile(r"([0-9]{1,18})\s*(ms|s|m|h|d|min|seconds?|minutes?|hours?)?")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -96,6 +98,15 @@ def unknown_option(
     return ConfigurationError(f"unknown option {name}{hint}")
 
 
+def check_topic(option: str, topic: str) -> None:
+    """Refuse what brokers do not take for a topic's name (Topic.java)."""
+    if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+        raise ConfigurationError(
+            f"{option}: {topic!r} cannot be a topic's name. A name has letters from a to z, digits,"
+            " '.', '_' and '-', and at most 249 characters"
+        )
+
+
 def read_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
     """The options of a batch query or a stream.
 
@@ -110,9 +121,10 @@ def read_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
     }
     if "provider" in options:
         raise ConfigurationError(
-            "a table of Spark's catalog cannot be read by a source in Python: Spark does not hand"
-            " its options over when it reads. Use CREATE TEMPORARY VIEW ... USING aktor OPTIONS"
-            " (...), or spark.read"
+            "a table of Spark's catalog cannot have options for a source in Python: Spark does not"
+            " hand them over when it reads. Use CREATE TEMPORARY VIEW ... USING aktor OPTIONS"
+            " (...), or spark.read; or name the columns, CREATE TABLE t (value binary, ...) USING"
+            " aktor, and the options in each query: SELECT ... FROM t WITH (...)"
         )
     for name in options:
         if not name.startswith(client_settings.PREFIX) and name not in _BY_LOWER:
@@ -253,6 +265,8 @@ def _subscription(read: GivenOptions) -> Subscription:
         topics = tuple(dict.fromkeys(one.strip() for one in text.split(",") if one.strip()))
         if not topics:
             raise ConfigurationError(f"subscribe must be topics with commas between, not {text!r}")
+        for topic in topics:
+            check_topic("subscribe", topic)
         return Subscription(topics=topics)
     if given[0] == "assign":
         return Subscription(partitions=_assigned(text))
@@ -279,6 +293,8 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
         found, sound = [], False
     if not found or not sound:
         raise ConfigurationError(f'assign must be JSON as {{"orders": [0, 1]}}, not {text!r}')
+    for one in found:
+        check_topic("assign", one.topic)
     return tuple(sorted(set(found)))
 
 

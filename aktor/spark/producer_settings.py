@@ -16,7 +16,7 @@ from aktor.consumer import configuration
 from aktor.errors import ConfigurationError
 from aktor.spark import client_settings
 
-__all__ = ["ProducerSettings", "check", "names", "read"]
+__all__ = ["ProducerSettings", "check", "names", "read", "warn_of_ignored"]
 
 #: Settings of the connections: kafka-python's name, and librdkafka's; "" if there is none.
 _CONNECTION: Final = {
@@ -63,6 +63,8 @@ _PRODUCER: Final[dict[str, tuple[str, Any]]] = {
     "retries": ("retries", 2_147_483_647),
     "transaction_timeout_ms": ("transaction.timeout.ms", 60_000),
 }
+#: How long a request may take, as in Java and in both libraries.
+_REQUEST_MS: Final = 30_000
 _CHOICES: Final = {
     "acks": ("all", "-1", "0", "1"),
     "compression_type": ("none", "gzip", "snappy", "lz4", "zstd"),
@@ -143,12 +145,18 @@ def check(options: Mapping[str, str], *, transactional: bool) -> None:
     client_settings.check_names(options, _KNOWN)
     plain = client_settings.without_references(options)
     given = _settled(client_settings.settings(plain, _KNOWN), transactional)
-    configuration.parse({name: value for name, value in given.items() if name in _CONNECTION})
+    with client_settings.naming_options():
+        configuration.parse({name: value for name, value in given.items() if name in _CONNECTION})
 
 
 def names() -> list[str]:
     """The names of settings of producers, with dots."""
     return client_settings.names(_KNOWN)
+
+
+def warn_of_ignored(options: Mapping[str, str]) -> None:
+    """Name in one warning what Java's producer would heed and the sink does not."""
+    client_settings.warn_of_ignored(options, _KNOWN)
 
 
 def read(options: Mapping[str, str], *, transactional: bool) -> ProducerSettings:
@@ -174,6 +182,7 @@ def _settled(given: dict[str, Any], transactional: bool) -> dict[str, Any]:
             )
         if name in given:
             given[name] = "all" if value == "-1" else value
+    given = _timed(given, transactional)
     against = [
         text
         for text, is_so in (
@@ -195,3 +204,30 @@ def _settled(given: dict[str, Any], transactional: bool) -> dict[str, Any]:
         wish = "transactional=true" if transactional else "kafka.enable.idempotence=true"
         raise ConfigurationError(f"{wish} excludes {' and '.join(against)}")
     return given | {"enable_idempotence": False}
+
+
+def _timed(given: dict[str, Any], transactional: bool) -> dict[str, Any]:
+    """The settings, in which a batch is sent before its time is over. librdkafka and Java's
+    producer refuse others, but only in the tasks.
+
+    As in Java's producer, a delivery has time for one request after `linger.ms`, if the user does
+    not say how long it may take.
+    """
+    for name, value in given.items():
+        if name in _PRODUCER and type(value) is int and value < 0:
+            raise ConfigurationError(
+                f"kafka.{name.replace('_', '.')} must not be negative: {value}"
+            )
+    linger = given.get("linger_ms", _PRODUCER["linger_ms"][1])
+    request = given.get("request_timeout_ms", _REQUEST_MS)
+    default = max(_PRODUCER["delivery_timeout_ms"][1], linger + request)
+    found = {"delivery_timeout_ms": default} | given
+    ends = ["delivery_timeout_ms", *(["transaction_timeout_ms"] if transactional else [])]
+    for name in ends:
+        end = found.get(name, _PRODUCER[name][1])
+        if linger >= end:
+            raise ConfigurationError(
+                f"kafka.linger.ms ({linger}) must be less than kafka.{name.replace('_', '.')}"
+                f" ({end})"
+            )
+    return found

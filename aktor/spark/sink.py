@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 )
 
 from aktor.errors import ConfigurationError
-from aktor.spark import producers, task_input
+from aktor.spark import producer_settings, producers, task_input
 from aktor.spark.sink_options import SinkOptions
 from aktor.spark.sink_rows import RowLayout
 
@@ -45,6 +45,7 @@ class BatchWriter(DataSourceArrowWriter):
             raise ConfigurationError(
                 'a topic cannot be overwritten: use mode("append"), or delete the topic first'
             )
+        producer_settings.warn_of_ignored(options.client)
         self._options = options
         self._layout = RowLayout(schema, options.topic)
         # A name for this one write. With the id of the application as transactional.id, two writes
@@ -66,6 +67,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        producer_settings.warn_of_ignored(options.client)
         self._options = options
         self._layout = RowLayout(schema, options.topic)
 

@@ -8,7 +8,8 @@ from typing import Final
 
 from aktor.errors import ConfigurationError
 from aktor.spark import client_settings, producer_settings
-from aktor.spark.options import GivenOptions, unknown_option
+from aktor.spark.options import KNOWN as options_of_source
+from aktor.spark.options import GivenOptions, check_topic, unknown_option
 
 __all__ = ["SinkOptions", "read_sink_options"]
 
@@ -47,7 +48,13 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
         if name.startswith(client_settings.PREFIX)
     }
     known = {name.lower() for name in KNOWN} | set(_OF_SPARK)
+    of_source = {name.lower(): name for name in options_of_source}
     for name in options:
+        if name in of_source and name not in known:
+            raise ConfigurationError(
+                f"{of_source[name]} is an option for reading; the sink writes to what the option or"
+                " column topic says"
+            )
         if not name.startswith(client_settings.PREFIX) and name not in known:
             raise unknown_option(name, KNOWN, producer_settings.names())
     read = GivenOptions(options)
@@ -57,7 +64,7 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
     producer_settings.check(client, transactional=transactional)
     return SinkOptions(
         client=client,
-        topic=read.optional("topic", _not_blank),
+        topic=read.optional("topic", _topic),
         producer=read.optional("producer", _producer) or "auto",
         transactional_prefix=_prefix(read, transactional),
     )
@@ -74,6 +81,12 @@ def _not_blank(name: str, text: str) -> str:
     if not text.strip():
         raise ConfigurationError(f"{name} is empty")
     return text.strip()
+
+
+def _topic(name: str, text: str) -> str:
+    topic = _not_blank(name, text)
+    check_topic(name, topic)
+    return topic
 
 
 def _producer(name: str, text: str) -> str:

@@ -25,7 +25,13 @@ from aktor.errors import ConfigurationError, InvalidRowError
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
 
-__all__ = ["RowLayout", "Rows"]
+__all__ = ["NO_PARTITIONS", "RowLayout", "Rows"]
+
+#: A producer asks for a topic that does not exist again and again, and then only says that the time
+#: has passed.
+NO_PARTITIONS: Final = (
+    "; no broker has told of the topic's partitions: create the topic if it does not exist"
+)
 
 #: Values of at most so many bytes are there twice, in Arrow and in Python.
 _PART_BYTES: Final = 4_000_000
@@ -145,21 +151,23 @@ class RowLayout:
                 ends, ends[1:], column.is_valid().to_pylist(), strict=False
             )
         ]
-        if None in keys:
-            for place, headers in enumerate(found):
-                if any(key is None for key, _ in headers or ()):
-                    raise InvalidRowError(
-                        row=first + place, reason="it has a header whose key is null"
-                    )
-        # confluent-kafka takes it for the end of the key.
-        elif pc.any(pc.match_substring(pa.array(keys, pa.string()), "\0")).as_py():
-            for place, headers in enumerate(found):
-                if any("\0" in key for key, _ in headers or ()):
-                    raise InvalidRowError(
-                        row=first + place,
-                        reason="it has a header whose key has a character with the code 0",
-                    )
+        # A slice of a batch has the keys of all of it here: which rows are bad is looked up.
+        zeros = pc.match_substring(pa.array(keys, pa.string()), "\0")
+        if None in keys or pc.any(zeros).as_py():
+            for place, headers in enumerate(found, first):
+                for key, _ in headers or ():
+                    _check_header(place, key)
         return found
+
+
+def _check_header(row: int, key: str | None) -> None:
+    if key is None:
+        raise InvalidRowError(row=row, reason="it has a header whose key is null")
+    # confluent-kafka takes it for the end of the key.
+    if "\0" in key:
+        raise InvalidRowError(
+            row=row, reason="it has a header whose key has a character with the code 0"
+        )
 
 
 def _binary(column: Any) -> list[bytes | None]:

@@ -55,10 +55,12 @@ def read_task(
     """The records of a task's ranges, in Spark's layout. After an error the consumer is dropped."""
     if not ranges:
         return
-    consumer = _worker_consumer(options.client, ranges)
+    with client_settings.naming_options():
+        consumer = _worker_consumer(options.client, ranges)
     try:
-        for batch in read_ranges(consumer, ranges, options, layout.columns):
-            yield layout.batch(batch)
+        with client_settings.naming_options():
+            for batch in read_ranges(consumer, ranges, options, layout.columns):
+                yield layout.batch(batch)
     except GeneratorExit:
         # Spark needs no more rows (a limit), or the task was cancelled.
         consumer.unsubscribe()

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from aktor.consumer import configuration
 from aktor.errors import ConfigurationError
-from aktor.spark.client_settings import check, consumer_settings, resolved
+from aktor.spark import client_settings, producer_settings
+from aktor.spark.client_settings import (
+    check,
+    check_names,
+    consumer_settings,
+    resolved,
+    warn_of_ignored,
+)
 
 JAAS = (
     "org.apache.kafka.common.security.scram.ScramLoginModule required"
@@ -71,8 +82,105 @@ def test_stores_are_pem_files() -> None:
         consumer_settings({"ssl.truststore.type": "JKS"})
 
 
-def test_what_only_the_java_client_has_is_passed_over() -> None:
-    assert consumer_settings({"ssl.protocol": "TLSv1.3"}) == {}
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("ssl.protocol", "metric.reporters", "auto.include.jmx.reporter", "enable.metrics.push"),
+        *("metrics.recording.level", "metrics.context.cluster", "partition.assignment.strategy"),
+        *("group.instance.id", "sasl.login.refresh.window.factor", "sasl.kerberos.kinit.cmd"),
+    ],
+)
+def test_what_only_the_java_client_has_is_passed_over(name: str) -> None:
+    assert consumer_settings({name: "x"}) == {}
+
+
+def test_tls_is_as_in_java_by_default() -> None:
+    assert consumer_settings({"ssl.enabled.protocols": "TLSv1.2,TLSv1.3"}) == {}
+
+
+#: Names of Kafka 3.9.2 and 4.3.1 (`ConsumerConfig.configNames()`, and ProducerConfig's).
+OF_BOTH = """
+auto.include.jmx.reporter bootstrap.servers client.dns.lookup client.id config.providers
+connections.max.idle.ms enable.metrics.push interceptor.classes metadata.max.age.ms
+metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy metric.reporters
+metrics.num.samples metrics.recording.level metrics.sample.window.ms receive.buffer.bytes
+reconnect.backoff.max.ms reconnect.backoff.ms request.timeout.ms retry.backoff.max.ms
+retry.backoff.ms sasl.client.callback.handler.class sasl.jaas.config sasl.kerberos.kinit.cmd
+sasl.kerberos.min.time.before.relogin sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter
+sasl.kerberos.ticket.renew.window.factor sasl.login.callback.handler.class sasl.login.class
+sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
+sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
+sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms
+sasl.mechanism sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.token.endpoint.url
+security.protocol security.providers send.buffer.bytes socket.connection.setup.timeout.max.ms
+socket.connection.setup.timeout.ms ssl.cipher.suites ssl.enabled.protocols
+ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password
+ssl.keymanager.algorithm ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
+ssl.keystore.password ssl.keystore.type ssl.protocol ssl.provider ssl.secure.random.implementation
+ssl.trustmanager.algorithm ssl.truststore.certificates ssl.truststore.location
+ssl.truststore.password ssl.truststore.type
+"""
+OF_CONSUMERS = """
+allow.auto.create.topics auto.commit.interval.ms auto.offset.reset check.crcs client.rack
+default.api.timeout.ms enable.auto.commit exclude.internal.topics fetch.max.bytes fetch.max.wait.ms
+fetch.min.bytes group.id group.instance.id group.protocol group.remote.assignor
+heartbeat.interval.ms internal.leave.group.on.close
+internal.throw.on.fetch.stable.offset.unsupported isolation.level key.deserializer
+max.partition.fetch.bytes max.poll.interval.ms max.poll.records partition.assignment.strategy
+session.timeout.ms share.acknowledgement.mode share.acquire.mode value.deserializer
+"""
+OF_PRODUCERS = """
+acks batch.size buffer.memory compression.gzip.level compression.lz4.level compression.type
+compression.zstd.level delivery.timeout.ms enable.idempotence key.serializer linger.ms max.block.ms
+max.in.flight.requests.per.connection max.request.size metadata.max.idle.ms
+partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms partitioner.class
+partitioner.ignore.keys retries transaction.timeout.ms transaction.two.phase.commit.enable
+transactional.id value.serializer
+"""
+
+
+@pytest.mark.parametrize(
+    ("names", "known"),
+    [
+        (OF_BOTH + OF_CONSUMERS, configuration.DEFAULT_CONFIG),
+        (OF_BOTH + OF_PRODUCERS, producer_settings._KNOWN),
+    ],
+)
+def test_no_setting_of_javas_client_is_unknown(names: str, known: Mapping[str, Any]) -> None:
+    for name in names.split():
+        with contextlib.suppress(_NotSupported):
+            check_name(name, known)
+
+
+class _NotSupported(Exception):
+    """The setting is known, and refused."""
+
+
+def check_name(name: str, known: Mapping[str, Any]) -> None:
+    """Raises ConfigurationError for an unknown name."""
+    try:
+        check_names({name: "x", "bootstrap.servers": "a:1"}, known)
+    except ConfigurationError as error:
+        if f"kafka.{name} is not supported: " in str(error):
+            raise _NotSupported from None
+        raise
+
+
+def test_what_is_ignored_is_named_in_one_warning(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_settings, "_WARNED", set())
+    given = {"bootstrap.servers": "a:1", "ssl.protocol": "secret?", "metric.reporters": "x"}
+    ours = {"metrics.num.samples": "3", "ssl.enabled.protocols": "TLSv1.2"}
+
+    warn_of_ignored({"bootstrap.servers": "a:1"} | ours, configuration.DEFAULT_CONFIG)
+    assert not caplog.records
+    for _ in range(2):
+        warn_of_ignored(given | ours, configuration.DEFAULT_CONFIG)
+
+    assert [one.message for one in caplog.records] == [
+        "kafka.metric.reporters, kafka.ssl.protocol: of Java's client, without effect here"
+    ]
 
 
 def test_a_reference_is_resolved_where_the_client_connects(
@@ -96,7 +204,7 @@ def test_a_reference_to_nothing_is_refused(text: str) -> None:
 def test_the_driver_checks_settings_without_resolving_references() -> None:
     check({"bootstrap.servers": "a:1", "client.rack": "${env:NOWHERE}"})
 
-    with pytest.raises(ConfigurationError, match="fetch_min_bytes"):
+    with pytest.raises(ConfigurationError, match=r"kafka\.fetch\.min\.bytes is"):
         check({"bootstrap.servers": "a:1", "fetch.min.bytes": "-1"})
 
 

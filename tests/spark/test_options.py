@@ -69,13 +69,34 @@ def test_a_table_of_sparks_catalog_is_refused_with_what_works() -> None:
     assert "CREATE TEMPORARY VIEW" in refusal(provider="aktor", owner="me")
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_table_with_columns_is_read_without_its_options_and_the_error_says_so(
+    stream: bool,
+) -> None:
+    """CREATE TABLE t (value binary) USING aktor OPTIONS (...): Spark gives its readers none."""
+    with pytest.raises(ConfigurationError) as error:
+        read_options({}, stream=stream)
+
+    said = str(error.value)
+    assert "kafka.bootstrap.servers is missing" in said
+    assert "SELECT ... FROM t WITH ('kafka.bootstrap.servers'='...', ...)" in said
+
+
 @pytest.mark.parametrize(
     ("given", "text"),
     [
         ({"kafka__auto__offset__reset": "latest"}, "use startingOffsets"),
         ({"kafka__enable__auto__commit": "true"}, "commitOffsets"),
         ({"kafka__key__deserializer": "x"}, "binary"),
-        ({"kafka__group__instance__id": "x"}, "no member of a group"),
+        ({"kafka__security__providers": "x"}, "here is no Java"),
+        ({"kafka__interceptor__classes": "x"}, "an interceptor may change records"),
+        ({"kafka__sasl__oauthbearer__scope": "x"}, "use kafka.sasl.mechanism=PLAIN or"),
+        ({"kafka__sasl__login__class": "x"}, "use kafka.sasl.jaas.config"),
+        ({"kafka__config__providers": "vault"}, "are replaced without it"),
+        ({"kafka__config__providers__vault__class": "x"}, "are replaced without it"),
+        ({"kafka__ssl__truststore__certificates": "x"}, "kafka.ssl.truststore.location"),
+        ({"kafka__ssl__enabled__protocols": "TLSv1.3"}, "TLSv1.2 is possible beside TLSv1.3"),
+        ({"kafka__metric__reporter": "x"}, "unknown option kafka.metric.reporter"),
         ({"maxOffsetsPerTrigger": "many"}, "whole number above 0"),
         ({"maxOffsetsPerTrigger": 0}, "whole number above 0"),
         ({"failOnDataLoss": "maybe"}, "true or false"),
@@ -91,6 +112,11 @@ def test_a_table_of_sparks_catalog_is_refused_with_what_works() -> None:
         ({"assign": '{"orders": [true]}'}, '{"orders": [0, 1]}'),
         ({"assign": '{"orders": [0], "orders": [1]}'}, "names orders twice"),
         ({"assign": '{"orders": [2147483648]}'}, '{"orders": [0, 1]}'),
+        ({"subscribe": "a b/ü"}, "subscribe: 'a b/ü' cannot be a topic's name"),
+        ({"subscribe": "a,b;c"}, "subscribe: 'b;c' cannot be a topic's name"),
+        ({"subscribe": ".."}, "subscribe: '..' cannot be a topic's name"),
+        ({"subscribe": "a" * 250}, "at most 249 characters"),
+        ({"assign": '{"a\\n": [0]}'}, "assign: 'a\\n' cannot be a topic's name"),
         ({"startingOffsets": "newest"}, "earliest, latest, group"),
         ({"startingOffsets": '{"orders": {"0": -3}}'}, "offsets begin with 0"),
         ({"startingOffsets": '{"orders": {"zero": 3}}'}, "'zero'"),
@@ -122,8 +148,12 @@ def test_a_value_that_cannot_be_is_refused(given: Any, text: str) -> None:
     assert text in refusal(**given)
 
 
+def test_topics_are_named_with_commas_between() -> None:
+    assert options(subscribe=" a.b-c_1, " + "x" * 249).subscription.topics == ("a.b-c_1", "x" * 249)
+
+
 def test_a_setting_that_text_cannot_have_is_no_hint() -> None:
-    assert "did you mean" not in refusal(kafka__partition__assignment__strategy="x")
+    assert "did you mean" not in refusal(kafka__socket__options="x")
 
 
 def test_a_trigger_delay_of_zero_is_no_delay() -> None:

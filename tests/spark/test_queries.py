@@ -34,7 +34,7 @@ from aktor.broker import EmbeddedKafka
 from aktor.broker.codes import Code
 from aktor.broker.faults import CorruptRecords, Delay, FailWith, Fault
 from aktor.errors import ConfigurationError, CorruptBatchError, DataLossError
-from aktor.spark import worker
+from aktor.spark import client_settings, worker
 from aktor.spark.columns import Layout
 from aktor.spark.options import read_options
 from tests.spark.harness import Query, Run, a_source, read_batch, run_task, sent, the_schema
@@ -162,6 +162,7 @@ def test_json_needs_a_schema_of_the_values(kafka: EmbeddedKafka) -> None:
 
 
 ID = StructType([StructField("id", LongType(), nullable=False)])
+TWICE = StructType([StructField("a", LongType())] * 2)
 A_VALUE = StructField("value", a_schema(id=LongType()))
 
 
@@ -222,12 +223,51 @@ def test_json_fields_of_types_that_are_not_read_are_refused(
     assert "cast it in the query" in str(found.value)
 
 
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ([("offset", LongType()), ("offset", LongType())], "names a column twice: offset"),
+        ([("value", a_schema(a=LongType()))] * 2, "names a column twice: value"),
+        ([("value", TWICE)], "the struct value names a field twice: a"),
+        ([("value", a_schema(b=ArrayType(TWICE)))], r"the struct value\.b\.element names a field"),
+    ],
+)
+@pytest.mark.parametrize("reader", ["reader", "streamReader"])
+def test_a_name_that_is_there_twice_is_refused_before_the_job(
+    fields: list[tuple[str, DataType]], said: str, reader: str
+) -> None:
+    source = a_source({"kafka.bootstrap.servers": "no:1", "subscribe": "a"})
+    decoding = a_source({"kafka.bootstrap.servers": "no:1", "subscribe": "a", "decode": "json"})
+
+    with pytest.raises(ConfigurationError, match=said):
+        getattr(source if fields[0][0] == "offset" else decoding, reader)(
+            StructType([StructField(name, kind) for name, kind in fields])
+        )
+
+
 @pytest.mark.parametrize("name", ["valueError", "rawValue"])
 def test_what_stands_beside_bad_json_has_its_type(name: str) -> None:
     source = a_source({"kafka.bootstrap.servers": "no:1", "subscribe": "a", "decode": "json"})
 
     with pytest.raises(ConfigurationError, match=f"the column {name} is .*, not bigint"):
         source.reader(StructType([A_VALUE, StructField(name, LongType())]))
+
+
+def test_settings_of_javas_client_are_named_once_and_in_the_driver(
+    kafka: EmbeddedKafka, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_settings, "_WARNED", set())
+    write(kafka, b"v")
+    given = options(kafka, kafka__metric__reporters="x", startingOffsets="earliest")
+
+    table, _ = read_batch(given)
+    query = Query(given)
+    query.run()
+
+    assert values(table) == [b"v"]
+    assert len(query.rows) == 1
+    said = [one.message for one in caplog.records if "without effect" in one.message]
+    assert said == ["kafka.metric.reporters: of Java's client, without effect here"]
 
 
 # -- ranges

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaError
 
-from aktor.broker import EmbeddedKafka
+from aktor.broker import ClusterSettings, EmbeddedKafka
 from aktor.broker.codes import Code
 from aktor.broker.faults import FailPartly, Fault
 from aktor.errors import ConfigurationError, DeliveryError, InvalidRowError
@@ -143,6 +143,22 @@ def test_a_row_that_cannot_be_is_named(
         write(options(kafka, library, topic=topic), schema, [("a", None), row])
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_the_first_of_several_bad_headers_is_told(
+    kafka: EmbeddedKafka, topic: str, library: str, whole: bool
+) -> None:
+    """A slice of a batch has the headers of all of it in its memory."""
+    schema = "value string, headers headers"
+    rows = [("a", [{"key": "a\0b", "value": b"x"}]), ("b", [{"key": None, "value": b"x"}])]
+    (batch,) = batches_of(schema, rows)
+    writer = a_writer(options(kafka, library, topic=topic), schema)
+
+    with pytest.raises(InvalidRowError, match=r"row 0 of the task.*the code 0"):
+        run_task(writer, [batch] if whole else [batch.slice(0, 1), batch.slice(1)])
+
+    assert values(kafka, topic) == []
+
+
 def test_nulls_that_kafka_python_cannot_write_name_the_row(
     kafka: EmbeddedKafka, topic: str
 ) -> None:
@@ -170,6 +186,19 @@ def test_big_records_get_through_if_they_are_allowed(
     with pytest.raises(DeliveryError, match=topic) as refused:
         write(options(kafka, library, topic=topic), "value binary", rows)
     assert "max.request.size" in str(refused.value).replace("_", ".")
+
+
+def test_the_error_says_that_the_topic_may_not_exist(library: str) -> None:
+    with EmbeddedKafka(settings=ClusterSettings(auto_create_topics=False)) as kafka:
+        short = {"kafka__max__block__ms": "1000", "kafka__delivery__timeout__ms": "1500"}
+        given = options(kafka, library, topic="orders", kafka__request__timeout__ms="1000", **short)
+
+        with pytest.raises(DeliveryError, match=r"for orders: .* create the topic") as failed:
+            write(given, "value string", [("a",)])
+
+    assert failed.value.partition is None
+    assert str(failed.value).count("KafkaTimeoutError") < 2
+    producers._drop()
 
 
 def test_what_the_broker_refuses_fails_the_task_and_names_the_partition(

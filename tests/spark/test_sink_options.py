@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aktor.errors import ConfigurationError
-from aktor.spark import producer_settings
+from aktor.spark import client_settings, producer_settings
 from aktor.spark.options import read_options
 from aktor.spark.sink_options import SinkOptions, read_sink_options
 from tests.spark.harness import a_source
@@ -50,8 +50,12 @@ def settings(**more: str) -> producer_settings.ProducerSettings:
         ({"kafka__linger__ms": "soon"}, "kafka.linger.ms must be a number"),
         ({"kafka__transactional__id": "t"}, "use transactional=true"),
         ({"kafka__key__serializer": "x"}, "keys are binary or strings"),
-        ({"kafka__security__protocol": "SSLL"}, "security_protocol"),
+        ({"kafka__partitioner__ignore__keys": "true"}, "write null keys"),
+        ({"kafka__interceptor__classes": "x"}, "an interceptor may change records"),
+        ({"kafka__security__protocol": "SSLL"}, "kafka.security.protocol is 'SSLL'"),
         ({"topic": " "}, "topic is empty"),
+        ({"topic": "a\0b"}, "topic: 'a\\x00b' cannot be a topic's name"),
+        ({"topic": "a,b"}, "topic: 'a,b' cannot be a topic's name"),
         ({"producer": "librdkafka"}, "producer must be one of auto, confluent, kafka-python"),
         ({"transactional": "yes"}, "transactional must be true or false"),
         ({"transactionalIdPrefix": "a"}, "transactionalIdPrefix is for transactional=true"),
@@ -60,6 +64,16 @@ def settings(**more: str) -> producer_settings.ProducerSettings:
             "kafka.enable.idempotence=true excludes kafka.acks=1",
         ),
         ({"transactional": "true", "kafka__retries": "0"}, "transactional=true excludes"),
+        (
+            {"kafka__linger__ms": "200", "kafka__delivery__timeout__ms": "200"},
+            "kafka.linger.ms (200) must be less than kafka.delivery.timeout.ms (200)",
+        ),
+        (
+            {"kafka__linger__ms": "70000", "transactional": "true"},
+            "kafka.linger.ms (70000) must be less than kafka.transaction.timeout.ms (60000)",
+        ),
+        ({"kafka__linger__ms": "-1"}, "kafka.linger.ms must not be negative: -1"),
+        ({"kafka__retries": "-1"}, "kafka.retries must not be negative: -1"),
         (
             {"transactional": "true", "kafka__enable__idempotence": "false"},
             "transactional=true needs",
@@ -73,9 +87,33 @@ def test_options_are_refused_with_a_remedy(more: dict[str, str], said: str) -> N
     assert said in str(refused.value)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_settings_that_only_javas_producer_has_are_named_in_a_warning(
+    stream: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_settings, "_WARNED", set())
+    more = {"kafka__metrics__num__samples": "3", "kafka__partitioner__ignore__keys": "false"}
+
+    a_writer(options(**more), "value string", stream=stream)
+
+    assert [one.message for one in caplog.records] == [
+        "kafka.metrics.num.samples: of Java's client, without effect here"
+    ]
+
+
 def test_bootstrap_servers_must_be_there() -> None:
-    with pytest.raises(ConfigurationError, match=r"kafka\.bootstrap\.servers is missing"):
+    with pytest.raises(ConfigurationError, match=r"kafka\.bootstrap\.servers is missing") as error:
         a_writer({"topic": "orders"}, "value string")
+
+    # INSERT INTO a table of Spark's catalog: Spark does not hand over the table's options.
+    assert "INSERT INTO t WITH (...)" in str(error.value)
+
+
+def test_an_option_of_the_source_is_told_as_one() -> None:
+    with pytest.raises(ConfigurationError) as error:
+        a_writer(options(subscribe="orders"), "value string")
+
+    assert "subscribe is an option for reading; the sink writes to" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -221,6 +259,23 @@ def test_every_setting_is_one_that_the_library_knows() -> None:
 
     confluent_kafka.Producer(found.for_confluent("an-id") | {"log_level": 0})
     assert found.for_kafka_python().keys() <= KafkaProducer.DEFAULT_CONFIG.keys()
+
+
+@pytest.mark.parametrize(
+    ("more", "timeout"),
+    [
+        ({}, 120_000),
+        ({"linger_ms": "100000"}, 130_000),
+        ({"linger_ms": "200000", "request_timeout_ms": "5000"}, 205_000),
+        ({"linger_ms": "5", "delivery_timeout_ms": "6"}, 6),
+    ],
+)
+def test_a_delivery_has_time_for_one_request_unless_the_user_says_how_long(
+    more: dict[str, str], timeout: int
+) -> None:
+    """As in Java's producer."""
+    assert settings(**more).for_confluent()["delivery.timeout.ms"] == timeout
+    assert settings(**more).for_kafka_python()["delivery_timeout_ms"] == timeout
 
 
 def test_a_delivery_takes_no_longer_than_its_transaction() -> None:

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
+import re
 import signal
 import sys
 import threading
@@ -21,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from aktor.spark.rebalances.job import analyse_logs, write_tables
@@ -38,7 +41,8 @@ PAGE = "rebalances.html"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line says."""
-    chosen = _parse(arguments)
+    parser = _parser()
+    chosen = _parse(parser, arguments)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("aktor rebalances")
     if not chosen.stream:
@@ -46,10 +50,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # work, Spark 4.3): a stream waits for files most of the time.
         builder = builder.config("spark.python.unix.domain.socket.enabled", "true")
     spark = builder.getOrCreate()
-    if chosen.stream:
-        _follow(spark, chosen)
-        return 0
-    tables = analyse_logs(spark, chosen.logs)
+    with _refusing_missing_logs(parser, chosen.logs):
+        if chosen.stream:
+            _follow(spark, chosen)
+            return 0
+        tables = analyse_logs(spark, chosen.logs)
     _write(tables, chosen.out)
     tables.close()
     return 0
@@ -102,13 +107,24 @@ def _write(tables: Mapping[str, DataFrame], folder: str) -> None:
 
 def _write_page(tables: Mapping[str, DataFrame], folder: str) -> None:
     """The page, in a local folder; elsewhere (HDFS, S3) here."""
-    place = folder if os.path.isdir(folder) else "."
+    place = _local(folder) if os.path.isdir(_local(folder)) else "."
     with open(os.path.join(place, PAGE), "w", encoding="utf-8") as file:
         file.write(render(summarise(tables)))
     print(f"{os.path.join(place, PAGE)} is written")
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+@contextlib.contextmanager
+def _refusing_missing_logs(parser: argparse.ArgumentParser, logs: str) -> Iterator[None]:
+    """Spark alone knows whether they exist: a path may be one of HDFS, without saying so."""
+    try:
+        yield
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        parser.error(f"{logs} does not exist")
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m aktor.spark.rebalances",
         description=__doc__,
@@ -121,14 +137,35 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--lateness",
         metavar="SECONDS",
-        type=float,
-        default=LATENESS,
-        help="with --stream: how much later than others an event may come (default: %(default)s)",
+        type=_seconds,
+        help=f"with --stream: how much later than others an event may come (default: {LATENESS})",
     )
+    return parser
+
+
+def _parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
     chosen = parser.parse_args(arguments)
-    if os.path.isdir(chosen.logs) and _is_in(chosen.out, chosen.logs):
+    for name, is_given in (("--once", chosen.once), ("--lateness", chosen.lateness is not None)):
+        if is_given and not chosen.stream:
+            parser.error(f"{name} is for --stream")
+    if chosen.lateness is None:
+        chosen.lateness = LATENESS
+    logs, out = _local(chosen.logs), _local(chosen.out)
+    if os.path.isdir(logs) and _is_in(out, logs):
         parser.error(f"--out {chosen.out} is in {chosen.logs}: it would be read as logs")
     return chosen
+
+
+def _seconds(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0 <= float(text) < math.inf:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"it must be 0 or more seconds, not {text}")
+
+
+def _local(place: str) -> str:
+    """The path of a file's URI, as Hadoop reads it: nothing stands for other characters there."""
+    return re.sub(r"^file:(//(?=/))?(?=/)", "", place)
 
 
 def _is_in(place: str, folder: str) -> bool:

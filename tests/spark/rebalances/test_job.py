@@ -227,6 +227,59 @@ def test_a_report_is_not_written_among_the_logs(tmp_path: Path, capsys: Any) -> 
     assert "it would be read as logs" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--stream", "--lateness", "-100"], "--lateness: it must be 0 or more seconds, not -100"),
+        (["--stream", "--lateness", "nan"], "--lateness: it must be 0 or more seconds, not nan"),
+        (["--stream", "--lateness", "inf"], "--lateness: it must be 0 or more seconds, not inf"),
+        (["--stream", "--lateness", "soon"], "--lateness: it must be 0 or more seconds, not soon"),
+        (["--once"], "--once is for --stream"),
+        (["--lateness", "30"], "--lateness is for --stream"),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused(
+    tmp_path: Path, capsys: Any, more: list[str], said: str
+) -> None:
+    assert refused([str(tmp_path), "--out", str(tmp_path.parent / "out"), *more], capsys) == said
+
+
+@pytest.mark.parametrize("more", [[], ["--stream", "--once"]])
+def test_logs_that_do_not_exist_are_an_error_of_one_line(
+    spark: Any, tmp_path: Path, capsys: Any, more: list[str]
+) -> None:
+    logs = str(tmp_path / "nowhere")
+
+    said = refused([logs, "--out", str(tmp_path / "out"), *more], capsys)
+
+    assert said == f"{logs} does not exist"
+    if not more:
+        said = refused([f"{logs}/*.jsonl", "--out", str(tmp_path / "out")], capsys)
+        assert said == f"{logs}/*.jsonl does not exist"
+
+
+def refused(arguments: list[str], capsys: Any) -> str:
+    """What the command says of these arguments."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    line: str = capsys.readouterr().err.splitlines()[-1]
+    return line.partition(" error: ")[2].removeprefix("argument ")
+
+
+def test_places_may_be_uris_of_files(spark: Any, tmp_path: Path, capsys: Any) -> None:
+    logs, out = write(tmp_path / "a b" / "trace.jsonl", LINES), tmp_path / "out"
+
+    said = refused([logs.parent.as_posix(), "--out", f"file://{logs.parent}/out"], capsys)
+    assert "it would be read as logs" in said
+    said = refused([f"file:{logs.parent}", "--out", f"{logs.parent}/out"], capsys)
+    assert "it would be read as logs" in said
+    assert main([f"file://{logs.parent}", "--out", f"file://{out}"]) == 0
+
+    assert f"{out}/rebalances.html is written" in capsys.readouterr().out
+    assert (out / "rebalances.html").exists()
+
+
 def test_the_example_names_the_member_that_began_most_rebalances(
     spark: Any, tmp_path: Path
 ) -> None:

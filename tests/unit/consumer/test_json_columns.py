@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aktor.consumer.json_columns import JsonColumns, json_columns
+from aktor.consumer.json_columns import JsonColumns, JsonReader, json_columns
 
 SCHEMA = pa.schema(
     [("id", pa.int64()), ("amount", pa.float64()), ("name", pa.string()), ("paid", pa.bool_())]
@@ -172,6 +172,48 @@ def test_an_object_is_a_map_of_its_names() -> None:
     good, errors = of(kind, b'{"x": 1, "y": null}', b"{}", b"null", b'{"x": true}', b'[["x", 1]]')
 
     assert (good, len(errors)) == ([[("x", 1.0), ("y", None)], [], None], 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        (pa.float64(), b"1e308", b"1e400"),
+        (pa.float64(), b"-1e308", b"-1e400"),
+        (pa.float32(), b"1e38", b"1e300"),
+        (pa.float16(), b"6e4", b"7e4"),
+        (pa.list_(pa.float32()), b"[1e38]", b"[0, 1e39]"),
+        (pa.large_list(pa.float32()), b"[1e38]", b"[0, 1e39]"),
+        (pa.struct({"b": pa.float32()}), b'{"b": 1}', b'{"b": -1e39}'),
+        (pa.map_(pa.string(), pa.float64()), b'{"b": 1}', b'{"b": 1e400}'),
+    ],
+)
+def test_a_float_that_would_be_infinite_makes_its_row_a_bad_one(
+    kind: pa.DataType, good: bytes, bad: bytes
+) -> None:
+    values = pa.array([b'{"a": %b}' % one for one in (good, bad, good)], pa.binary())
+
+    reader = JsonReader(pa.schema({"a": kind}))
+    (column,), wrong = reader.read(values)
+
+    assert wrong == {1: f"field 'a' is no {kind}: it is too big"}
+    assert len(column) == 2
+
+
+@pytest.mark.parametrize("kind", [pa.time32("s"), pa.time64("us"), pa.duration("s")])
+def test_types_that_are_not_read_from_json_are_refused(kind: pa.DataType) -> None:
+    with pytest.raises(ValueError, match=r"a\.b is of type .* read it as pyarrow.string"):
+        JsonReader(pa.schema({"a": pa.struct({"b": kind})}))
+
+
+def test_a_large_list_is_read_as_a_list() -> None:
+    kind = pa.large_list(pa.date32())
+    values = pa.array([b'{"a": ["2026-11-25", null]}', b'{"a": [5]}', b"{}"], pa.binary())
+
+    (column,), wrong = JsonReader(pa.schema({"a": kind})).read(values)
+
+    column.validate(full=True)
+    assert column.to_pylist() == [[date(2026, 11, 25), None], None]
+    assert wrong == {1: f"field 'a' is no {kind}: it is a int"}
 
 
 def test_names_that_are_there_already_are_refused() -> None:

@@ -1,0 +1,224 @@
+"""Settings of Java's consumer and producer that ours do not have under the same name: one table.
+
+A query of Spark's own source should go on with another `format`, and nothing else changed. So a
+setting that has no meaning here is ignored, and the driver names it in one warning. A setting that
+would change which records are read or written, or who may read them, is refused.
+
+The names are those of ConsumerConfig and ProducerConfig of Kafka 3.9 and 4.3. Those that are not
+here are ours, with dots for underscores.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from aktor.errors import ConfigurationError
+
+__all__ = ["ignored", "Refused", "Rule", "Translate", "rule_for", "translated_names"]
+
+#: Makes kafka-python's settings of the text of a setting. Raises ConfigurationError.
+Translate: TypeAlias = Callable[[str], dict[str, Any]]
+
+
+class Refused(str):
+    """Why a setting is refused, and what to do instead."""
+
+    __slots__ = ()
+
+
+def ignored(_text: str) -> dict[str, Any]:
+    """The rule for what has no meaning here."""
+    return {}
+
+
+Rule: TypeAlias = Refused | Translate
+
+_JAAS: Final = re.compile(
+    r"(username|password)\s*=\s*(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s;]+)"
+)
+
+
+def rule_for(name: str) -> Rule | None:
+    """The rule for this setting; None if the table has none."""
+    if name in _RULES:
+        return _RULES[name]
+    return next((rule for start, rule in _BEGINNINGS.items() if name.startswith(start)), None)
+
+
+def translated_names() -> list[str]:
+    """The names that can be of use."""
+    return [
+        name
+        for name, rule in _RULES.items()
+        if not isinstance(rule, Refused) and rule is not ignored
+    ]
+
+
+def _jaas(text: str) -> dict[str, Any]:
+    """User name and password of a JAAS line (PlainLoginModule, ScramLoginModule)."""
+    found = {key: _unquoted(value) for key, value in _JAAS.findall(text)}
+    if {"username", "password"} - found.keys():
+        raise ConfigurationError(
+            "kafka.sasl.jaas.config must have username and password, as 'org.apache.kafka.common."
+            'security.plain.PlainLoginModule required username="..." password="...";\''
+        )
+    return {
+        "sasl_plain_username": found["username"],
+        "sasl_plain_password": found["password"],
+    }
+
+
+def _unquoted(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text[1:-1]) if text[0] in "\"'" else text
+
+
+def _pem(name: str) -> Translate:
+    def check_type(text: str) -> dict[str, Any]:
+        if text.strip().upper() != "PEM":
+            raise ConfigurationError(
+                f"kafka.{name} must be PEM here, not {text!r}: convert the store"
+            )
+        return {}
+
+    return check_type
+
+
+def _protocols(text: str) -> dict[str, Any]:
+    """TLS 1.2 and 1.3 are used here, as by Java's client unless it is told otherwise."""
+    if "TLSV1.2" not in {one.strip().upper() for one in text.split(",")}:
+        raise ConfigurationError(
+            f"kafka.ssl.enabled.protocols is {text!r}, and here TLSv1.2 is possible beside TLSv1.3:"
+            " leave the option out, and set MinProtocol in the openssl.cnf of driver and executors"
+        )
+    return {}
+
+
+def _false(name: str, why: str) -> Translate:
+    def check_false(text: str) -> dict[str, Any]:
+        if text.strip().lower() != "false":
+            raise ConfigurationError(f"kafka.{name} is not supported: {why}")
+        return {}
+
+    return check_false
+
+
+_A_CLASS: Final = "it names a class of Java's, and here is no Java: "
+_NOT_OAUTH: Final = Refused(
+    "a login by OAUTHBEARER cannot be configured by text: use kafka.sasl.mechanism=PLAIN or"
+    " SCRAM-SHA-512, or certificates (kafka.ssl.keystore.location)"
+)
+_INLINE: Final = "a PEM text cannot be a value: write it into a file, and name the file by "
+_LOGIN: Final = Refused(f"{_A_CLASS}use kafka.sasl.jaas.config with a user name and a password")
+
+_RULES: Final[dict[str, Rule]] = {
+    # Logins, certificates: translated.
+    "sasl.jaas.config": _jaas,
+    "sasl.username": lambda text: {"sasl_plain_username": text},
+    "sasl.password": lambda text: {"sasl_plain_password": text},
+    "ssl.truststore.location": lambda text: {"ssl_cafile": text},
+    "ssl.truststore.type": _pem("ssl.truststore.type"),
+    "ssl.keystore.location": lambda text: {"ssl_certfile": text, "ssl_keyfile": text},
+    "ssl.keystore.type": _pem("ssl.keystore.type"),
+    "ssl.key.password": lambda text: {"ssl_password": text},
+    "ssl.enabled.protocols": _protocols,
+    "ssl.endpoint.identification.algorithm": lambda text: {
+        "ssl_check_hostname": bool(text.strip())
+    },
+    # What the source and the sink decide themselves.
+    "auto.offset.reset": Refused("use startingOffsets"),
+    "key.deserializer": Refused("keys are binary; cast them in Spark"),
+    "value.deserializer": Refused("values are binary; cast them in Spark, or use decode=json"),
+    "key.serializer": Refused("keys are binary or strings"),
+    "value.serializer": Refused("values are binary or strings"),
+    "enable.auto.commit": Refused(
+        "Spark's checkpoint has the progress; commitOffsets=true mirrors it"
+    ),
+    "consumer.timeout.ms": Refused("use kafkaConsumer.pollTimeoutMs"),
+    "transactional.id": Refused("use transactional=true and transactionalIdPrefix of the sink"),
+    "transaction.two.phase.commit.enable": _false(
+        "transaction.two.phase.commit.enable", "the sink commits each transaction in its task"
+    ),
+    # What would change the records, or their partitions.
+    "interceptor.classes": Refused(
+        f"{_A_CLASS}an interceptor may change records, so do in the query what it does"
+    ),
+    "partitioner.class": Refused("name partitions in the column partition"),
+    "partitioner.ignore.keys": _false(
+        "partitioner.ignore.keys", "write null keys, or name partitions in the column partition"
+    ),
+    # What would change who may log in, or who is trusted.
+    "security.providers": Refused(
+        f"{_A_CLASS}TLS is that of OpenSSL, which has its own configuration (openssl.cnf)"
+    ),
+    "ssl.provider": Refused("TLS is that of OpenSSL, which has its own providers (openssl.cnf)"),
+    "ssl.engine.factory.class": Refused(
+        f"{_A_CLASS}name PEM files by kafka.ssl.truststore.location and kafka.ssl.keystore.location"
+    ),
+    "ssl.cipher.suites": Refused(
+        "ciphers have other names in OpenSSL: set kafka.ssl.ciphers=NAME:NAME (openssl ciphers)"
+    ),
+    "ssl.keystore.key": Refused(f"{_INLINE}kafka.ssl.keystore.location"),
+    "ssl.keystore.certificate.chain": Refused(f"{_INLINE}kafka.ssl.keystore.location"),
+    "ssl.truststore.certificates": Refused(f"{_INLINE}kafka.ssl.truststore.location"),
+    "sasl.client.callback.handler.class": _LOGIN,
+    "sasl.login.callback.handler.class": _LOGIN,
+    "sasl.login.class": _LOGIN,
+    # What only Java's client needs to be told: names of algorithms, passwords of stores that are
+    # no PEM files, the renewal of tickets (here the system's ticket cache is used), of tokens.
+    "ssl.truststore.password": ignored,
+    "ssl.keystore.password": ignored,
+    "ssl.protocol": ignored,
+    "ssl.keymanager.algorithm": ignored,
+    "ssl.trustmanager.algorithm": ignored,
+    "ssl.secure.random.implementation": ignored,
+    "sasl.kerberos.kinit.cmd": ignored,
+    "sasl.kerberos.min.time.before.relogin": ignored,
+    "sasl.kerberos.ticket.renew.jitter": ignored,
+    "sasl.kerberos.ticket.renew.window.factor": ignored,
+    "sasl.login.connect.timeout.ms": ignored,
+    "sasl.login.read.timeout.ms": ignored,
+    "sasl.login.refresh.buffer.seconds": ignored,
+    "sasl.login.refresh.min.period.seconds": ignored,
+    "sasl.login.refresh.window.factor": ignored,
+    "sasl.login.refresh.window.jitter": ignored,
+    "sasl.login.retry.backoff.max.ms": ignored,
+    "sasl.login.retry.backoff.ms": ignored,
+    # Java's metrics.
+    "auto.include.jmx.reporter": ignored,
+    "enable.metrics.push": ignored,
+    "metric.reporters": ignored,
+    "metrics.num.samples": ignored,
+    "metrics.recording.level": ignored,
+    "metrics.sample.window.ms": ignored,
+    # The source is no member of a group.
+    "group.instance.id": ignored,
+    "internal.leave.group.on.close": ignored,
+    "internal.throw.on.fetch.stable.offset.unsupported": ignored,
+    "partition.assignment.strategy": ignored,
+    "share.acknowledgement.mode": ignored,
+    "share.acquire.mode": ignored,
+    # How hard a client tries. (The consumer has some of them.)
+    "compression.gzip.level": ignored,
+    "compression.lz4.level": ignored,
+    "compression.zstd.level": ignored,
+    "metadata.max.idle.ms": ignored,
+    "metadata.recovery.rebootstrap.trigger.ms": ignored,
+    "metadata.recovery.strategy": ignored,
+    "partitioner.adaptive.partitioning.enable": ignored,
+    "partitioner.availability.timeout.ms": ignored,
+    "retry.backoff.max.ms": ignored,
+    "socket.connection.setup.timeout.max.ms": ignored,
+    "socket.connection.setup.timeout.ms": ignored,
+}
+
+#: The rules for all settings that begin so.
+_BEGINNINGS: Final[dict[str, Rule]] = {
+    "config.providers": Refused(
+        "${env:NAME}, ${file:PATH:KEY} and ${directory:PATH:FILE} are replaced without it: leave it"
+        " out (other providers are classes of Java's)"
+    ),
+    "metrics.context.": ignored,
+    "sasl.oauthbearer.": _NOT_OAUTH,
+}
