@@ -48,6 +48,19 @@ class Lanes:
         #: Links to former brokers or coordinators: they get no new requests, and are closed when
         #: their last answer has come.
         self.leaving: list[Link] = []
+        self._by_key: dict[str, Link] = {}
+
+    def opened(self, link: Link) -> None:
+        """The link has another connection now, whose reports come with `link.key`."""
+        self._by_key[link.key] = link
+
+    def of_key(self, key: str) -> Link | None:
+        """The link that has this connection; None if that was closed."""
+        return self._by_key.get(key)
+
+    def closed(self, key: str) -> Link | None:
+        """Forget this connection; returns the link that had it."""
+        return self._by_key.pop(key, None)
 
     def all(self) -> list[Link]:
         """Every link there is, the coordinator's first."""

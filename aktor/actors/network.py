@@ -22,6 +22,7 @@ from aktor.actors.lanes import Lanes
 from aktor.actors.links import Link, LinkEvent, LinkState, Waiting
 from aktor.actors.manager import AGAIN, NEVER, REFUSED_PAUSE, Backoff, stretched
 from aktor.actors.metering import meter, milliseconds
+from aktor.actors.moment import Moment
 from aktor.actors.runtime import CooperativeActor, Dispatcher
 from aktor.actors.ways import way_for_anybody
 from aktor.actors.wire import (
@@ -67,9 +68,6 @@ HOLDING_IDLE: Final = 10.0
 #: So long at most a JoinGroup waits for the answers to what was sent to the coordinator before it.
 IN_ORDER_FOR: Final = 1.0
 
-#: The golden ratio's fraction: its multiples, modulo 1, lie as far apart as they can.
-GOLDEN: Final = (math.sqrt(5.0) - 1.0) / 2.0
-
 
 class NetworkActor(CooperativeActor):
     """Owns connections as decisions: queues, requests in flight, deadlines, backoff.
@@ -94,16 +92,13 @@ class NetworkActor(CooperativeActor):
         self.settings = settings
         self.incarnation = incarnation
         self.log = (trace or silent()).bind(actor=self.name, incarnation=incarnation)
-        #: The latest time that a message brought, and the jitter that was used last.
-        self._now = -math.inf
-        self._jitter = 0.0
+        self._moment = Moment()
         self._table = bound(self, handlers(type(self)))
         self._said: list[Message] = []
         #: Of requests, in the order in which they came, and of attempts to connect.
         self._numbers = itertools.count(1)
         self._anywhere: deque[Waiting] = deque()
         self._lanes = Lanes(self._new_link)
-        self._by_key: dict[str, Link] = {}
         servers = [
             self._new_link(f"bootstrap-{i}", -1 - i, host, port)
             for i, (host, port) in enumerate(settings.bootstrap_servers)
@@ -168,25 +163,12 @@ class NetworkActor(CooperativeActor):
         """What the net calls: the report waits its turn in the inbox like any message."""
         self.tell(self.name, report)
 
-    # -- time and chance
-
-    def _heed(self, now: float) -> float:
-        """A message says that it is `now`; one that was held up does not turn the time back."""
-        self._now = max(self._now, now)
-        return self._now
-
-    def _next_jitter(self) -> float:
-        """In [0, 1), from the last tick's: what happens between two ticks is spread evenly, lest
-        requests that failed together are all repeated together."""
-        self._jitter = (self._jitter + GOLDEN) % 1.0
-        return self._jitter
-
     # -- requests in
 
     @handles(SendRequests)
     def on_send_requests(self, message: SendRequests) -> None:
         """Queue each where it belongs; the tick that follows sends."""
-        now = self._heed(message.now)
+        now = self._moment.heed(message.now)
         for request in message.requests:
             self._enqueue(Waiting(request, next(self._numbers), now))
 
@@ -243,7 +225,7 @@ class NetworkActor(CooperativeActor):
         for other in self._bootstrap:
             if other.state is LinkState.READY and other.address == link.address:
                 link.adopt(other)
-                self._by_key[link.key] = link
+                self._lanes.opened(link)
                 self.log.info(
                     "connection.adopted", broker=link.address, node=link.node, key=link.key
                 )
@@ -301,10 +283,10 @@ class NetworkActor(CooperativeActor):
     @handles(ConnectionOpened)
     def on_connection_opened(self, report: ConnectionOpened) -> None:
         """Requests can be sent."""
-        link = self._by_key.get(report.key)
+        link = self._lanes.of_key(report.key)
         if link is None:
             return
-        now = self._heed(report.now)
+        now = self._moment.heed(report.now)
         link.on(LinkEvent.OPENED)
         link.used_at = now
         link.throttled_until = -math.inf
@@ -319,10 +301,10 @@ class NetworkActor(CooperativeActor):
     @handles(ConnectionFailed)
     def on_connection_failed(self, report: ConnectionFailed) -> None:
         """What waited for this attempt fails; the next one waits for the backoff."""
-        link = self._by_key.pop(report.key, None)
+        link = self._lanes.closed(report.key)
         if link is None:
             return
-        self._heed(report.now)
+        self._moment.heed(report.now)
         link.on(LinkEvent.FAILED)
         self.log.warning(
             "connection.failed",
@@ -339,7 +321,7 @@ class NetworkActor(CooperativeActor):
 
     def _on_refused(self, link: Link, error: Exception) -> None:
         """Wrong credentials are wrong everywhere, and no retry mends them: say it at once."""
-        link.attempts.pause(self._now + stretched(REFUSED_PAUSE, self._next_jitter()))
+        link.attempts.pause(self._moment.now + stretched(REFUSED_PAUSE, self._moment.next_jitter()))
         while self._anywhere:
             self._fail(self._anywhere.popleft(), error, node=link.node)
         self._said.append(BrokerRefused(error=error))
@@ -347,10 +329,10 @@ class NetworkActor(CooperativeActor):
     @handles(ConnectionClosed)
     def on_connection_closed(self, report: ConnectionClosed) -> None:
         """What was in flight fails; what was not sent yet waits for the next connection."""
-        link = self._by_key.pop(report.key, None)
+        link = self._lanes.closed(report.key)
         if link is None:
             return
-        self._heed(report.now)
+        self._moment.heed(report.now)
         link.on(LinkEvent.LOST)
         self.log.info(
             "connection.closed",
@@ -366,7 +348,7 @@ class NetworkActor(CooperativeActor):
     @handles(RequestAnswered)
     def on_request_answered(self, report: RequestAnswered) -> None:
         """Hand the answer to whoever asked."""
-        link = self._by_key.get(report.key)
+        link = self._lanes.of_key(report.key)
         waiting = link.in_flight.pop(report.request_id, None) if link is not None else None
         if link is None or waiting is None:
             self.log.info(
@@ -376,7 +358,7 @@ class NetworkActor(CooperativeActor):
                 because="nobody waits for it any more",
             )
             return
-        now = self._heed(report.now)
+        now = self._moment.heed(report.now)
         self._prove(link)
         link.used_at = link.heard_at = now
         link.throttled_until = now + report.throttle if report.throttle else link.throttled_until
@@ -398,7 +380,7 @@ class NetworkActor(CooperativeActor):
                 response=report.response,
                 node=link.node,
                 now=now,
-                jitter=self._next_jitter(),
+                jitter=self._moment.next_jitter(),
             )
         )
 
@@ -413,9 +395,9 @@ class NetworkActor(CooperativeActor):
     @handles(RequestBroken)
     def on_request_broken(self, report: RequestBroken) -> None:
         """This request cannot be sent on this connection, which is well."""
-        link = self._by_key.get(report.key)
+        link = self._lanes.of_key(report.key)
         waiting = link.in_flight.pop(report.request_id, None) if link is not None else None
-        self._heed(report.now)
+        self._moment.heed(report.now)
         if link is not None and waiting is not None:
             self._fail(waiting, report.error, node=link.node)
 
@@ -426,7 +408,7 @@ class NetworkActor(CooperativeActor):
         """Do what is due, and say when to wake."""
         if not self._bootstrap.is_begun:
             self._bootstrap.begin_with(tick.jitter)
-        now, self._jitter = self._heed(tick.now), tick.jitter
+        now = self._moment.begin_tick(tick.now, tick.jitter)
         wake_at = AGAIN
         while wake_at == AGAIN:
             wake_at = min([duty(now) for duty in self._duties])
@@ -594,7 +576,7 @@ class NetworkActor(CooperativeActor):
         link.attempts.begun_at = now
         link.proven = False
         link.key = f"{link.name}#{self.incarnation}.{next(self._numbers)}"
-        self._by_key[link.key] = link
+        self._lanes.opened(link)
         if link.node >= 0:
             self._complaints.advertised.tried(now)
         self._net.connect(
@@ -603,7 +585,7 @@ class NetworkActor(CooperativeActor):
             link.port,
             self.settings.connection_setup_timeout,
             canonical=link.node < 0 and self._wants_canonical_names,
-            jitter=self._next_jitter(),
+            jitter=self._moment.next_jitter(),
         )
 
     @property
@@ -616,7 +598,7 @@ class NetworkActor(CooperativeActor):
         if link.state is LinkState.IDLE:
             return
         link.on(LinkEvent.DROPPED)
-        self._by_key.pop(link.key, None)
+        self._lanes.closed(link.key)
         self._net.close_connection(link.key, because)
         self.log.info(
             "connection.closed",
@@ -631,7 +613,7 @@ class NetworkActor(CooperativeActor):
 
     def _back_off(self, link: Link, error: Exception) -> None:
         failure = error if not link.proven else None
-        link.attempts.failed(self._now, self._next_jitter(), failure)
+        link.attempts.failed(self._moment.now, self._moment.next_jitter(), failure)
 
     def _retire(self, link: Link, error: Exception, because: str) -> None:
         """No new requests for this link; it closes when the last answer has come."""
@@ -711,7 +693,7 @@ class NetworkActor(CooperativeActor):
                 request=waiting.request,
                 error=error,
                 node=node,
-                now=self._now,
-                jitter=self._next_jitter(),
+                now=self._moment.now,
+                jitter=self._moment.next_jitter(),
             )
         )

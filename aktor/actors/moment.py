@@ -1,0 +1,35 @@
+"""The network actor's time and chance: both come with messages, it reads no clock."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+__all__ = ["Moment"]
+
+#: The golden ratio's fraction: its multiples, modulo 1, lie as far apart as they can.
+_GOLDEN: Final = (math.sqrt(5.0) - 1.0) / 2.0
+
+
+class Moment:
+    """Owns the latest time that a message brought, and the jitter that was used last."""
+
+    def __init__(self) -> None:
+        self.now = -math.inf
+        self._jitter = 0.0
+
+    def heed(self, now: float) -> float:
+        """A message says that it is `now`; one that was held up does not turn the time back."""
+        self.now = max(self.now, now)
+        return self.now
+
+    def begin_tick(self, now: float, jitter: float) -> float:
+        """A tick brings chance, too."""
+        self._jitter = jitter
+        return self.heed(now)
+
+    def next_jitter(self) -> float:
+        """In [0, 1), from the last tick's: what happens between two ticks is spread evenly, lest
+        requests that failed together are all repeated together."""
+        self._jitter = (self._jitter + _GOLDEN) % 1.0
+        return self._jitter
