@@ -539,7 +539,7 @@ class MetadataManager(RequestManager):
         names = {
             one.topic_id: one.name
             for one in received.response.topics
-            if not one.error_code and one.name
+            if Do.DONE in means(Answer.METADATA_NAME, error_of(one.error_code)) and one.name
         }
         self._naming.ended()
         self._unnamed -= names.keys()
