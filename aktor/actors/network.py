@@ -145,8 +145,7 @@ class NetworkActor(CooperativeActor):
         """Handle one message; returns what is to be said, answers to requests included."""
         handler = self._table.get(type(message))
         if handler is None:
-            self.log.warning("message.dropped", message=type(message).__name__, because="unknown")
-            self.dead_letters += 1
+            self.drop(message)
             return []
         handler(message)
         said, self._said = self._said, []

@@ -85,11 +85,10 @@ class Supervisor(CooperativeActor):
     def on_receive(self, message: Message) -> None:
         """Pykka's hook."""
         handler = self._table.get(type(message))
-        if handler is not None:
+        if handler is None:
+            self.drop(message)
+        else:
             handler(message)
-            return
-        self.dead_letters += 1
-        self.log.warning("message.dropped", message=type(message).__name__, because="unknown")
 
     # -- the round
 
