@@ -31,7 +31,6 @@ from aktor.managers.consumer_heartbeats import (
 )
 from aktor.managers.consumer_member import ConsumerMember
 from aktor.managers.consumer_states import State, Trigger
-from aktor.managers.exchange import ATTEMPT
 from aktor.managers.group_membership import Failure, GroupMembershipManager
 from aktor.managers.leave_group import Leave
 from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
@@ -375,7 +374,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     @property
     def _leave_patience(self) -> float:
-        return min(self._heartbeat_state.patience(), ATTEMPT)
+        return min(self._heartbeat_state.patience(), super()._leave_patience)
 
     def _left(self, leave: Leave, error: type[Exception]) -> None:
         self._may_be_known = leave.stays

@@ -13,7 +13,7 @@ from typing import Final
 from aktor.actors.manager import NEVER, Backoff
 from aktor.settings import Settings
 
-__all__ = ["ATTEMPT", "Exchange"]
+__all__ = ["Exchange", "attempt_time"]
 
 #: How long one attempt of a request to the coordinator may take, in seconds, if it answers at once.
 #: A broker waits up to 5 s for its replicas before it answers a commit
@@ -21,6 +21,11 @@ __all__ = ["ATTEMPT", "Exchange"]
 #: half-open, and there must be time left to find the next coordinator and to ask that one. It does
 #: not depend on the asker's deadline: a request that times out costs the group its connection.
 ATTEMPT: Final = 10.0
+
+
+def attempt_time(settings: Settings) -> float:
+    """How long one attempt of such a request may take with these settings, in seconds."""
+    return min(settings.request_timeout, ATTEMPT)
 
 
 class Exchange:
