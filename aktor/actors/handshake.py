@@ -65,7 +65,7 @@ class Work(Value, kw_only=False):
     work: Callable[[], Any]
 
 
-#: A part of the handshake, and what it is good for in the end.
+#: A part of the handshake: yields what it wants done, and returns its result.
 Steps: TypeAlias = Generator[Ask | AskRaw | SayRaw | Work, Any, _T]
 
 

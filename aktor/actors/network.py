@@ -170,7 +170,7 @@ class NetworkActor(CooperativeActor):
     # -- time and chance
 
     def _heed(self, now: float) -> float:
-        """A message says that it is `now`; one that was held up does not turn the time back."""
+        """Take the time of a message. A message that was delayed must not turn the time back."""
         self._now = max(self._now, now)
         return self._now
 
@@ -337,7 +337,8 @@ class NetworkActor(CooperativeActor):
             self._on_refused(link, report.error)
 
     def _on_refused(self, link: Link, error: Exception) -> None:
-        """Wrong credentials are wrong everywhere, and no retry mends them: say it at once."""
+        """The broker refused our credentials. Other brokers will, too, and a retry does not help:
+        tell the application at once."""
         link.attempts.pause(self._now + stretched(REFUSED_PAUSE, self._next_jitter()))
         while self._anywhere:
             self._fail(self._anywhere.popleft(), error, node=link.node)

@@ -1,4 +1,4 @@
-"""The supervisor: starts the children, takes them round the clock, and mends what crashes.
+"""The supervisor: starts the children, asks them at each tick what to send, restarts what crashes.
 
 Each tick it asks in turn, with one `now`, every manager that was told something or wanted to wake,
 what to send and when to wake next; hands the requests to the network actor, which comes last; and

@@ -170,7 +170,10 @@ class LookUps:
             look_up.for_positions.update(wanted)
 
     def _is_being_found(self, partition: TopicPartition, ownership: int) -> bool:
-        """Whether a look-up under way is fresh enough to tell it; older ones do not any more."""
+        """Whether a look-up under way is fresh enough to tell it.
+
+        An older look-up must not tell it any more: the partition is taken out of that one.
+        """
         for look_up in self._under_way:
             if partition not in look_up.for_positions:
                 continue
