@@ -339,6 +339,23 @@ def is_set_on_self(node: ast.AST) -> TypeGuard[ast.Attribute]:
     )
 
 
+#: More than this, and a class has several things to keep that do not belong together.
+ATTRIBUTES_MAX = 15
+
+
+@pytest.mark.parametrize("package", ["actors", "consumer", "events", "managers", "protocol"])
+def test_no_class_of_the_core_has_too_many_attributes(package: str) -> None:
+    """Counted are those that it declares in its body, and those that its own methods set on it."""
+    for path in modules(package):
+        for one in ast.walk(ast.parse(path.read_text())):
+            if isinstance(one, ast.ClassDef):
+                fields = {
+                    ast.unparse(it.target) for it in one.body if isinstance(it, ast.AnnAssign)
+                }
+                own = fields | {node.attr for node in ast.walk(one) if is_set_on_self(node)}
+                assert len(own) <= ATTRIBUTES_MAX, f"{path.name}: {one.name} has {sorted(own)}"
+
+
 def test_no_method_is_assigned_to_against_the_types() -> None:
     """Where types are known mypy finds each replaced method: it may not be told to look away."""
     looks_away = [path.name for path in modules() if "method-assign" in path.read_text()]
