@@ -3,7 +3,8 @@
 Whoever sends a request asks `due` first, says `sent`, and then one of `answered`, `failed`, `ended`
 or `abandon`. Nobody else decides when such a request is repeated. Some requests have a `Backoff`
 and no exchange: FindCoordinator, and those that go to several brokers at once (Fetch, and
-ListOffsets for a call of the user's).
+ListOffsets for a call of the user's). The sessionless Fetch, which is not repeated because it
+failed, has a growing wait of its own (`fetch_aside`).
 """
 
 from __future__ import annotations
