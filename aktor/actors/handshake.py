@@ -65,7 +65,7 @@ class Work(Value, kw_only=False):
     work: Callable[[], Any]
 
 
-#: A part of the handshake, and what it is good for in the end.
+#: A part of the handshake: yields what it wants done, and returns its result.
 Steps: TypeAlias = Generator[Ask | AskRaw | SayRaw | Work, Any, _T]
 
 
@@ -122,7 +122,9 @@ class Handshake:
         """
         name = mechanism_of(self._settings)
         handshake = yield Ask(SaslHandshakeRequest(mechanism=name, max_version=1))
-        if handshake.error_code or name not in handshake.mechanisms:
+        error = error_of(handshake.error_code)
+        refused = Do.DONE not in means(Answer.SASL_HANDSHAKE, error)
+        if refused or name not in handshake.mechanisms:
             raise self._diagnosis.refused(_why_no_handshake(handshake))
         self._diagnosis.mute = handshake.version == 0
         mechanism = yield from self._mechanically(
@@ -145,8 +147,9 @@ class Handshake:
         if self._diagnosis.mute:
             return (yield AskRaw(token)), 0.0
         answer = yield Ask(SaslAuthenticateRequest(auth_bytes=token))
-        if answer.error_code:
-            reason = answer.error_message or error_of(answer.error_code).__name__
+        error = error_of(answer.error_code)
+        if Do.DONE not in means(Answer.SASL_AUTHENTICATE, error):
+            reason = answer.error_message or error.__name__
             raise self._diagnosis.refused(reason)
         return answer.auth_bytes, (answer.session_lifetime_ms or 0) / 1000.0
 

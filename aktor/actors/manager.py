@@ -225,8 +225,7 @@ class RequestManager(CooperativeActor):
             return self._on_tick(message)
         handler = self._table.get(type(message))
         if handler is None:
-            self.log.warning("message.dropped", message=type(message).__name__, because="unknown")
-            self.dead_letters += 1
+            self.drop(message)
             return []
         handler(message)
         if not self._outbox:

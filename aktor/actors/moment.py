@@ -19,7 +19,7 @@ class Moment:
         self._jitter = 0.0
 
     def heed(self, now: float) -> float:
-        """A message says that it is `now`; one that was held up does not turn the time back."""
+        """Take the time of a message. A message that was delayed must not turn the time back."""
         self.now = max(self.now, now)
         return self.now
 

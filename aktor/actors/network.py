@@ -140,8 +140,7 @@ class NetworkActor(CooperativeActor):
         """Handle one message; returns what is to be said, answers to requests included."""
         handler = self._table.get(type(message))
         if handler is None:
-            self.log.warning("message.dropped", message=type(message).__name__, because="unknown")
-            self.dead_letters += 1
+            self.drop(message)
             return []
         handler(message)
         said, self._said = self._said, []
@@ -320,7 +319,8 @@ class NetworkActor(CooperativeActor):
             self._on_refused(link, report.error)
 
     def _on_refused(self, link: Link, error: Exception) -> None:
-        """Wrong credentials are wrong everywhere, and no retry mends them: say it at once."""
+        """The broker refused our credentials. Other brokers will, too, and a retry does not help:
+        tell the application at once."""
         link.attempts.pause(self._moment.now + stretched(REFUSED_PAUSE, self._moment.next_jitter()))
         while self._anywhere:
             self._fail(self._anywhere.popleft(), error, node=link.node)

@@ -207,6 +207,7 @@ class CooperativeActor(pykka.Actor):
     name: ClassVar[str] = "actor"
     incarnation = 1
     dead_letters = 0
+    log: Trace
 
     @property
     def sleeper(self) -> Sleeper | None:
@@ -245,6 +246,11 @@ class CooperativeActor(pykka.Actor):
         response = self._handle_receive(envelope.message)
         if envelope.reply_to is not None:
             envelope.reply_to.set(response)
+
+    def drop(self, message: Message) -> None:
+        """A dead letter: the actor has no handler for this type of message. Count and trace it."""
+        self.dead_letters += 1
+        self.log.warning("message.dropped", message=type(message).__name__, because="unknown")
 
     def say(self, message: Message) -> None:
         """Tell the message to each receiver that the routes name for its type."""

@@ -1,4 +1,4 @@
-"""The supervisor: starts the children, takes them round the clock, and mends what crashes.
+"""The supervisor: starts the children, asks them at each tick what to send, restarts what crashes.
 
 Each tick it asks in turn, with one `now`, every manager that was told something or wanted to wake,
 what to send and when to wake next; hands the requests to the network actor, which comes last; and
@@ -85,11 +85,10 @@ class Supervisor(CooperativeActor):
     def on_receive(self, message: Message) -> None:
         """Pykka's hook."""
         handler = self._table.get(type(message))
-        if handler is not None:
+        if handler is None:
+            self.drop(message)
+        else:
             handler(message)
-            return
-        self.dead_letters += 1
-        self.log.warning("message.dropped", message=type(message).__name__, because="unknown")
 
     # -- the round
 

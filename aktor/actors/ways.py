@@ -34,8 +34,8 @@ def way_for_anybody(
     way = _best(lanes, bootstrap, now, max_in_flight)
     if way is not None:
         return way
-    # The choice depends on the time by these moments only. One that has passed is of a link which
-    # could be opened, while the attempt on another one is waited for.
+    # The choice changes with time only at these moments. A moment in the past belongs to a link
+    # that may be opened already, but is not, because the attempt on another link has not ended yet.
     changes = (_changes_at(one) for one in (*lanes.nodes.values(), *bootstrap))
     return min((moment for moment in changes if moment > now), default=NEVER)
 

@@ -535,7 +535,7 @@ class KafkaConsumer:
         """Call `handler(record)` for each record, several at a time; commit what is finished.
 
         Of a partition, offsets are committed up to its lowest unfinished record: at-least-once.
-        What is revoked is handed back when its running handlers have ended and are committed. The
+        A revocation waits until the running handlers of its partitions have ended, and commits. The
         method returns when nothing has come for `consumer_timeout_ms` (by default it waits for
         ever), after SIGTERM (unless the application handles that itself), and after `close` was
         called by a signal handler or a listener. It raises what `poll` raises (a corrupt batch only
@@ -611,7 +611,7 @@ class KafkaConsumer:
             host=self._host,
             trace=self._link.trace,
             repair=self._repair,
-            hand_back=self._hand_back,
+            revoke=self._revoke,
         )
         processor = Processor(around, chosen)
         try:
@@ -627,10 +627,10 @@ class KafkaConsumer:
                     group_membership_operation=asked.operation,
                 )
 
-    def _hand_back(self, partitions: Collection[TopicPartition]) -> None:
+    def _revoke(self, partitions: Collection[TopicPartition]) -> None:
         """In `process`, these partitions are revoked."""
         if self._processor is not None:
-            self._processor.hand_back(partitions)
+            self._processor.revoke(partitions)
 
     @exclusive
     def _repair(self) -> None:

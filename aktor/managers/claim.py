@@ -14,7 +14,7 @@ class Claim:
     """Owns what is claimed: what the coordinator must not give to another member.
 
     The coordinator gives away what is not claimed. So a partition is claimed from the moment in
-    which the application is told to take it on, until it has let go.
+    which it is assigned to the application, until the application has released it.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Claim:
         return claimed(self.acknowledged, self.assigning)[topic_id]
 
     def assign(self, assignment: Assignment, ids: Mapping[str, Any]) -> None:
-        """The application is told to take this on; `ids` are those of its topics, by name."""
+        """This is assigned to the application; `ids` are those of its topics, by name."""
         self.assigning = assignment
         self.ids = {**self.ids, **ids}
 
@@ -57,12 +57,12 @@ class Claim:
         self.forget_ids()
 
     def forget_ids(self) -> None:
-        """Of topics that the application has nothing of; not before it has given them up."""
+        """Forget the ids of topics of which the application owns no partition any more."""
         held = self.topics
         self.ids = {name: topic for name, topic in self.ids.items() if topic in held}
 
     def clear(self, of_target: int) -> None:
-        """There is no membership, and so nothing to claim. The application has yet to let go."""
+        """The membership is over: nothing is claimed, released by the application or not."""
         self.acknowledged, self.assigning = {}, {}
         self.of_target = of_target
         self.is_unanswered = False

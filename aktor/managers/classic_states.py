@@ -21,7 +21,7 @@ class State(enum.Enum):
     changed (or since it was late, or was told of a fatal error), and the retry time has come."""
 
     PREPARING = "preparing"
-    """The application hands partitions back before the member joins again: all of them under the
+    """Partitions are revoked before the member joins again: all of them under the
     eager protocol, those of topics it no longer subscribes to under the cooperative one. Heartbeats
     go on. Left for JOINING when the revoked callback has returned."""
 

@@ -51,7 +51,7 @@ from aktor.managers.commit_errors import (
 from aktor.managers.commit_queue import Commit, CommitQueue, Kind
 from aktor.managers.commit_requests import Offsets, TopicIds, offset_commit, offset_commit_codes
 from aktor.managers.consumed import UNHEARD, Consumed
-from aktor.managers.exchange import ATTEMPT, Exchange
+from aktor.managers.exchange import Exchange, attempt_time
 from aktor.managers.look_ups import Asker, LookUps, OffsetFetchSent
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.values import Value
@@ -100,7 +100,7 @@ class CommitManager(RequestManager):
         self._deleted: frozenset[str] = frozenset()
         #: Whether the group hands out our partitions, as opposed to `assign`.
         self._managed = False
-        self._attempt = min(self.settings.request_timeout, ATTEMPT)
+        self._attempt = attempt_time(self.settings)
         self._errors = CommitErrors(self.settings.group_id)
         self._consumed = Consumed()
         self._clock = AutoCommitClock(self.settings)

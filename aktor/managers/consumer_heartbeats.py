@@ -40,8 +40,8 @@ _WITH_REGEX: Final = 1
 class Report(Value):
     """What a member has to say of itself; `target` counts the targets it has been given.
 
-    `owned` is what it has taken on and not given back, `taking` what it is about to take on;
-    `epoch` is 0 while it joins.
+    `owned` is what was assigned to the application and is not revoked, `assigning` what is being
+    assigned; `epoch` is 0 while it joins.
     """
 
     member_id: str
@@ -49,15 +49,15 @@ class Report(Value):
     topics: frozenset[str]
     regex: str
     owned: Assignment = field(default_factory=dict)
-    taking: Assignment = field(default_factory=dict)
+    assigning: Assignment = field(default_factory=dict)
     target: int = 0
 
 
-def claimed(owned: Assignment, taking: Assignment) -> Assignment:
+def claimed(owned: Assignment, assigning: Assignment) -> Assignment:
     """The partitions to report as owned: the coordinator gives away what is not reported."""
     nothing: frozenset[int] = frozenset()
-    both = owned.keys() | taking.keys()
-    return {one: owned.get(one, nothing) | taking.get(one, nothing) for one in both}
+    both = owned.keys() | assigning.keys()
+    return {one: owned.get(one, nothing) | assigning.get(one, nothing) for one in both}
 
 
 class HeartbeatSent(Value):
@@ -116,7 +116,7 @@ class SentFields:
                 ConsumerGroupHeartbeatRequest.TopicPartitions(
                     topic_id=topic, partitions=sorted(numbers)
                 )
-                for topic, numbers in claimed(report.owned, report.taking).items()
+                for topic, numbers in claimed(report.owned, report.assigning).items()
             ]
         self._sent = report
         return ConsumerGroupHeartbeatRequest(

@@ -29,7 +29,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
 
     Three things are told apart: the target is what the coordinator wants us to own; `owned` is what
     the application has (or is being given); the claim is what we say that we own, which grows
-    before the application is given anything, and shrinks when it has let go.
+    before partitions are assigned to the application, and shrinks when it has released them.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
             topics=self.topics,
             regex=self.regex,
             owned=self._claim.acknowledged,
-            taking=self._claim.assigning,
+            assigning=self._claim.assigning,
             target=self._claim.of_target,
         )
 
@@ -242,17 +242,17 @@ class ConsumerMember(GroupMember[State, Trigger]):
             because = "their topic was deleted and created anew"
             self._start_revoking(lost & self.owned, Loss.LOST, because)
         else:
-            self._has_let_go()
+            self._on_released()
 
     def _on_revoked(self, step: Revocation) -> None:
         super()._on_revoked(step)
         if self._reconciliation.stage in (ReconciliationStage.LOSING, ReconciliationStage.REVOKING):
-            self._has_let_go()
+            self._on_released()
         else:  # of a membership that is over
             self._forget_ids()
         self._track()
 
-    def _has_let_go(self) -> None:
+    def _on_released(self) -> None:
         """The application has released what it had to. Only now is the claim of lost partitions
         given up: the coordinator gives to others what is not claimed."""
         self._claim.drop(self._reconciliation.losing)
@@ -260,7 +260,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
         self._forget_names()
 
     def _assign(self) -> bool:
-        """Have the application take the target on."""
+        """Assign what is missing of the target to the application."""
         added = self._reconciliation.missing(self.owned)
         if added and self._claim.is_unanswered:
             return False
@@ -296,7 +296,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
     # -- the end
 
     def leave(self) -> None:
-        """The application has let go of everything."""
+        """The application has released all partitions."""
         self.topics, self.regex = frozenset(), ""
         self._may_join = False
         self.owned = NOTHING

@@ -31,7 +31,6 @@ from aktor.managers.consumer_heartbeats import (
 )
 from aktor.managers.consumer_member import ConsumerMember
 from aktor.managers.consumer_states import State, Trigger
-from aktor.managers.exchange import ATTEMPT
 from aktor.managers.group_membership import Failure, GroupMembershipManager
 from aktor.managers.leave_group import Leave
 from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
@@ -103,11 +102,11 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     @property
     def looks_after(self) -> frozenset[str]:
-        """Our id, while we are in the group, or may be, come back to it, or have yet to leave."""
-        out = self.state in (State.UNSUBSCRIBED, State.FATAL) and not self._leaves
-        return (
-            frozenset() if out and not self._is_left_over else frozenset({self._member.member_id})
-        )
+        """Our id, unless the group has no member with it and we do not come back to the group."""
+        is_out = self.state in (State.UNSUBSCRIBED, State.FATAL) and not self._leaves
+        if is_out and not self._is_left_over:
+            return frozenset()
+        return frozenset({self._member.member_id})
 
     # -- the application's side
 
@@ -123,7 +122,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     @handles(LeaveGroup)
     def on_leave_group(self, message: LeaveGroup) -> None:
-        """The application has let go of everything; tell the group."""
+        """The application has released all partitions; tell the group."""
         member = self._member
         tells = self._may_be_known and self._has_to_leave(message.operation)
         self._late = self._is_left_over = False
@@ -375,7 +374,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     @property
     def _leave_patience(self) -> float:
-        return min(self._heartbeat_state.patience(), ATTEMPT)
+        return min(self._heartbeat_state.patience(), super()._leave_patience)
 
     def _left(self, leave: Leave, error: type[Exception]) -> None:
         self._may_be_known = leave.stays

@@ -26,9 +26,9 @@ class State(enum.Enum):
 
     RECONCILING = "reconciling"
     """The target differs from what is owned: what it lacks is revoked (stopped, committed, and
-    the revoked callback run), what it adds is taken on (applied, and the assigned callback run).
+    the revoked callback run), what it adds is assigned (applied, and the assigned callback run).
     Heartbeats go on and say nothing of it. Left for ACKNOWLEDGING when both callbacks have
-    returned. A target that changes while the application takes one on waits until that is done.
+    returned. A target that changes while partitions are being assigned waits until that is done.
     Partitions of topics that nobody knows by their id yet wait here until the metadata names
     them."""
 

@@ -75,7 +75,8 @@ class CoordinatorManager(RequestManager):
 
     With a `group_id` it looks the coordinator up from the start, one request in flight; without
     one it does nothing. Retriable errors are retried after the backoff. What no retry mends is
-    told as `CoordinatorRefused`, each time, and tried again at the longest backoff.
+    told as `CoordinatorRefused`, each time, and tried again after the longest backoff, but not
+    before `REFUSED_PAUSE` is over.
     """
 
     name = "coordinator"

@@ -3,7 +3,8 @@
 Whoever sends a request asks `due` first, says `sent`, and then one of `answered`, `failed`, `ended`
 or `abandon`. Nobody else decides when such a request is repeated. Some requests have a `Backoff`
 and no exchange: FindCoordinator, and those that go to several brokers at once (Fetch, and
-ListOffsets for a call of the user's).
+ListOffsets for a call of the user's). The sessionless Fetch, which is not repeated because it
+failed, has a growing wait of its own (`fetch_aside`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final
 from aktor.actors.manager import NEVER, Backoff
 from aktor.settings import Settings
 
-__all__ = ["ATTEMPT", "Exchange"]
+__all__ = ["Exchange", "attempt_time"]
 
 #: How long one attempt of a request to the coordinator may take, in seconds, if it answers at once.
 #: A broker waits up to 5 s for its replicas before it answers a commit
@@ -21,6 +22,11 @@ __all__ = ["ATTEMPT", "Exchange"]
 #: half-open, and there must be time left to find the next coordinator and to ask that one. It does
 #: not depend on the asker's deadline: a request that times out costs the group its connection.
 ATTEMPT: Final = 10.0
+
+
+def attempt_time(settings: Settings) -> float:
+    """How long one attempt of such a request may take with these settings, in seconds."""
+    return min(settings.request_timeout, ATTEMPT)
 
 
 class Exchange:

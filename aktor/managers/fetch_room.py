@@ -6,7 +6,7 @@ __all__ = ["CreditError", "FetchRoom"]
 
 
 class CreditError(Exception):
-    """The application gave back what it was not given, or takes back what it gave back.
+    """The application's total of bytes given back is more than it was given, or has shrunk.
 
     It crashes the fetch manager on purpose. Its next incarnation and the application begin to count
     at zero, so the restart mends the account. Going on with a wrong one would fetch beyond

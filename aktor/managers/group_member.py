@@ -139,10 +139,10 @@ class GroupMember(ABC, Generic[S, T]):
             self.log.warning("commit.abandoned", because="the commits actor was restarted")
             step.heard(RevocationCommitted(rebalance=step.rebalance))
 
-    # -- taking on
+    # -- assignment
 
     def _start_assigning(self, *, must_succeed: bool = False) -> None:
-        """Have the application take on what is owned, of which `rebalance.added` is new."""
+        """Tell the application what it owns now, of which `rebalance.added` is new."""
         self._applied = None
         self._tell(
             AssignPartitions(
@@ -171,7 +171,7 @@ class GroupMember(ABC, Generic[S, T]):
         given up.
         """
         step = self._revocation
-        assert step is not None, f"{self.state} hands partitions back"
+        assert step is not None, "no revocation is under way"
         if step.stage is RevocationStage.FINISHED:
             self._revocation = None
             self._on_revoked(step)

@@ -36,7 +36,7 @@ from aktor.events.message import Message
 from aktor.events.metadata import Broker, Cluster, ClusterChanged
 from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
-from aktor.managers.exchange import ATTEMPT
+from aktor.managers.exchange import attempt_time
 from aktor.managers.group_member import GroupMember
 from aktor.managers.heartbeat_state import HeartbeatState
 from aktor.managers.leave_group import Leave, Leaves
@@ -291,7 +291,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     @property
     def _leave_patience(self) -> float:
         """How long one attempt may take."""
-        return min(self.settings.request_timeout, ATTEMPT)
+        return attempt_time(self.settings)
 
     def _leave_answered(self, received: ResponseReceived) -> None:
         """Gone, or unknown there, which is the same; or not the coordinator."""

@@ -27,7 +27,8 @@ class HeartbeatState:
     """Owns when the next heartbeat is due, which one is in flight, and the end of the session."""
 
     def __init__(self, settings: Settings) -> None:
-        #: When the next one is to be sent; an answer that is waited for comes first.
+        #: When the next one is to be sent. NEVER while one is in flight, unless `start` was called
+        #: since: a new generation does not wait for the answer to a heartbeat of the old one.
         self.due = NEVER
         #: When the last one was answered by a coordinator that knows us.
         self.answered_at = -math.inf

@@ -94,7 +94,7 @@ class Leader:
 
     def learn(self, assignments: Iterable[bytes]) -> None:
         """This is what the members are assigned; raises whatever the decoding raises."""
-        assert self.plan is not None, "who has no plan has nothing to learn"
+        assert self.plan is not None, "only the leader, which has a plan, asks DescribeGroups"
         assigned: defaultdict[str, set[int]] = defaultdict(set)
         for one in read_assignments(assignments):
             assigned[one.topic].add(one.partition)
@@ -106,7 +106,7 @@ class Leader:
 
     def learn_nothing(self, cluster: Cluster) -> None:
         """The assignments cannot be learnt: watch the topics from now on."""
-        assert self.plan is not None, "who has no plan has nothing to learn"
+        assert self.plan is not None, "only the leader, which has a plan, asks DescribeGroups"
         self._has_to_learn = False
         self._assigned_by = partition_ids(cluster, self.plan.topics)
 

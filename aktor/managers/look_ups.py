@@ -170,7 +170,10 @@ class LookUps:
             look_up.for_positions.update(wanted)
 
     def _is_being_found(self, partition: TopicPartition, ownership: int) -> bool:
-        """Whether a look-up under way is fresh enough to tell it; older ones do not any more."""
+        """Whether a look-up under way is fresh enough to tell it.
+
+        An older look-up must not tell it any more: the partition is taken out of that one.
+        """
         for look_up in self._under_way:
             if partition not in look_up.for_positions:
                 continue
@@ -267,14 +270,13 @@ class LookUps:
             self._forget_lost(look_up)
         if node is None:
             return []
-        return [
-            self._send(look_up, node, now)
-            for look_up in self._under_way
-            if now >= look_up.exchange.due and not self._is_held(look_up, now, unanswered)
-        ]
+        for look_up in self._under_way:
+            if now >= look_up.exchange.due:
+                self._hold(look_up, now, unanswered)
+        return [self._send(one, node, now) for one in self._under_way if now >= one.due]
 
-    def _is_held(self, look_up: LookUp, now: float, unanswered: Collection[TopicPartition]) -> bool:
-        """Whether it would miss a commit of ours.
+    def _hold(self, look_up: LookUp, now: float, unanswered: Collection[TopicPartition]) -> None:
+        """Hold it back while its answer would miss a commit of ours.
 
         A partition that is assigned again by `assign` would then start at the offset from before
         that commit, and records would be given out twice. The wait is bounded, because a commit may
@@ -284,7 +286,6 @@ class LookUps:
             look_up.held_until = -math.inf
         elif look_up.held_until == -math.inf:
             look_up.held_until = now + self._attempt
-        return now < look_up.held_until
 
     def _forget_lost(self, look_up: LookUp) -> None:
         """The starting offset of a lost partition is not needed any more."""

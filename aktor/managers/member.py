@@ -254,7 +254,7 @@ class Member(GroupMember[State, Trigger]):
     # -- the end
 
     def leave(self) -> None:
-        """The application has let go of everything."""
+        """The application has released all partitions."""
         self.topics = frozenset()
         self._may_join = False
         self.owned = NOTHING

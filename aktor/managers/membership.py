@@ -39,7 +39,7 @@ from aktor.events.network import Destination, Lane, Request, RequestFailed, Resp
 from aktor.managers import group_errors, group_requests
 from aktor.managers.assignment import AssignorError, Assignors
 from aktor.managers.classic_states import State, Trigger
-from aktor.managers.exchange import ATTEMPT, Exchange
+from aktor.managers.exchange import Exchange, attempt_time
 from aktor.managers.group_membership import Failure, GroupMembershipManager
 from aktor.managers.group_requests import GroupRequestSent
 from aktor.managers.leave_group import Leave
@@ -448,7 +448,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if now < self._describing.due:
             return self._describing.due
         self._describing.sent()
-        deadline = now + min(self.settings.request_timeout, ATTEMPT)
+        deadline = now + attempt_time(self.settings)
         note = self._member.me.sends(0, at=now)
         body = group_requests.describe_group(self.settings)
         self.send(self._question(body, deadline, note))

@@ -73,7 +73,7 @@ BY_ID: Final = 12
 VERSIONS_PER_INCARNATION: Final = 1_000_000_000
 
 
-class _Refresh(Value, kw_only=False):
+class _RefreshSent(Value, kw_only=False):
     """Context of a request for the snapshot."""
 
 
@@ -90,7 +90,7 @@ class _QuestionSent(Value, kw_only=False):
     ticket: int
 
 
-class _Naming(Value, kw_only=False):
+class _NamingSent(Value, kw_only=False):
     """Context of a request for the names of topics."""
 
 
@@ -249,7 +249,7 @@ class MetadataManager(RequestManager):
         )
         deadline = now + self._refreshing.exchange.patience(PATIENCE)
         self._refreshing.sent()
-        self.send(self.request(body, to=Destination.ANY, deadline=deadline, context=_Refresh()))
+        self.send(self.request(body, to=Destination.ANY, deadline=deadline, context=_RefreshSent()))
         return NEVER
 
     def _ask_questions(self, now: float, _jitter: float) -> float:
@@ -284,7 +284,7 @@ class MetadataManager(RequestManager):
         )
         deadline = now + self._naming.patience(PATIENCE)
         self._naming.sent()
-        self.send(self.request(body, to=Destination.ANY, deadline=deadline, context=_Naming()))
+        self.send(self.request(body, to=Destination.ANY, deadline=deadline, context=_NamingSent()))
         return NEVER
 
     # -- what is answered
@@ -299,7 +299,7 @@ class MetadataManager(RequestManager):
         if isinstance(context, _QuestionSent):
             self._on_looked_up(context.ticket, received, error)
             return
-        if isinstance(context, _Naming):
+        if isinstance(context, _NamingSent):
             self._on_named(received)
             return
         if error is not None:
@@ -324,7 +324,7 @@ class MetadataManager(RequestManager):
         if isinstance(context, _QuestionSent):
             self._retry_question(context.ticket, failed.error, failed.now, failed.jitter)
             return
-        if isinstance(context, _Naming):
+        if isinstance(context, _NamingSent):
             self._naming.failed(failed.now, failed.jitter)
             return
         self._refresh_failed(failed.error, failed.now, failed.jitter)
@@ -539,7 +539,7 @@ class MetadataManager(RequestManager):
         names = {
             one.topic_id: one.name
             for one in received.response.topics
-            if not one.error_code and one.name
+            if Do.DONE in means(Answer.METADATA_NAME, error_of(one.error_code)) and one.name
         }
         self._naming.ended()
         self._unnamed -= names.keys()

@@ -156,13 +156,13 @@ class _Wanted(Value, kw_only=False):
     strategy: ResetStrategy
 
 
-class _ResetsAsked(Value, kw_only=False):
+class _ResetsSent(Value, kw_only=False):
     """Context of a request on behalf of assigned partitions."""
 
     wanted: Mapping[TopicPartition, _Wanted]
 
 
-class _TimesAsked(Value, kw_only=False):
+class _TimesSent(Value, kw_only=False):
     """Context of a request on behalf of a question."""
 
     ticket: int
@@ -170,7 +170,7 @@ class _TimesAsked(Value, kw_only=False):
 
 
 @dataclass(slots=True, kw_only=True)
-class _LookUp:
+class _Question:
     """A question on its way: what was found, what is in flight, why the rest is not found yet."""
 
     asked: LookUpOffsets
@@ -216,7 +216,7 @@ class _Listed:
 
 
 class PositionManager(RequestManager):
-    """Owns the way of each assigned partition to its position, and the look-ups of offsets."""
+    """Owns the way of each assigned partition to its position, and the questions about offsets."""
 
     name = "positions"
     NEEDS = ("commits", "metadata")
@@ -227,7 +227,7 @@ class PositionManager(RequestManager):
         self._partitions: dict[TopicPartition, _Partition] = {}
         #: Those in AWAIT_RESET, in the order in which they came to be: to be quick when none are.
         self._awaiting: dict[TopicPartition, None] = {}
-        self._look_ups: dict[int, _LookUp] = {}
+        self._questions: dict[int, _Question] = {}
 
     # -- what the application wants
 
@@ -386,18 +386,18 @@ class PositionManager(RequestManager):
         for tp in self._awaiting:
             if before.leader(*tp) != self._cluster.leader(*tp):
                 self._partitions[tp].exchange.hurry()
-        for look_up in self._look_ups.values():
-            if any(before.leader(*tp) != self._cluster.leader(*tp) for tp in look_up.to_ask()):
-                look_up.backoff.reset()
+        for question in self._questions.values():
+            if any(before.leader(*tp) != self._cluster.leader(*tp) for tp in question.to_ask()):
+                question.backoff.reset()
         self._end_forbidden()
 
     def _end_forbidden(self) -> None:
-        """The leader of a topic that we may not describe is not told: end its look-ups."""
-        for look_up in list(self._look_ups.values()):
-            forbidden = {tp.topic for tp in look_up.asked.timestamps} & self._cluster.forbidden
+        """Metadata names no leader of a topic that we may not describe: fail these questions."""
+        for question in list(self._questions.values()):
+            forbidden = {tp.topic for tp in question.asked.timestamps} & self._cluster.forbidden
             if forbidden:
                 error = topics_refused(TopicAuthorizationFailedError, forbidden)
-                self._end_look_up(Failed(ticket=look_up.asked.ticket, error=error))
+                self._end_question(Failed(ticket=question.asked.ticket, error=error))
 
     @handles(LookUpOffsets)
     def on_look_up_offsets(self, asked: LookUpOffsets) -> None:
@@ -406,13 +406,13 @@ class PositionManager(RequestManager):
             self._tell(Answered(ticket=asked.ticket, value={}))
             return
         backoff = Backoff(self.settings.retry_backoff, self.settings.retry_backoff_max)
-        self._look_ups[asked.ticket] = _LookUp(asked=asked, backoff=backoff)
+        self._questions[asked.ticket] = _Question(asked=asked, backoff=backoff)
         self._end_forbidden()
 
     # -- what is sent
 
     def duties(self) -> tuple[Duty, ...]:
-        """It ends look-ups at their deadlines, resets positions, and looks offsets up."""
+        """It ends questions at their deadlines, resets positions, and looks offsets up."""
         return (self._end_overdue, self._reset_positions, self._look_offsets_up)
 
     def _reset_positions(self, now: float, jitter: float) -> float:
@@ -442,32 +442,32 @@ class PositionManager(RequestManager):
                 wanted[tp] = _Wanted(partition.epoch, partition.strategy)
                 patience = max(patience, partition.exchange.patience(PATIENCE))
                 partition.exchange.sent()
-            self._list_offsets(node, timestamps, now, now + patience, _ResetsAsked(wanted))
+            self._list_offsets(node, timestamps, now, now + patience, _ResetsSent(wanted))
 
     def _look_offsets_up(self, now: float, jitter: float) -> float:
         """ListOffsets to the leaders of what is asked for and neither found nor in flight."""
-        if not self._look_ups:
+        if not self._questions:
             return NEVER
-        for look_up in self._look_ups.values():
-            if look_up.since is None:
-                look_up.since = now
-            if now >= look_up.due:
-                self._ask_leaders(look_up, now, jitter)
-        return min((one.due for one in self._look_ups.values()), default=NEVER)
+        for question in self._questions.values():
+            if question.since is None:
+                question.since = now
+            if now >= question.due:
+                self._ask_leaders(question, now, jitter)
+        return min((one.due for one in self._questions.values()), default=NEVER)
 
-    def _ask_leaders(self, look_up: _LookUp, now: float, jitter: float) -> None:
-        patience = look_up.backoff.doubled(PATIENCE, self.settings.request_timeout)
-        deadline = min(look_up.asked.deadline, now + patience)
-        by_leader, leaderless = self._by_leader(look_up.to_ask())
+    def _ask_leaders(self, question: _Question, now: float, jitter: float) -> None:
+        patience = question.backoff.doubled(PATIENCE, self.settings.request_timeout)
+        deadline = min(question.asked.deadline, now + patience)
+        by_leader, leaderless = self._by_leader(question.to_ask())
         if leaderless:
-            look_up.backoff.failed(now, jitter)
+            question.backoff.failed(now, jitter)
             for tp in leaderless:
-                look_up.troubles.pop(tp, None)
+                question.troubles.pop(tp, None)
             self._tell(_want_leaders(leaderless))
         for node, partitions in by_leader.items():
-            look_up.in_flight |= dict.fromkeys(partitions, _AskedOf(node, now))
-            timestamps = {tp: look_up.asked.timestamps[tp] for tp in partitions}
-            context = _TimesAsked(look_up.asked.ticket, frozenset(partitions))
+            question.in_flight |= dict.fromkeys(partitions, _AskedOf(node, now))
+            timestamps = {tp: question.asked.timestamps[tp] for tp in partitions}
+            context = _TimesSent(question.asked.ticket, frozenset(partitions))
             self._list_offsets(node, timestamps, now, deadline, context)
 
     def _by_leader(
@@ -486,7 +486,7 @@ class PositionManager(RequestManager):
         timestamps: Mapping[TopicPartition, int],
         now: float,
         deadline: float,
-        context: _ResetsAsked | _TimesAsked,
+        context: _ResetsSent | _TimesSent,
     ) -> None:
         committed = self.settings.isolation_level == "read_committed"
         topics: defaultdict[str, list[Any]] = defaultdict(list)
@@ -522,7 +522,7 @@ class PositionManager(RequestManager):
     def on_list_offsets(self, received: ResponseReceived) -> None:
         """Apply what is still wanted, try the rest again."""
         context = received.request.context
-        if isinstance(context, _ResetsAsked):
+        if isinstance(context, _ResetsSent):
             listed = _take_apart(Answer.LIST_OFFSETS, received.response, context.wanted.keys())
             self._on_resets_listed(context, listed, received.now, received.jitter)
             return
@@ -532,7 +532,7 @@ class PositionManager(RequestManager):
     def on_request_failed(self, failed: RequestFailed) -> None:
         """The leader did not answer: perhaps it is another one now."""
         context, kind = failed.request.context, type(failed.error)
-        if isinstance(context, _ResetsAsked):
+        if isinstance(context, _ResetsSent):
             if Do.RAISE in means(Answer.LIST_OFFSETS, kind):
                 self._fail(self._still_wanted(context), failed.error)
                 return
@@ -540,12 +540,12 @@ class PositionManager(RequestManager):
             self._on_resets_listed(context, listed, failed.now, failed.jitter)
             return
         if Do.RAISE in means(Answer.LIST_OFFSETS_BY_TIME, kind):
-            self._end_look_up(Failed(ticket=context.ticket, error=failed.error))
+            self._end_question(Failed(ticket=context.ticket, error=failed.error))
             return
         listed = _Listed(troubles=dict.fromkeys(context.partitions, failed.error))
         self._on_times_listed(context, listed, failed.now, failed.jitter)
 
-    def _still_wanted(self, context: _ResetsAsked) -> list[TopicPartition]:
+    def _still_wanted(self, context: _ResetsSent) -> list[TopicPartition]:
         """A seek, a new assignment or another reset wins over a reset in flight."""
         wanted: list[TopicPartition] = []
         dropped: list[TopicPartition] = []
@@ -562,7 +562,7 @@ class PositionManager(RequestManager):
         return wanted
 
     def _on_resets_listed(
-        self, context: _ResetsAsked, listed: _Listed, now: float, jitter: float
+        self, context: _ResetsSent, listed: _Listed, now: float, jitter: float
     ) -> None:
         resets: dict[TopicPartition, OffsetAndTimestamp] = {}
         troubles: dict[TopicPartition, Exception] = {}
@@ -614,49 +614,49 @@ class PositionManager(RequestManager):
     # -- questions
 
     def _on_times_listed(
-        self, context: _TimesAsked, listed: _Listed, now: float, jitter: float
+        self, context: _TimesSent, listed: _Listed, now: float, jitter: float
     ) -> None:
-        look_up = self._look_ups.get(context.ticket)
-        if look_up is None:
+        question = self._questions.get(context.ticket)
+        if question is None:
             return  # another leader's refusal or the deadline has ended it
         for tp in context.partitions:
-            look_up.in_flight.pop(tp, None)
+            question.in_flight.pop(tp, None)
         for error, _ in listed.refusals(context.partitions):
-            self._end_look_up(Failed(ticket=context.ticket, error=error))
+            self._end_question(Failed(ticket=context.ticket, error=error))
             return
         for tp, offset in listed.offsets.items():
-            if offset is None and look_up.asked.timestamps[tp] < 0:
+            if offset is None and question.asked.timestamps[tp] < 0:
                 listed.troubles[tp] = OffsetNotAvailableError()
             else:
-                look_up.found[tp] = offset
-        if look_up.found.keys() >= look_up.asked.timestamps.keys():
-            self._end_look_up(Answered(ticket=context.ticket, value=look_up.found))
+                question.found[tp] = offset
+        if question.found.keys() >= question.asked.timestamps.keys():
+            self._end_question(Answered(ticket=context.ticket, value=question.found))
             return
         if not listed.troubles:
             return
-        look_up.troubles.update(listed.troubles)
-        if now >= look_up.backoff.retry_at:
-            look_up.backoff.failed(now, jitter)
+        question.troubles.update(listed.troubles)
+        if now >= question.backoff.retry_at:
+            question.backoff.failed(now, jitter)
         self._refresh_after(listed.troubles)
 
-    def _end_look_up(self, end: Answered | Failed) -> None:
-        if self._look_ups.pop(end.ticket, None) is None:
+    def _end_question(self, end: Answered | Failed) -> None:
+        if self._questions.pop(end.ticket, None) is None:
             return
         if isinstance(end, Failed):
             self.log.warning("lookup.failed", ticket=end.ticket, because=end.error)
         self._tell(end)
 
     def _end_overdue(self, now: float, _jitter: float) -> float:
-        """Say why a look-up found nothing by its deadline."""
-        if not self._look_ups:
+        """Say why a question has no answer by its deadline."""
+        if not self._questions:
             return NEVER
-        overdue = [one for one in self._look_ups.values() if now >= one.asked.deadline]
-        for look_up in overdue:
-            missing = sorted(look_up.asked.timestamps.keys() - look_up.found.keys())
-            waited = now - (now if look_up.since is None else look_up.since)
+        overdue = [one for one in self._questions.values() if now >= one.asked.deadline]
+        for question in overdue:
+            missing = sorted(question.asked.timestamps.keys() - question.found.keys())
+            waited = now - (now if question.since is None else question.since)
             reasons = "; ".join(
                 f"{name_of_partition(tp)}: "
-                + self._obstacle(tp, look_up.in_flight.get(tp), look_up.troubles.get(tp), now)
+                + self._obstacle(tp, question.in_flight.get(tp), question.troubles.get(tp), now)
                 for tp in missing[:NAMED]
             )
             more = f"; and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
@@ -664,8 +664,8 @@ class PositionManager(RequestManager):
                 f"no offset was found within {waited:.1f} s for {reasons}{more}."
                 " Check that the partitions exist and that their leaders can be reached."
             )
-            self._end_look_up(Failed(ticket=look_up.asked.ticket, error=error))
-        return min((one.asked.deadline for one in self._look_ups.values()), default=NEVER)
+            self._end_question(Failed(ticket=question.asked.ticket, error=error))
+        return min((one.asked.deadline for one in self._questions.values()), default=NEVER)
 
     @handles(ExplainPosition)
     def on_explain_position(self, asked: ExplainPosition) -> None:

@@ -47,7 +47,7 @@ class ReconciliationStage(enum.Enum):
     not own it: the coordinator may give it to another member because of that heartbeat."""
 
     ASSIGNING = "assigning"
-    """The application takes the partitions on and runs its assigned callback."""
+    """The application applies the assignment and runs its assigned callback."""
 
     REFUSED = "refused"
     """The assigned callback has raised. As in the Java client the target is not acknowledged and
@@ -59,7 +59,7 @@ class Event(enum.Enum):
 
     RECREATED = "a topic was deleted and created anew"
     DIFFERS = "something is to be revoked, or assigned, or the first callback is to be run"
-    REVOKED = "the application has let go"
+    REVOKED = "the application has released the partitions"
     RETARGETED = "the coordinator has another target by now"
     ASSIGNED = "the application was told"
     SUCCEEDED = "the assigned callback has returned"
@@ -127,7 +127,7 @@ class Reconciliation:
         return self.wanted - (owned - self._pending)
 
     def assign(self, added: frozenset[TopicPartition]) -> None:
-        """The application is told to take these on."""
+        """These are assigned to the application."""
         self.on(Event.ASSIGNED)
         self._pending = added
 

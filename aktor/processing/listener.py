@@ -1,4 +1,4 @@
-"""The rebalance listener of a consumer that processes: it hands back what is revoked."""
+"""The rebalance listener of a consumer that processes: it ends what runs of revoked partitions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.structs import TopicPartition
 
-__all__ = ["HandingBack"]
+__all__ = ["RevocationListener"]
 
 Partitions = Collection[TopicPartition]
 
 
-class HandingBack(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python is untyped
+class RevocationListener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python is untyped
     """Calls `revoked` and `lost` first, then the user's listener, if there is one."""
 
     def __init__(

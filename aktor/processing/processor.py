@@ -32,7 +32,7 @@ from aktor.errors import (
 )
 from aktor.processing.commits import Commits
 from aktor.processing.failures import Failure
-from aktor.processing.listener import HandingBack
+from aktor.processing.listener import RevocationListener
 from aktor.processing.pausing import Pausing
 from aktor.processing.plan import Plan, Processed
 from aktor.processing.pools import Pools
@@ -113,7 +113,7 @@ class Processor:
         """Hear of rebalances, of SIGTERM, and of workers that end while a poll waits."""
         rebalancing, call = self._around.engine.rebalancing, self._around.engine.call
         before = rebalancing.listener
-        rebalancing.tell(HandingBack(before, self._around.hand_back, self._lose))
+        rebalancing.tell(RevocationListener(before, self._around.revoke, self._lose))
         call.poll_ends = self._has_news
         restore = self._around.host.on_sigterm(lambda: self.stop("SIGTERM"))
         try:
@@ -264,7 +264,7 @@ class Processor:
 
     # -- partitions go
 
-    def hand_back(self, partitions: Collection[TopicPartition]) -> None:
+    def revoke(self, partitions: Collection[TopicPartition]) -> None:
         """They are revoked: let what runs end, commit, and forget them."""
         began = self._clock()
         longest = self._around.consumer.config["max_poll_interval_ms"] / 1000 * DRAIN_SHARE

@@ -53,5 +53,5 @@ class Surroundings:
     trace: Trace
     #: Repairs what an interrupt has left half done, as each call of the consumer does.
     repair: Callable[[], None]
-    #: Calls `Processor.hand_back`.
-    hand_back: Callable[[Collection[TopicPartition]], None]
+    #: Calls `Processor.revoke`.
+    revoke: Callable[[Collection[TopicPartition]], None]

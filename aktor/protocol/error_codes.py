@@ -216,7 +216,7 @@ _REFUSED: Final[Mapping[type[BaseException], Do]] = {
     # Another instance has our `group_instance_id`. If we joined with a new member id we would fence
     # that instance, it would fence us, and so on.
     FencedInstanceIdError: _NO_MEMBER,
-    # Who may not use the group may not leave it either.
+    # No LeaveGroup is sent: it would be refused for the same reason.
     GroupAuthorizationFailedError: _NO_MEMBER | Do.NEW_MEMBER_ID,
 }
 
@@ -375,7 +375,7 @@ ROWS: Final[Mapping[Answer, Rows]] = {
         codes={
             **_NO_COORDINATOR,
             UnknownMemberIdError: Do.DONE,
-            # Without the group nobody has the name.
+            # There is no such group, so no member has the `group_instance_id`.
             GroupIdNotFoundError: Do.DONE,
         },
         unanswered=_SUSPECT,

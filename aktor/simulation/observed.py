@@ -212,9 +212,9 @@ class _Observed(KafkaConsumer):
         self._note("user.processes", order=order)
         return super().process(noted, **options)
 
-    def _hand_back(self, partitions: Collection[TopicPartition]) -> None:
+    def _revoke(self, partitions: Collection[TopicPartition]) -> None:
         with self._in_listener():
-            super()._hand_back(partitions)
+            super()._revoke(partitions)
 
     def error_is_due(self) -> None:
         """The background has an error for the user: the next polls are noted until one raises."""

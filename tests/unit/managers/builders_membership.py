@@ -305,7 +305,7 @@ class Scene:
         self.tell(CallbackFinished(rebalance=step.rebalance, error=error))
         return step
 
-    def hand_back(self, **offsets: int) -> RevokePartitions:
+    def revoke(self, **offsets: int) -> RevokePartitions:
         """The whole way of partitions out of the application's hands."""
         step = self.release(**offsets)
         if self.has_said(CommitBeforeRevocation):

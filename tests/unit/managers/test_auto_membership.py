@@ -166,7 +166,7 @@ def test_a_choice_is_not_made_twice(refusals: list[int]) -> None:
     scene.apply()
 
     scene.is_refused(refusals[0])
-    scene.hand_back()
+    scene.revoke()
     for code in refusals[1:]:
         scene.is_refused(code)
 

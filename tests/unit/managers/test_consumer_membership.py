@@ -197,7 +197,7 @@ def test_row_5_the_coordinator_hears_of_it_when_it_is_committed_and_both_callbac
 def test_row_6_after_a_lost_answer_everything_is_said_again_and_nothing_else_changes() -> None:
     scene = a_stable_member()
     scene.is_told("a-0")
-    scene.hand_back(a=7)
+    scene.revoke(a=7)
     scene.apply()
     scene.time_out(scene.beat())
 
@@ -211,7 +211,7 @@ def test_row_6_after_a_lost_answer_everything_is_said_again_and_nothing_else_cha
 def test_row_7_a_fenced_member_joins_again_when_the_application_has_let_go_of_everything() -> None:
     scene = a_stable_member()
     scene.is_refused(FENCED_MEMBER_EPOCH)
-    assert scene.hand_back().loss is Loss.LOST
+    assert scene.revoke().loss is Loss.LOST
 
     assert row(scene.beat()) == (0, 300_000, ["a"], None, frozenset())
     assert scene.state is State.JOINING
@@ -309,7 +309,7 @@ def test_no_negative_epoch_and_no_old_partition_is_said_while_joining() -> None:
     """KAFKA-19335."""
     scene = a_stable_member()
     scene.is_refused(UNKNOWN_MEMBER_ID)
-    scene.hand_back()
+    scene.revoke()
 
     request = scene.beat()
 
@@ -329,7 +329,7 @@ def test_the_member_id_is_kept_whatever_the_coordinator_says_and_through_fencing
 
     fenced = a_stable_member()
     fenced.is_refused(FENCED_MEMBER_EPOCH)
-    fenced.hand_back()
+    fenced.revoke()
 
     assert fenced.beat().body.member_id == "m"
 
@@ -339,7 +339,7 @@ def test_commits_hear_from_when_until_when_the_application_gives_partitions_up()
 
     scene.is_told("a-0", epoch=9)
     assert scene.last_said(MemberChanged).is_revoking
-    scene.hand_back()
+    scene.revoke()
 
     assert not scene.last_said(MemberChanged).is_revoking
 
@@ -485,7 +485,7 @@ def test_a_member_that_joins_again_with_topics_takes_back_the_pattern_it_had() -
     scene.is_told()
     scene.subscribe("b")
     scene.is_refused(FENCED_MEMBER_EPOCH)
-    scene.hand_back()
+    scene.revoke()
 
     body = scene.next_beat().body
 
@@ -558,7 +558,7 @@ def test_topics_that_a_pattern_found_are_kept_fresh_until_the_application_lets_g
     scene.answer(scene.beat(), refused(UNKNOWN_MEMBER_ID))
     assert scene.last_said(TrackTopics).topics == {"a", "b"}
 
-    scene.hand_back()
+    scene.revoke()
     assert scene.last_said(TrackTopics).topics == frozenset()
 
 
@@ -634,7 +634,7 @@ def test_the_same_partitions_of_a_later_target_are_said_again() -> None:
     scene.is_told("a-0")
     scene.tell(CallbackFinished(rebalance=2, assigned=True))
     assert tells(scene.is_told()) == partitions("a-0 a-1")
-    scene.hand_back()
+    scene.revoke()
     scene.apply()
 
     assert tells(scene.next_beat()) == partitions("a-0")
@@ -864,7 +864,7 @@ def test_a_target_that_changes_while_one_is_taken_on_waits_until_that_is_done() 
     assert scene.apply().assigned == partitions("a-0 b-0")
 
     assert tells(scene.is_told(epoch=2)) == partitions("a-0 b-0")
-    assert scene.hand_back(b=1).partitions == partitions("b-0")
+    assert scene.revoke(b=1).partitions == partitions("b-0")
     assert scene.apply().assigned == partitions("a-0 a-2")
 
 
@@ -964,7 +964,7 @@ def test_what_was_going_on_when_the_member_was_fenced_is_given_up(step: str) -> 
 
     scene.tell(late)
     assert scene.state is State.FENCED
-    assert scene.hand_back().loss is Loss.LOST
+    assert scene.revoke().loss is Loss.LOST
     scene.tell(late)
 
     assert scene.state is State.JOINING
@@ -1109,7 +1109,7 @@ def test_an_empty_target_takes_the_place_of_one_that_waits_for_names() -> None:
     """Scenario 42."""
     scene = a_stable_member("a-0")
     scene.is_told("c-0 c-1")
-    scene.hand_back(a=7)
+    scene.revoke(a=7)
     scene.apply()
     scene.is_told()
 
@@ -1153,7 +1153,7 @@ def test_a_topic_that_was_created_anew_is_looked_at_until_the_target_has_the_new
     scene.forget()
 
     scene.create_anew("a")
-    assert scene.hand_back().loss is Loss.LOST
+    assert scene.revoke().loss is Loss.LOST
 
     assert scene.state is State.RECONCILING
     assert not any("a" not in one.topics for one in scene.messages if isinstance(one, TrackTopics))
@@ -1184,7 +1184,7 @@ def test_what_the_application_has_of_a_topic_created_anew_is_claimed_until_it_le
     scene.find_coordinator()
 
     assert tells(scene.is_told()) == partitions("a-0 b-0")
-    scene.hand_back()
+    scene.revoke()
 
     assert tells(scene.next_beat()) == partitions("b-0")
 
@@ -1200,7 +1200,7 @@ def test_what_the_callback_refused_of_a_topic_created_anew_is_lost_before_the_ne
 
     scene.poll()
 
-    assert scene.hand_back().partitions == partitions("a-0")
+    assert scene.revoke().partitions == partitions("a-0")
     assert scene.apply().added == partitions("a-0")
     assert scene.next_beat().body.topic_partitions[0].topic_id == ANEW
 
@@ -1227,7 +1227,7 @@ def test_who_owns_nothing_any_more_tells_no_ids(end: str) -> None:
 
     if end == "fenced":
         scene.is_refused(FENCED_MEMBER_EPOCH)
-        scene.hand_back()
+        scene.revoke()
     else:
         scene.leave()
 
@@ -1309,7 +1309,7 @@ def test_what_the_callback_refused_is_revoked_if_the_group_takes_it_back() -> No
 
     scene.poll()
 
-    assert scene.hand_back().partitions == partitions("a-1")
+    assert scene.revoke().partitions == partitions("a-1")
     assert scene.apply().added == frozenset()
     assert tells(scene.next_beat()) == partitions("a-0")
 
@@ -1343,7 +1343,7 @@ def test_a_member_whose_pattern_matches_nothing_any_more_stays_and_owns_nothing(
     scene.subscribe()
     scene.poll()
     assert row(scene.is_told("", epoch=2))[2] == []
-    scene.hand_back()
+    scene.revoke()
     scene.apply()
 
     assert tells(scene.next_beat()) == frozenset()
@@ -1354,7 +1354,7 @@ def test_who_is_thrown_out_then_comes_back_with_the_next_topic_that_matches() ->
     scene = a_stable_member("a-0")
     scene.subscribe()
     scene.is_refused(FENCED_MEMBER_EPOCH)
-    scene.hand_back()
+    scene.revoke()
     scene.poll()
     assert scene.state is State.FENCED
     assert not scene.has_beaten
@@ -1376,7 +1376,7 @@ def test_a_fenced_member_releases_everything_and_joins_again_without_a_poll(code
     changed = scene.said(MemberChanged)
     assert (changed.generation, changed.member_id) == (-1, "")
 
-    step = scene.hand_back(a=7)
+    step = scene.revoke(a=7)
 
     assert (step.partitions, step.loss) == (partitions("a-0 a-1"), Loss.LOST)
     assert not scene.has_said(CommitBeforeRevocation)
@@ -1400,7 +1400,7 @@ def test_the_same_partitions_are_assigned_again_after_fencing() -> None:
     """Scenario 67."""
     scene = a_stable_member("a-0 a-1")
     scene.is_refused(FENCED_MEMBER_EPOCH)
-    scene.hand_back()
+    scene.revoke()
 
     scene.is_told("a-0 a-1", epoch=5)
 
@@ -1514,7 +1514,7 @@ def test_an_error_that_only_the_user_can_mend_is_told_and_nothing_more_is_sent(
     assert scene.state is State.FATAL
     if state is State.STABLE:
         assert not scene.has_said(GroupFailed)
-        assert scene.hand_back().loss is Loss.LOST
+        assert scene.revoke().loss is Loss.LOST
 
     told = scene.said(GroupFailed).error
     scene.after(60.0)
@@ -1528,7 +1528,7 @@ def test_an_error_that_only_the_user_can_mend_is_told_and_nothing_more_is_sent(
 
 def test_who_polls_on_after_a_failure_hears_of_it_again_once_a_second() -> None:
     scene = a_member_in(State.FATAL)
-    scene.hand_back()
+    scene.revoke()
     first = scene.said(GroupFailed).error
     scene.forget()
 
@@ -1571,7 +1571,7 @@ def test_a_member_whose_group_is_gone_joins_a_new_one() -> None:
     scene.is_refused(GROUP_ID_NOT_FOUND, "Consumer group g not found.")
 
     assert scene.state is State.FENCED
-    assert scene.hand_back().loss is Loss.LOST
+    assert scene.revoke().loss is Loss.LOST
     assert not scene.has_said(GroupFailed)
     assert row(scene.beat())[0] == 0
 
@@ -1743,7 +1743,7 @@ def test_the_application_hears_of_a_failure_before_its_leave_is_answered() -> No
     """Scenario 131."""
     scene = a_stable_member()
     scene.is_refused(GROUP_MAX_SIZE_REACHED)
-    scene.hand_back()
+    scene.revoke()
     scene.leave(ticket=7)
     scene.answer(scene.beat(), refused(GROUP_MAX_SIZE_REACHED))
 
@@ -1753,7 +1753,7 @@ def test_the_application_hears_of_a_failure_before_its_leave_is_answered() -> No
 
 def test_who_subscribes_again_after_a_failure_is_told_the_reason_again() -> None:
     scene = a_member_in(State.FATAL)
-    scene.hand_back()
+    scene.revoke()
     scene.forget()
 
     scene.subscribe("a")
@@ -1888,7 +1888,7 @@ def test_whom_the_group_may_count_on_says_goodbye_though_no_answer_came(known: s
         scene.tell(LOST)
         scene.after(300.0)
         assert scene.state is State.PREPARE_LEAVING
-        scene.hand_back()
+        scene.revoke()
         scene.poll()
     elif known == "asked":
         scene.wants_to_join("a")
@@ -2059,7 +2059,7 @@ def test_a_stale_member_joins_again_with_a_poll_after_its_lost_callback() -> Non
     scene.poll()
     assert scene.state is State.STALE
 
-    scene.hand_back()
+    scene.revoke()
 
     assert scene.state is State.JOINING
     assert row(scene.beat()) == (0, 300_000, ["a"], None, frozenset())
@@ -2069,7 +2069,7 @@ def test_a_stale_member_stays_out_as_long_as_nobody_polls() -> None:
     """Scenario 50."""
     scene = a_member_in(State.STALE)
     scene.answer(scene.beat(), heard(-1))
-    scene.hand_back()
+    scene.revoke()
 
     scene.after(100.0)
 
@@ -2081,7 +2081,7 @@ def test_a_stale_member_does_not_join_while_its_goodbye_is_in_flight() -> None:
     """A goodbye that arrived after the new beginning would end it."""
     scene = a_member_in(State.STALE)
     goodbye = scene.beat()
-    scene.hand_back()
+    scene.revoke()
     scene.poll()
     assert not scene.has_beaten
 
@@ -2094,7 +2094,7 @@ def test_a_stale_member_does_not_join_while_its_goodbye_is_in_flight() -> None:
 def test_a_lost_goodbye_is_not_repeated_to_the_member_that_joins_again() -> None:
     scene = a_member_in(State.STALE)
     goodbye = scene.beat()
-    scene.hand_back()
+    scene.revoke()
     scene.poll()
 
     scene.fail(goodbye)
@@ -2117,7 +2117,7 @@ def test_a_late_member_without_a_coordinator_joins_again_without_having_left() -
     scene.tell(LOST)
     misses_its_poll(scene)
     assert scene.state is State.PREPARE_LEAVING
-    scene.hand_back()
+    scene.revoke()
 
     scene.poll()
     scene.find_coordinator()
@@ -2252,7 +2252,7 @@ def test_a_reconciliation_goes_on_without_a_coordinator() -> None:
     scene.is_told("a-0 b-0")
     scene.tell(LOST)
 
-    scene.hand_back(a=7)
+    scene.revoke(a=7)
     scene.apply()
     assert scene.state is State.ACKNOWLEDGING
     scene.find_coordinator()

@@ -165,7 +165,7 @@ def test_a_join_group_that_is_not_answered_is_repeated_and_its_coordinator_belie
     """It may never have arrived; heartbeats that do arrive keep us in the group meanwhile."""
     scene = a_member(max_poll_interval=300.0, request_timeout=30.0).is_stable()
     scene.beats(REBALANCE_IN_PROGRESS)
-    scene.hand_back()
+    scene.revoke()
     first = scene.sent(JoinGroupRequest)
     assert first.deadline == scene.now + 30.0
     scene.after(3.0)
@@ -182,7 +182,7 @@ def test_a_join_group_that_is_not_answered_is_repeated_and_its_coordinator_belie
 def test_a_coordinator_that_answers_neither_join_group_nor_heartbeats_is_suspected() -> None:
     scene = a_member(max_poll_interval=300.0, request_timeout=30.0).is_stable()
     scene.beats(REBALANCE_IN_PROGRESS)
-    scene.hand_back()
+    scene.revoke()
 
     scene.time_out(scene.sent(JoinGroupRequest))
 
@@ -377,7 +377,7 @@ def test_a_member_id_that_the_group_forgot_is_not_taken_back_from_the_applicatio
     scene = a_member().is_stable()
     scene.beats(UNKNOWN_MEMBER_ID)
     scene.subscribe("a", member_id="m")
-    scene.hand_back()
+    scene.revoke()
     scene.poll()
 
     assert scene.sent(JoinGroupRequest).body.member_id == ""
@@ -387,7 +387,7 @@ def test_the_reason_of_a_join_says_why() -> None:
     scene = a_member().is_stable()
     scene.subscribe("a", "b")
     scene.poll()
-    scene.hand_back()
+    scene.revoke()
 
     assert "subscription changed" in scene.sent(JoinGroupRequest).body.reason
 
@@ -485,7 +485,7 @@ def test_a_leader_that_lacks_a_topic_it_tracks_already_asks_for_fresh_metadata()
     members = {"m": a_subscription("a"), "n": a_subscription("b")}
     scene.is_stable("a-0", leader="somebody")
     scene.beats(REBALANCE_IN_PROGRESS)
-    scene.hand_back()
+    scene.revoke()
     scene.answer(scene.sent(JoinGroupRequest), joined(2, leader="m", members=members))
     assert not scene.has_said(RefreshMetadata)
 
@@ -597,7 +597,7 @@ def test_a_description_of_an_earlier_generation_is_dropped() -> None:
     scene = a_leader_that_came_back(a=4)
     request = scene.sent(DescribeGroupsRequest)
     scene.beats(REBALANCE_IN_PROGRESS)
-    scene.hand_back()
+    scene.revoke()
     scene.rejoins(2, "a-0 a-1", leader="n")
     scene.apply()
     scene.forget()
@@ -616,7 +616,7 @@ def test_more_partitions_make_the_leader_rejoin() -> None:
     assert not scene.has_said(RevokePartitions)
     scene.see(a=3)
 
-    assert scene.hand_back().partitions == partitions("a-0 a-1")
+    assert scene.revoke().partitions == partitions("a-0 a-1")
     assert "partitions of a changed" in scene.sent(JoinGroupRequest).body.reason
 
 
@@ -649,7 +649,7 @@ def test_a_leader_that_follows_again_tracks_the_others_topics_no_more() -> None:
     scene.is_stable("a-0 a-1", leader="m", members=members)
 
     scene.beats(REBALANCE_IN_PROGRESS)
-    scene.hand_back()
+    scene.revoke()
     scene.answer(scene.sent(JoinGroupRequest), joined(2, leader="n"))
 
     assert scene.said(TrackTopics).topics == frozenset()
@@ -744,7 +744,7 @@ def test_commits_hear_from_when_until_when_the_application_gives_partitions_up()
 
     scene.beats(REBALANCE_IN_PROGRESS)
     assert scene.last_said(MemberChanged).is_revoking
-    scene.hand_back()
+    scene.revoke()
 
     assert not scene.last_said(MemberChanged).is_revoking
 
@@ -837,7 +837,7 @@ def test_a_listener_that_raises_is_traced_and_the_rebalance_goes_on() -> None:
 def test_the_next_generation_starts_from_nothing_under_the_eager_protocol() -> None:
     scene = a_member().is_stable("a-0 a-1")
     scene.beats(REBALANCE_IN_PROGRESS)
-    scene.hand_back()
+    scene.revoke()
     scene.rejoins(generation=2, assigned="a-0")
 
     step = scene.apply()
@@ -854,7 +854,7 @@ def test_another_subscription_is_joined_with_at_the_next_poll(topics: tuple[str,
     assert not scene.has_said(RevokePartitions)
 
     scene.poll()
-    scene.hand_back()
+    scene.revoke()
 
     offer = scene.sent(JoinGroupRequest).body.protocols[0]
     assert sorted(ConsumerProtocolSubscription.decode(offer.metadata).topics) == sorted(topics)
@@ -935,7 +935,7 @@ def test_a_cooperative_member_gives_up_what_moves_applies_the_rest_and_rejoins_a
     scene.beats(REBALANCE_IN_PROGRESS)
     scene.rejoins(generation=2, assigned="a-0", assignor="cooperative-sticky")
 
-    step = scene.hand_back(a=3)
+    step = scene.revoke(a=3)
     assert (step.partitions, step.loss) == (partitions("a-1"), Loss.REVOKED)
     applied = scene.apply()
     assert (applied.assigned, applied.added) == (partitions("a-0"), frozenset())
@@ -963,7 +963,7 @@ def test_topics_no_longer_subscribed_are_handed_back_before_a_cooperative_join()
     scene.subscribe("a")
     scene.poll()
 
-    step = scene.hand_back()
+    step = scene.revoke()
 
     assert step.partitions == partitions("b-0")
     offer = scene.sent(JoinGroupRequest).body.protocols[0]
@@ -975,7 +975,7 @@ def test_a_member_that_lost_its_partitions_does_not_claim_them_when_it_rejoins()
     scene = a_stable_cooperative_member("a-0")
     scene.beats(UNKNOWN_MEMBER_ID)
 
-    assert scene.hand_back().loss is Loss.LOST
+    assert scene.revoke().loss is Loss.LOST
 
     offer = scene.sent(JoinGroupRequest).body.protocols[0]
     assert ConsumerProtocolSubscription.decode(offer.metadata).owned_partitions == []
@@ -1095,7 +1095,7 @@ def test_a_coordinator_lost_while_the_member_joins_is_asked_again_when_it_is_fou
     """Scenario 136."""
     scene = a_member().is_stable()
     scene.beats(REBALANCE_IN_PROGRESS)
-    scene.hand_back()
+    scene.revoke()
     request = scene.sent(JoinGroupRequest)
     scene.tell(CoordinatorLost(because="disconnected"))
     scene.fail(request)
@@ -1109,7 +1109,7 @@ def test_a_coordinator_lost_while_the_member_joins_is_asked_again_when_it_is_fou
 def test_a_late_answer_of_a_join_that_was_given_up_is_dropped() -> None:
     scene = a_member().is_stable()
     scene.beats(REBALANCE_IN_PROGRESS)
-    scene.hand_back()
+    scene.revoke()
     old = scene.sent(JoinGroupRequest)
     scene.tell(CoordinatorLost(because="disconnected"))
     scene.find_coordinator()
@@ -1202,7 +1202,7 @@ def test_what_was_owned_is_lost_before_a_fatal_error_is_told() -> None:
     scene.answer(scene.sent(JoinGroupRequest), join_refused(INCONSISTENT_GROUP_PROTOCOL))
     assert not scene.has_said(GroupFailed)
 
-    assert scene.hand_back().loss is Loss.LOST
+    assert scene.revoke().loss is Loss.LOST
 
     assert scene.has_said(GroupFailed)
 
@@ -1215,7 +1215,7 @@ def test_who_leaves_before_a_fatal_error_is_told_is_not_told_it_as_a_later_membe
     scene.is_stable("a-0")
 
     scene.beats(UNKNOWN_MEMBER_ID)
-    scene.hand_back()
+    scene.revoke()
 
     assert not scene.has_said(GroupFailed)
 
@@ -1359,7 +1359,7 @@ def test_a_member_that_joins_again_extends_its_session_by_heartbeats_only() -> N
     """It may be told the generation that it knows, without a rebalance."""
     scene = a_member(session_timeout=10.0).is_stable()
     scene.beats(REBALANCE_IN_PROGRESS)
-    scene.hand_back()
+    scene.revoke()
     scene.messages.clear()
     request = scene.sent(JoinGroupRequest)
     scene.after(1.0)
@@ -1529,7 +1529,7 @@ def test_who_is_disowned_while_join_group_is_not_answered_begins_anew_beside_it(
 
     while scene.manager.state is State.JOINING:
         scene.beats(UNKNOWN_MEMBER_ID)
-    scene.hand_back()
+    scene.revoke()
     scene.after(1.0)
 
     again = scene.sent(JoinGroupRequest)
@@ -1678,7 +1678,7 @@ def test_a_fenced_member_may_be_given_the_same_partitions_again() -> None:
     """Scenario 67."""
     scene = a_member().is_stable("a-0")
     scene.beats(UNKNOWN_MEMBER_ID)
-    scene.hand_back()
+    scene.revoke()
     scene.rejoins(generation=3, assigned="a-0", member="m2")
 
     step = scene.apply()
@@ -1709,7 +1709,7 @@ def test_a_heartbeat_that_is_not_authorized_fails_the_group() -> None:
     scene = a_member().is_stable("a-0")
     scene.beats(GROUP_AUTHORIZATION_FAILED)
 
-    scene.hand_back()
+    scene.revoke()
 
     assert isinstance(scene.said(GroupFailed).error, GroupAuthorizationFailedError)
 
@@ -1752,7 +1752,7 @@ def test_a_late_member_waits_for_its_lost_callback_and_for_a_poll() -> None:
     scene.poll()
     assert not scene.has_sent(JoinGroupRequest)
 
-    scene.hand_back()
+    scene.revoke()
 
     assert scene.sent(JoinGroupRequest).body.member_id == ""
 
@@ -1760,7 +1760,7 @@ def test_a_late_member_waits_for_its_lost_callback_and_for_a_poll() -> None:
 def test_a_late_member_whose_callback_is_done_joins_at_the_next_poll_only() -> None:
     scene = a_member(max_poll_interval=10.0).is_stable("a-0")
     scene.after(10)
-    scene.hand_back()
+    scene.revoke()
     scene.after(30)
     assert not scene.has_sent(JoinGroupRequest)
 
@@ -1793,7 +1793,7 @@ def test_a_listener_slower_than_max_poll_interval_counts_as_not_polling() -> Non
 def test_a_member_that_stops_polling_while_it_joins_leaves_beside_the_waiting_join() -> None:
     scene = a_member(max_poll_interval=10.0).is_stable("a-0")
     scene.beats(REBALANCE_IN_PROGRESS)
-    scene.hand_back()
+    scene.revoke()
     join = scene.sent(JoinGroupRequest)
     scene.after(10)
     assert scene.sent(LeaveGroupRequest).lane is Lane.ORDINARY
@@ -2091,7 +2091,7 @@ def test_who_was_late_joined_anew_and_leaves_waits_until_both_are_gone() -> None
     scene = a_member(max_poll_interval=10.0).is_stable("a-0")
     scene.after(10)
     scene.answer(scene.sent(LeaveGroupRequest), left(COORDINATOR_LOADING))
-    scene.hand_back()
+    scene.revoke()
     scene.poll()
     scene.answer(scene.sent(JoinGroupRequest), joined(member="m2"))
 
@@ -2137,7 +2137,7 @@ def test_a_fenced_instance_keeps_its_member_id_so_that_it_cannot_fence_back() ->
     """Scenario 64: the newcomer wins."""
     scene = a_static_member().is_stable("a-0")
     scene.beats(FENCED_INSTANCE_ID)
-    assert scene.hand_back().loss is Loss.LOST
+    assert scene.revoke().loss is Loss.LOST
     assert isinstance(scene.said(GroupFailed).error, FencedInstanceIdError)
 
     scene.after(5)
@@ -2175,7 +2175,7 @@ def test_a_rebalance_is_traced_from_its_trigger_to_its_end() -> None:
     scene = a_member().is_stable("a-0 a-1")
     scene.beats(REBALANCE_IN_PROGRESS)
     scene.now += 0.25
-    scene.hand_back()
+    scene.revoke()
     scene.rejoins(generation=2, assigned="a-0")
     scene.apply()
 
@@ -2230,7 +2230,7 @@ def test_a_join_that_succeeded_ends_the_row_of_failures() -> None:
     scene.answer(scene.sent(SyncGroupRequest), synced("a-0"))
     scene.apply()
     scene.beats(REBALANCE_IN_PROGRESS)
-    scene.hand_back()
+    scene.revoke()
     scene.answer(scene.sent(JoinGroupRequest), join_refused(COORDINATOR_LOADING))
 
     scene.after(0.1)
@@ -2285,7 +2285,7 @@ def test_an_answer_for_another_protocol_is_not_taken_for_ours(where: str) -> Non
 def test_the_trace_of_states_is_a_walk_through_the_table() -> None:
     scene = a_member().is_stable("a-0")
     scene.beats(REBALANCE_IN_PROGRESS)
-    scene.hand_back()
+    scene.revoke()
 
     walked = [one["after"] for one in scene.traced("membership.moved")]
 

@@ -87,6 +87,19 @@ def test_nobody_else_decides_by_sets_of_codes() -> None:
     assert callers == {"protocol/error_codes.py"}
 
 
+def test_every_kind_of_answer_is_looked_up_by_somebody() -> None:
+    """A row that nobody asks for would be changed in vain."""
+    package = Path(aktor.__file__).parent
+    asked = {
+        node.attr
+        for folder in ("managers", "actors")
+        for path in (package / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "Answer"
+    }
+    assert asked == {answer.name for answer in Answer}
+
+
 def test_no_manager_decides_by_the_class_of_a_failure() -> None:
     """What a request without an answer means is looked up in the table, too."""
     managers = Path(aktor.__file__).parent / "managers"
