@@ -32,6 +32,8 @@ _TRIGGERED: Final = (
     ("the partitions of ", Cause.METADATA_CHANGE),
     ("a topic was deleted and created anew", Cause.METADATA_CHANGE),
     ("no poll for ", Cause.POLL_INTERVAL_EXCEEDED),
+    # In the consumer protocol: the member that had left for that comes back.
+    ("the application polls again", Cause.POLL_INTERVAL_EXCEEDED),
     ("fenced: ", Cause.FENCED),
     ("after ", Cause.REFUSED),
     ("COORDINATOR_", Cause.COORDINATOR_MOVED),
