@@ -57,8 +57,13 @@ class PollHeartbeat:
         self._urgent = True
 
     def due_by(self, now: float) -> float:
-        """When a poll that waits has to tell the next one, or its group expels the member."""
-        return now + self._settings.max_poll_interval / 3
+        """When a poll that waits has to tell the next one.
+
+        Its group would expel the member; and no automatic commit is made without a `Poll`, because
+        only that tells which records the application is done with (KAFKA-18641).
+        """
+        due = now + self._settings.max_poll_interval / 3
+        return min(due, self._commit_at) if self._commits_automatically else due
 
     def tell(self, now: float, *, force: bool = False) -> None:
         """Tell a `Poll` if there is news, or if it is time for one; `force`: in any case."""
@@ -88,6 +93,10 @@ class PollHeartbeat:
         """
         if self._unread or self._urgent or self._delivery.has_moved:
             self.tell(now, force=True)
+
+    @property
+    def _commits_automatically(self) -> bool:
+        return self._settings.enable_auto_commit and self._settings.group_id is not None
 
     @property
     def _has_run_dry(self) -> bool:

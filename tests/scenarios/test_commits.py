@@ -52,6 +52,22 @@ def test_auto_commit_stores_only_what_the_application_is_finished_with(world: Wo
     assert [world.cluster.committed("g", *one) for one in (T0, T1)] == [40, 40]
 
 
+def test_an_automatic_commit_is_made_while_a_long_poll_waits_for_records(world: World) -> None:
+    """Without a member's heartbeats nothing else wakes anybody. (Java: timeToNextPoll.)"""
+    consumer = world.consumer(
+        group_id="g", auto_offset_reset="earliest", auto_commit_interval_ms=1000
+    )
+    consumer.assign([T0])
+    for _ in range(20):
+        consumer.poll(timeout_ms=10)
+    stored: list[int | None] = []
+    world.after(2.5, lambda: stored.append(world.cluster.committed("g", *T0)))
+
+    assert consumer.poll(timeout_ms=8000) == {}
+
+    assert stored == [40]
+
+
 def test_an_orderly_close_commits_what_was_given_out(world: World) -> None:
     """Java 20: testAutoCommitOnClose."""
     consumer = a_member(world, auto_commit_interval_ms=60_000, max_poll_records=7)

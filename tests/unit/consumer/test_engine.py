@@ -496,6 +496,19 @@ def test_what_was_given_out_last_is_told_with_a_wake_by_a_poll_that_has_nothing_
     assert not any(site.wakes[1:])
 
 
+def test_a_poll_that_waits_tells_the_next_one_when_an_automatic_commit_is_due() -> None:
+    """A commit manager commits at a `Poll` only, and nothing else may happen meanwhile."""
+    site = a_site(group_id="g", enable_auto_commit=True, auto_commit_interval=5.0)
+    site.fetched(a_chunk())
+    site.poll()
+    site.forget()
+
+    site.poll(12.0)
+
+    told = [one.now for one, wake in zip(site.of(Poll), site.wakes, strict=False) if wake]
+    assert [now for now in told if now > 100.0] == [105.0, 110.0]
+
+
 def test_what_was_said_without_a_wake_is_made_to_be_read_by_a_poll_that_raises() -> None:
     site = a_site(A, B)
     site.fetched(a_chunk(B, epoch=2))
