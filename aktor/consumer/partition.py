@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from kafka.errors import CorruptRecordError
 from kafka.structs import TopicPartition
 
 from aktor.events.fetching import Chunk
@@ -164,11 +165,18 @@ class Partition:
             self.log_ends = (chunk.high_watermark, chunk.last_stable_offset)
         if not chunk.size and chunk.error is None:
             return False
-        self.chunks.append(chunk)
-        if self.fetched_anew:
+        if self.fetched_anew or (self._is_unreadable and chunk.error is None):
             self.error = None
             self.fetched_anew = False
+        self.chunks.append(chunk)
         return True
+
+    @property
+    def _is_unreadable(self) -> bool:
+        """Whether its error is CORRUPT_MESSAGE: the broker cannot read the batch. The fetch manager
+        asks again from time to time, so bytes that come are sound. (A batch that we cannot decode
+        stays in `chunks`: its error stands.)"""
+        return isinstance(self.error, CorruptRecordError) and not self.chunks
 
     def read_by(self, reader: RecordReader) -> RecordReader:
         """Decode the next chunk with this reader."""

@@ -182,3 +182,18 @@ def test_watermarks_alone_heal_nothing() -> None:
 
     raised_at(site, 5.0)
     assert len(sought(site)) == 1
+
+
+def test_a_broker_that_can_read_it_again_after_all_attempts_heals_it_without_a_seek() -> None:
+    """The fetch manager asks a broker that answers CORRUPT_MESSAGE again, once a second."""
+    site = a_site(**SETTINGS)
+    site.fetched(a_refusal(CorruptRecordError()))
+    for epoch in range(2, 2 + TRIES):
+        while len(sought(site)) < epoch - 1:
+            raised_at(site, 0.1)
+        site.fetched(a_refusal(CorruptRecordError(), epoch=epoch))
+    raised_at(site, 10.0)
+
+    site.fetched(a_chunk(A, epoch=1 + TRIES))
+
+    assert site.poll() == {A: [0, 1, 2]}
