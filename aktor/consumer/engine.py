@@ -9,7 +9,7 @@ what changed, give out records if there are any, else wait.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from kafka.errors import IllegalStateError, KafkaError, TopicAuthorizationFailedError
 from kafka.structs import OffsetAndMetadata, TopicPartition
@@ -48,6 +48,12 @@ UNREACHED_AFTER: Final = 0.95
 
 #: Why a member leaves its group, in its LeaveGroup (KIP-800).
 UNSUBSCRIBED: Final = "the consumer unsubscribed"
+
+
+class _Timed(Protocol):
+    def due_after(self, now: float) -> float:
+        """When a poll that waits has to look again; inf if there is no such time."""
+        ...
 
 
 class Engine:
@@ -126,6 +132,11 @@ class Engine:
             leaving=self.leaving,
         )
 
+    @property
+    def _timed(self) -> tuple[_Timed, ...]:
+        """Whoever has something to do in a poll at a time of its own, and owns that time."""
+        return (self.heartbeat, self.session, self.errors, self.corrupt_batches)
+
     def begin_call(self) -> None:
         """An outermost call begins, and what the last one did is sound."""
         self.call.begin()
@@ -178,14 +189,7 @@ class Engine:
             if call.poll_ends is not None and call.poll_ends():
                 return {}
             if not self._has_input:
-                yield min(
-                    deadline,
-                    heartbeat.due_by(now),
-                    self.session.ask_again_at,
-                    errors.look_up_at,
-                    errors.again_after(now),
-                    self.corrupt_batches.due_after(now),
-                )
+                yield min(deadline, *(one.due_after(now) for one in self._timed))
         return {}
 
     @property

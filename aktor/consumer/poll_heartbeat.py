@@ -56,7 +56,7 @@ class PollHeartbeat:
         """The next one wakes the background: something was said that it should act on."""
         self._urgent = True
 
-    def due_by(self, now: float) -> float:
+    def due_after(self, now: float) -> float:
         """When a poll that waits has to tell the next one.
 
         Its group would expel the member; and no automatic commit is made without a `Poll`, because

@@ -82,9 +82,9 @@ class PositionErrors:
         """Records were given out, or there is no error left."""
         self._was_last = False
 
-    def again_after(self, now: float) -> float:
-        """When a poll that waits has an error to raise again."""
-        return self._again_at if self._again_at > now else math.inf
+    def due_after(self, now: float) -> float:
+        """When a poll that waits has an error to raise again, or positions to look up anew."""
+        return min(self.look_up_at, self._again_at if self._again_at > now else math.inf)
 
     def _raise_next(self, *, again: bool) -> None:
         """Raise an error of a partition, if there is one to be raised now.

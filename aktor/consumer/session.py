@@ -22,10 +22,10 @@ CONFIRM_REPEAT: Final = 0.2
 class Session:
     """Owns when the group is asked again to confirm the member."""
 
-    __slots__ = ("_log", "_port", "_publish", "_subscription", "ask_again_at")
+    __slots__ = ("_ask_again_at", "_log", "_port", "_publish", "_subscription")
 
     def __init__(self, link: Link, subscription: Subscription) -> None:
-        self.ask_again_at = math.inf
+        self._ask_again_at = math.inf
         self._subscription = subscription
         self._port = link.port
         self._publish = link.publish
@@ -35,19 +35,23 @@ class Session:
         """Whether records may be given out; if not, the group is asked."""
         until = self._port.membership.session_until
         if not self._subscription.in_group or now <= until:
-            self.ask_again_at = math.inf
+            self._ask_again_at = math.inf
             return True
-        if now >= self.ask_again_at or self.ask_again_at == math.inf:
-            self.ask_again_at = now + CONFIRM_REPEAT
+        if now >= self._ask_again_at or self._ask_again_at == math.inf:
+            self._ask_again_at = now + CONFIRM_REPEAT
             self._log.info("session.unconfirmed", overdue_s=round(now - until, 3))
             self._publish(ConfirmSession())
         return False
 
+    def due_after(self, _now: float) -> float:
+        """When a poll that waits has to ask again."""
+        return self._ask_again_at
+
     @property
     def holds_back(self) -> bool:
         """Whether something is held back because the group has yet to confirm the member."""
-        return self.ask_again_at != math.inf
+        return self._ask_again_at != math.inf
 
     def forget(self) -> None:
         """No records wait for the group's confirmation any more."""
-        self.ask_again_at = math.inf
+        self._ask_again_at = math.inf

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kafka.errors import (
-    FencedMemberEpochError,
     NoError,
 )
 
@@ -325,7 +324,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             # If we could not free our `group_instance_id`, another member has it: say that.
             self._fail(self._unreleased or self._refusal(error, said))
         elif Do.PARTITIONS_LOST in meaning:
-            self._fenced(error, because)
+            self._fenced(meaning, because)
 
     def _refusal(self, error: type[Exception], said: str) -> Exception:
         member = self._member
@@ -398,8 +397,8 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     # -- being thrown out
 
-    def _fenced(self, error: type[Exception], because: str) -> None:
-        self._is_left_over = error is FencedMemberEpochError  # else the group has no such member
+    def _fenced(self, meaning: Do, because: str) -> None:
+        self._is_left_over = Do.LEAVE in meaning
         self._stop_heartbeats()
         self._member.depart(Trigger.FENCE, f"fenced: {because}")
 

@@ -85,7 +85,8 @@ class Do(enum.Flag):
     FREE_INSTANCE_ID = enum.auto()
     """A member has our `group_instance_id`, perhaps this very one: leave, then join again."""
     LEAVE = enum.auto()
-    """The member leaves the group, which then does not wait for it until the session times out."""
+    """The group still has the member. If that does not come back, it has to leave: otherwise the
+    group would wait for it until its session times out."""
     OTHER_PROTOCOL = enum.auto()
     """With `group_protocol="auto"` the classic protocol takes over."""
     NEW_FETCH_SESSION = enum.auto()
@@ -362,7 +363,8 @@ ROWS: Final[Mapping[Answer, Rows]] = {
         codes={
             **_NO_COORDINATOR,
             UnknownMemberIdError: Do.PARTITIONS_LOST | Do.REJOIN,
-            FencedMemberEpochError: Do.PARTITIONS_LOST | Do.REJOIN,
+            # The group still has the member; the others above and below say that it has not.
+            FencedMemberEpochError: Do.PARTITIONS_LOST | Do.REJOIN | Do.LEAVE,
             # A group without members may have been deleted, or be a classic one by now.
             GroupIdNotFoundError: Do.PARTITIONS_LOST | Do.REJOIN,
             # The member stays; the coordinator checks its subscription again at each heartbeat.
