@@ -23,9 +23,9 @@ from kafka.errors import IncompatibleBrokerVersion, KafkaError
 from kafka.protocol.broker_version_data import BrokerVersionData
 
 from aktor.actors.diagnosis import Diagnosis, Phase
-from aktor.actors.due import RAW_TOKEN, Agreed, Due, write_request
 from aktor.actors.frames import BadLength, FrameCutter
 from aktor.actors.handshake import Ask, AskRaw, Handshake, SayRaw, Steps, Work
+from aktor.actors.in_flight import RAW_TOKEN, Agreed, InFlightRequest, write_request
 from aktor.errors import AuthenticationError
 from aktor.settings import Settings
 from aktor.values import Value
@@ -140,7 +140,7 @@ class Conversation:
         self.news: deque[News] = deque()
         self.unsent: deque[bytes | memoryview] = deque()
         #: The answers that the broker owes us, in the order in which they will come.
-        self.due: deque[Due] = deque()
+        self.in_flight: deque[InFlightRequest] = deque()
         self._settings = settings
         self._diagnosis = diagnosis
         self._jitter = jitter
@@ -244,7 +244,9 @@ class Conversation:
             case Ask():
                 self._write(step.body, None)
             case AskRaw():
-                self.due.append(Due(api_key=RAW_TOKEN, version=0, correlation_id=-1))
+                self.in_flight.append(
+                    InFlightRequest(api_key=RAW_TOKEN, version=0, correlation_id=-1)
+                )
                 self._say_raw(step.token)
             case Work():
                 self.news.append(step)
@@ -271,7 +273,7 @@ class Conversation:
             body, self._agreed, self._correlation_id, self._settings.client_id
         )
         due.request_id = request_id
-        self.due.append(due)
+        self.in_flight.append(due)
         self.unsent.append(data)
 
     def _say_raw(self, token: bytes) -> None:
@@ -317,9 +319,9 @@ class Conversation:
         frames = self._cutter.frames
         while frames:
             frame = frames.popleft()
-            if not self.due:
+            if not self.in_flight:
                 raise self._diagnosis.malformed("an answer to no request")
-            due = self.due.popleft()
+            due = self.in_flight.popleft()
             try:
                 response = bytes(frame) if due.api_key == RAW_TOKEN else due.decode(frame)
             except Exception as error:  # kafka-python's decoder raises whatever comes

@@ -465,7 +465,7 @@ class _Connection:
             self._loop.cancel(task)
         self._tasks.clear()
         self._dial.end()
-        if abandon and self._talk.due:
+        if abandon and self._talk.in_flight:
             self._discard_unsent()
         self.let_go()
         if error is None:

@@ -12,7 +12,7 @@ from aktor.actors.attempts import Attempts
 from aktor.actors.manager import NEVER, Backoff
 from aktor.events.network import Request
 
-__all__ = ["Link", "LinkEvent", "LinkState", "Waiting"]
+__all__ = ["Link", "LinkEvent", "LinkState", "ClientRequest"]
 
 
 class LinkState(enum.Enum):
@@ -50,7 +50,7 @@ TRANSITIONS: Final[Mapping[LinkState, Mapping[LinkEvent, LinkState]]] = {
 }  # fmt: skip
 
 
-class Waiting:
+class ClientRequest:
     """A request on its way: in a queue, or sent and unanswered."""
 
     __slots__ = ("body_name", "came_at", "request", "request_id", "sent_at")
@@ -77,8 +77,8 @@ class Link:
         self.port = port
         self.state = LinkState.IDLE
         self.key = ""
-        self.unsent: deque[Waiting] = deque()
-        self.in_flight: dict[int, Waiting] = {}
+        self.unsent: deque[ClientRequest] = deque()
+        self.in_flight: dict[int, ClientRequest] = {}
         self.attempts = Attempts(backoff)
         self.used_at = -math.inf
         #: When the last answer came.
@@ -172,14 +172,14 @@ class Link:
         """Whether something that was sent before `moment` has not been answered."""
         return any(one.sent_at < moment for one in self.in_flight.values())
 
-    def take_unsent(self, of: Any = None) -> list[Waiting]:
+    def take_unsent(self, of: Any = None) -> list[ClientRequest]:
         """Empty the queue; with `of`, a set of senders, of their requests only."""
         taken = [one for one in self.unsent if of is None or one.request.sender in of]
         gone = {one.request_id for one in taken}
         self.unsent = deque(one for one in self.unsent if one.request_id not in gone)
         return taken
 
-    def take_in_flight(self) -> list[Waiting]:
+    def take_in_flight(self) -> list[ClientRequest]:
         """Forget what was sent: no answer will come."""
         taken = list(self.in_flight.values())
         self.in_flight = {}

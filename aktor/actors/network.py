@@ -19,7 +19,7 @@ from aktor.actors.complaints import Complaints
 from aktor.actors.diagnosis import reason_of
 from aktor.actors.handlers import bound, handlers, handles
 from aktor.actors.lanes import Lanes
-from aktor.actors.links import Link, LinkEvent, LinkState, Waiting
+from aktor.actors.links import ClientRequest, Link, LinkEvent, LinkState
 from aktor.actors.manager import AGAIN, NEVER, REFUSED_PAUSE, Backoff, stretched
 from aktor.actors.metering import meter, milliseconds
 from aktor.actors.moment import Moment
@@ -97,7 +97,7 @@ class NetworkActor(CooperativeActor):
         self._said: list[Message] = []
         #: Of requests, in the order in which they came, and of attempts to connect.
         self._numbers = itertools.count(1)
-        self._anywhere: deque[Waiting] = deque()
+        self._anywhere: deque[ClientRequest] = deque()
         self._lanes = Lanes(self._new_link)
         servers = [
             self._new_link(f"bootstrap-{i}", -1 - i, host, port)
@@ -169,14 +169,14 @@ class NetworkActor(CooperativeActor):
         """Queue each where it belongs; the tick that follows sends."""
         now = self._moment.heed(message.now)
         for request in message.requests:
-            self._enqueue(Waiting(request, next(self._numbers), now))
+            self._enqueue(ClientRequest(request, next(self._numbers), now))
 
     @handles(ExpectFetches)
     def on_expect_fetches(self, message: ExpectFetches) -> None:
         """Connect while the positions are looked up; the tick that follows does."""
         self._lanes.expected |= message.nodes
 
-    def _enqueue(self, waiting: Waiting) -> None:
+    def _enqueue(self, waiting: ClientRequest) -> None:
         to = waiting.request.to
         if to is Destination.ANY:
             self._anywhere.append(waiting)
@@ -457,7 +457,7 @@ class NetworkActor(CooperativeActor):
         else:
             self._hang_up(link, late, now)
 
-    def _hang_up(self, link: Link, late: Iterable[Waiting], now: float) -> None:
+    def _hang_up(self, link: Link, late: Iterable[ClientRequest], now: float) -> None:
         """A connection that brings no answer is given up with all it owes (NetworkClient)."""
         for waiting in late:
             del link.in_flight[waiting.request_id]
@@ -469,7 +469,7 @@ class NetworkActor(CooperativeActor):
             self._back_off(link, KafkaConnectionError(f"broker {link.address} did not answer"))
 
     def _late(
-        self, waiting: Waiting, now: float, because: str, link: Link | None = None
+        self, waiting: ClientRequest, now: float, because: str, link: Link | None = None
     ) -> Exception:
         if link is not None:
             failures = [reason_of(link.failure)] if link.failure else []
@@ -540,7 +540,7 @@ class NetworkActor(CooperativeActor):
                     wake_at = min(wake_at, link.connect_at, self._send_at(link))
         return wake_at
 
-    def _send(self, link: Link, waiting: Waiting, now: float) -> None:
+    def _send(self, link: Link, waiting: ClientRequest, now: float) -> None:
         waiting.sent_at = now
         link.in_flight[waiting.request_id] = waiting
         link.used_at = now
@@ -680,7 +680,7 @@ class NetworkActor(CooperativeActor):
 
     # -- answers out
 
-    def _fail(self, waiting: Waiting, error: Exception, *, node: int | None = None) -> None:
+    def _fail(self, waiting: ClientRequest, error: Exception, *, node: int | None = None) -> None:
         self.log.debug(
             "request.failed",
             api=waiting.body_name,

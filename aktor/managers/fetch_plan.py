@@ -23,7 +23,7 @@ from aktor.managers.fetch_room import FetchRoom
 __all__ = ["FetchPlan"]
 
 
-class Stand(Enum):
+class FetchState(Enum):
     """What can be done for a partition now."""
 
     #: Not to be fetched: its records are not wanted, or an error was told of it.
@@ -40,13 +40,15 @@ class Stand(Enum):
 
 
 #: These are read from their node, or will be soon: it counts among those that share the room.
-_READ: Final = frozenset({Stand.PAUSED, Stand.WAITING, Stand.CROWDED, Stand.READY})
+_READ: Final = frozenset(
+    {FetchState.PAUSED, FetchState.WAITING, FetchState.CROWDED, FetchState.READY}
+)
 
 
-class _Standing(NamedTuple):
+class _PartitionState(NamedTuple):
     """How a partition was counted when it was looked at last."""
 
-    stand: Stand
+    state: FetchState
     #: The node it is read from, if one is known.
     source: int | None
     #: Bytes of it that the application can read now.
@@ -78,7 +80,7 @@ class FetchPlan:
         #: Bytes that the application can read now.
         self.readable = 0
         self._room = room
-        self._standings: dict[TopicPartition, _Standing] = {}
+        self._states: dict[TopicPartition, _PartitionState] = {}
         self._shares: dict[int, _Share] = {}
         # In the order in which they were touched.
         self._touched: dict[TopicPartition, None] = {}
@@ -94,15 +96,15 @@ class FetchPlan:
 
     def touch_all(self) -> None:
         """What happened concerns all, also those that are assigned no more."""
-        self.touch(self._standings)
+        self.touch(self._states)
         self.touch(self.cursors)
 
     def to_the_end(self, cursor: FetchCursor) -> None:
         """It brought data: the others of its node come first next time."""
-        standing = self._standings.get(cursor.tp)
-        if standing is not None and standing.stand is Stand.READY:
-            assert standing.source is not None, "ready, but at no node"
-            ready = self._shares[standing.source].ready
+        known = self._states.get(cursor.tp)
+        if known is not None and known.state is FetchState.READY:
+            assert known.source is not None, "ready, but at no node"
+            ready = self._shares[known.source].ready
             ready[cursor.tp] = ready.pop(cursor.tp)
 
     def refresh(self, now: float) -> list[tuple[int, FetchCursor]]:
@@ -113,10 +115,10 @@ class FetchPlan:
         fair = self._room.share(len(self.cursors))
         found = []
         for tp in touched:
-            standing = self._look(tp, fair, now)
-            if standing is not None and standing.stand is Stand.READY:
-                assert standing.source is not None, "ready, but at no node"
-                found.append((standing.source, self.cursors[tp]))
+            known = self._look(tp, fair, now)
+            if known is not None and known.state is FetchState.READY:
+                assert known.source is not None, "ready, but at no node"
+                found.append((known.source, self.cursors[tp]))
         return found
 
     # -- what can be asked
@@ -158,10 +160,10 @@ class FetchPlan:
 
     # -- where one stands
 
-    def _look(self, tp: TopicPartition, fair: int, now: float) -> _Standing | None:
-        before = self._standings.pop(tp, None)
+    def _look(self, tp: TopicPartition, fair: int, now: float) -> _PartitionState | None:
+        before = self._states.pop(tp, None)
         cursor = self.cursors.get(tp)
-        after = None if cursor is None else self._standing(cursor, fair, now)
+        after = None if cursor is None else self._state_of(cursor, fair, now)
         if after != before:
             if before is not None:
                 self._count(before, -1)
@@ -170,65 +172,65 @@ class FetchPlan:
         if before is not None and _place(before) != (None if after is None else _place(after)):
             self._take_out(tp, before)
         if cursor is not None and after is not None:
-            self._standings[tp] = after
+            self._states[tp] = after
             self._put_in(cursor, after)
         self._set_alarm(tp, cursor, after)
         return after
 
-    def _standing(self, cursor: FetchCursor, fair: int, now: float) -> _Standing:
+    def _state_of(self, cursor: FetchCursor, fair: int, now: float) -> _PartitionState:
         tp = cursor.tp
         if tp in self.unpolled:
-            return _Standing(Stand.OUT, None, 0)
+            return _PartitionState(FetchState.OUT, None, 0)
         source = cursor.source(self.cluster, now)
         paused = tp in self.paused
         if cursor.offset is None:
             wanted = source is not None and not paused
-            return _Standing(Stand.LOOKED_UP if wanted else Stand.OUT, source, 0)
+            return _PartitionState(FetchState.LOOKED_UP if wanted else FetchState.OUT, source, 0)
         held = 0 if paused else cursor.buffered
         if cursor.stopped:
-            stand = Stand.OUT
+            state = FetchState.OUT
         elif paused:
-            stand = Stand.PAUSED
+            state = FetchState.PAUSED
         elif now < cursor.retry_at:
-            stand = Stand.WAITING
+            state = FetchState.WAITING
         elif source is None:
-            stand = Stand.LEADERLESS
+            state = FetchState.LEADERLESS
         elif cursor.buffered >= fair:
-            stand = Stand.CROWDED
+            state = FetchState.CROWDED
         else:
-            stand = Stand.READY
-        return _Standing(stand, source, held)
+            state = FetchState.READY
+        return _PartitionState(state, source, held)
 
-    def _count(self, standing: _Standing, sign: int) -> None:
-        self.readable += sign * standing.held
-        if standing.source is None:
+    def _count(self, known: _PartitionState, sign: int) -> None:
+        self.readable += sign * known.held
+        if known.source is None:
             return
-        share = self._shares.setdefault(standing.source, _Share())
-        share.held += sign * standing.held
-        share.read += sign * (standing.stand in _READ)
-        share.crowded += sign * (standing.stand is Stand.CROWDED)
-        share.looked_up += sign * (standing.stand is Stand.LOOKED_UP)
+        share = self._shares.setdefault(known.source, _Share())
+        share.held += sign * known.held
+        share.read += sign * (known.state in _READ)
+        share.crowded += sign * (known.state is FetchState.CROWDED)
+        share.looked_up += sign * (known.state is FetchState.LOOKED_UP)
 
-    def _take_out(self, tp: TopicPartition, before: _Standing) -> None:
-        if before.stand is Stand.READY:
+    def _take_out(self, tp: TopicPartition, before: _PartitionState) -> None:
+        if before.state is FetchState.READY:
             assert before.source is not None, "ready, but at no node"
             del self._shares[before.source].ready[tp]
-        elif before.stand is Stand.LEADERLESS:
+        elif before.state is FetchState.LEADERLESS:
             del self.leaderless[tp]
 
-    def _put_in(self, cursor: FetchCursor, after: _Standing) -> None:
-        if after.stand is Stand.READY:
+    def _put_in(self, cursor: FetchCursor, after: _PartitionState) -> None:
+        if after.state is FetchState.READY:
             assert after.source is not None, "ready, but at no node"
             self._shares[after.source].ready[cursor.tp] = cursor
-        elif after.stand is Stand.LEADERLESS:
+        elif after.state is FetchState.LEADERLESS:
             self.leaderless[cursor.tp] = cursor
 
     def _set_alarm(
-        self, tp: TopicPartition, cursor: FetchCursor | None, after: _Standing | None
+        self, tp: TopicPartition, cursor: FetchCursor | None, after: _PartitionState | None
     ) -> None:
         at = NEVER
         if cursor is not None and after is not None:
-            if after.stand is Stand.WAITING:
+            if after.state is FetchState.WAITING:
                 at = cursor.retry_at
             if cursor.replica is not None and after.source == cursor.replica.node:
                 at = min(at, cursor.replica.until)
@@ -239,5 +241,5 @@ class FetchPlan:
                 heapq.heappush(self._alarms, (at, tp))
 
 
-def _place(standing: _Standing) -> tuple[Stand, int | None]:
-    return standing.stand, standing.source
+def _place(known: _PartitionState) -> tuple[FetchState, int | None]:
+    return known.state, known.source

@@ -624,7 +624,7 @@ class SimulatedNet:
         del self._connections[connection.key]
         connection.race.end()
         self._note_address(connection, works=False)
-        if abandon and connection.talk.due:
+        if abandon and connection.talk.in_flight:
             connection.there.discard()
             if connection.there.is_cut:
                 return True  # a lost reset is not sent again

@@ -234,7 +234,7 @@ def test_requests_wait_while_the_login_is_renewed_and_are_sent_in_their_order() 
     assert talk.own.state is State.OPEN
     assert talk.news() == [RenewAfter(pytest.approx(54.0))]
     assert [one.api_key for one in talk.sent()] == [3, 3]
-    assert [one.request_id for one in talk.own.due] == [1, 2]
+    assert [one.request_id for one in talk.own.in_flight] == [1, 2]
 
 
 def test_an_answer_that_was_due_before_the_renewal_comes_before_it() -> None:
@@ -271,7 +271,7 @@ def test_an_answer_comes_with_its_request_and_proves_the_listener() -> None:
     assert isinstance(answer, ResponseRead)
     assert (answer.request_id, answer.version, answer.throttle) == (7, SPOKEN[3], 0.0)
     assert talk.diagnosis.phase is Phase.PROVEN
-    assert not talk.own.due
+    assert not talk.own.in_flight
 
 
 def test_an_answer_may_come_in_any_pieces_and_is_heard_while_it_comes() -> None:
@@ -298,7 +298,7 @@ def test_requests_that_cannot_be_sent_break_alone() -> None:
     assert "a:9092" in str(old.error)
     assert (odd.request_id, "MetadataRequest" in str(odd.error)) == (2, True)
     assert not talk.own.unsent
-    assert not talk.own.due
+    assert not talk.own.in_flight
 
 
 def test_bytes_that_are_not_kafkas_end_it() -> None:

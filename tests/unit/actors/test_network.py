@@ -14,7 +14,7 @@ from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, Kaf
 from kafka.protocol.consumer import HeartbeatRequest, JoinGroupRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from aktor.actors.links import TRANSITIONS, Link, LinkEvent, LinkState, Waiting
+from aktor.actors.links import TRANSITIONS, ClientRequest, Link, LinkEvent, LinkState
 from aktor.actors.manager import Backoff
 from aktor.actors.network import NetworkActor
 from aktor.actors.runtime import VirtualTime
@@ -1458,7 +1458,7 @@ def test_a_link_moves_as_its_table_says_or_refuses(state: LinkState, event: Link
 def test_of_a_links_queue_the_requests_of_some_senders_are_taken(of: Any, taken: list[str]) -> None:
     link = Link("1", 1, "a", 9092, Backoff(1.0, 1.0))
     for number, sender in enumerate(("fetch", "commits")):
-        link.unsent.append(Waiting(a_request(sender=sender), number, 0.0))
+        link.unsent.append(ClientRequest(a_request(sender=sender), number, 0.0))
 
     assert [one.request.sender for one in link.take_unsent(of)] == taken
     assert len(link.unsent) == 2 - len(taken)

@@ -11,7 +11,7 @@ from kafka.protocol.broker_version_data import BrokerVersionData
 from aktor.protocol.fetch import parse_fetch_response
 from aktor.protocol.fetch_request import write_fetch_request
 
-__all__ = ["RAW_TOKEN", "Agreed", "Due", "write_request"]
+__all__ = ["RAW_TOKEN", "Agreed", "InFlightRequest", "write_request"]
 
 #: In place of an API key: the frame is a SASL token and nothing else (before KIP-152).
 RAW_TOKEN: Final = -1
@@ -26,8 +26,8 @@ _WORD: Final = struct.Struct(">i")
 _HEADER: Final = struct.Struct(">ihhih")
 
 
-class Due:
-    """An answer that the broker owes us."""
+class InFlightRequest:
+    """A request that is sent and not answered: what is needed to read its answer."""
 
     __slots__ = ("api_key", "correlation_id", "name", "request_id", "response", "version")
 
@@ -92,7 +92,7 @@ class Agreed:
 
 def write_request(
     body: Any, agreed: Agreed | None, correlation_id: int, client_id: str
-) -> tuple[bytes, Due]:
+) -> tuple[bytes, InFlightRequest]:
     """The frame of a request, with its length. A body that has a version keeps it."""
     version = body.API_VERSION
     if version is None:
@@ -104,7 +104,7 @@ def write_request(
     size = _HEADER.size - _WORD.size + len(client) + len(tags) + len(data)
     head = _HEADER.pack(size, key, version, correlation_id, len(client))
     frame = b"".join((head, client, tags, data))
-    return frame, Due(api_key=key, version=version, correlation_id=correlation_id)
+    return frame, InFlightRequest(api_key=key, version=version, correlation_id=correlation_id)
 
 
 def _encode(body: Any, version: int) -> bytes:

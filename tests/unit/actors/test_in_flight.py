@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aktor.actors.due import write_request
+from aktor.actors.in_flight import write_request
 from aktor.broker.wire import APIS, Api
 from aktor.protocol.fetch import MAX_VERSION
 
