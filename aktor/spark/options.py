@@ -18,7 +18,7 @@ from aktor.consumer.configuration import DEFAULT_CONFIG
 from aktor.errors import ConfigurationError
 from aktor.spark import bounds, client_settings
 from aktor.spark.bounds import EARLIEST, LATEST, Bounds
-from aktor.spark.ranges import RangeLimits
+from aktor.spark.ranges import RangeLimits, name_of
 
 __all__ = [
     "KNOWN",
@@ -293,9 +293,13 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
         found, sound = [], False
     if not found or not sound:
         raise ConfigurationError(f'assign must be JSON as {{"orders": [0, 1]}}, not {text!r}')
+    named: set[TopicPartition] = set()
     for one in found:
         check_topic("assign", one.topic)
-    return tuple(sorted(set(found)))
+        if one in named:
+            raise ConfigurationError(f"assign names {name_of(one)} twice")
+        named.add(one)
+    return tuple(sorted(named))
 
 
 # -- where it begins and ends: a timestamp for all comes before timestamps of partitions, and these

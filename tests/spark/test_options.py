@@ -111,6 +111,7 @@ def test_a_table_with_columns_is_read_without_its_options_and_the_error_says_so(
         ({"assign": "orders"}, '{"orders": [0, 1]}'),
         ({"assign": '{"orders": [true]}'}, '{"orders": [0, 1]}'),
         ({"assign": '{"orders": [0], "orders": [1]}'}, "names orders twice"),
+        ({"assign": '{"orders": [0, 1, 0]}'}, "assign names orders-0 twice"),
         ({"assign": '{"orders": [2147483648]}'}, '{"orders": [0, 1]}'),
         ({"subscribe": "a b/ü"}, "subscribe: 'a b/ü' cannot be a topic's name"),
         ({"subscribe": "a,b;c"}, "subscribe: 'b;c' cannot be a topic's name"),
