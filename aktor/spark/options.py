@@ -44,6 +44,10 @@ KNOWN: Final = (
     *("kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
     *("groupIdPrefix", "commitOffsets", "idleWaitMs"),
 )
+#: What only the sink has.
+_OF_SINK: Final = {
+    name.lower(): name for name in ("topic", "producer", "transactional", "transactionalIdPrefix")
+}
 _BY_LOWER: Final = {name.lower(): name for name in KNOWN}
 _STRATEGIES: Final = ("assign", "subscribe", "subscribepattern")
 #: A whole number; more digits than these do not fit into 64 bits.
@@ -127,6 +131,11 @@ def read_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
             " aktor, and the options in each query: SELECT ... FROM t WITH (...)"
         )
     for name in options:
+        if name in _OF_SINK:
+            raise ConfigurationError(
+                f"{_OF_SINK[name]} is an option for writing; the source reads what subscribe,"
+                " subscribePattern or assign says"
+            )
         if not name.startswith(client_settings.PREFIX) and name not in _BY_LOWER:
             raise unknown_option(name, KNOWN, client_settings.names(DEFAULT_CONFIG))
     client_settings.check(client)

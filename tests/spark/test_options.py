@@ -97,6 +97,16 @@ def test_a_table_with_columns_is_read_without_its_options_and_the_error_says_so(
         ({"kafka__ssl__truststore__certificates": "x"}, "kafka.ssl.truststore.location"),
         ({"kafka__ssl__enabled__protocols": "TLSv1.3"}, "TLSv1.2 is possible beside TLSv1.3"),
         ({"kafka__metric__reporter": "x"}, "unknown option kafka.metric.reporter"),
+        ({"topic": "orders"}, "topic is an option for writing; the source reads what subscribe"),
+        ({"transactionalIdPrefix": "a"}, "transactionalIdPrefix is an option for writing"),
+        (
+            {"kafka__ssl__truststore__location": "/no.jks", "kafka__security__protocol": "SSL"},
+            "kafka.ssl.truststore.location (kafka.ssl.cafile) '/no.jks' cannot be read",
+        ),
+        (
+            {"kafka__ssl__truststore__location": __file__, "kafka__security__protocol": "SSL"},
+            "It must be a PEM file",
+        ),
         ({"maxOffsetsPerTrigger": "many"}, "whole number above 0"),
         ({"maxOffsetsPerTrigger": 0}, "whole number above 0"),
         ({"failOnDataLoss": "maybe"}, "true or false"),
