@@ -278,7 +278,7 @@ def _awaited(joined: Part, parts: Iterable[Part]) -> Part | None:
         part
         for part in parts
         if part.source != joined.source
-        and part.generation == joined.generation
+        and part.generation == joined.generation is not None
         and part.spent.get("prepare", 0.0) >= joined.spent["join"] / 2
     ]
     return max(others, key=lambda one: one.spent["prepare"], default=None)
