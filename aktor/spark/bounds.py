@@ -138,9 +138,11 @@ class Bounds:
         missing = sorted(set(partitions) - self.given.keys())
         if self.default is None:
             if missing:
+                timed = self.option.endswith("ByTimestamp")
+                meanings = "" if timed else " (-2 is earliest, -1 latest)"
                 raise ConfigurationError(
                     f"{self.option} must name every partition that is read; it lacks"
-                    f" {_names(missing)}. Name them (-2 is earliest, -1 latest), or set"
+                    f" {_names(missing)}. Name them{meanings}, or set"
                     f" {self._default_option} to earliest, latest or a relative time for the"
                     " partitions that are not named"
                 )
@@ -169,8 +171,9 @@ class Bounds:
             and (self.no_match == "error" or not (self.no_match or isinstance(wanted[one], Ago)))
         )
         if later:
+            have = "has" if len(later) == 1 else "have"
             raise ConfigurationError(
-                f"{self.option}: {_names(later)} has no record at or after {times[later[0]]} ms;"
+                f"{self.option}: {_names(later)} {have} no record at or after {times[later[0]]} ms;"
                 " set startingOffsetsByTimestampStrategy=latest to begin at the end there"
             )
         return {one: at.offset for one, at in found.items() if at is not None}
@@ -181,7 +184,11 @@ def read_bounds(option: str, text: str, *, default: At | None = None, **rest: An
     at = _at(text)
     if at is not None:
         return Bounds(option=option, default=at, **rest)
-    given = _from_json(option, text)
+    words, end = (
+        ("latest", LATEST) if option.startswith("ending") else ("earliest, latest", EARLIEST)
+    )
+    must = f'JSON as {{"orders": {{"0": 23, "1": {end}}}}}'
+    given = _from_json(option, text, must, f"{words}, group, a relative time as -15m, or ")
     for one, offset in given.items():
         if offset < EARLIEST:
             raise ConfigurationError(
@@ -193,7 +200,8 @@ def read_bounds(option: str, text: str, *, default: At | None = None, **rest: An
 
 def read_times(option: str, text: str, *, default: At | None = None, **rest: Any) -> Bounds:
     """The bounds that this JSON with times (ms) of partitions means."""
-    given = {one: Time(_not_negative(option, ms)) for one, ms in _from_json(option, text).items()}
+    times = _from_json(option, text, 'JSON as {"orders": {"0": 1790000000000}} (ms since 1970)')
+    given = {one: Time(_not_negative(option, ms)) for one, ms in times.items()}
     return Bounds(option=option, default=default, given=given, **rest)
 
 
@@ -233,14 +241,10 @@ def _not_negative(option: str, ms: int) -> int:
     return ms
 
 
-def _from_json(option: str, text: str) -> dict[TopicPartition, int]:
-    must = 'JSON as {"orders": {"0": 23, "1": -2}}'
+def _from_json(option: str, text: str, must: str, words: str = "") -> dict[TopicPartition, int]:
     value = read_json(option, text)
     if not isinstance(value, dict) or not all(isinstance(one, dict) for one in value.values()):
-        raise ConfigurationError(
-            f"{option} must be earliest, latest, group, a relative time as -15m, or {must}; it is"
-            f" {text!r}"
-        )
+        raise ConfigurationError(f"{option} must be {words}{must}; it is {text!r}")
     found = {}
     for topic, partitions in value.items():
         for partition, number in partitions.items():

@@ -82,6 +82,13 @@ _SETTING: Final = re.compile(
     rf"\b({'|'.join(one for one in configuration.DEFAULT_CONFIG if '_' in one)})\b"
 )
 
+#: Those of them that most users know by Java's name.
+_JAVAS: Final = {
+    "ssl_cafile": "ssl.truststore.location",
+    "ssl_certfile": "ssl.keystore.location",
+    "ssl_password": "ssl.key.password",
+}
+
 #: Errors with advice on settings.
 _NAME_SETTINGS: Final = (
     *(AuthenticationError, BootstrapError, BrokersUnreachableError, ConfigurationError),
@@ -139,13 +146,21 @@ def naming_options() -> Iterator[None]:
         yield
     except _NAME_SETTINGS as error:
         error.args = tuple(
-            _SETTING.sub(_option, one) if isinstance(one, str) else one for one in error.args
+            _named_as_options(one) if isinstance(one, str) else one for one in error.args
         )
         raise
 
 
+def _named_as_options(text: str) -> str:
+    found = _SETTING.sub(_option, text)
+    of_file = "ssl_cafile" in text or "ssl_certfile" in text or "ssl_keyfile" in text
+    return f"{found}. It must be a PEM file" if of_file and "cannot be used" in text else found
+
+
 def _option(setting: re.Match[str]) -> str:
-    return PREFIX + setting[0].replace("_", ".")
+    ours = PREFIX + setting[0].replace("_", ".")
+    javas = _JAVAS.get(setting[0])
+    return ours if javas is None else f"{PREFIX}{javas} ({ours})"
 
 
 def secret_names(options: Mapping[str, str]) -> set[str]:

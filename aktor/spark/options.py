@@ -18,7 +18,7 @@ from aktor.consumer.configuration import DEFAULT_CONFIG
 from aktor.errors import ConfigurationError
 from aktor.spark import bounds, client_settings
 from aktor.spark.bounds import EARLIEST, LATEST, Bounds
-from aktor.spark.ranges import RangeLimits
+from aktor.spark.ranges import RangeLimits, name_of
 
 __all__ = [
     "KNOWN",
@@ -44,6 +44,10 @@ KNOWN: Final = (
     *("kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
     *("groupIdPrefix", "commitOffsets", "idleWaitMs"),
 )
+#: What only the sink has.
+_OF_SINK: Final = {
+    name.lower(): name for name in ("topic", "producer", "transactional", "transactionalIdPrefix")
+}
 _BY_LOWER: Final = {name.lower(): name for name in KNOWN}
 _STRATEGIES: Final = ("assign", "subscribe", "subscribepattern")
 #: A whole number; more digits than these do not fit into 64 bits.
@@ -127,6 +131,11 @@ def read_options(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
             " aktor, and the options in each query: SELECT ... FROM t WITH (...)"
         )
     for name in options:
+        if name in _OF_SINK:
+            raise ConfigurationError(
+                f"{_OF_SINK[name]} is an option for writing; the source reads what subscribe,"
+                " subscribePattern or assign says"
+            )
         if not name.startswith(client_settings.PREFIX) and name not in _BY_LOWER:
             raise unknown_option(name, KNOWN, client_settings.names(DEFAULT_CONFIG))
     client_settings.check(client)
@@ -293,9 +302,13 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
         found, sound = [], False
     if not found or not sound:
         raise ConfigurationError(f'assign must be JSON as {{"orders": [0, 1]}}, not {text!r}')
+    named: set[TopicPartition] = set()
     for one in found:
         check_topic("assign", one.topic)
-    return tuple(sorted(set(found)))
+        if one in named:
+            raise ConfigurationError(f"assign names {name_of(one)} twice")
+        named.add(one)
+    return tuple(sorted(named))
 
 
 # -- where it begins and ends: a timestamp for all comes before timestamps of partitions, and these

@@ -69,6 +69,25 @@ _CHOICES: Final = {
     "acks": ("all", "-1", "0", "1"),
     "compression_type": ("none", "gzip", "snappy", "lz4", "zstd"),
 }
+#: The numbers that librdkafka takes. It refuses others, but only in the tasks, and takes those of
+#: more than 32 bits for quite different ones.
+_RANGES: Final = {
+    "batch_size": (0, 2**31 - 1),
+    "buffer_memory": (0, 2**41 - 1024),
+    "delivery_timeout_ms": (0, 2**31 - 1),
+    "linger_ms": (0, 900_000),
+    "max_in_flight_requests_per_connection": (1, 1_000_000),
+    "max_request_size": (1_000, 1_000_000_000),
+    "metadata_max_age_ms": (1, 86_400_000),
+    "receive_buffer_bytes": (0, 100_000_000),
+    "reconnect_backoff_max_ms": (0, 3_600_000),
+    "reconnect_backoff_ms": (0, 3_600_000),
+    "request_timeout_ms": (1, 900_000),
+    "retries": (0, 2**31 - 1),
+    "retry_backoff_ms": (1, 300_000),
+    "send_buffer_bytes": (0, 100_000_000),
+    "transaction_timeout_ms": (1_000, 2**31 - 1),
+}
 _KNOWN: Final[dict[str, Any]] = {
     **{name: configuration.DEFAULT_CONFIG[name] for name in _CONNECTION},
     **{name: default for name, (_, default) in _PRODUCER.items()},
@@ -131,6 +150,7 @@ def _as_it_is(value: Any) -> Any:
 
 
 _FOR_CONFLUENT: Final[dict[str, Callable[[Any], Any]]] = {
+    "batch_size": lambda size: max(1, size),  # 0 in Java: each record is sent alone
     "buffer_memory": lambda size: max(1, size // 1024),
     "ssl_check_hostname": lambda check: "https" if check else "none",
 }
@@ -207,8 +227,8 @@ def _settled(given: dict[str, Any], transactional: bool) -> dict[str, Any]:
 
 
 def _timed(given: dict[str, Any], transactional: bool) -> dict[str, Any]:
-    """The settings, in which a batch is sent before its time is over. librdkafka and Java's
-    producer refuse others, but only in the tasks.
+    """The settings, whose numbers are possible, and in which a batch is sent before its time is
+    over. librdkafka and Java's producer refuse others, but only in the tasks.
 
     As in Java's producer, a delivery has time for one request after `linger.ms`, if the user does
     not say how long it may take.
@@ -217,6 +237,11 @@ def _timed(given: dict[str, Any], transactional: bool) -> dict[str, Any]:
         if name in _PRODUCER and type(value) is int and value < 0:
             raise ConfigurationError(
                 f"kafka.{name.replace('_', '.')} must not be negative: {value}"
+            )
+        least, most = _RANGES.get(name, (None, None))
+        if least is not None and most is not None and not least <= value <= most:
+            raise ConfigurationError(
+                f"kafka.{name.replace('_', '.')} must be from {least} to {most}, not {value}"
             )
     linger = given.get("linger_ms", _PRODUCER["linger_ms"][1])
     request = given.get("request_timeout_ms", _REQUEST_MS)

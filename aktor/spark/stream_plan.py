@@ -52,8 +52,8 @@ class PlanCluster(LookUps, Protocol):
 
 class StreamPlan:
     """Owns the state of a running query that is not in its checkpoint: the initial offsets until
-    they are logged, the target of AvailableNow, the topic ids, the estimated record sizes, and the
-    time of the last batch."""
+    they are logged, the target of AvailableNow, the topic ids, the topics that were warned of, the
+    estimated record sizes, and the time of the last batch."""
 
     def __init__(
         self,
@@ -75,6 +75,7 @@ class StreamPlan:
         self._target: Offsets | None = None
         self._latest: Offsets | None = None
         self._topic_ids: dict[str, str | None] = {}
+        self._missed: set[str] = set()
         self._sizes: dict[str, tuple[float, float]] = {}
         minimum = options.min_offsets
         self._delay = (
@@ -162,7 +163,7 @@ class StreamPlan:
         added = ends.keys() - begins.keys()
         if added:
             # Offsets of a partition that was deleted since cannot be looked up.
-            there, _ = self._cluster.partitions({one.topic for one in ends})
+            there, _ = self._cluster.partitions(self._known({one.topic for one in ends}))
             added &= set(there)
         found = self._cluster.beginning_offsets(sorted(added))
         for one in sorted(added):
@@ -203,14 +204,31 @@ class StreamPlan:
         A topic that was planned before may be missing for longer: it is not a mistake in the
         options, and it may be created anew.
         """
-        known = self._topic_ids.keys() | {one.topic for one in before}
+        known = self._known({one.topic for one in before})
         there, ids = self._cluster.partitions(known)
         for _ in range(self._options.look_up_retries):
             if before.keys() <= set(there):
                 break
             self._sleep(self._options.look_up_wait)
             there, ids = self._cluster.partitions(known)
+        for topic in sorted(known - self._topic_ids.keys() - ids.keys() - self._missed):
+            self._missed.add(topic)
+            if all(one.topic != topic for one in before):  # else `tasks` tells of it
+                self._lost(f"the options name {topic}, and there is no such topic")
         return there, ids
+
+    def _known(self, topics: Collection[str]) -> set[str]:
+        """The topics that may be missing without a mistake in the options: these, and those that
+        were planned before.
+
+        A checkpoint does not tell which topics were deleted while the query ran without them. So
+        in a query that goes on from one it may be any, if a loss of data does not end the query.
+        """
+        known = {*topics, *self._topic_ids}
+        if self._initial is None and not self._options.fail_on_data_loss:
+            wanted = self._options.subscription
+            known.update(wanted.topics, (one.topic for one in wanted.partitions))
+        return known
 
     # -- where the partitions end
 
@@ -310,7 +328,7 @@ class StreamPlan:
 
     def _ids_of(self, topics: set[str]) -> TopicIds:
         if not topics <= self._topic_ids.keys():
-            _, ids = self._cluster.partitions(topics)
+            _, ids = self._cluster.partitions(self._known(topics))
             self._topic_ids.update(ids)
         return self._topic_ids
 

@@ -44,6 +44,10 @@ _POLL: Final = 1.0
 #: answer with an old high watermark for a moment (KIP-207).
 _TRUNCATED_AFTER: Final = 30.0
 
+#: If no record comes for so long, in seconds, it is asked whether the topics are there. The
+#: consumer says once that it does not find a topic, and a task before may have heard that.
+_DELETED_AFTER: Final = 5.0
+
 #: The consumer of this process: its pid, its settings, itself. A variable of the module, since
 #: Spark unpickles the reader for each task, and nothing else lives as long as the worker.
 _kept: tuple[int, Mapping[str, str], KafkaConsumer] | None = None
@@ -182,7 +186,11 @@ class _Wave:
                 continue
             batch, moved = self._advance(batch)
             silent = self._clock() - heard
-            if moved or (silent >= patience and self._end_truncated_ranges(patience)):
+            if (
+                moved
+                or (silent >= _DELETED_AFTER and self._end_deleted_topics())
+                or (silent >= patience and self._end_truncated_ranges(patience))
+            ):
                 heard = self._clock()
             elif silent >= timeout:
                 raise self._nothing_came(timeout)
@@ -259,11 +267,7 @@ class _Wave:
     def _skip_lost_records(self) -> None:
         """Report the offsets that cannot be read, and go on with the first one that can."""
         consumer = self._consumer
-        there = set(consumer.look_up_topics({one.topic for one in self._left}))
-        gone = [one for one in self._left if one.topic not in there]
-        for one in gone:
-            self._lost(f"{name_of(one)} does not exist any more")
-        self._end(gone)
+        self._end_deleted_topics()
         first = consumer.beginning_offsets(list(self._left))
         last = consumer.end_offsets(list(self._left))
         for one, wanted in list(self._left.items()):
@@ -280,6 +284,18 @@ class _Wave:
         if self._left:
             consumer.assign({one: self._at[one] for one in self._left})
             consumer.resume(*self._left)
+
+    def _end_deleted_topics(self) -> bool:
+        """End the ranges of topics that do not exist any more. True if there was one."""
+        try:
+            there = set(self._consumer.look_up_topics({one.topic for one in self._left}))
+        except KafkaTimeoutError:
+            return False
+        gone = [one for one in self._left if one.topic not in there]
+        for one in gone:
+            self._lost(f"{name_of(one)} does not exist any more")
+        self._end(gone)
+        return bool(gone)
 
     def _end_truncated_ranges(self, timeout: float) -> bool:
         """End the ranges whose partition ends at the position. True if there was one."""

@@ -647,6 +647,28 @@ def test_a_topic_that_is_deleted_is_a_loss_for_the_tasks_under_way(kafka: Embedd
         kafka.create_topic("orders", 2)
 
 
+def test_a_deleted_topic_keeps_none_of_the_tasks_of_a_worker_waiting(kafka: EmbeddedKafka) -> None:
+    write(kafka, *numbers(10))
+    given = options(
+        kafka,
+        failOnDataLoss="false",
+        maxRecordsPerPartition=3,
+        kafkaConsumer__pollTimeoutMs=20_000,
+    )
+    schema = the_schema(given)
+    reader = sent(a_source(given)).reader(schema=schema)
+    tasks = reader.partitions()
+    assert len(tasks) == 4
+    kafka.delete_topic("orders")
+
+    try:
+        for task in tasks[:3]:
+            # The second one raised KafkaTimeoutError.
+            assert run_task(reader, task, schema) == []
+    finally:
+        kafka.create_topic("orders", 2)
+
+
 def test_a_topic_that_never_was_is_a_mistake(kafka: EmbeddedKafka) -> None:
     with pytest.raises(ConfigurationError, match="there is no such topic"):
         read_batch(options(kafka, subscribe="order"))

@@ -75,6 +75,20 @@ def settings(**more: str) -> producer_settings.ProducerSettings:
         ({"kafka__linger__ms": "-1"}, "kafka.linger.ms must not be negative: -1"),
         ({"kafka__retries": "-1"}, "kafka.retries must not be negative: -1"),
         (
+            {"kafka__max__in__flight__requests__per__connection": "0"},
+            "kafka.max.in.flight.requests.per.connection must be from 1 to 1000000, not 0",
+        ),
+        (
+            {"kafka__linger__ms": "900001", "kafka__delivery__timeout__ms": "2000000"},
+            "kafka.linger.ms must be from 0 to 900000, not 900001",
+        ),
+        (
+            {"kafka__transaction__timeout__ms": "500", "transactional": "true"},
+            "kafka.transaction.timeout.ms must be from 1000 to 2147483647, not 500",
+        ),
+        ({"kafka__max__request__size": "999"}, "kafka.max.request.size must be from 1000 to"),
+        ({"kafka__reconnect__backoff__ms": "3600001"}, "must be from 0 to 3600000, not 3600001"),
+        (
             {"transactional": "true", "kafka__enable__idempotence": "false"},
             "transactional=true needs",
         ),
@@ -180,6 +194,7 @@ def test_the_producer_is_idempotent_unless_the_user_says_otherwise() -> None:
         ("compression.type", "none", {"compression.type": "none"}, {"compression_type": None}),
         ("linger.ms", "7", {"linger.ms": 7}, {"linger_ms": 7}),
         ("batch.size", "100", {"batch.size": 100}, {"batch_size": 100}),
+        ("batch.size", "0", {"batch.size": 1}, {"batch_size": 0}),
         (
             "max.in.flight.requests.per.connection",
             "1",

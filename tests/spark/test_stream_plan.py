@@ -452,6 +452,32 @@ def test_a_topic_that_is_deleted_for_longer_than_a_batch_is_read_when_it_is_crea
     assert told(tolerant, {}, offsets(4)) == [(0, 0, 4)]
 
 
+def test_a_query_may_be_restarted_while_a_topic_is_deleted_that_it_goes_on_without(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    invoice = TopicPartition("invoices", 0)
+    cluster = Cluster({invoice: 3})
+    cluster.subscribed = {"orders", "invoices"}
+    given = {"subscribe": "orders,invoices", "startingOffsets": "earliest"}
+    strict, tolerant = lossy(cluster, **given)
+
+    with pytest.raises(ConfigurationError, match="there is no such topic"):
+        latest(strict, {"invoices": {"0": 1}})
+    with pytest.raises(ConfigurationError, match="there is no such topic"):
+        lossy(cluster, **given)[1].initial()
+    end = latest(tolerant, {"invoices": {"0": 1}})
+    assert end == {"invoices": {"0": 3}}
+    assert [one.start for task in tolerant.tasks({"invoices": {"0": 1}}, end) for one in task] == [
+        1
+    ]
+    latest(tolerant, end)
+    assert caplog.text.count("the options name orders, and there is no such topic") == 1
+
+    cluster.ends[A], cluster.first[A] = 4, 0
+
+    assert latest(tolerant, end) == {"invoices": {"0": 3}, **offsets(4)}
+
+
 @pytest.mark.parametrize("missing", [{A, B}, {B}], ids=["the topic", "a new partition"])
 def test_a_broker_that_is_behind_with_its_metadata_is_asked_again(
     missing: set[TopicPartition],

@@ -178,7 +178,7 @@ class Assembly:
             longest_downtime_ms=max(gaps, default=None),
             incomplete=outcomes.total(),
             sentence=_sentence(
-                group, milliseconds(began, ended), trigger, slowest, outcomes, moves, gaps
+                group, milliseconds(began, ended), trigger, slowest, parts, outcomes, moves, gaps
             ),
         )
         return row, [_part_row(group, name, part) for part in parts]
@@ -225,6 +225,7 @@ def _sentence(
     took: float,
     trigger: Departure | None,
     slowest: Part,
+    parts: Iterable[Part],
     outcomes: Mapping[str, int],
     moves: Moves,
     gaps: list[float],
@@ -235,13 +236,7 @@ def _sentence(
     else:
         began = f"triggered by {_called(trigger.name)}: {trigger.because or trigger.cause.value}"
     words = [f"{group}: {_seconds(took)}, {began}"]
-    phase = max(slowest.spent, key=lambda one: slowest.spent[one], default=None)
-    spent = slowest.spent[phase] if phase else 0.0
-    if spent:
-        called = [one for one in slowest.callbacks.items() if one[1] >= spent / 2]
-        listener = f", mostly its {called[0][0].split('_')[0]} callback" if called else ""
-        last = f"{_called(slowest.name)} was done last after {_seconds(slowest.duration_ms)}"
-        words.append(f"{last}, {_seconds(spent)} of it in {phase}{listener}")
+    words += _done_last(took, slowest, parts)
     if outcomes:
         counted = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
         words.append(f"not completed by all members: {counted}")
@@ -255,6 +250,44 @@ def _sentence(
     if gaps:
         words.append(f"pauses that are over: {len(gaps)}, the longest {_seconds(max(gaps))}")
     return "; ".join(words) + "."
+
+
+def _done_last(took: float, slowest: Part, parts: Iterable[Part]) -> list[str]:
+    """Who was done last in a rebalance that took so many milliseconds, and what with."""
+    phase = max(slowest.spent, key=lambda one: slowest.spent[one], default=None)
+    spent = slowest.spent[phase] if phase else 0.0
+    if not spent:
+        return []
+    name, own = _called(slowest.name), _seconds(slowest.duration_ms)
+    # A part may begin late: the member is told of it by a heartbeat, or when others are done.
+    late = slowest.duration_ms < took / 2
+    last = f"{name} was done last{f'; its own part took {own}' if late else f' after {own}'}"
+    words = f"{last}, {_seconds(spent)} of it in {phase}{_mostly(slowest, spent)}"
+    awaited = _awaited(slowest, parts) if phase == "join" else None
+    if awaited is not None:
+        busy = awaited.spent["prepare"]
+        words += f", where it waited for {_called(awaited.name)}"
+        words += f" ({_seconds(busy)} in prepare{_mostly(awaited, busy)})"
+    return [words]
+
+
+def _awaited(joined: Part, parts: Iterable[Part]) -> Part | None:
+    """The member for which this one waited in JoinGroup: the coordinator answers when all have
+    joined, and that one joined after most of this time, since it gave up partitions before."""
+    others = [
+        part
+        for part in parts
+        if part.source != joined.source
+        and part.generation == joined.generation is not None
+        and part.spent.get("prepare", 0.0) >= joined.spent["join"] / 2
+    ]
+    return max(others, key=lambda one: one.spent["prepare"], default=None)
+
+
+def _mostly(part: Part, spent: float) -> str:
+    """The callback that took at least half of this time."""
+    called = [name for name, took in part.callbacks.items() if took >= spent / 2]
+    return f", mostly its {called[0].split('_')[0]} callback" if called else ""
 
 
 def _called(name: tuple[str | None, str | None]) -> str:

@@ -372,6 +372,44 @@ def test_the_sentence_says_that_a_member_could_not_join(
     )
 
 
+def test_the_sentence_says_whom_the_last_member_waited_for(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    both_join(alice, bob)
+    for member, ready, done in ((alice, 50.0, 52.1), (bob, 51.9, 52.0)):
+        member.tells(50.0, "rebalance.triggered", because="the partitions of t changed")
+        member.tells(50.0, "membership.moved", before="stable", after="preparing")
+        member.tells(
+            ready, "callback.finished", callback="on_partitions_revoked", ms=1000 * (ready - 50)
+        )
+        member.tells(ready, "membership.moved", before="preparing", after="joining")
+        member.tells(51.95, "membership.moved", before="joining", after="syncing")
+        member.tells(51.95, "rebalance.joined", generation=2, members=2)
+        member.tells(done, "membership.moved", before="syncing", after="stable")
+        member.tells(done, "rebalance.completed", generation=2, ms=2000)
+
+    row = rows_of(events, Rebalance)[1]
+
+    assert (row.slowest, row.slowest_phase) == ("alice", "join")
+    assert (
+        "alice on host-alice was done last after 2.1 s, 1.9 s of it in join, where it waited for"
+        " bob on host-bob (1.9 s in prepare, mostly its revoked callback); partitions moved: 0"
+    ) in row.sentence
+
+
+def test_the_sentence_says_if_the_last_part_was_only_the_end_of_the_rebalance(
+    events: list[Event], alice: Member, bob: Member
+) -> None:
+    alice.rebalances(0.0, 1.0, 1, because="first join", members=2, owns=["t-0"])
+    bob.rebalances(0.9, 1.1, 1, because="first join", owns=["t-1"])
+
+    (row,) = rows_of(events, Rebalance)
+
+    assert (
+        "bob on host-bob was done last; its own part took 200 ms, 100 ms of it in join;"
+    ) in row.sentence
+
+
 def test_the_sentence_counts_the_pauses_that_are_over(
     events: list[Event], alice: Member, bob: Member
 ) -> None:
