@@ -292,10 +292,11 @@ class FetchManager(RequestManager):
 
     def _expect(self) -> None:
         """Say which nodes are asked as soon as positions are known: connecting takes time, too."""
-        expected = self._plan.expected_nodes()
-        news = expected - self._expected
+        expected, before = self._plan.expected_nodes(), self._expected
+        if expected == before:
+            return
         self._expected = expected
-        if news:
+        if news := expected - before:
             self._tell(ExpectFetches(nodes=frozenset(news)))
 
     def _want_leaders(self, now: float, jitter: float) -> float:
@@ -326,6 +327,8 @@ class FetchManager(RequestManager):
         longest first."""
         plan = self._plan
         ready_at = {node_id: self._ready_at(node_id, now) for node_id in plan.ready_nodes()}
+        if not ready_at:
+            return NEVER
         waiting = [node_id for node_id, moment in ready_at.items() if moment <= now]
         waiting.sort(key=lambda node_id: self._nodes[node_id].turn)
         for index, node_id in enumerate(waiting):

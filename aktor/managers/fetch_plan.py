@@ -8,7 +8,7 @@ or one whose time has come.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final, NamedTuple
@@ -111,6 +111,8 @@ class FetchPlan:
         """Look at what was touched, and at what is due; returns those that are ready of them."""
         while self.wake_at <= now:
             self.touch((heapq.heappop(self._alarms)[1],))
+        if not self._touched:
+            return []
         touched, self._touched = self._touched, {}
         fair = self._room.share(len(self.cursors))
         found = []
@@ -133,9 +135,9 @@ class FetchPlan:
             heapq.heappop(self._alarms)
         return NEVER
 
-    def ready_nodes(self) -> Iterator[int]:
+    def ready_nodes(self) -> list[int]:
         """The nodes that can be asked for something."""
-        return (node for node, share in self._shares.items() if share.ready)
+        return [node for node, share in self._shares.items() if share.ready]
 
     def ready(self, node: int) -> dict[TopicPartition, FetchCursor]:
         """What this one can be asked for, in this order."""
