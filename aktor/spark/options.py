@@ -99,6 +99,8 @@ def unknown_option(
     lower = {one: f"kafka.{one}" for one in client} | {one.lower(): one for one in known}
     near = difflib.get_close_matches(name.lower(), lower, 1)
     hint = f"; did you mean {lower[near[0]]}?" if near else ""
+    if name.lower() == "path":  # what is given to load, start or save
+        hint = ": topics are named by options, not by a path"
     return ConfigurationError(f"unknown option {name}{hint}")
 
 

@@ -97,6 +97,7 @@ def test_a_table_with_columns_is_read_without_its_options_and_the_error_says_so(
         ({"kafka__ssl__truststore__certificates": "x"}, "kafka.ssl.truststore.location"),
         ({"kafka__ssl__enabled__protocols": "TLSv1.3"}, "TLSv1.2 is possible beside TLSv1.3"),
         ({"kafka__metric__reporter": "x"}, "unknown option kafka.metric.reporter"),
+        ({"path": "orders"}, "unknown option path: topics are named by options, not by a path"),
         ({"topic": "orders"}, "topic is an option for writing; the source reads what subscribe"),
         ({"transactionalIdPrefix": "a"}, "transactionalIdPrefix is an option for writing"),
         (
