@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from aktor.actors.manager import NEVER
 from aktor.events.membership import Operation
@@ -69,28 +69,21 @@ class Leaves:
         leaves = operation is Operation.LEAVE_GROUP if static else operation is not REMAIN
         if not leaves or (not member_id and of_join is None):
             return None
-        leave = Leave(
-            member_id=member_id,
-            because=because,
-            deadline=deadline,
-            exchange=Exchange(self._settings),
-            of_join=of_join,
-        )
-        self._open.append(leave)
-        return leave
+        return self._open_one(member_id, because, deadline, of_join=of_join)
 
     def replace(self, member_id: str, because: str, deadline: float, *, stays: bool) -> None:
         """One request in place of what was to be sent before; it takes over the tickets."""
         tickets = [ticket for one in self._open for ticket in one.tickets]
+        self._open.clear()
+        self._open_one(member_id, because, deadline, tickets=tickets, stays=stays)
+
+    def _open_one(self, member_id: str, because: str, deadline: float, **more: Any) -> Leave:
+        exchange = Exchange(self._settings)
         leave = Leave(
-            member_id=member_id,
-            because=because,
-            deadline=deadline,
-            exchange=Exchange(self._settings),
-            tickets=tickets,
-            stays=stays,
+            member_id=member_id, because=because, deadline=deadline, exchange=exchange, **more
         )
-        self._open = [leave]
+        self._open.append(leave)
+        return leave
 
     def clear(self) -> None:
         """Nothing has to be sent any more: the member joins again."""
