@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kafka.errors import (
-    NoError,
-)
+from kafka.errors import NoError, UnreleasedInstanceIdError
 
 from aktor.actors.handlers import answers_to, handles
 from aktor.actors.manager import AGAIN, NEVER, REFUSED_PAUSE, Duty
@@ -29,9 +27,9 @@ from aktor.managers.consumer_heartbeats import (
     leave_heartbeat,
 )
 from aktor.managers.consumer_member import ConsumerMember
-from aktor.managers.consumer_states import State, Trigger
+from aktor.managers.consumer_states import Registration, State, Trigger
 from aktor.managers.group_membership import Failure, GroupMembershipManager
-from aktor.managers.leave_group import Leave
+from aktor.managers.leave_group import Leave, LeaveSent
 from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
@@ -44,9 +42,6 @@ __all__ = ["ConsumerMembershipManager"]
 #: unless an operator lowers the minimum it is never less than 45 s.
 BEATS_PER_SESSION: Final = 9
 SESSION_MAX: Final = 45.0
-
-#: Nobody has to be told that we leave.
-THROWN_OUT: Final = (State.FENCED, State.FATAL)
 
 #: Kafka's default, until the first answer says what it is.
 FIRST_INTERVAL: Final = 5.0
@@ -78,17 +73,10 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         has_predecessor = incarnation > 1
         self._sent_fields = SentFields(settings, has_predecessor=has_predecessor)
         self._heartbeat_state.interval, self._heartbeat_state.session = FIRST_INTERVAL, SESSION_MAX
-        self._late = False
+        self._registration = Registration.MEMBER if has_predecessor else Registration.NONE
         self._forbidden = False
-        #: UNRELEASED_INSTANCE_ID: the group has a member of our `group_instance_id`, perhaps this
-        #: consumer itself. Set until the id is free.
-        self._unreleased: Exception | None = None
-        #: The group may have a member with our id: this actor, or the one that was restarted, has
-        #: sent a first heartbeat.
-        self._may_be_known = has_predecessor
-        #: That member is left over: from the actor that was restarted, or we were refused or
-        #: fenced. It has to leave before the consumer is closed.
-        self._is_left_over = has_predecessor
+        #: Who has our `group_instance_id`, as the coordinator explained it.
+        self._taken_because = ""
         #: Whether the coordinator has ever answered: it speaks this protocol.
         self.is_spoken = False
         #: With `group_protocol="auto"`: the classic protocol is tried if it does not.
@@ -103,7 +91,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     def looks_after(self) -> frozenset[str]:
         """Our id, unless the group has no member with it and we do not come back to the group."""
         is_out = self.state in (State.UNSUBSCRIBED, State.FATAL) and not self._leaves
-        if is_out and not self._is_left_over:
+        if is_out and self._registration is not Registration.MEMBER:
             return frozenset()
         return frozenset({self._member.member_id})
 
@@ -123,8 +111,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     def on_leave_group(self, message: LeaveGroup) -> None:
         """The application has released all partitions; tell the group."""
         member = self._member
-        tells = self._may_be_known and self._has_to_leave(message.operation)
-        self._late = self._is_left_over = False
+        tells = self._has_to_leave(message.operation)
         self._stop_heartbeats()
         member.leave()
         if tells:
@@ -133,11 +120,12 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if leave is not None:  # perhaps it was leaving already, because of a late poll
             leave.tickets.append(message.ticket)
         else:
+            self._forget_registration(stays=False)  # or it remains until its session ends
             self._tell(Answered(ticket=message.ticket))
         if member.in_group:
             member.move(Trigger.DEPART, message.because)
         out = self.state in (State.FENCED, State.STALE)
-        if out or (leave is None and self.state is State.PREPARE_LEAVING):
+        if out or (leave is None and self.state is State.LEAVING):
             member.move(Trigger.LEFT, "the group does not count on this member any more")
 
     def _has_to_leave(self, operation: Operation) -> bool:
@@ -146,11 +134,19 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         A dynamic member that is to remain says nothing.
         """
         static = self.settings.group_instance_id is not None
-        if static and operation is Operation.LEAVE_GROUP and self.state not in THROWN_OUT:
-            return all(one.stays for one in self._leaves.all())
-        stays = operation is Operation.REMAIN_IN_GROUP and not static
-        is_in = self._member.in_group or self._is_left_over
-        return not self._leaves and is_in and not stays
+        if static and operation is Operation.LEAVE_GROUP:
+            is_told = any(not one.stays for one in self._leaves.all())
+            return self._registration is not Registration.NONE and not is_told
+        remains = operation is Operation.REMAIN_IN_GROUP and not static
+        is_member = self._registration is Registration.MEMBER
+        return is_member and not self._leaves and not remains
+
+    def _forget_registration(self, *, stays: bool) -> None:
+        """The group has no member with our id any more, or one that is awaited."""
+        if stays:
+            self._registration = Registration.AWAITED
+        elif self._registration is Registration.MEMBER:
+            self._registration = Registration.NONE
 
     # -- the coordinator's news
 
@@ -169,7 +165,6 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if self._member.in_group:
             self._heartbeat_state.hurry()
         self._leaves.abandon_requests()
-        self._retry_leaving(because)
 
     # -- deciding
 
@@ -210,17 +205,16 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
         A leave heartbeat that arrived after the one that joins would end the new membership.
         """
+        if self.state is not State.STALE or self._member.is_revoking:
+            return False
         waits = any(one.exchange.in_flight for one in self._leaves.all())
-        late = self.state is State.STALE or (self.state is State.PREPARE_LEAVING and self._late)
-        return late and not waits and not self._member.is_revoking and self._member.wants_to_join()
+        return not waits and self._member.wants_to_join()
 
     def _join(self, trigger: Trigger, because: str) -> None:
-        self._late = False
         self._member.join(trigger, because)
         self._begin_heartbeats()
 
     def _begin_heartbeats(self) -> None:
-        self._is_left_over = False
         self._sent_fields.forget()
         self._heartbeat_state.abandon()
         self._heartbeat_state.hurry()
@@ -234,12 +228,12 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         due = self._heartbeat_due()
         if now < due:
             return due
-        frees = self._unreleased is not None
+        frees = self.state is State.FREEING_INSTANCE_ID
         if frees:
             body = leave_heartbeat(self.settings, member.member_id, stays=True)
         else:
             body = self._sent_fields.heartbeat(member.report())
-            self._may_be_known = True
+            self._registration = Registration.MEMBER
         deadline = now + self._heartbeat_state.patience()
         note = HeartbeatSent(number=self._heartbeat_state.sent(), at=now, frees=frees)
         member.told(reports=body.topic_partitions is not None)
@@ -256,7 +250,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     def on_heartbeat_answer(self, received: ResponseReceived) -> None:
         """Our epoch and perhaps another target; or why not."""
         self._now = received.now
-        if isinstance(received.request.context, Leave):
+        if isinstance(received.request.context, LeaveSent):
             self._leave_answered(received)
             return
         sent: HeartbeatSent = received.request.context
@@ -265,7 +259,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             return
         error = error_of(received.response.error_code)
         if sent.frees and Do.DONE in means(Answer.CONSUMER_FREE, error):
-            self._unreleased = None
+            self._member.move(Trigger.FREED, "the group has no member of this instance id")
             self._begin_heartbeats()
         elif error is NoError:
             self._on_heard(received.response, sent)
@@ -314,7 +308,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if Do.FIND_COORDINATOR in meaning:
             self._suspect(received.node, because)
         elif Do.FREE_INSTANCE_ID in meaning:
-            self._free_instance_id(self._refusal(error, said))
+            self._free_instance_id(said)
         elif Do.RAISE in meaning and Do.RETRY in meaning:
             # The member stays; it recovers when the right is granted.
             if not self._forbidden:
@@ -322,7 +316,9 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             self._forbidden = True
         elif Do.RAISE in meaning:
             # If we could not free our `group_instance_id`, another member has it: say that.
-            self._fail(self._unreleased or self._refusal(error, said))
+            if self.state is State.FREEING_INSTANCE_ID:
+                error, said = UnreleasedInstanceIdError, self._taken_because
+            self._fail(self._refusal(error, said))
         elif Do.PARTITIONS_LOST in meaning:
             self._fenced(meaning, because)
 
@@ -337,27 +333,23 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             regex=member.regex,
         )
 
-    def _free_instance_id(self, refusal: Exception) -> None:
-        """Send the leave heartbeat of a static member (epoch -2) first.
-
-        The coordinator refuses a new member with UNRELEASED_INSTANCE_ID while its group has a
-        member of that `group_instance_id`. That may be this very consumer: the answer to its first
-        heartbeat was lost, or that to its leave heartbeat, or this actor was restarted. The
-        coordinator then accepts a leave heartbeat from the owner of the id, and from nobody else.
-        """
-        self.log.info("instance_id.taken", because=refusal)
-        self._unreleased = refusal
+    def _free_instance_id(self, because: str) -> None:
+        """The group has a member of our `group_instance_id`: send its leave heartbeat first."""
+        self._taken_because = because
+        self.log.info(
+            "instance_id.taken", because=self._refusal(UnreleasedInstanceIdError, because)
+        )
+        self._member.move(Trigger.TAKEN, "the group has a member of this instance id")
         self._heartbeat_state.hurry()
 
     # -- leaving
 
     def _leave_late(self) -> None:
         because = self._trace_late()
-        self._late = True
         self._member.await_poll()
         self._begin_leaving(because, self._now + self.settings.request_timeout, Operation.DEFAULT)
         self._stop_heartbeats()
-        self._member.depart(Trigger.DEPART, because)
+        self._member.depart(Trigger.EXPIRE, because)
 
     def _begin_leaving(self, because: str, deadline: float, operation: Operation) -> None:
         static = self.settings.group_instance_id is not None
@@ -365,40 +357,22 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         self._leaves.replace(self._member.member_id, because, deadline, stays=stays)
 
     def _leave_request(self, leave: Leave) -> Any:
-        if self.state is State.PREPARE_LEAVING:
-            self._member.move(Trigger.TELL, leave.because)
-            if self._late:
-                self._member.move(Trigger.EXPIRE, "nobody waits for the answer")
         return leave_heartbeat(self.settings, leave.member_id, stays=leave.stays)
 
     @property
     def _leave_patience(self) -> float:
         return min(self._heartbeat_state.patience(), super()._leave_patience)
 
-    def _left(self, leave: Leave, error: type[Exception]) -> None:
-        self._may_be_known = leave.stays
-        super()._left(leave, error)
-
-    def _leave_again(
-        self, leave: Leave, came: ResponseReceived | RequestFailed, because: str
-    ) -> None:
-        super()._leave_again(leave, came, because)
-        self._retry_leaving(because)
-
-    def _retry_leaving(self, because: str) -> None:
-        if self.state is State.LEAVING:
-            self._member.move(Trigger.RETRY, because)
-
     def _end(self, leave: Leave) -> None:
         super()._end(leave)
-        leaving = self.state in (State.PREPARE_LEAVING, State.LEAVING)
-        if leaving and not self._late:
+        self._forget_registration(stays=leave.stays)
+        if self.state is State.LEAVING:
             self._member.move(Trigger.LEFT, "the group was told, or could not be told")
 
     # -- being thrown out
 
     def _fenced(self, meaning: Do, because: str) -> None:
-        self._is_left_over = Do.LEAVE in meaning
+        self._registration = Registration.MEMBER if Do.LEAVE in meaning else Registration.NONE
         self._stop_heartbeats()
         self._member.depart(Trigger.FENCE, f"fenced: {because}")
 
@@ -407,7 +381,8 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if not self.may_give_way or self.is_spoken or not errors.is_other_protocol(error):
             self.log.error("group.failed", state=self.state, because=error)
         self._failure = Failure(error)
-        self._is_left_over = self._member.has_generation
+        is_member = self._member.has_generation
+        self._registration = Registration.MEMBER if is_member else Registration.NONE
         self._stop_heartbeats()
         self._member.depart(Trigger.FAIL, f"after {type(error).__name__}")
         self._tell_failure()
@@ -432,7 +407,6 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     def _stop_heartbeats(self) -> None:
         """Answers to what was asked so far are dropped."""
-        self._unreleased = None
         self._sent_fields.forget()
         self._heartbeat_state.stop()
 
@@ -442,7 +416,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         """A timeout, a broken connection, or a broker that is too old."""
         self._now = failed.now
         note = failed.request.context
-        if isinstance(note, Leave):
+        if isinstance(note, LeaveSent):
             self._leave_failed(failed)
         elif not self._heartbeat_state.expects(note.number):
             self._dropped(failed.request, "it was given up before")

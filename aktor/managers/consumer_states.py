@@ -1,6 +1,7 @@
 """The states of a member of a KIP-848 consumer group, and the one table of how they follow.
 
-`state_table.mermaid` draws the table. The names are those of the Java client's `MemberState`.
+`state_table.mermaid` draws the table. The names are those of the Java client's `MemberState`, but
+for FREEING_INSTANCE_ID, and LEAVING, which is two states there.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import enum
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["IN_GROUP", "TRANSITIONS", "State", "Trigger"]
+__all__ = ["IN_GROUP", "TRANSITIONS", "Registration", "State", "Trigger"]
 
 
 class State(enum.Enum):
@@ -23,6 +24,12 @@ class State(enum.Enum):
     """A heartbeat with epoch 0 and all that the coordinator must know is sent as soon as the
     coordinator is known, and again after each error that passes. Left with the first answer, which
     has the member's epoch and its first target."""
+
+    FREEING_INSTANCE_ID = "freeing instance id"
+    """The group has a member of our `group_instance_id`, and that may be this very consumer: the
+    answer to an earlier heartbeat was lost, or this actor was restarted. A leave heartbeat is sent
+    in place of one that joins (epoch -2). Left for JOINING when the coordinator has accepted it,
+    which it does from the owner of the id only; for FATAL when another consumer has the id."""
 
     RECONCILING = "reconciling"
     """The target differs from what is owned: what it lacks is revoked (stopped, committed, and
@@ -46,19 +53,17 @@ class State(enum.Enum):
     application gives up what it owned and runs its lost callback; then the member joins again, with
     the same id."""
 
-    PREPARE_LEAVING = "prepare leaving"
-    """The application wants to leave, or has polled too late, and the coordinator has yet to be
-    told. Left for LEAVING when the last heartbeat is sent, as soon as a coordinator is known."""
-
     LEAVING = "leaving"
-    """The last heartbeat (epoch -1, or -2 of a static member that will be back) waits for its
-    answer; left for UNSUBSCRIBED with it, or when there is no time left. After a late poll nobody
-    waits for the answer: left for STALE at once."""
+    """The application wants to leave, and has released all partitions. The leave heartbeat (epoch
+    -1, or -2 of a static member that will be back) is sent as soon as the coordinator is known, and
+    again if it gets lost: `Leaves` has it. Left for UNSUBSCRIBED with its answer, or when there is
+    no time left. (In Java it is PREPARE_LEAVING before the heartbeat is sent.)"""
 
     STALE = "stale"
-    """Out of the group because the application polled too late. No heartbeats. The application
-    gives up what it owned, runs its lost callback, and with its next poll the member joins
-    again."""
+    """Out of the group because the application polled too late. The leave heartbeat is sent as in
+    LEAVING, but nobody waits for its answer. The application gives up what it owned, runs its lost
+    callback, and with its next poll the member joins again, unless the leave heartbeat is in
+    flight: one that arrived after the heartbeat that joins would end the new membership."""
 
     FATAL = "fatal"
     """Refused in a way that only the user can mend. The application gives up what it owned and is
@@ -77,6 +82,10 @@ class Trigger(enum.Enum):
     SETTLE = "settle"
     """The target is owned, and a heartbeat was sent that says so (or an earlier one has said it).
     Its answer is not waited for: if the heartbeat gets lost, the next one says everything again."""
+    TAKEN = "taken"
+    """The group has a member of our `group_instance_id`: UNRELEASED_INSTANCE_ID."""
+    FREED = "freed"
+    """The group has no member of that id any more."""
     FENCE = "fence"
     """The coordinator does not know this member, or not with this epoch."""
     REJOIN = "rejoin"
@@ -84,36 +93,52 @@ class Trigger(enum.Enum):
     FAIL = "fail"
     """The coordinator refused the member, or the application may not use the group."""
     DEPART = "depart"
-    """The application wants to leave, or has polled too late."""
-    TELL = "tell"
-    """The last heartbeat is sent."""
-    RETRY = "retry"
-    """The last heartbeat was not answered, and there is time left."""
+    """The application wants to leave."""
     EXPIRE = "expire"
-    """The last heartbeat is sent, because of a late poll."""
+    """The application has not polled for `max_poll_interval_ms`."""
     LEFT = "left"
     """The group was told, could not be told in time, or need not be told."""
 
 
 _S: Final = State
 _T: Final = Trigger
-_OUT: Final = {_T.FENCE: _S.FENCED, _T.DEPART: _S.PREPARE_LEAVING, _T.FAIL: _S.FATAL}
+_OUT: Final = {_T.DEPART: _S.LEAVING, _T.EXPIRE: _S.STALE, _T.FAIL: _S.FATAL}
+_FENCED: Final = {_T.FENCE: _S.FENCED, **_OUT}
 
 #: The whole machine.
 TRANSITIONS: Final[Mapping[State, Mapping[Trigger, State]]] = {
-    _S.UNSUBSCRIBED:    {_T.JOIN: _S.JOINING},
-    _S.JOINING:         {_T.RECONCILE: _S.RECONCILING, _T.DEPART: _S.PREPARE_LEAVING,
-                         _T.FAIL: _S.FATAL},
-    _S.RECONCILING:     {_T.ACKNOWLEDGE: _S.ACKNOWLEDGING, _T.SETTLE: _S.STABLE, **_OUT},
-    _S.ACKNOWLEDGING:   {_T.SETTLE: _S.STABLE, _T.RECONCILE: _S.RECONCILING, **_OUT},
-    _S.STABLE:          {_T.RECONCILE: _S.RECONCILING, **_OUT},
-    _S.FENCED:          {_T.REJOIN: _S.JOINING, _T.LEFT: _S.UNSUBSCRIBED},
-    _S.PREPARE_LEAVING: {_T.TELL: _S.LEAVING, _T.REJOIN: _S.JOINING, _T.LEFT: _S.UNSUBSCRIBED},
-    _S.LEAVING:         {_T.LEFT: _S.UNSUBSCRIBED, _T.RETRY: _S.PREPARE_LEAVING,
-                         _T.EXPIRE: _S.STALE},
-    _S.STALE:           {_T.REJOIN: _S.JOINING, _T.LEFT: _S.UNSUBSCRIBED},
-    _S.FATAL:           {},
+    _S.UNSUBSCRIBED:  {_T.JOIN: _S.JOINING},
+    _S.JOINING:       {_T.RECONCILE: _S.RECONCILING, _T.TAKEN: _S.FREEING_INSTANCE_ID, **_OUT},
+    _S.FREEING_INSTANCE_ID: {_T.FREED: _S.JOINING, **_OUT},
+    _S.RECONCILING:   {_T.ACKNOWLEDGE: _S.ACKNOWLEDGING, _T.SETTLE: _S.STABLE, **_FENCED},
+    _S.ACKNOWLEDGING: {_T.SETTLE: _S.STABLE, _T.RECONCILE: _S.RECONCILING, **_FENCED},
+    _S.STABLE:        {_T.RECONCILE: _S.RECONCILING, **_FENCED},
+    _S.FENCED:        {_T.REJOIN: _S.JOINING, _T.LEFT: _S.UNSUBSCRIBED},
+    _S.LEAVING:       {_T.LEFT: _S.UNSUBSCRIBED},
+    _S.STALE:         {_T.REJOIN: _S.JOINING, _T.LEFT: _S.UNSUBSCRIBED},
+    _S.FATAL:         {},
 }  # fmt: skip
 
 #: States in which the coordinator counts on this member: its poll timer runs, and it heartbeats.
-IN_GROUP: Final = frozenset({_S.JOINING, _S.RECONCILING, _S.ACKNOWLEDGING, _S.STABLE})
+IN_GROUP: Final = frozenset(
+    {_S.JOINING, _S.FREEING_INSTANCE_ID, _S.RECONCILING, _S.ACKNOWLEDGING, _S.STABLE}
+)
+
+
+class Registration(enum.Enum):
+    """What the group has under our member id, as far as is known here.
+
+    The state says what we do; this says whether the group has to be told when the consumer closes.
+    """
+
+    NONE = "none"
+    """Nothing: no heartbeat was sent yet, or we have left, or the coordinator does not know us."""
+
+    MEMBER = "member"
+    """A member, or perhaps one: a heartbeat was sent, by this actor or by the one that was
+    restarted. It has to leave, otherwise the group keeps partitions for it until its session
+    ends."""
+
+    AWAITED = "awaited"
+    """A static member that has left with epoch -2. Its partitions are kept for it until its session
+    ends."""

@@ -39,7 +39,7 @@ from aktor.events.polling import Poll
 from aktor.managers.exchange import attempt_time
 from aktor.managers.group_member import GroupMember
 from aktor.managers.heartbeat_state import HeartbeatState
-from aktor.managers.leave_group import Leave, Leaves
+from aktor.managers.leave_group import Leave, Leaves, LeaveSent
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
 from aktor.trace import Trace
@@ -273,13 +273,13 @@ class GroupMembershipManager(RequestManager, Generic[M]):
             return NEVER
         to_send = self._leaves.to_send(now)
         for leave in to_send:
-            leave.exchange.sent()
+            sent = LeaveSent(leave=leave, number=leave.exchange.sent())
             self.send(
                 self.request(
                     self._leave_request(leave),
                     to=Destination.COORDINATOR,
                     deadline=min(leave.deadline, now + self._leave_patience),
-                    context=leave,
+                    context=sent,
                 )
             )
         return AGAIN if to_send else self._leaves.due
@@ -295,7 +295,8 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     def _leave_answered(self, received: ResponseReceived) -> None:
         """Gone, or unknown there, which is the same; or not the coordinator."""
-        leave: Leave = received.request.context
+        sent: LeaveSent = received.request.context
+        leave = sent.leave
         if leave not in self._leaves:
             self._dropped(received.request, "nobody waits for it any more")
             return
@@ -304,12 +305,9 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         if Do.FIND_COORDINATOR in meaning:
             self._suspect(received.node, name_of(error))
         if Do.RETRY in meaning:
-            self._leave_again(leave, received, name_of(error))
+            sent.failed(received.now, received.jitter)
             return
-        self._left(leave, error)
-
-    def _left(self, leave: Leave, error: type[Exception]) -> None:
-        """The group does not count on the member any more."""
+        # The group does not count on the member any more.
         self.log.info(
             "member.left",
             member=leave.member_id,
@@ -319,19 +317,13 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         self._end(leave)
 
     def _leave_failed(self, failed: RequestFailed) -> None:
-        leave: Leave = failed.request.context
-        if leave not in self._leaves:
+        sent: LeaveSent = failed.request.context
+        if sent.leave not in self._leaves:
             return
         if Do.DONE in self._unanswered(self.LEFT, failed):
-            self._end(leave)
+            self._end(sent.leave)
         else:
-            self._leave_again(leave, failed, str(failed.error))
-
-    def _leave_again(
-        self, leave: Leave, came: ResponseReceived | RequestFailed, because: str
-    ) -> None:
-        """The request is repeated after the backoff."""
-        leave.exchange.failed(came.now, came.jitter)
+            sent.failed(failed.now, failed.jitter)
 
     def _end(self, leave: Leave) -> None:
         """It is over, whether the group was told or not: the application does not wait longer."""

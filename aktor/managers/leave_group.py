@@ -9,8 +9,9 @@ from aktor.actors.manager import NEVER
 from aktor.events.membership import Operation
 from aktor.managers.exchange import Exchange
 from aktor.settings import Settings
+from aktor.values import Value
 
-__all__ = ["Leave", "Leaves"]
+__all__ = ["Leave", "LeaveSent", "Leaves"]
 
 REMAIN: Final = Operation.REMAIN_IN_GROUP
 
@@ -40,6 +41,18 @@ class Leave:
         """The answer to JoinGroup has told the member id."""
         self.of_join = None
         self.member_id = member_id
+
+
+class LeaveSent(Value):
+    """Note on one attempt of a `Leave`, by its number."""
+
+    leave: Leave
+    number: int
+
+    def failed(self, now: float, jitter: float) -> None:
+        """It is repeated after the backoff, unless this attempt was given up before."""
+        if self.leave.exchange.expects(self.number):
+            self.leave.exchange.failed(now, jitter)
 
 
 class Leaves:

@@ -13,6 +13,7 @@ __all__ = ["CALLBACKS", "IN_GROUP", "OUT_OF_GROUP", "PHASES", "Life", "Name", "P
 PHASES: Final = {
     "preparing": "prepare",
     "joining": "join",
+    "freeing instance id": "join",
     "syncing": "sync",
     "revoking": "revoke",
     "assigning": "assign",
@@ -37,13 +38,15 @@ OUT_OF_GROUP: Final = {
     "stale": "lost",
     "fatal": "lost",
     "leaving": "left",
-    "prepare leaving": "left",
     "unsubscribed": "left",
 }
 
 #: The states that one of the two protocols has alone.
 _CLASSIC: Final = {"unjoined", "preparing", "syncing", "revoking", "assigning", "losing"}
-_CONSUMER: Final = {"unsubscribed", "reconciling", "acknowledging", "fenced", "stale", "fatal"}
+_CONSUMER: Final = {
+    *("unsubscribed", "freeing instance id", "reconciling", "acknowledging"),
+    *("fenced", "stale", "fatal"),
+}
 
 #: An epoch explains what a member does so many seconds later.
 _FRESH: Final = 1.0

@@ -101,6 +101,12 @@ def a_member_in(state: State) -> ConsumerScene:
     if state is State.JOINING:
         scene.wants_to_join("a")
         return scene
+    if state is State.FREEING_INSTANCE_ID:
+        scene = a_static_member()
+        scene.wants_to_join("a")
+        scene.is_refused(UNRELEASED_INSTANCE_ID)
+        assert scene.state is state
+        return scene
     if state is State.RECONCILING:
         return scene.is_reconciling()
     if state is State.ACKNOWLEDGING:
@@ -113,14 +119,19 @@ def a_member_in(state: State) -> ConsumerScene:
         scene.is_refused(FENCED_MEMBER_EPOCH)
     if state is State.STALE:
         misses_its_poll(scene)
-    if state is State.PREPARE_LEAVING:
-        scene.tell(LOST)
-        scene.leave()
     if state is State.LEAVING:
         scene.leave()
     if state is State.FATAL:
         scene.is_refused(GROUP_AUTHORIZATION_FAILED)
     assert scene.state is state
+    return scene
+
+
+def a_member_that_leaves_without_a_coordinator() -> ConsumerScene:
+    scene = ConsumerScene().is_stable()
+    scene.tell(LOST)
+    scene.leave()
+    assert scene.state is State.LEAVING
     return scene
 
 
@@ -1846,7 +1857,7 @@ def test_leaving_is_tried_again_within_its_time(failure: str) -> None:
     else:
         code = COORDINATOR_LOADING if failure == "loading" else NOT_COORDINATOR
         scene.answer(request, refused(code))
-    assert scene.state is State.PREPARE_LEAVING
+    assert scene.state is State.LEAVING
     scene.answer(scene.next_beat(), heard(-1))
 
     assert scene.said(Answered).ticket == 7
@@ -1887,7 +1898,7 @@ def test_whom_the_group_may_count_on_says_goodbye_though_no_answer_came(known: s
         scene.is_stable()
         scene.tell(LOST)
         scene.after(300.0)
-        assert scene.state is State.PREPARE_LEAVING
+        assert scene.state is State.STALE
         scene.revoke()
         scene.poll()
     elif known == "asked":
@@ -1928,7 +1939,7 @@ def test_who_was_restarted_and_has_not_asked_again_leaves_for_its_predecessor(
 
 
 def test_leaving_without_a_coordinator_waits_for_one() -> None:
-    scene = a_member_in(State.PREPARE_LEAVING)
+    scene = a_member_that_leaves_without_a_coordinator()
 
     scene.find_coordinator(OTHER_COORDINATOR)
 
@@ -1936,17 +1947,17 @@ def test_leaving_without_a_coordinator_waits_for_one() -> None:
     assert scene.state is State.LEAVING
 
 
-@pytest.mark.parametrize("state", [State.PREPARE_LEAVING, State.LEAVING], ids=lambda one: one.name)
-def test_leaving_ends_at_its_deadline_whatever_happens(state: State) -> None:
-    scene = a_member_in(state)
-    deadline = scene.wake_at if state is State.PREPARE_LEAVING else scene.now + 10.0
+@pytest.mark.parametrize("is_sent", [False, True])
+def test_leaving_ends_at_its_deadline_whatever_happens(is_sent: bool) -> None:
+    scene = a_member_in(State.LEAVING) if is_sent else a_member_that_leaves_without_a_coordinator()
+    deadline = scene.now + 10.0 if is_sent else scene.wake_at
 
     scene.after(deadline - scene.now)
 
     assert scene.said(Answered).ticket == 7
     assert scene.state is State.UNSUBSCRIBED
     (stayed,) = scene.traced("member.stayed")
-    why = "is not known" if state is State.PREPARE_LEAVING else "did not answer in time"
+    why = "did not answer in time" if is_sent else "is not known"
     assert why in stayed["because"]
 
 
@@ -1962,6 +1973,50 @@ def test_a_silent_coordinator_leaves_time_to_tell_the_next_one() -> None:
 
     scene.answer(scene.beat(), heard(-1))
     assert scene.said(Answered).ticket == 7
+
+
+def test_the_failure_of_an_attempt_to_leave_that_was_given_up_does_not_count() -> None:
+    """It would have the attempt in flight sent once more beside itself."""
+    scene = a_stable_member()
+    scene.leave(30.0)
+    given_up = scene.beat()
+    scene.find_coordinator(OTHER_COORDINATOR)
+    in_flight = scene.beat()
+
+    scene.fail(given_up)
+    scene.after(2.0)
+
+    assert not scene.requests
+    scene.fail(in_flight)
+    assert scene.next_beat().body.member_epoch == -1
+
+
+@pytest.mark.parametrize("answer", [GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID])
+def test_whom_the_coordinator_does_not_know_any_more_need_not_leave(answer: int) -> None:
+    scene = a_stable_member()
+    scene.is_refused(answer)
+    scene.tell(LOST)
+    scene.revoke()
+    assert scene.state is State.JOINING
+
+    scene.leave(ticket=7)
+
+    assert scene.said(Answered).ticket == 7
+
+
+def test_who_was_fenced_and_has_not_joined_again_leaves() -> None:
+    """FENCED_MEMBER_EPOCH: the group has the member, with another epoch."""
+    scene = a_stable_member()
+    scene.is_refused(FENCED_MEMBER_EPOCH)
+    scene.tell(LOST)
+    scene.revoke()
+    assert scene.state is State.JOINING
+
+    scene.leave(ticket=7)
+
+    assert not scene.has_said(Answered)
+    scene.find_coordinator()
+    assert scene.beat().body.member_epoch == -1
 
 
 def test_a_heartbeat_of_goodbye_may_not_take_longer_than_there_is_time() -> None:
@@ -1996,7 +2051,7 @@ def test_a_goodbye_that_no_broker_understands_is_given_up() -> None:
 
 
 def test_a_goodbye_ends_when_the_group_may_not_be_used() -> None:
-    scene = a_member_in(State.PREPARE_LEAVING)
+    scene = a_member_that_leaves_without_a_coordinator()
 
     scene.tell(CoordinatorRefused(error=InvalidGroupIdError("no")))
 
@@ -2116,7 +2171,7 @@ def test_a_late_member_without_a_coordinator_joins_again_without_having_left() -
     scene = a_stable_member()
     scene.tell(LOST)
     misses_its_poll(scene)
-    assert scene.state is State.PREPARE_LEAVING
+    assert scene.state is State.STALE
     scene.revoke()
 
     scene.poll()
@@ -2231,16 +2286,17 @@ def test_a_move_of_the_coordinator_does_not_put_the_membership_in_question(state
     """Lead 4 of peers_measured."""
     scene = a_member_in(state)
     scene.requests.clear()
-    lost_to = {State.LEAVING: State.PREPARE_LEAVING}
 
     scene.tell(LOST)
-    assert scene.state is lost_to.get(state, state)
+    assert scene.state is state
     assert not scene.requests
     scene.find_coordinator(OTHER_COORDINATOR)
 
     sent = [row(one)[0] for one in scene.requests]
-    if state in (State.LEAVING, State.PREPARE_LEAVING, State.STALE):
+    if state in (State.LEAVING, State.STALE):
         assert sent == [-1]
+    elif state is State.FREEING_INSTANCE_ID:
+        assert sent == [-2]
     elif state is State.JOINING:
         assert sent == [0]
     else:

@@ -18,7 +18,6 @@ JAVA = {
     "ACKNOWLEDGING",
     "STABLE",
     "FENCED",
-    "PREPARE_LEAVING",
     "LEAVING",
     "STALE",
     "FATAL",
@@ -47,8 +46,9 @@ def test_a_trigger_moves_as_the_table_says_or_is_refused(state: State, trigger: 
             follow(TRANSITIONS, state, trigger)
 
 
-def test_the_states_are_those_of_the_java_client() -> None:
-    assert {state.name for state in State} == JAVA
+def test_the_states_are_those_of_the_java_client_and_one_more() -> None:
+    """There, LEAVING is PREPARE_LEAVING until the leave heartbeat is sent."""
+    assert {state.name for state in State} == JAVA | {"FREEING_INSTANCE_ID"}
 
 
 def test_every_state_is_reached_and_every_trigger_used() -> None:
@@ -63,12 +63,13 @@ def test_every_state_but_the_fatal_one_leads_back_to_the_beginning() -> None:
 
 @pytest.mark.parametrize("state", sorted(IN_GROUP, key=str), ids=lambda one: one.name)
 def test_a_member_may_leave_or_be_refused_whatever_it_is_doing(state: State) -> None:
-    assert TRANSITIONS[state][Trigger.DEPART] is State.PREPARE_LEAVING
+    assert TRANSITIONS[state][Trigger.DEPART] is State.LEAVING
+    assert TRANSITIONS[state][Trigger.EXPIRE] is State.STALE
     assert TRANSITIONS[state][Trigger.FAIL] is State.FATAL
 
 
 def test_only_a_member_with_an_epoch_can_be_fenced() -> None:
-    assert sources(State.FENCED) == IN_GROUP - {State.JOINING}
+    assert sources(State.FENCED) == IN_GROUP - {State.JOINING, State.FREEING_INSTANCE_ID}
 
 
 def test_nothing_is_acknowledged_that_was_not_reconciled() -> None:
@@ -82,9 +83,13 @@ def test_who_was_out_comes_back_by_joining() -> None:
     assert {b for a in outside for b in TRANSITIONS[a].values()} & IN_GROUP == {State.JOINING}
 
 
-def test_the_group_is_told_before_a_member_that_polled_too_late_is_stale() -> None:
-    assert sources(State.STALE) == {State.LEAVING}
-    assert sources(State.LEAVING) == {State.PREPARE_LEAVING}
+def test_only_who_is_in_the_group_leaves_it_or_is_stale() -> None:
+    assert sources(State.STALE) == sources(State.LEAVING) == IN_GROUP
+
+
+def test_an_instance_id_is_freed_by_who_joins_and_for_joining() -> None:
+    assert sources(State.FREEING_INSTANCE_ID) == {State.JOINING}
+    assert TRANSITIONS[State.FREEING_INSTANCE_ID][Trigger.FREED] is State.JOINING
 
 
 def test_the_diagram_has_one_arrow_for_each_transition() -> None:
