@@ -92,6 +92,10 @@ class Backoff:
         """`first`, doubled by each failure in a row, at most `longest`."""
         return min(first * 2.0 ** min(self.failures, 30), longest)
 
+    def pause(self, until: float) -> None:
+        """Make no attempt before: this one was refused, and would be again at once."""
+        self.retry_at = until
+
     def reset(self) -> None:
         """Forget the failures: the next attempt may be made at once."""
         self.failures = 0

@@ -400,8 +400,8 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         failure = self._failure
         if failure is None or not self._member.wants_to_join():
             return NEVER
-        if now < failure.told_at + REFUSED_PAUSE:
-            return failure.told_at + REFUSED_PAUSE
+        if now < (due := failure.told_at + REFUSED_PAUSE):
+            return due
         self._tell_failure()
         return NEVER
 

@@ -91,7 +91,6 @@ class CoordinatorManager(RequestManager):
         self._suspicions = Backoff(first, longest)
         self._suspected = False
         self._suspected_at = -math.inf
-        self._refused_until = -math.inf
 
     # -- what to send, and when
 
@@ -105,7 +104,7 @@ class CoordinatorManager(RequestManager):
             return NEVER
         if self._suspected:
             self._note_suspicion(now, jitter)
-        due = max(self._failures.retry_at, self._suspicions.retry_at, self._refused_until)
+        due = max(self._failures.retry_at, self._suspicions.retry_at)
         if now < due:
             return due
 
@@ -149,7 +148,6 @@ class CoordinatorManager(RequestManager):
         assert result is not None, "an answer without a coordinator is an error"
         self._move(CoordinatorEvent.FOUND)
         self._failures.reset()
-        self._refused_until = -math.inf
         self.broker = Broker(node_id=result.node_id, host=result.host, port=result.port)
         self.log.info(
             "coordinator.found",
@@ -186,7 +184,7 @@ class CoordinatorManager(RequestManager):
             return
 
         pause = stretched(max(self.settings.retry_backoff_max, REFUSED_PAUSE), jitter)
-        self._refused_until = now + pause
+        self._failures.pause(now + pause)
         self.log.warning(
             "coordinator.refused",
             group=self.settings.group_id,

@@ -98,6 +98,10 @@ class Exchange:
         self.in_flight = False
         return self._backoff.failed(now, jitter)
 
+    def pause(self, until: float) -> None:
+        """Make no attempt before: this one was refused, and would be again at once."""
+        self._backoff.pause(until)
+
     def abandon(self) -> None:
         """Nothing is expected of the attempt in flight any more."""
         self.number += 1

@@ -85,7 +85,6 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._named_at = -math.inf
         self._disowned_at = math.inf
         self._stays_as = ""
-        self._not_before = -math.inf
 
     @property
     def state(self) -> State:
@@ -180,9 +179,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def _maybe_join(self) -> float:
         if not self._member.wants_to_join():
             return NEVER
-        join_at = max(self._calls.retry_at, self._not_before)
-        if self._now < join_at:
-            return join_at
+        if self._now < self._calls.retry_at:
+            return self._calls.retry_at
         self._member.begin(self._member.rejoin or "first join", self._now)
         return AGAIN
 
@@ -540,7 +538,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         """The user has to do something: lose everything, tell, try again after the next poll."""
         self.log.error("group.failed", state=self.state, because=error)
         self._member.await_poll()
-        self._not_before = self._now + REFUSED_PAUSE
+        self._calls.pause(self._now + REFUSED_PAUSE)
         self._failure = Failure(error)
         if Do.LEAVE in meaning:
             self._begin_leaving(type(error).__name__, self._now + self.settings.request_timeout)
