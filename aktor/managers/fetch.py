@@ -522,8 +522,8 @@ class FetchManager(RequestManager):
             return
         retry_at = node.backoff.failed(received.now, received.jitter)
         self._trace_failure(asked, error.__name__, retry_at - received.now)
-        self._tell(RefreshMetadata(because=f"node {asked.node} refused a fetch: {error.__name__}"))
-        self._refuse_if_final(node, received, error(f"broker {asked.node} refused a Fetch"))
+        because = f"node {asked.node} refused a fetch: {error.__name__}"
+        self._recover(node, received, error(f"broker {asked.node} refused a Fetch"), because)
 
     def on_request_failed(self, failed: RequestFailed) -> None:
         """The session may be closed at the broker: try again later, with a full Fetch."""
@@ -543,15 +543,21 @@ class FetchManager(RequestManager):
             cursor = self._plan.cursors.get(tp)
             if cursor is not None and cursor.prefers(asked.node):
                 cursor.leave_replica(because="it does not answer")
-        self._tell(RefreshMetadata(because=f"a fetch from node {asked.node} failed"))
-        self._refuse_if_final(node, failed, failed.error)
+        self._recover(node, failed, failed.error, f"a fetch from node {asked.node} failed")
         self._touch(*asked.wanted)
 
-    def _refuse_if_final(
-        self, node: _Node, outcome: ResponseReceived | RequestFailed, error: Exception
+    def _recover(
+        self,
+        node: _Node,
+        outcome: ResponseReceived | RequestFailed,
+        error: Exception,
+        because: str,
     ) -> None:
-        """Where waiting does not help, the application is told: no other part would tell it."""
-        if Do.RAISE not in means(Answer.FETCH, type(error)):
+        """Another node may lead by now; where waiting does not help, the application is told."""
+        meaning = means(Answer.FETCH, type(error))
+        if Do.REFRESH_METADATA in meaning:
+            self._tell(RefreshMetadata(because=because))
+        if Do.RAISE not in meaning:
             return
         answer = self._answer(node.session, outcome)
         answer.refuse_all(error)

@@ -578,7 +578,7 @@ class PositionManager(RequestManager):
         self._reset(resets)
         for error, refused in listed.refusals(wanted):
             self._fail(refused, error)
-        self._refresh_after(troubles)
+        self._refresh_after(Answer.LIST_OFFSETS, troubles)
 
     def _reset(self, resets: Mapping[TopicPartition, OffsetAndTimestamp]) -> None:
         groups: defaultdict[tuple[ResetStrategy | None, str], list[TopicPartition]]
@@ -603,13 +603,14 @@ class PositionManager(RequestManager):
             )
         self._resolve(positions, because="reset")
 
-    def _refresh_after(self, troubles: Mapping[TopicPartition, Exception]) -> None:
+    def _refresh_after(self, answer: Answer, troubles: Mapping[TopicPartition, Exception]) -> None:
         """Without a refresh the next attempt would go to the same node (KAFKA-18469)."""
         if not troubles:
             return
         reasons = sorted({str(error) for error in troubles.values()})
         self.log.warning("position.retrying", partitions=sorted(troubles), because=reasons)
-        self._tell(RefreshMetadata(because=f"offsets were not listed: {reasons[0]}"))
+        if any(Do.REFRESH_METADATA in means(answer, type(one)) for one in troubles.values()):
+            self._tell(RefreshMetadata(because=f"offsets were not listed: {reasons[0]}"))
 
     # -- questions
 
@@ -637,7 +638,7 @@ class PositionManager(RequestManager):
         question.troubles.update(listed.troubles)
         if now >= question.backoff.retry_at:
             question.backoff.failed(now, jitter)
-        self._refresh_after(listed.troubles)
+        self._refresh_after(Answer.LIST_OFFSETS_BY_TIME, listed.troubles)
 
     def _end_question(self, end: Answered | Failed) -> None:
         if self._questions.pop(end.ticket, None) is None:
