@@ -49,6 +49,64 @@ class Taken:
         self.bytes += len(chunk.data)
 
 
+class Rows:
+    """Owns up to `limit` records of one partition, as they are decoded."""
+
+    __slots__ = ("limit", "records")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.records: list[Any] = []
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return len(self.records)
+
+    @property
+    def full(self) -> bool:
+        """Whether no record may be added."""
+        return len(self.records) >= self.limit
+
+    def extend(self, records: list[Any]) -> None:
+        """Add these."""
+        # Most polls get all records of a partition from one chunk: its list is not copied.
+        self.records = self.records + records if self.records else records
+
+    def read(self, reader: RecordReader) -> None:
+        """Add the reader's next records; raises what `reader.take` raises."""
+        self.extend(reader.take(self.limit - len(self.records)))
+
+
+class Filling:
+    """Rows that are added to columns."""
+
+    __slots__ = ("_columns", "limit")
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self.limit = columns.limit
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return self._columns.rows
+
+    @property
+    def full(self) -> bool:
+        """Whether no row may be added."""
+        return self._columns.full
+
+    def extend(self, records: list[Any]) -> None:
+        """Add these."""
+        for record in records:
+            self._columns.append(record)
+
+    def read(self, reader: RecordReader) -> None:
+        """Add the reader's next records; raises what `reader.fill` raises."""
+        reader.fill(self._columns)
+
+
 class Delivery:
     """Owns the assignment as applied, the consumed positions, the paused set and the buffer."""
 
@@ -73,7 +131,7 @@ class Delivery:
         self._failed: dict[TopicPartition, bool] = {}
         #: Partitions that may have records to give out, in this order. A partition that becomes
         #: ready is put at the end; if it is not ready at its turn, it is removed.
-        self._line: OrderedDict[Partition, None] = OrderedDict()
+        self._queue: OrderedDict[Partition, None] = OrderedDict()
         #: Paused partitions with buffered records, and some that had such records.
         self._idle: OrderedDict[Partition, None] = OrderedDict()
         #: What the positions were before the last records were given out: (its epoch, offset, ...).
@@ -374,9 +432,9 @@ class Delivery:
             self.credit.hold(chunk)
             self._look_for_refusal(state)
             self._line_up(state)
-            if fetched_anew and state in self._line:
+            if fetched_anew and state in self._queue:
                 # First, because decoding finds whether these bytes are sound.
-                self._line.move_to_end(state, last=False)
+                self._queue.move_to_end(state, last=False)
 
     def put_back(self, state: Partition, records: list[Any]) -> None:
         """These records were decoded and not delivered: deliver them first."""
@@ -390,17 +448,17 @@ class Delivery:
     @property
     def anything_ready(self) -> bool:
         """Whether there are records to deliver now: the first partition in the line has some."""
-        while self._line:
-            first = next(iter(self._line))
+        while self._queue:
+            first = next(iter(self._queue))
             if first.ready:
                 return True
-            del self._line[first]
+            del self._queue[first]
         return False
 
     def _line_up(self, state: Partition) -> None:
         """Put the partition at the end of the line, if it has records to deliver."""
         if state.ready:
-            self._line.setdefault(state)
+            self._queue.setdefault(state)
         elif state.paused and state.chunks:
             self._idle.setdefault(state)
 
@@ -421,8 +479,9 @@ class Delivery:
         """
         taken: dict[TopicPartition, list[Any]] = {}
         for state in self._in_turn():
-            records = self._take_from(state, limit)
-            if records:
+            rows = Rows(limit)
+            self._read(state, rows)
+            if records := rows.records:
                 taken[state.topic_partition] = records
                 limit -= len(records)
             else:
@@ -436,9 +495,10 @@ class Delivery:
     def take_columns(self, columns: Columns) -> dict[TopicPartition, Sequence[Any]]:
         """The same, by columns, until they are full; returns the rows of each partition."""
         taken: dict[TopicPartition, Sequence[Any]] = {}
+        filling = Filling(columns)
         for state in self._in_turn():
             before = columns.rows
-            self._fill_from(state, columns)
+            self._read(state, filling)
             if columns.rows == before:
                 self.advance_past(state)
             elif self.log.hears_debug:
@@ -453,10 +513,10 @@ class Delivery:
 
     def _in_turn(self) -> Iterator[Partition]:
         """The partitions that have records to deliver, each once; it is the last one next time."""
-        for _ in range(len(self._line)):
-            state = self._line.popitem(last=False)[0]
+        for _ in range(len(self._queue)):
+            state = self._queue.popitem(last=False)[0]
             if state.ready:
-                self._line[state] = None
+                self._queue[state] = None
                 yield state
 
     def advance_past(self, state: Partition) -> None:
@@ -466,52 +526,29 @@ class Delivery:
         if offset != state.offset:
             self.advance(state, offset, state.taken_epoch)
 
-    def _take_from(self, state: Partition, limit: int) -> list[Any]:
+    def _read(self, state: Partition, into: Rows | Filling) -> None:
+        """Add this partition's next records, until it is full or has nothing to give out."""
+        before = into.rows
         if state.held:
-            return state.take_held(limit)
-        records: list[Any] = []
-        while len(records) < limit and state.chunks and state.error is None:
-            if records and self._has_offset_gap(state):
+            into.extend(state.take_held(into.limit - before))  # counted when they were decoded
+            return
+        while not into.full and state.chunks and state.error is None:
+            if into.rows > before and self._has_offset_gap(state):
                 break  # told by the next take: the position must have moved past these first
             reader = state.reader or self._open_reader(state)
             if reader is None:
                 break
             try:
-                more = reader.take(limit - len(records))
+                into.read(reader)
             except KafkaError as error:
                 if error is not reader.error:
                     raise  # a signal handler's
                 self._fail(state, reader.error)
                 break
-            records = records + more if records else more
             state.take_up_to(reader.next_offset, reader.leader_epoch)
             if reader.exhausted:
                 self._finish_chunk(state)
-        self.taken.add_records(len(records))
-        return records
-
-    def _fill_from(self, state: Partition, columns: Columns) -> None:
-        """`_take_from`, by columns."""
-        before = columns.rows
-        for record in state.take_held(columns.limit - before):
-            columns.append(record)
-        while not columns.full and state.chunks and state.error is None and not state.held:
-            if columns.rows > before and self._has_offset_gap(state):
-                break
-            reader = state.reader or self._open_reader(state)
-            if reader is None:
-                break
-            try:
-                reader.fill(columns)
-            except KafkaError as error:
-                if error is not reader.error:
-                    raise
-                self._fail(state, reader.error)
-                break
-            state.take_up_to(reader.next_offset, reader.leader_epoch)
-            if reader.exhausted:
-                self._finish_chunk(state)
-        self.taken.add_records(columns.rows - before)
+        self.taken.add_records(into.rows - before)
 
     def _open_reader(self, state: Partition) -> RecordReader | None:
         chunk = state.chunks[0]

@@ -18,7 +18,7 @@ from aktor.consumer.delivery import Delivery
 from aktor.errors import CorruptBatchError, RecordDeserializationError
 from aktor.events.fetching import Chunk
 from aktor.events.positions import Assigned, Position, PositionsFailed, PositionsResolved, Reset
-from aktor.records import RecordReader
+from aktor.records import Columns, RecordReader
 from aktor.trace import recording, silent
 from tests.unit.records.building import TRANSACTIONAL, a_batch, a_marker, values
 
@@ -338,7 +338,7 @@ def test_the_turn_of_a_partition_that_an_interrupt_lost_is_counted_anew() -> Non
     delivery = a_delivery(A, B)
     for epoch, one in enumerate([A, B], start=1):
         delivery.put(a_chunk(one, epoch=epoch))
-    delivery._line.clear()
+    delivery._queue.clear()
 
     delivery.recount()
 
@@ -363,6 +363,22 @@ def test_held_records_come_first_and_within_the_limit() -> None:
     assert delivery.consumed()[A].offset == 2
     assert offsets(delivery.take(2)) == {A: [2]}
     assert offsets(delivery.take(2)) == {A: [3]}
+
+
+@pytest.mark.parametrize("by_columns", [False, True])
+def test_records_that_are_given_out_after_they_were_held_are_counted_once(by_columns: bool) -> None:
+    delivery = a_delivery()
+    delivery.put(a_chunk(count=4))
+    delivery.put_back(delivery.partitions[A], delivery.take(3, advance=False)[A])
+
+    if by_columns:
+        columns = Columns(3)
+        delivery.take_columns(columns)
+        assert columns.rows == 3
+    else:
+        assert offsets(delivery.take(3)) == {A: [0, 1, 2]}
+
+    assert delivery.taken.records == 3
 
 
 # -- positions
