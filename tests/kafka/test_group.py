@@ -400,3 +400,6 @@ def test_two_hundred_partitions_are_consumed_by_one_member(
         assert len(consumer.assignment()) == 200
         assert consumer.committed(TopicPartition(topic, 199)) == 1
         assert consumer.status().lag == 0
+
+    # An embedded cluster, which all tests of a process share, has a file open for each partition.
+    topics.delete_topic(kafka.bootstrap_servers, topic)
