@@ -13,7 +13,7 @@ __all__ = ["IN_GROUP", "TRANSITIONS", "State", "Trigger"]
 
 
 class State(enum.Enum):
-    """Where the member is on its way round."""
+    """How far the member is: between no group and a stable member that owns its partitions."""
 
     UNJOINED = "unjoined"
     """In no group, with nothing owned. Nothing is sent, except a LeaveGroup that is still due after

@@ -150,10 +150,10 @@ class ConsumerMember(GroupMember[State, Trigger]):
         self.move(Trigger.SETTLE, "the target is owned")
         self._trace_completed(self._now)
 
-    # -- the way round
+    # -- the next step
 
     def advance(self, now: float, cluster: Cluster) -> float:
-        """One step on the way round, as a duty: AGAIN if there was one to take."""
+        """The next step of the member, as a duty: AGAIN if there was one to take."""
         self._now = now
         if self._revocation is not None:
             return self._advance_revocation(now)

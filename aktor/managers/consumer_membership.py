@@ -1,9 +1,9 @@
 """The membership manager of the consumer protocol (KIP-848): the broker assigns partitions.
 
-What a member is and how it goes round is in `consumer_member`; here is what its heartbeats ask and
-what their answers mean. Handlers note facts; `poll`, which follows every batch of messages,
-decides: it knows the time. The messages to application and commits are those of the classic
-manager.
+`consumer_member` holds the member's state and its reconciliation; this module holds what its
+heartbeats ask, and what their answers mean. Handlers note facts; `poll`, which follows every batch
+of messages, decides: it knows the time. The messages to application and commits are those of the
+classic manager.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     @property
     def state(self) -> State:
-        """Where the member is on its way round."""
+        """The member's state."""
         return self._member.state
 
     @property
@@ -180,7 +180,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         )
 
     def _advance(self) -> float:
-        """One step on the way round, as a duty: AGAIN if there was one to take."""
+        """The next step of the member, as a duty: AGAIN if there was one to take."""
         member = self._member
         if self.state is State.UNSUBSCRIBED and not self._leaves and member.wants_to_join():
             self._join(Trigger.JOIN, "first join")

@@ -14,7 +14,7 @@ __all__ = ["IN_GROUP", "TRANSITIONS", "Registration", "State", "Trigger"]
 
 
 class State(enum.Enum):
-    """Where the member is on its way round."""
+    """How far the member is: between no group and a stable member that owns its partitions."""
 
     UNSUBSCRIBED = "unsubscribed"
     """In no group, with nothing owned; nothing is sent. Left for JOINING when there is a

@@ -135,7 +135,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         """The application has not polled for `max_poll_interval`: leave the group."""
 
     def _advance_far(self, _now: float, _jitter: float) -> float:
-        """Take every step on the way round that can be taken now, and say when the next can."""
+        """Let the member take every step that it can take now; says when it can take the next."""
         moved = False
         while (due := self._advance()) == AGAIN:
             moved = True
@@ -143,7 +143,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     @abstractmethod
     def _advance(self) -> float:
-        """One step on the way round, as a duty: AGAIN if there was one to take."""
+        """The next step of the member, as a duty: AGAIN if there was one to take."""
 
     # -- what is heard
 

@@ -105,10 +105,10 @@ class Member(GroupMember[State, Trigger]):
         """These have yet to leave the group; others may have to know."""
         self._leaving = member_ids
 
-    # -- the way round
+    # -- the next step
 
     def advance(self, now: float, cluster: Cluster) -> float:
-        """One step on the way round, as a duty: AGAIN if there was one to take."""
+        """The next step of the member, as a duty: AGAIN if there was one to take."""
         match self.state:
             case State.PREPARING | State.REVOKING | State.LOSING:
                 return self._advance_revocation(now)

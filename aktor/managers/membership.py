@@ -1,8 +1,8 @@
 """The membership manager: a group member's conversation with its application and its coordinator.
 
-What a member is and how it goes round is in `member`; here is what is asked of the coordinator and
-what its answers mean. Handlers note facts; `poll`, which follows every batch of messages, decides:
-it knows the time.
+`member` holds the member's state and the rebalance under way; this module holds what is asked of
+the coordinator, and what its answers mean. Handlers note facts; `poll`, which follows every batch
+of messages, decides: it knows the time.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     @property
     def state(self) -> State:
-        """Where the member is on its way round."""
+        """The member's state."""
         return self._member.state
 
     @property
@@ -112,7 +112,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     @handles(LeaveGroup)
     def on_leave_group(self, message: LeaveGroup) -> None:
-        """The application has let go of everything; tell the group."""
+        """The application has released all partitions; tell the group."""
         calls, me = self._calls, self._member.me
         first_join = self.state is State.JOINING and calls.in_flight and not me.member_id
         self._begin_leaving(
@@ -167,7 +167,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         )
 
     def _advance(self) -> float:
-        """One step on the way round, as a duty: AGAIN if there was one to take."""
+        """The next step of the member, as a duty: AGAIN if there was one to take."""
         if self.state is State.UNJOINED:
             return self._maybe_join()
         if self._is_in_doubt():
