@@ -11,7 +11,7 @@ import functools
 import importlib
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -84,8 +84,13 @@ def _imports(module: str) -> Iterator[str]:
 
 def modules_of(actor: str) -> set[str]:
     """The modules that are this actor's: where it begins, and what that imports of its folder."""
+    return modules_from(BEGINS[actor])
+
+
+def modules_from(begin: Iterable[str]) -> set[str]:
+    """These modules, and what they import of their folder."""
     found: set[str] = set()
-    left = list(BEGINS[actor])
+    left = list(begin)
     while left:
         module = left.pop()
         if module not in found:

@@ -460,6 +460,12 @@ def test_the_protocol_document_has_every_message_with_who_says_and_who_hears_it(
     )
 
 
+@pytest.mark.parametrize("actor", settings_table.given_to())
+def test_an_actor_declares_the_settings_that_it_reads_and_no_others(actor: str) -> None:
+    kind = settings_table.given_to()[actor]
+    assert tuple(sorted(kind.READS)) == settings_table.read_by(kind)
+
+
 def test_the_document_says_which_actor_reads_which_setting() -> None:
     """A setting that has another reader is seen here, and has to be meant."""
     assert settings_table.in_document() == settings_table.table(), (

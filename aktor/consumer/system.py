@@ -126,7 +126,7 @@ HOST: Final[ContextVar[Host]] = ContextVar("aktor_host", default=Host())  # noqa
 def composition(
     settings: Settings, host: Host, dispatcher: Dispatcher, trace: Trace
 ) -> tuple[Child, ...]:
-    """All children of a consumer's supervisor, in start order."""
+    """All children of a supervisor in start order, each given the settings that it may see."""
     kinds = managers(settings.group_protocol)
     common = {"dispatcher": dispatcher, "trace": trace}
     more: dict[str, dict[str, Any]] = {kind.name: {} for kind in kinds}
@@ -138,13 +138,17 @@ def composition(
 
         more["membership"]["choice"] = Choice()
 
+    of_network = settings.only(NetworkActor.name, NetworkActor.READS)
+    net = partial(host.make_net, of_network)
+
     def network(incarnation: int) -> NetworkActor:
-        net = partial(host.make_net, settings)
-        return NetworkActor.launch(settings, net=net, incarnation=incarnation, **common)
+        return NetworkActor.launch(of_network, net=net, incarnation=incarnation, **common)
 
     def child(kind: type[RequestManager]) -> Child:
+        seen = settings.only(kind.name, kind.READS)
+
         def make(incarnation: int) -> RequestManager:
-            return kind.launch(settings, incarnation=incarnation, **common, **more[kind.name])
+            return kind.launch(seen, incarnation=incarnation, **common, **more[kind.name])
 
         return Child(kind.name, make, needs=kind.NEEDS, asks=kind.mends())
 
