@@ -15,8 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 
+from aktor.actors.manager import RequestManager
 from aktor.events.message import Message
 from aktor.events.routes import BY_NAME, KEPT, ROUTES
+from aktor.simulation.crashes import in_start_order
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = ROOT / "docs" / "protocol.md"
@@ -34,17 +36,14 @@ HEAD = (
     " a message stands in `aktor/events/routes.py`, who says it is whoever makes one.",
 )
 
+#: The actors that the supervisor looks after, with the membership manager that has both protocols.
+SUPERVISED = in_start_order("auto")
+
 #: The modules in which an actor begins; it goes on in the modules of its folder that they import.
 BEGINS = {
     "dispatcher": ["aktor.actors.runtime"],
     "supervisor": ["aktor.actors.supervisor"],
-    "network": ["aktor.actors.network"],
-    "coordinator": ["aktor.managers.coordinator"],
-    "metadata": ["aktor.managers.metadata"],
-    "membership": ["aktor.managers.auto_membership"],
-    "commits": ["aktor.managers.commits"],
-    "positions": ["aktor.managers.positions"],
-    "fetch": ["aktor.managers.fetch"],
+    **{kind.name: [kind.__module__] for kind in SUPERVISED},
     "application": ["aktor.consumer.facade"],
 }
 
@@ -56,7 +55,7 @@ OTHERS = {
     "aktor.consumer.system",
 }
 
-MANAGERS = ("coordinator", "metadata", "membership", "commits", "positions", "fetch")
+MANAGERS = tuple(kind.name for kind in SUPERVISED if issubclass(kind, RequestManager))
 
 #: To whom a message goes that is told by name, see `BY_NAME`.
 NAMED = {

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from aktor.actors.kafka_net import KafkaNet
 from aktor.actors.network import NetworkActor
-from aktor.consumer.system import managers
 from aktor.settings import Settings
+from aktor.simulation.crashes import in_start_order
 from tests.protocol_table import modules_from, modules_of, tree_of
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "configuration.md"
@@ -37,7 +37,7 @@ def _is_settings(node: ast.expr) -> bool:
 def given_to() -> dict[str, Any]:
     """The classes of a consumer's actors, by what the document calls them."""
     found: dict[str, Any] = {}
-    for kinds in zip(*((NetworkActor, *managers(one)) for one in PROTOCOLS), strict=True):
+    for kinds in zip(*map(in_start_order, PROTOCOLS), strict=True):
         if len({*kinds}) == 1:
             found[kinds[0].name] = kinds[0]
         else:

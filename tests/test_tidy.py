@@ -426,15 +426,13 @@ OF_848 = {TopicsNamed}
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer", "auto"])
 def test_every_receiver_understands_what_is_routed_to_it(protocol: str) -> None:
-    from aktor.actors.network import NetworkActor
     from aktor.consumer.port import ApplicationPort
-    from aktor.consumer.system import managers
+    from aktor.consumer.system import actors
 
-    understands = {kind.name: kind.understands() for kind in managers(protocol)}
+    understands = {kind.name: kind.understands() for kind in actors(protocol)}
     understands["facts"] = frozenset(FACTS)
     if protocol == "classic":
         understands["membership"] |= OF_848
-    understands["network"] = NetworkActor.understands()
     understands["application"] = ApplicationPort.understands()
     for kind, names in ROUTES.items():
         for name in names:

@@ -78,6 +78,8 @@ class NetworkActor(CooperativeActor):
     """
 
     name = "network"
+    #: It needs nobody: no other actor's restart leaves it with connections that are worth nothing.
+    NEEDS: ClassVar[tuple[str, ...]] = ()
     #: The settings that it reads, with those that the sockets read.
     READS: ClassVar[tuple[str, ...]] = (
         "bootstrap_servers",

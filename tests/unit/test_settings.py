@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from aktor.actors.network import NetworkActor
 from aktor.actors.runtime import Dispatcher
-from aktor.consumer.system import Host, composition, managers
+from aktor.consumer.system import Host, actors, composition
 from aktor.events.routes import ROUTES
 from aktor.managers.auto_membership import AutoMembershipManager, Choice
 from aktor.managers.consumer_membership import ConsumerMembershipManager
@@ -101,7 +100,7 @@ class Sockets(Host):
 @pytest.mark.parametrize("protocol", ["classic", "consumer", "auto"])
 def test_each_actor_of_a_consumer_is_given_what_it_declares(protocol: str) -> None:
     settings, host = replace(WHOLE, group_protocol=protocol), Sockets()
-    reads = {kind.name: {*kind.READS} for kind in (NetworkActor, *managers(protocol))}
+    reads = {kind.name: {*kind.READS} for kind in actors(protocol)}
 
     children = composition(settings, host, Dispatcher(ROUTES), silent())
 
