@@ -1,9 +1,16 @@
-"""The settings of one consumer, checked and in seconds: what every part of it may read."""
+"""The settings of one consumer, checked and in seconds.
+
+The application's half reads them as they are. Each actor declares which of them it reads (`READS`)
+and is given no others (`Settings.only`).
+"""
 
 from __future__ import annotations
 
+import functools
+import types
+from collections.abc import Collection, Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, cast
 
 from aktor.values import Value
 
@@ -62,3 +69,47 @@ class Settings(Value):
 
     metadata_max_age: float = 300.0
     allow_auto_create_topics: bool = True
+
+    def only(self, actor: str, names: Collection[str]) -> Settings:
+        """These settings for `actor`, without all others: to read another raises AttributeError.
+
+        What is there is read as before, from the same slots. It counts alone for equality, `repr`,
+        `replace` and pickling. Raises ValueError if one of the names is no setting.
+        """
+        if unknown := sorted({*names} - Settings.FIELDS.keys()):
+            raise ValueError(f"{actor} reads what is no setting: {', '.join(unknown)}")
+        seen = tuple(name for name in Settings.FIELDS if name in names)
+        return _restored(actor, {name: getattr(self, name) for name in seen})
+
+
+def _restored(actor: str, values: Mapping[str, Any]) -> Settings:
+    return _slice(actor, tuple(values))(**values)
+
+
+@functools.cache
+def _slice(actor: str, names: tuple[str, ...]) -> type[Settings]:
+    """The class of the settings of `actor`: it has only these fields.
+
+    A class, because `__getattr__` would be simpler, but makes each read of a setting three times as
+    slow (CPython 3.11): here a property stands in the way of each setting that is not to be read.
+    """
+    body: dict[str, Any] = {
+        name: _refusal(actor, name) for name in Settings.FIELDS.keys() - {*names}
+    }
+    body["__module__"] = __name__
+    body["FIELDS"] = {name: Settings.FIELDS[name] for name in names}
+    # (pickle does not find this class by its name.)
+    body["__reduce__"] = lambda self: (_restored, (actor, self.__getstate__()))
+    made = types.new_class(
+        f"Settings[{actor}]", (Settings,), exec_body=lambda own: own.update(body)
+    )
+    return cast(type[Settings], made)
+
+
+def _refusal(actor: str, name: str) -> property:
+    def refuse(_settings: Settings) -> Any:
+        raise AttributeError(
+            f"the actor {actor!r} reads the setting {name!r}, which its READS lacks"
+        )
+
+    return property(refuse)

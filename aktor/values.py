@@ -74,8 +74,8 @@ class _ValueType(type):
         for base in reversed(bases):
             fields |= getattr(base, "FIELDS", {})
         namespace["__slots__"] = tuple(key for key in own if key not in fields)
-        fields |= own
-        namespace["FIELDS"] = fields
+        # (A class may name its fields itself: fewer than its base has, see `Settings.only`.)
+        fields = namespace.setdefault("FIELDS", fields | own)
         namespace["__match_args__"] = () if kw_only else tuple(fields)
         namespace["_compared"] = _getter([key for key, one in fields.items() if one.compare])
         known: dict[str, Any] = {"__name__": namespace["__module__"]}

@@ -11,12 +11,14 @@ import functools
 import importlib
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 
+from aktor.actors.manager import RequestManager
 from aktor.events.message import Message
 from aktor.events.routes import BY_NAME, KEPT, ROUTES
+from aktor.simulation.crashes import in_start_order
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = ROOT / "docs" / "protocol.md"
@@ -34,17 +36,14 @@ HEAD = (
     " a message stands in `aktor/events/routes.py`, who says it is whoever makes one.",
 )
 
+#: The actors that the supervisor looks after, with the membership manager that has both protocols.
+SUPERVISED = in_start_order("auto")
+
 #: The modules in which an actor begins; it goes on in the modules of its folder that they import.
 BEGINS = {
     "dispatcher": ["aktor.actors.runtime"],
     "supervisor": ["aktor.actors.supervisor"],
-    "network": ["aktor.actors.network"],
-    "coordinator": ["aktor.managers.coordinator"],
-    "metadata": ["aktor.managers.metadata"],
-    "membership": ["aktor.managers.auto_membership"],
-    "commits": ["aktor.managers.commits"],
-    "positions": ["aktor.managers.positions"],
-    "fetch": ["aktor.managers.fetch"],
+    **{kind.name: [kind.__module__] for kind in SUPERVISED},
     "application": ["aktor.consumer.facade"],
 }
 
@@ -56,7 +55,7 @@ OTHERS = {
     "aktor.consumer.system",
 }
 
-MANAGERS = ("coordinator", "metadata", "membership", "commits", "positions", "fetch")
+MANAGERS = tuple(kind.name for kind in SUPERVISED if issubclass(kind, RequestManager))
 
 #: To whom a message goes that is told by name, see `BY_NAME`.
 NAMED = {
@@ -84,8 +83,13 @@ def _imports(module: str) -> Iterator[str]:
 
 def modules_of(actor: str) -> set[str]:
     """The modules that are this actor's: where it begins, and what that imports of its folder."""
+    return modules_from(BEGINS[actor])
+
+
+def modules_from(begin: Iterable[str]) -> set[str]:
+    """These modules, and what they import of their folder."""
     found: set[str] = set()
-    left = list(BEGINS[actor])
+    left = list(begin)
     while left:
         module = left.pop()
         if module not in found:

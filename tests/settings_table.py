@@ -1,22 +1,31 @@
-"""`python -m tests.settings_table`: write anew which actor reads which setting, into docs/.
+"""`python -m tests.settings_table`: write anew which actor is given which setting, into docs/.
 
-Read from the code, as the conversations are (`tests/protocol_table.py`): an actor reads a setting
-if a module of its own does. All actors are given the same `Settings`; a test compares the table
-with the code, so that an actor cannot begin to read another one's setting unseen.
+An actor is given what its class declares (`READS`). A test compares that with the code: an actor
+reads a setting if a module of its own does (`tests/protocol_table.py`).
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, Final
 
+from aktor.actors.kafka_net import KafkaNet
+from aktor.actors.network import NetworkActor
 from aktor.settings import Settings
-from tests.protocol_table import BEGINS, modules_of, tree_of
+from aktor.simulation.crashes import in_start_order
+from tests.protocol_table import modules_from, modules_of, tree_of
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "configuration.md"
 BEGIN, END = "<!-- readers -->\n", "<!-- /readers -->\n"
 
 NAMES = frozenset(Settings.FIELDS)
+
+PROTOCOLS: Final = ("classic", "consumer", "auto")
+
+#: To what else an actor gives its settings.
+GIVES_TO: Final = {NetworkActor: KafkaNet}
 
 
 def _is_settings(node: ast.expr) -> bool:
@@ -25,24 +34,42 @@ def _is_settings(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and node.attr in {"settings", "_settings"}
 
 
-def read_by(actor: str) -> list[str]:
-    """The settings that this actor reads, by name."""
-    nodes = (node for module in modules_of(actor) for node in ast.walk(tree_of(module)))
+def given_to() -> dict[str, Any]:
+    """The classes of a consumer's actors, by what the document calls them."""
+    found: dict[str, Any] = {}
+    for kinds in zip(*map(in_start_order, PROTOCOLS), strict=True):
+        if len({*kinds}) == 1:
+            found[kinds[0].name] = kinds[0]
+        else:
+            found |= {
+                f"{kind.name} ({protocol})": kind
+                for protocol, kind in zip(PROTOCOLS, kinds, strict=True)
+            }
+    return found
+
+
+def read_in(modules: Iterable[str]) -> tuple[str, ...]:
+    """The settings that these modules read, by name."""
+    nodes = (node for module in modules for node in ast.walk(tree_of(module)))
     read = {
         node.attr
         for node in nodes
         if isinstance(node, ast.Attribute) and node.attr in NAMES and _is_settings(node.value)
     }
-    return sorted(read)
+    return tuple(sorted(read))
+
+
+def read_by(kind: Any) -> tuple[str, ...]:
+    """The settings that the code of an actor of this class reads, by name."""
+    begin = [one.__module__ for one in (kind, GIVES_TO.get(kind)) if one is not None]
+    return read_in(modules_from(begin))
 
 
 def table() -> str:
-    """One row for each actor that reads any."""
-    rows = [
-        f"| {actor} | {', '.join(f'`{one}`' for one in read)} |"
-        for actor in BEGINS
-        if (read := read_by(actor))
-    ]
+    """One row for each actor, and one for the application's half, which is given all."""
+    read = {name: kind.READS for name, kind in given_to().items()}
+    read["application"] = read_in(modules_of("application"))
+    rows = [f"| {name} | {', '.join(f'`{one}`' for one in sorted(read[name]))} |" for name in read]
     return "\n".join(["| actor | reads |", "|---|---|", *rows]) + "\n"
 
 

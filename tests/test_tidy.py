@@ -426,15 +426,13 @@ OF_848 = {TopicsNamed}
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer", "auto"])
 def test_every_receiver_understands_what_is_routed_to_it(protocol: str) -> None:
-    from aktor.actors.network import NetworkActor
     from aktor.consumer.port import ApplicationPort
-    from aktor.consumer.system import managers
+    from aktor.consumer.system import actors
 
-    understands = {kind.name: kind.understands() for kind in managers(protocol)}
+    understands = {kind.name: kind.understands() for kind in actors(protocol)}
     understands["facts"] = frozenset(FACTS)
     if protocol == "classic":
         understands["membership"] |= OF_848
-    understands["network"] = NetworkActor.understands()
     understands["application"] = ApplicationPort.understands()
     for kind, names in ROUTES.items():
         for name in names:
@@ -458,6 +456,12 @@ def test_the_protocol_document_has_every_message_with_who_says_and_who_hears_it(
     assert protocol_table.DOCUMENT.read_text() == protocol_table.document(), (
         "python -m tests.protocol_table writes it anew"
     )
+
+
+@pytest.mark.parametrize("actor", settings_table.given_to())
+def test_an_actor_declares_the_settings_that_it_reads_and_no_others(actor: str) -> None:
+    kind = settings_table.given_to()[actor]
+    assert tuple(sorted(kind.READS)) == settings_table.read_by(kind)
 
 
 def test_the_document_says_which_actor_reads_which_setting() -> None:

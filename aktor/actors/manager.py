@@ -103,7 +103,7 @@ class Backoff:
 
 
 class RequestManager(CooperativeActor):
-    """Base of the managers. Subclasses set `name`, `NEEDS`, `duties`, and declare their handlers.
+    """Base of the managers. Subclasses set `name`, `NEEDS`, `READS`, `duties`, and have handlers.
 
     `@handles(Type)` stands above the handler of a message, `@answers_to(RequestType)` above the
     handler of the response to a protocol request; a failed request goes to `on_request_failed`.
@@ -114,10 +114,14 @@ class RequestManager(CooperativeActor):
     that mends what was lost where this one lives on: a question to that actor, or what it had
     asked. What holds in general (`FACTS` in the routes) needs no handler: the supervisor tells it
     to whoever starts afresh.
+
+    `READS` names the settings that it reads, with those that its parts read. In a consumer it is
+    given no others (`Settings.only`); a test may give it all.
     """
 
     name: ClassVar[str]
     NEEDS: ClassVar[tuple[str, ...]] = ()
+    READS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,

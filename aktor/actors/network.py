@@ -10,7 +10,7 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Iterable
-from typing import Final
+from typing import ClassVar, Final
 
 from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, KafkaTimeoutError
 
@@ -78,6 +78,25 @@ class NetworkActor(CooperativeActor):
     """
 
     name = "network"
+    #: It needs nobody: no other actor's restart leaves it with connections that are worth nothing.
+    NEEDS: ClassVar[tuple[str, ...]] = ()
+    #: The settings that it reads, with those that the sockets read.
+    READS: ClassVar[tuple[str, ...]] = (
+        "bootstrap_servers",
+        "bootstrap_timeout",
+        "client_id",
+        "connection",
+        "connection_setup_timeout",
+        "connections_max_idle",
+        "group_id",
+        "group_protocol",
+        "max_in_flight",
+        "reconnect_backoff",
+        "reconnect_backoff_max",
+        "request_timeout",
+        "sasl_mechanism",
+        "security_protocol",
+    )
 
     def __init__(
         self,

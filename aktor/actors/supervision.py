@@ -2,21 +2,21 @@
 
 Each child declares whose restart leaves it with state that is worth nothing (`needs`), and whose
 restart it survives but must hear of, because a question of its own was lost (`asks`). From `needs`
-follows who starts afresh after a crash; from the routes follows which facts are told to who starts
-afresh (`LastFacts`). A child that crashes more often than its budget allows is given up, and the
-consumer with it.
+follows in which order they start, and who starts afresh after a crash; from the routes follows
+which facts are told to who starts afresh (`LastFacts`). A child that crashes more often than its
+budget allows is given up, and the consumer with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from aktor.actors.runtime import CooperativeActor
 from aktor.events.message import Message
 from aktor.values import Value
 
-__all__ = ["Child", "GiveUp", "LastFacts", "Restart", "after_crash", "check_order"]
+__all__ = ["Child", "GiveUp", "LastFacts", "Restart", "after_crash", "start_order"]
 
 #: Makes and starts a child of this incarnation.
 Maker: TypeAlias = Callable[[int], CooperativeActor]
@@ -26,13 +26,15 @@ class Child(Value, kw_only=False):
     """One supervised actor: at most `restarts` crashes `within` seconds are mended.
 
     When an actor in `needs` starts afresh, this one does, too. When one in `asks` starts afresh,
-    this one lives on and is told `ActorsRestarted`.
+    this one lives on and is told `ActorsRestarted`. `takes_requests`: it is told `SendRequests`,
+    with what all others want to send.
     """
 
     name: str
     make: Maker
     needs: tuple[str, ...] = ()
     asks: tuple[str, ...] = ()
+    takes_requests: bool = False
     restarts: int = 5
     within: float = 60.0
 
@@ -49,13 +51,19 @@ class GiveUp(Value, kw_only=False):
     child: Child
 
 
-def check_order(children: Sequence[Child]) -> None:
-    """Refuse a list in which a child stands before one that it needs, with ValueError."""
-    above: set[str] = set()
-    for child in children:
-        if missing := set(child.needs) - above:
-            raise ValueError(f"{child.name} starts before {', '.join(sorted(missing))}")
-        above.add(child.name)
+def start_order(needs: Mapping[str, Collection[str]]) -> tuple[str, ...]:
+    """These actors, each after those that it needs; which can start together keep their order.
+
+    Raises ValueError if some need each other, or an actor that is not there.
+    """
+    started: list[str] = []
+    while len(started) < len(needs):
+        left = [name for name in needs if name not in started]
+        ready = [name for name in left if set(started).issuperset(needs[name])]
+        if not ready:
+            raise ValueError(f"{', '.join(left)} can never start: see what they need")
+        started += ready
+    return tuple(started)
 
 
 def after_crash(

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from aktor.actors.handlers import bound, handlers, handles
 from aktor.actors.runtime import CooperativeActor, Dispatcher
-from aktor.actors.supervision import Child, GiveUp, LastFacts, after_crash, check_order
+from aktor.actors.supervision import Child, GiveUp, LastFacts, after_crash, start_order
 from aktor.errors import ActorCrashedError
 from aktor.events.answers import Answered
 from aktor.events.lifecycle import (
@@ -30,23 +30,15 @@ from aktor.events.network import Request, SendRequests
 from aktor.events.routes import FACTS
 from aktor.trace import Trace, silent
 
-__all__ = ["TICK_ORDER", "Supervisor"]
-
-#: The order in which actors are asked, every tick, as in the Java client's `RequestManagers`. The
-#: network comes last: it is given the requests of all others.
-TICK_ORDER = (
-    "coordinator",
-    "commits",
-    "membership",
-    "positions",
-    "metadata",
-    "fetch",
-    "network",
-)
+__all__ = ["Supervisor"]
 
 
 class Supervisor(CooperativeActor):
-    """Owns the children, their restart budgets and their incarnation numbers."""
+    """Owns the children, their restart budgets and their incarnation numbers.
+
+    It is given the children in the order in which a tick asks them. The last one takes the requests
+    of all others. The order in which they start follows from what they need.
+    """
 
     name = "supervisor"
 
@@ -54,9 +46,16 @@ class Supervisor(CooperativeActor):
         self, children: Sequence[Child], *, dispatcher: Dispatcher, trace: Trace | None = None
     ) -> None:
         super().__init__(dispatcher=dispatcher)
-        check_order(children)
+        takers = [child.name for child in children if child.takes_requests]
+        if takers != [children[-1].name]:
+            raise ValueError("the last child takes the requests, and no other")
         self.runtime = dispatcher
-        self.children = tuple(children)
+        by_name = {child.name: child for child in children}
+        starting = start_order({name: child.needs for name, child in by_name.items()})
+        #: In start order.
+        self.children = tuple(by_name[name] for name in starting)
+        self._tick_order = tuple(by_name)
+        self._taker = children[-1].name
         self.facts = LastFacts(FACTS)
         self._table = bound(self, handlers(type(self)))
         self.log = (trace or silent()).bind(actor=self.name, incarnation=1)
@@ -96,17 +95,17 @@ class Supervisor(CooperativeActor):
     def on_tick_due(self, due: TickDue) -> None:
         """Ask every child that has a reason to be asked, one after the other."""
         self._tick = Tick(now=due.now, jitter=due.jitter)
-        self._to_ask = [name for name in TICK_ORDER if name in self._running]
+        self._to_ask = [name for name in self._tick_order if name in self._running]
         self._ask_next()
 
     def _ask_next(self) -> None:
         """Ask the next actor that was told something, or whose wake time has come."""
-        to_ask, now = self._to_ask, self._tick.now
+        to_ask, requests, now = self._to_ask, self._requests, self._tick.now
         while to_ask:
             name = to_ask[0]
-            if name == "network" and self._requests:
-                requests, self._requests = tuple(self._requests), []
-                self.tell("network", SendRequests(requests=requests, now=now))
+            if requests and name == self._taker:
+                self._requests = []
+                self.tell(name, SendRequests(requests=tuple(requests), now=now))
             elif not (self.runtime.has_news(name) or self._wake_at[name] <= now):
                 del to_ask[0]
                 continue

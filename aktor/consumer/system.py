@@ -1,8 +1,9 @@
 """The actor system of one consumer: what it is made of, and the thread that it runs on.
 
-`composition` is the one place that names the children, in start order; what each needs, hears and
-asks stands with its class and in the routes. `Host` makes what differs between a real consumer and
-a simulated one.
+`actors` is the one place that names the children, in the order in which a tick asks them; what each
+needs, hears, asks and reads of the settings stands with its class and in the routes. `composition`
+makes the supervisor's children of that. `Host` makes what differs between a real consumer and a
+simulated one.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ import uuid
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from aktor.actors.kafka_net import KafkaNet
 from aktor.actors.manager import RequestManager
 from aktor.actors.network import NetworkActor
-from aktor.actors.runtime import Bell, Dispatcher
+from aktor.actors.runtime import Bell, CooperativeActor, Dispatcher
 from aktor.actors.supervision import Child
 from aktor.actors.supervisor import Supervisor
 from aktor.actors.wire import Net
@@ -38,18 +39,26 @@ from aktor.trace import Trace
 if TYPE_CHECKING:
     from aktor.consumer.facade import KafkaConsumer
 
-__all__ = ["HOST", "ActorSystem", "Host", "composition", "managers"]
+__all__ = ["HOST", "ActorSystem", "Host", "actors", "composition"]
+
+#: The class of an actor that the supervisor looks after.
+ActorType: TypeAlias = type[RequestManager] | type[NetworkActor]
 
 
-def managers(protocol: str) -> tuple[type[RequestManager], ...]:
-    """The managers of a consumer with this `group_protocol`, in start order."""
+def actors(protocol: str) -> tuple[ActorType, ...]:
+    """The actors of a consumer with this `group_protocol`, in the order in which a tick asks them.
+
+    It is the order of the Java client's `RequestManagers`, and then the network actor, which takes
+    the requests of all others. In which order they start follows from `NEEDS` (`start_order`).
+    """
     return (
         CoordinatorManager,
-        MetadataManager,
-        _membership(protocol),
         CommitManager,
+        _membership(protocol),
         PositionManager,
+        MetadataManager,
         FetchManager,
+        NetworkActor,
     )
 
 
@@ -126,10 +135,12 @@ HOST: Final[ContextVar[Host]] = ContextVar("aktor_host", default=Host())  # noqa
 def composition(
     settings: Settings, host: Host, dispatcher: Dispatcher, trace: Trace
 ) -> tuple[Child, ...]:
-    """All children of a consumer's supervisor, in start order."""
-    kinds = managers(settings.group_protocol)
-    common = {"dispatcher": dispatcher, "trace": trace}
-    more: dict[str, dict[str, Any]] = {kind.name: {} for kind in kinds}
+    """All children of a supervisor in tick order, each given the settings that it may see."""
+    kinds = actors(settings.group_protocol)
+    everyone = tuple(kind.name for kind in kinds)
+    seen = {kind.name: settings.only(kind.name, kind.READS) for kind in kinds}
+    more: dict[str, dict[str, Any]] = {name: {} for name in everyone}
+    more["network"]["net"] = partial(host.make_net, seen["network"])
     if settings.group_protocol != "classic":
         # Made once: a restarted manager is the same member to its group (KIP-1082).
         more["membership"]["member_id"] = host.make_member_id()
@@ -138,19 +149,18 @@ def composition(
 
         more["membership"]["choice"] = Choice()
 
-    def network(incarnation: int) -> NetworkActor:
-        net = partial(host.make_net, settings)
-        return NetworkActor.launch(settings, net=net, incarnation=incarnation, **common)
+    def child(kind: ActorType) -> Child:
+        given = {"dispatcher": dispatcher, "trace": trace, **more[kind.name]}
 
-    def child(kind: type[RequestManager]) -> Child:
-        def make(incarnation: int) -> RequestManager:
-            return kind.launch(settings, incarnation=incarnation, **common, **more[kind.name])
+        def make(incarnation: int) -> CooperativeActor:
+            return kind.launch(seen[kind.name], incarnation=incarnation, **given)
 
+        if issubclass(kind, NetworkActor):
+            # It lets go of the requests of whoever starts afresh.
+            return Child(kind.name, make, needs=kind.NEEDS, asks=everyone, takes_requests=True)
         return Child(kind.name, make, needs=kind.NEEDS, asks=kind.mends())
 
-    # The network actor lets go of the requests of whoever starts afresh.
-    everyone = tuple(kind.name for kind in kinds)
-    return (Child("network", network, asks=everyone), *(child(kind) for kind in kinds))
+    return tuple(map(child, kinds))
 
 
 class ActorSystem:

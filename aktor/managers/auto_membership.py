@@ -43,6 +43,8 @@ class AutoMembershipManager(RequestManager):
 
     name = "membership"
     NEEDS = ClassicMembershipManager.NEEDS
+    #: What it hands on: it may have to make either manager.
+    READS = tuple(sorted({*ClassicMembershipManager.READS, *ConsumerMembershipManager.READS}))
 
     #: What the manager that takes over has to hear: of each the latest.
     REPLAYED: ClassVar[tuple[type, ...]] = (
@@ -66,7 +68,10 @@ class AutoMembershipManager(RequestManager):
         self._trace = trace
         self._choice = choice or Choice()
         self._first = ConsumerMembershipManager(
-            settings, member_id=member_id, incarnation=incarnation, trace=trace
+            settings.only(self.name, ConsumerMembershipManager.READS),
+            member_id=member_id,
+            incarnation=incarnation,
+            trace=trace,
         )
         self._first.may_give_way = True
         self._first.is_spoken = self._choice.protocol == "consumer"
@@ -76,9 +81,8 @@ class AutoMembershipManager(RequestManager):
         self._heard: dict[type, Message] = {}
 
     def _make_classic(self) -> ClassicMembershipManager:
-        return ClassicMembershipManager(
-            self.settings, incarnation=self.incarnation, trace=self._trace
-        )
+        seen = self.settings.only(self.name, ClassicMembershipManager.READS)
+        return ClassicMembershipManager(seen, incarnation=self.incarnation, trace=self._trace)
 
     @classmethod
     def understands(cls) -> frozenset[type]:

@@ -88,6 +88,15 @@ class CommitManager(RequestManager):
 
     name = "commits"
     NEEDS = ("coordinator", "membership")
+    READS = (
+        "auto_commit_interval",
+        "enable_auto_commit",
+        "group_id",
+        "group_instance_id",
+        "request_timeout",
+        "retry_backoff",
+        "retry_backoff_max",
+    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -53,6 +53,19 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     `member_id` is made by the client and kept for the consumer's life (KIP-1082).
     """
 
+    READS = (
+        "client_rack",
+        "enable_auto_commit",
+        "group_id",
+        "group_instance_id",
+        "group_remote_assignor",
+        "heartbeat_interval",
+        "max_poll_interval",
+        "request_timeout",
+        "retry_backoff",
+        "retry_backoff_max",
+        "session_timeout",
+    )
     HOLDING = (State.RECONCILING, State.ACKNOWLEDGING, State.STABLE)
     LEFT = Answer.CONSUMER_LEAVE
 

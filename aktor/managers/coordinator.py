@@ -81,6 +81,12 @@ class CoordinatorManager(RequestManager):
 
     name = "coordinator"
     NEEDS = ("network",)
+    READS = (
+        "group_id",
+        "request_timeout",
+        "retry_backoff",
+        "retry_backoff_max",
+    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

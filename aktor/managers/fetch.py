@@ -108,6 +108,21 @@ class FetchManager(RequestManager):
 
     name = "fetch"
     NEEDS = ("positions", "metadata")
+    READS = (
+        "client_rack",
+        "enable_incremental_fetch_sessions",
+        "fetch_idle_wait",
+        "fetch_max_bytes",
+        "fetch_max_wait",
+        "fetch_min_bytes",
+        "isolation_level",
+        "max_buffered_bytes",
+        "max_partition_fetch_bytes",
+        "metadata_max_age",
+        "request_timeout",
+        "retry_backoff",
+        "retry_backoff_max",
+    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

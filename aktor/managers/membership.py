@@ -62,6 +62,18 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     Raises `ConfigurationError` when made with assignors that have no protocol in common.
     """
 
+    READS = (
+        "enable_auto_commit",
+        "group_id",
+        "group_instance_id",
+        "heartbeat_interval",
+        "max_poll_interval",
+        "partition_assignment_strategy",
+        "request_timeout",
+        "retry_backoff",
+        "retry_backoff_max",
+        "session_timeout",
+    )
     HOLDING = (State.STABLE, State.PREPARING, State.REVOKING)
     LEFT = Answer.LEAVE_GROUP
 

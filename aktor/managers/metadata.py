@@ -116,6 +116,14 @@ class MetadataManager(RequestManager):
 
     name = "metadata"
     NEEDS = ("network",)
+    READS = (
+        "allow_auto_create_topics",
+        "bootstrap_servers",
+        "metadata_max_age",
+        "request_timeout",
+        "retry_backoff",
+        "retry_backoff_max",
+    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

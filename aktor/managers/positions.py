@@ -220,6 +220,14 @@ class PositionManager(RequestManager):
 
     name = "positions"
     NEEDS = ("commits", "metadata")
+    READS = (
+        "auto_offset_reset",
+        "group_id",
+        "isolation_level",
+        "request_timeout",
+        "retry_backoff",
+        "retry_backoff_max",
+    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -8,12 +8,13 @@ and its messages were sent (as if its last line had the bug).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from aktor.actors.network import NetworkActor
+from aktor.actors.manager import RequestManager
 from aktor.actors.runtime import CooperativeActor
+from aktor.actors.supervision import start_order
 from aktor.consumer.checks import did_you_mean, nearest
-from aktor.consumer.system import managers
+from aktor.consumer.system import ActorType, actors
 
 __all__ = ["ACTORS", "CONSUMER_POINTS", "POINTS", "Crash", "Crashes", "Point"]
 
@@ -32,16 +33,22 @@ class Point(NamedTuple):
         return f"{self.actor} on {self.message.__name__}"
 
 
+def in_start_order(protocol: str) -> tuple[ActorType, ...]:
+    """The actors that the supervisor of such a consumer restarts."""
+    kinds = {kind.name: kind for kind in actors(protocol)}
+    order = start_order({name: kind.NEEDS for name, kind in kinds.items()})
+    return tuple(kinds[name] for name in order)
+
+
 #: The names of all actors that the supervisor restarts, in start order.
-ACTORS: Final[tuple[str, ...]] = ("network", *(kind.name for kind in managers("classic")))
+ACTORS: Final[tuple[str, ...]] = tuple(kind.name for kind in in_start_order("classic"))
 
 
 def _points(protocol: str) -> tuple[Point, ...]:
     """The points of consumers with this `group_protocol`."""
-    kinds: tuple[Any, ...] = (NetworkActor, *managers(protocol))
     return tuple(
         Point(kind.name, message)
-        for kind in kinds
+        for kind in in_start_order(protocol)
         for message in sorted(kind.understands(), key=lambda one: one.__name__)
     )
 
@@ -49,7 +56,11 @@ def _points(protocol: str) -> tuple[Point, ...]:
 #: These actors are told of the crash of another one: they go on, and their questions are lost.
 HEARS_OF: Final[Mapping[str, str]] = {
     "network": "fetch",
-    **{kind.name: kind.mends()[0] for kind in managers("classic") if kind.mends()},
+    **{
+        kind.name: kind.mends()[0]
+        for kind in in_start_order("classic")
+        if issubclass(kind, RequestManager) and kind.mends()
+    },
 }
 
 #: Every point at which an actor can crash, in the classic and in the consumer protocol.

@@ -16,9 +16,7 @@ from kafka.errors import (
 )
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from aktor.actors.network import NetworkActor
 from aktor.actors.runtime import CooperativeActor
-from aktor.consumer.system import managers
 from aktor.errors import ActorCrashedError, ActorRestartedError
 from aktor.events.commits import CommitOffsets, FetchCommittedOffsets
 from aktor.events.lifecycle import ActorsRestarted, Tick
@@ -26,12 +24,12 @@ from aktor.events.metadata import LookUpTopics, NameTopics
 from aktor.events.network import Rebootstrap, ReportBootstrap
 from aktor.events.positions import LookUpOffsets
 from aktor.events.routes import ROUTES
-from aktor.simulation.crashes import HEARS_OF
+from aktor.simulation.crashes import HEARS_OF, in_start_order
 from tests.scenarios.play import T0, Play
 from tests.scenarios.world import Sabotage, World, seeds
 
 #: Every supervised actor, in start order.
-ACTORS: tuple[Any, ...] = (NetworkActor, *managers("classic"))
+ACTORS: tuple[Any, ...] = in_start_order("classic")
 
 POINTS: list[tuple[str, type]] = [
     (actor.name, message)

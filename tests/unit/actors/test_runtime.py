@@ -83,7 +83,7 @@ def a_supervised_refresher() -> tuple[Dispatcher, VirtualTime, list[Refresher]]:
         return made[-1]
 
     dispatcher._routes = {**_clockwork_routes(), RefreshMetadata: ("metadata",)}
-    Supervisor.launch([Child("metadata", make)], dispatcher=dispatcher)
+    Supervisor.launch([Child("metadata", make, takes_requests=True)], dispatcher=dispatcher)
     return dispatcher, clock, made
 
 
@@ -224,7 +224,11 @@ def test_a_thread_wakes_the_dispatcher_and_stops_it() -> None:
 
     dispatcher.sleeper = Nap()
     dispatcher._routes = {**_clockwork_routes(), str: ("one",)}
-    Supervisor.launch([], dispatcher=dispatcher)
+
+    def make(incarnation: int) -> Refresher:
+        return Refresher.launch(Settings(), incarnation=incarnation, dispatcher=dispatcher)
+
+    Supervisor.launch([Child("metadata", make, takes_requests=True)], dispatcher=dispatcher)
     dispatcher.start_thread("test")
     for number in range(100):
         dispatcher.publish(str(number))

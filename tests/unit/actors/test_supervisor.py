@@ -16,10 +16,10 @@ from aktor.actors.supervision import (
     LastFacts,
     Restart,
     after_crash,
-    check_order,
+    start_order,
 )
-from aktor.actors.supervisor import TICK_ORDER, Supervisor
-from aktor.consumer.system import Host, composition
+from aktor.actors.supervisor import Supervisor
+from aktor.consumer.system import Host, actors, composition
 from aktor.errors import ActorCrashedError
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
 from aktor.events.lifecycle import ActorsRestarted, ConsumerFailed, ReportStatus, Tick
@@ -78,18 +78,51 @@ RESTARTED = {
 @pytest.mark.parametrize("protocol", ["classic", "consumer", "auto"])
 @pytest.mark.parametrize("crashed", RESTARTED)
 def test_the_actors_of_a_consumer_that_a_crash_restarts(protocol: str, crashed: str) -> None:
-    settings = Settings(group_protocol=protocol)
-    children = composition(settings, Host(), Dispatcher(ROUTES), silent())
+    settings, dispatcher = Settings(group_protocol=protocol), Dispatcher(ROUTES)
+    children = composition(settings, Host(), dispatcher, silent())
+    supervisor = Supervisor(children, dispatcher=dispatcher)
 
-    decision = after_crash(children, crashed, [], now=0.0)
+    decision = after_crash(supervisor.children, crashed, [], now=0.0)
 
     assert isinstance(decision, Restart)
     assert " ".join(child.name for child in decision.children) == RESTARTED[crashed]
 
 
-def test_a_child_may_not_start_before_one_that_it_needs() -> None:
-    with pytest.raises(ValueError, match="fetch starts before commits"):
-        check_order([a_child("fetch", "commits"), a_child("commits")])
+@pytest.mark.parametrize("protocol", ["classic", "consumer", "auto"])
+def test_a_tick_asks_the_actors_of_a_consumer_in_the_order_of_the_java_client(
+    protocol: str,
+) -> None:
+    names = [kind.name for kind in actors(protocol)]
+
+    assert names == [
+        *("coordinator", "commits", "membership", "positions", "metadata", "fetch"),
+        "network",
+    ]
+
+
+def test_a_child_starts_after_those_that_it_needs_and_else_in_the_order_given() -> None:
+    needs = {"fetch": ["commits"], "metadata": [], "commits": ["network"], "network": []}
+
+    assert start_order(needs) == ("metadata", "network", "commits", "fetch")
+
+
+@pytest.mark.parametrize(
+    "needs", [{"fetch": ["commits"], "commits": ["fetch"]}, {"fetch": ["comits"], "commits": []}]
+)
+def test_children_that_can_never_start_are_refused(needs: dict[str, list[str]]) -> None:
+    with pytest.raises(ValueError, match=r"^fetch.* can never start: see what they need$"):
+        start_order(needs)
+
+
+@pytest.mark.parametrize("takers", [[], ["first"], ["first", "last"]])
+def test_the_last_child_must_take_the_requests_and_no_other(takers: list[str]) -> None:
+    children = [
+        Child(name, lambda _: CooperativeActor(), takes_requests=name in takers)
+        for name in ("first", "last")
+    ]
+
+    with pytest.raises(ValueError, match="the last child takes the requests, and no other"):
+        Supervisor(children, dispatcher=Dispatcher(ROUTES))
 
 
 def test_the_last_fact_of_each_teller_is_kept_until_it_starts_afresh() -> None:
@@ -178,7 +211,6 @@ class World:
         self.dispatcher.connect("application", self.port)
         self.supervisor = Supervisor.launch(
             [
-                Child("network", self._network, restarts=2),
                 Child(
                     "metadata",
                     self._worker("metadata"),
@@ -187,6 +219,7 @@ class World:
                     restarts=2,
                 ),
                 Child("fetch", self._worker("fetch"), needs=("metadata",), restarts=2),
+                Child("network", self._network, takes_requests=True, restarts=2),
             ],
             dispatcher=self.dispatcher,
             trace=self.trace,
@@ -218,7 +251,6 @@ def test_managers_are_ticked_in_their_fixed_order_under_any_seed(seed: int) -> N
 
     ticked = [name for name, what, _ in world.log if what == "ticked"]
     assert ticked == ["metadata", "fetch"] * 3
-    assert TICK_ORDER.index("metadata") < TICK_ORDER.index("fetch")
 
 
 @pytest.mark.parametrize("seed", range(10))
