@@ -19,7 +19,7 @@ from aktor.settings import Settings
 
 __all__ = ["POLL_REPEAT", "PollHeartbeat"]
 
-#: How often an unchanged Poll is repeated, in seconds.
+#: How often an unchanged Poll is repeated, in seconds, or more often (see `max_poll_interval_ms`).
 POLL_REPEAT: Final = 0.25
 
 #: How often positions and freed bytes are told to a background that need not be woken for them, in
@@ -40,14 +40,16 @@ class PollHeartbeat:
         delivery: Delivery,
         subscription: Subscription,
     ) -> None:
-        self._settings = settings
+        #: How often at least: the group expels a member that is not heard of for this long.
+        self._poll_interval = settings.max_poll_interval / 3
+        self._repeat = min(POLL_REPEAT, self._poll_interval)
+        self._wake_bytes = settings.max_buffered_bytes // WAKE_SHARE
         self._port = link.port
         self._delivery = delivery
         self._subscription = subscription
         self._publish = link.publish
         self._urgent = False
         self._told_at = -math.inf
-        self._commit_at = -math.inf
         #: Positions or freed bytes were told without a wake, and nobody was woken since; how many.
         self._unread = False
         self._unread_bytes = 0
@@ -56,14 +58,9 @@ class PollHeartbeat:
         """The next one wakes the background: something was said that it should act on."""
         self._urgent = True
 
-    def due_after(self, now: float) -> float:
-        """When a poll that waits has to tell the next one.
-
-        Its group would expel the member; and no automatic commit is made without a `Poll`, because
-        only that tells which records the application is done with (KAFKA-18641).
-        """
-        due = now + self._settings.max_poll_interval / 3
-        return min(due, self._commit_at) if self._commits_automatically else due
+    def due_after(self, _now: float) -> float:
+        """When a poll that waits has to tell the next one: its group would expel the member."""
+        return self._told_at + self._poll_interval
 
     def tell(self, now: float, *, force: bool = False) -> None:
         """Tell a `Poll` if there is news, or if it is time for one; `force`: in any case."""
@@ -72,7 +69,7 @@ class PollHeartbeat:
         freed = credit.unreported
         news = bool(freed) or delivery.has_moved
         wake = force or self._urgent or (news and self._has_run_dry) or self._must_wake(now, freed)
-        if not wake and now - self._told_at < (NEWS_EVERY if news else POLL_REPEAT):
+        if not wake and now < self._told_at + (NEWS_EVERY if news else self._repeat):
             return
         moved = delivery.take_moved()
         incarnation, given_back = credit.incarnation, credit.given_back
@@ -95,21 +92,14 @@ class PollHeartbeat:
             self.tell(now, force=True)
 
     @property
-    def _commits_automatically(self) -> bool:
-        return self._settings.enable_auto_commit and self._settings.group_id is not None
-
-    @property
     def _has_run_dry(self) -> bool:
         """Whether nothing is here that a poll could give out: it will wait."""
         return not (self._delivery.buffered_bytes or self._port.chunks)
 
     def _must_wake(self, now: float, freed: int) -> bool:
-        if self._unread_bytes + freed >= self._settings.max_buffered_bytes // WAKE_SHARE:
+        if self._unread_bytes + freed >= self._wake_bytes:
             return True
-        if self._settings.enable_auto_commit and now >= self._commit_at:
-            self._commit_at = now + self._settings.auto_commit_interval
-            return True
-        if now - self._told_at < POLL_REPEAT:
+        if now < self._told_at + self._repeat:
             return False
         state = self._port.membership.member.state
         return self._subscription.in_group and state is not MemberState.STABLE

@@ -25,26 +25,23 @@ class AutoCommitClock:
         self._refresh_due = 0.0
 
     def stop(self) -> None:
-        """Nothing was assigned: the next `is_due` starts it anew."""
+        """Nothing was assigned: the next `due` starts it anew."""
         self._due = None
 
-    def is_due(self, now: float) -> bool:
-        """Whether a commit is due; the first question starts the clock."""
+    def due(self, now: float) -> float:
+        """When the next commit is due; the first question starts the clock."""
         if self._due is None:
             self._due = now + self._interval
             self._refresh_due = now + REFRESH
-            return False
-        return now >= self._due
+        return self._due
 
-    def refreshes(self, now: float) -> bool:
-        """Whether the commit that is due has to store what has not moved, too."""
-        return now >= self._refresh_due
-
-    def began(self, now: float) -> None:
-        """The commit that was due is on its way."""
+    def begin(self, now: float) -> bool:
+        """The commit that is due is made now; whether it has to store what has not moved, too."""
         self._due = now + self._interval
-        if self.refreshes(now):
+        refreshes = now >= self._refresh_due
+        if refreshes:
             self._refresh_due = now + REFRESH
+        return refreshes
 
     def succeeded(self) -> None:
         """The broker stored one."""

@@ -122,8 +122,7 @@ class Waited(Value):
 
 def says_expelled(error: Exception | None) -> bool:
     """Whether a commit's error says that this member's partitions belong to another by now."""
-    refused = error.__cause__ if isinstance(error, CommitFailedError) else error
-    return refused is not None and Do.PARTITIONS_LOST in means(Answer.OFFSET_COMMIT, type(refused))
+    return Do.PARTITIONS_LOST in meaning_of(error)
 
 
 class CommitErrors(Value, kw_only=False):

@@ -127,7 +127,35 @@ class CommitManager(RequestManager):
 
     def duties(self) -> tuple[Duty, ...]:
         """It sends commits and look-ups, and ends what is past its deadline."""
-        return (self._begin_waiting, self._send_commits, self._send_look_ups, self._end_overdue)
+        return (
+            self._commit_automatically,
+            self._begin_waiting,
+            self._send_commits,
+            self._send_look_ups,
+            self._end_overdue,
+        )
+
+    def _commit_automatically(self, now: float, _jitter: float) -> float:
+        """An automatic commit joins the queue when its interval is over.
+
+        It stores the positions that the last `Poll` told: the application is done with all records
+        below them (KAFKA-18641). It waits for no other `Poll`: one `poll` may wait for long.
+        """
+        settings = self.settings
+        if not settings.enable_auto_commit or settings.group_id is None:
+            return NEVER
+        if not self._consumed.owned:
+            return NEVER
+        due = self._clock.due(now)
+        if now < due:
+            return due
+        if not self._may_auto_commit():
+            return NEVER  # a message will change that
+        refresh = self._clock.begin(now)
+        if self._consumed.to_commit(everything=refresh):
+            # The positions are read when the commit is sent: a partition may be revoked by then.
+            self._queue.add(Commit(kind=Kind.AUTO, exchange=Exchange(settings), refresh=refresh))
+        return AGAIN
 
     def _begin_waiting(self, now: float, _jitter: float) -> float:
         """What came since the last poll waits from now on."""
@@ -244,19 +272,8 @@ class CommitManager(RequestManager):
 
     @handles(Poll)
     def on_poll(self, poll: Poll) -> None:
-        """Note the positions; an automatic commit joins the queue if one is due."""
+        """Note the positions."""
         self._consumed.moved(poll.positions)
-        if not self.settings.enable_auto_commit or self.settings.group_id is None:
-            return
-        if not (self._clock.is_due(poll.now) and self._may_auto_commit()):
-            return
-        refresh = self._clock.refreshes(poll.now)
-        if self._consumed.to_commit(everything=refresh):
-            self._clock.began(poll.now)
-            # The positions are read when the commit is sent: a partition may be revoked by then.
-            self._queue.add(
-                Commit(kind=Kind.AUTO, exchange=Exchange(self.settings), refresh=refresh)
-            )
 
     def _may_auto_commit(self) -> bool:
         if self._coordinator is None or self._queue.has_auto():

@@ -68,6 +68,33 @@ def test_an_automatic_commit_is_made_while_a_long_poll_waits_for_records(world: 
     assert stored == [40]
 
 
+def test_a_long_poll_commits_when_the_interval_is_over_and_not_one_later(world: World) -> None:
+    """The interval begins with the assignment, which comes after the poll began."""
+    consumer = a_member(world, auto_commit_interval_ms=4_000)
+    read(world, consumer, 80)
+    stored: list[int | None] = []
+    world.after(4.5, lambda: stored.append(world.cluster.committed("g", *T0)))
+
+    assert consumer.poll(timeout_ms=10_000) == {}
+
+    assert stored == [40]
+
+
+def test_an_automatic_commit_that_is_refused_is_made_again_after_the_backoff(
+    world: World,
+) -> None:
+    """Also while a long poll waits."""
+    consumer = a_member(world, auto_commit_interval_ms=4_000)
+    read(world, consumer, 80)
+    world.cluster.fail_next("OffsetCommit", CoordinatorLoadInProgressError, times=1)
+    stored: list[int | None] = []
+    world.after(5.0, lambda: stored.append(world.cluster.committed("g", *T0)))
+
+    consumer.poll(timeout_ms=10_000)
+
+    assert stored == [40]
+
+
 def test_an_orderly_close_commits_what_was_given_out(world: World) -> None:
     """Java 20: testAutoCommitOnClose."""
     consumer = a_member(world, auto_commit_interval_ms=60_000, max_poll_records=7)

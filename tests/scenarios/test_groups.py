@@ -272,10 +272,11 @@ def test_a_member_that_polls_too_late_leaves_at_once_and_comes_back(world: World
     history.assert_kept("orders", duplicates=True)
 
 
-def test_a_long_poll_is_a_poll(world: World) -> None:
+@pytest.mark.parametrize("interval", [200, 5_000])
+def test_a_long_poll_is_a_poll(world: World, interval: int) -> None:
     """Java 7: a poll that waits for longer than max_poll_interval_ms does not expire itself."""
     history = History(world)
-    reader = history.reader("orders", group_id="g", max_poll_interval_ms=5_000)
+    reader = history.reader("orders", group_id="g", max_poll_interval_ms=interval)
 
     reader.poll(30.0)
 

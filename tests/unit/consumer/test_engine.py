@@ -496,17 +496,18 @@ def test_what_was_given_out_last_is_told_with_a_wake_by_a_poll_that_has_nothing_
     assert not any(site.wakes[1:])
 
 
-def test_a_poll_that_waits_tells_the_next_one_when_an_automatic_commit_is_due() -> None:
-    """A commit manager commits at a `Poll` only, and nothing else may happen meanwhile."""
-    site = a_site(group_id="g", enable_auto_commit=True, auto_commit_interval=5.0)
+@pytest.mark.parametrize("interval", [9.0, 0.3])
+def test_a_poll_that_waits_is_told_again_before_its_group_would_expel_it(interval: float) -> None:
+    site = a_site(group_id="g", max_poll_interval=interval)
     site.fetched(a_chunk())
     site.poll()
     site.forget()
 
-    site.poll(12.0)
+    site.poll(10.0)
 
-    told = [one.now for one, wake in zip(site.of(Poll), site.wakes, strict=False) if wake]
-    assert [now for now in told if now > 100.0] == [105.0, 110.0]
+    told = [100.0, *(one.now for one in site.of(Poll)), 110.0]
+    pauses = [after - before for before, after in itertools.pairwise(told)]
+    assert max(pauses) == pytest.approx(interval / 3)
 
 
 def test_what_was_said_without_a_wake_is_made_to_be_read_by_a_poll_that_raises() -> None:
@@ -603,24 +604,6 @@ def test_a_poll_ends_in_time_if_nobody_says_what_came_of_the_attempts() -> None:
 
     assert site.poll(1.0) == {}
     assert site.clock.now < 100.0 + 1.0 + 2 * REPORT_WAIT
-
-
-def test_an_automatic_commit_that_is_due_wakes_the_background_once_an_interval() -> None:
-    site = Site(enable_auto_commit=True, auto_commit_interval=5.0, max_poll_interval=1.0)
-    site.engine.assign([A])
-    site.found(A)
-    site.poll()  # wakes for the assignment
-    site.poll()
-    site.forget()
-
-    for _ in range(12):
-        site.clock.now += 1.0
-        site.poll()
-
-    assert [one.now for one, wake in zip(site.said, site.wakes, strict=True) if wake] == [
-        105.0,
-        110.0,
-    ]
 
 
 def test_a_member_that_is_not_stable_wakes_the_background_a_stable_one_does_not() -> None:

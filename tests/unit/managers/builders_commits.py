@@ -148,8 +148,10 @@ def committing(
 ) -> CommitManager:
     """A commit manager that knows its coordinator, with this assignment of this generation.
 
-    Generation None is a manual assignment, node None an unknown coordinator.
+    Generation None is a manual assignment, node None an unknown coordinator. It does not commit
+    automatically unless told so.
     """
+    settings.setdefault("enable_auto_commit", False)
     manager = CommitManager(Settings(group_id="g", **settings), trace=trace)
     if node is not None:
         manager.handle(found(node))

@@ -758,32 +758,40 @@ def test_after_unsubscribing_partitions_can_be_assigned_by_hand() -> None:
 
 def auto(*partitions: TopicPartition, **kwargs: Any) -> CommitManager:
     """A commit manager whose auto-commit timer runs since 0 and has an interval of 5 s."""
-    manager = committing(*partitions, **kwargs)
+    manager = committing(*partitions, **{"enable_auto_commit": True, **kwargs})
     manager.handle(polled(0.0))
+    tick(manager, 0.0)
     return manager
 
 
-def test_consumed_positions_are_committed_at_the_first_poll_after_the_interval() -> None:
+def test_consumed_positions_are_committed_when_the_interval_is_over() -> None:
+    """By one long poll, which tells nothing while it waits, as by many."""
     manager = auto(T0)
 
-    manager.handle(polled(4.9, {T0: 10}))
-    early = tick(manager, 4.9)
-    manager.handle(polled(5.0))
+    manager.handle(polled(1.0, {T0: 10}))
+    early = tick(manager, 1.0)
     turn = tick(manager, 5.0)
 
-    assert early.requests == ()
+    assert (early.requests, early.wake_at) == ((), 5.0)
     assert asked_to_commit(turn.request) == {T0: 10}
     assert succeed(manager, turn) == [AutoCommitFinished(offsets=offsets({T0: 10}), error=None)]
 
 
-def test_time_alone_commits_nothing() -> None:
+def test_no_more_is_committed_than_a_poll_has_told() -> None:
     """KAFKA-18641: only a poll tells that the application is done with what it was given."""
     manager = auto(T0)
     manager.handle(polled(1.0, {T0: 10}))
+    succeed(manager, tick(manager, 5.0))
 
-    turn = tick(manager, 100.0)
+    turn = tick(manager, 10.0)
 
-    assert (turn.requests, turn.wake_at) == ((), math.inf)
+    assert (turn.requests, turn.wake_at) == ((), 15.0)
+
+
+def test_who_has_no_partitions_waits_for_no_automatic_commit() -> None:
+    manager = auto()
+
+    assert tick(manager, 100.0).wake_at == math.inf
 
 
 @pytest.mark.parametrize(
@@ -849,12 +857,14 @@ def test_a_commit_in_line_is_not_stored_for_a_topic_that_was_created_anew_meanwh
 
 def test_what_was_asked_for_behind_an_automatic_commit_does_not_go_back_behind_it() -> None:
     """Found by a simulation (seed 326): it stores the positions of when it is sent."""
-    manager = auto(T0, T1)
+    manager = auto(T0, T1, U0)
+    manager.handle(commit({U0: 1}))
+    in_flight = tick(manager, 4.0)
     manager.handle(polled(5.0, {T0: 10, T1: 1}))
-    manager.handle(CoordinatorLost(because="it moved"))
+    assert tick(manager, 5.0).requests == ()
     manager.handle(commit_async({T0: 10}))
     manager.handle(polled(5.1, {T0: 12, T1: 2}))
-    manager.handle(found(1))
+    succeed(manager, in_flight)
 
     automatic = tick(manager, 5.2)
     assert asked_to_commit(automatic.request) == {T1: 2}
@@ -919,18 +929,18 @@ def test_only_one_automatic_commit_is_in_flight() -> None:
     assert tick(manager, 11.0).requests == ()
 
 
-def test_a_retriable_failure_is_told_and_the_next_poll_after_the_backoff_tries_again() -> None:
+def test_a_retriable_failure_is_told_and_another_commit_is_made_after_the_backoff() -> None:
     manager = auto(T0)
     manager.handle(polled(5.0, {T0: 10}))
     request = tick(manager, 5.0).request
 
     (told,) = answer(manager, request, committed(request, LOAD_IN_PROGRESS), now=5.0)
-    no_retry = tick(manager, 5.5)
+    waits = tick(manager, 5.0)
     manager.handle(polled(5.5, {T0: 12}))
 
     assert isinstance(told, AutoCommitFinished)
     assert isinstance(told.error, CoordinatorLoadInProgressError)
-    assert no_retry.requests == ()
+    assert (waits.requests, waits.wake_at) == ((), pytest.approx(5.1))
     assert asked_to_commit(tick(manager, 5.5).request) == {T0: 12}
 
 
@@ -948,16 +958,14 @@ def test_after_a_final_failure_the_next_attempt_waits_for_the_interval() -> None
     assert len(tick(manager, 10.0).requests) == 1
 
 
-def test_without_a_coordinator_no_automatic_commit_waits() -> None:
+def test_an_automatic_commit_is_made_as_soon_as_there_is_a_coordinator() -> None:
     manager = auto(T0, node=None)
     manager.handle(polled(5.0, {T0: 10}))
-    tick(manager, 5.0)
+    waits = tick(manager, 5.0)
+    manager.handle(polled(6.0, {T0: 12}))
     manager.handle(found(1))
 
-    idle = tick(manager, 6.0)
-    manager.handle(polled(6.0, {T0: 12}))
-
-    assert idle.requests == ()
+    assert (waits.requests, waits.wake_at) == ((), math.inf)
     assert asked_to_commit(tick(manager, 6.0).request) == {T0: 12}
 
 
@@ -1068,10 +1076,12 @@ def test_the_commit_before_a_revocation_is_retried() -> None:
     "code",
     [UNKNOWN_TOPIC, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID, METADATA_TOO_LARGE],
 )
-def test_a_failed_commit_does_not_hold_up_the_revocation(code: int) -> None:
-    """Scenario 46."""
+@pytest.mark.parametrize("state", [MemberState.STABLE, MemberState.REBALANCING])
+def test_a_failed_commit_does_not_hold_up_the_revocation(code: int, state: MemberState) -> None:
+    """Scenario 46. A member that revokes partitions is rebalancing, unless it is one of KIP-848."""
     trace, events = recording()
     manager = committing(T0, trace=trace)
+    manager.handle(member(5, state, is_revoking=True))
     manager.handle(before_revocation({T0: 12}))
     request = tick(manager, 0.0).request
 
@@ -1712,7 +1722,7 @@ def test_an_idle_manager_sleeps() -> None:
 
     turn = tick(manager, 1.0)
 
-    assert (turn.requests, turn.wake_at, turn.said) == ((), math.inf, [])
+    assert (turn.requests, turn.wake_at, turn.said) == ((), 5.0, [])
 
 
 def test_a_commit_is_traced_from_sending_to_success() -> None:
@@ -1828,4 +1838,5 @@ def test_whatever_happens_each_question_ends_once_and_no_committed_offset_goes_b
     storm.settle()
 
     assert sorted(storm.answered) == sorted(storm.asked)
+    storm.manager.handle(assigned())
     assert tick(storm.manager, storm.now).wake_at == math.inf
