@@ -112,6 +112,9 @@ class CommitManager(RequestManager):
         self._attempt = attempt_time(self.settings)
         self._errors = CommitErrors(self.settings.group_id)
         self._consumed = Consumed()
+        #: Whether the application is still where its last `Poll` told, as far as is known here: it
+        #: has asked for no commit since.
+        self._is_where_told = False
         self._clock = AutoCommitClock(self.settings)
         self._queue = CommitQueue()
         self._look_ups = LookUps(
@@ -139,7 +142,9 @@ class CommitManager(RequestManager):
         """An automatic commit joins the queue when its interval is over.
 
         It stores the positions that the last `Poll` told: the application is done with all records
-        below them (KAFKA-18641). It waits for no other `Poll`: one `poll` may wait for long.
+        below them (KAFKA-18641). It waits for no other `Poll`, because one `poll` may wait for
+        long; unless the application has asked for a commit since: that may be of what it was given
+        since, and an automatic commit would go back behind it.
         """
         settings = self.settings
         if not settings.enable_auto_commit or settings.group_id is None:
@@ -149,7 +154,7 @@ class CommitManager(RequestManager):
         due = self._clock.due(now)
         if now < due:
             return due
-        if not self._may_auto_commit():
+        if not (self._is_where_told and self._may_auto_commit()):
             return NEVER  # a message will change that
         refresh = self._clock.begin(now)
         if self._consumed.to_commit(everything=refresh):
@@ -208,6 +213,7 @@ class CommitManager(RequestManager):
     @handles(CommitOffsets)
     def on_commit_offsets(self, asked: CommitOffsets) -> None:
         """Join the queue."""
+        self._is_where_told = False
         if self.settings.group_id is None:
             self._tell(Failed(ticket=asked.ticket, error=self._errors.no_group("commit")))
             return
@@ -273,6 +279,7 @@ class CommitManager(RequestManager):
     @handles(Poll)
     def on_poll(self, poll: Poll) -> None:
         """Note the positions."""
+        self._is_where_told = True
         self._consumed.moved(poll.positions)
 
     def _may_auto_commit(self) -> bool:

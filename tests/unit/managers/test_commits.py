@@ -788,6 +788,22 @@ def test_no_more_is_committed_than_a_poll_has_told() -> None:
     assert (turn.requests, turn.wake_at) == ((), 15.0)
 
 
+def test_an_automatic_commit_does_not_go_back_behind_what_was_asked_for_since_the_last_poll() -> (
+    None
+):
+    """Found by a simulation (seed 53): the application has come further than its last poll told."""
+    manager = auto(T0)
+    manager.handle(polled(1.0, {T0: 99}))
+    manager.handle(commit({T0: 100}))
+    succeed(manager, tick(manager, 2.0))
+
+    late = tick(manager, 6.0)
+    manager.handle(polled(6.5, {T0: 101}))
+
+    assert (late.requests, late.wake_at) == ((), math.inf)
+    assert asked_to_commit(tick(manager, 6.5).request) == {T0: 101}
+
+
 def test_who_has_no_partitions_waits_for_no_automatic_commit() -> None:
     manager = auto()
 
