@@ -275,7 +275,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         error = group_requests.join_error(response)
         if error is NoError:
             self._joined(response, sent)
-        elif means(Answer.JOIN_GROUP, error) is Do.REJOIN:
+        elif Do.TAKE_MEMBER_ID in means(Answer.JOIN_GROUP, error):
             # The next poll sends JoinGroup with this id.
             self._named_at = sent.at
             self._member.is_named(response.member_id)
@@ -308,7 +308,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         response, sent = received.response, received.request.context
         self._dropped(received.request, "it was given up before")
         meaning = means(Answer.JOIN_GROUP, error_of(response.error_code))
-        made = meaning in (Do.DONE, Do.REJOIN)
+        made = Do.DONE in meaning or Do.TAKE_MEMBER_ID in meaning
         waiting = self._leaves.of_join(sent.number)
         for leave in waiting:
             if made:
