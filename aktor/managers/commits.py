@@ -17,7 +17,7 @@ from kafka.errors import (
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from aktor.actors.handlers import after_restart_of, answers_to, handles
+from aktor.actors.handlers import after_restart_of, answers_to, failure_of, handles
 from aktor.actors.manager import AGAIN, NEVER, Duty, RequestManager
 from aktor.events.answers import Answered, Failed
 from aktor.events.commits import (
@@ -634,6 +634,7 @@ class CommitManager(RequestManager):
                 self._suspect(asked.node, f"{name_of(type(error))} on OffsetFetch")
         self._look_ups.settle(asked.look_up, outcome, received.now, received.jitter)
 
+    @failure_of(OffsetCommitRequest, OffsetFetchRequest)
     def on_request_failed(self, failed: RequestFailed) -> None:
         """No answer: look the coordinator up anew, unless it refused our credentials."""
         note: _CommitSent | OffsetFetchSent = failed.request.context

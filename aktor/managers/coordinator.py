@@ -15,7 +15,7 @@ from kafka.errors import (
 )
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from aktor.actors.handlers import answers_to, handles
+from aktor.actors.handlers import answers_to, failure_of, handles
 from aktor.actors.manager import NEVER, REFUSED_PAUSE, Backoff, Duty, RequestManager, stretched
 from aktor.events.coordinator import (
     CoordinatorFound,
@@ -163,7 +163,8 @@ class CoordinatorManager(RequestManager):
         )
         self._tell(CoordinatorFound(broker=self.broker))
 
-    def on_request_failed(self, failed: RequestFailed) -> None:
+    @failure_of(FindCoordinatorRequest)
+    def on_find_failed(self, failed: RequestFailed) -> None:
         """The node did not answer. The next attempt may go to another one."""
         self._failed(failed.error, failed.now, failed.jitter)
 
