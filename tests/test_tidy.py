@@ -22,7 +22,7 @@ from aktor.events.message import Message
 from aktor.events.metadata import TopicsNamed
 from aktor.events.routes import BY_NAME, FACTS, ROUTES
 from aktor.managers import classic_states, consumer_states
-from aktor.managers.state_table import mermaid
+from aktor.state_table import mermaid
 from aktor.values import Value
 from tests import protocol_table, settings_table
 
@@ -34,6 +34,7 @@ PACKAGE = ROOT / "aktor"
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "settings": set(),
+    "state_table": set(),
     "compiled": set(),
     "values": set(),
     "version": set(),
@@ -54,7 +55,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli": {"cli", "simulation", "broker"},
     "spark": {"spark", "consumer"},
 }
-FOR_ALL = {"compiled", "errors", "settings", "trace", "values", "version"}
+FOR_ALL = {"compiled", "errors", "settings", "state_table", "trace", "values", "version"}
 
 #: The broker's modules and packages from the lowest layer to the highest. One may import those of
 #: its own layer and of lower ones.

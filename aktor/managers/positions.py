@@ -50,6 +50,7 @@ from aktor.managers.exchange import Exchange
 from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.protocol.partitions import listed, name_of_partition
 from aktor.protocol.refusals import topics_refused
+from aktor.state_table import follow
 from aktor.values import Value
 
 __all__ = ["TRANSITIONS", "PositionManager", "State", "Trigger"]
@@ -143,9 +144,7 @@ class _Partition:
 
     def move(self, trigger: Trigger) -> None:
         """The only place where `state` is assigned again."""
-        after = TRANSITIONS[self.state].get(trigger)
-        assert after is not None, f"{trigger.name} while {self.state.name}"
-        self.state = after
+        self.state = follow(TRANSITIONS, self.state, trigger)
         self.exchange.ended()
 
 
