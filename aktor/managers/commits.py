@@ -351,12 +351,12 @@ class CommitManager(RequestManager):
         if not self._queue or self._coordinator is None:
             return NEVER
         for commit in list(self._queue.revocations):
-            ready = commit.may_be_sent(now) and not self._queue.must_wait(commit)
+            ready = now >= commit.due(now) and not self._queue.must_wait(commit)
             if ready and self._may_go(commit):
                 self._commit([commit], self._coordinator.node_id, now)
         if head := self._head_of_queue(now):
             self._commit(head, self._coordinator.node_id, now)
-        return self._queue.due
+        return self._queue.due(now)
 
     def _send_look_ups(self, now: float, _jitter: float) -> float:
         """OffsetFetch of what is due."""
@@ -375,7 +375,7 @@ class CommitManager(RequestManager):
         """
         batch: list[Commit] = []
         for commit in list(self._queue.standing):
-            if not commit.may_be_sent(now) or (batch and commit.alone):
+            if now < commit.due(now) or (batch and commit.alone):
                 break
             if commit.kind is Kind.AUTO:
                 commit.fill(self._to_commit_automatically(commit))

@@ -209,8 +209,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             return AGAIN  # an assignor that fails ends the membership
         if self.state is not State.SYNCING:
             return NEVER
-        if leader.is_waiting(self._cluster, now):
-            return leader.wait_until
+        if now < (ready_at := leader.ready_at(self._cluster)):
+            return ready_at
         self._sync_group()
         return AGAIN  # an assignor that fails ends the membership
 

@@ -247,11 +247,7 @@ class MetadataManager(RequestManager):
         # A name the broker called invalid will never be valid: it is not asked for again.
         invalid = {name for name, kind in self._refused.items() if not _may_be_mended(kind)}
         topics = self._tracked_topics() - invalid
-        self.log.debug(
-            "metadata.requested",
-            topics=topics,
-            because=self._refreshing.because(is_first=not self.cluster.brokers),
-        )
+        self.log.debug("metadata.requested", topics=topics, because=self._refreshing.because)
         body = _metadata_request(
             None if self._patterns else topics, create=self.settings.allow_auto_create_topics
         )
