@@ -83,7 +83,9 @@ class Alone(Host):
         dispatcher.connect("application", port)
         return dispatcher
 
-    def make_net(self, settings: Settings, tell: Callable[[Message], None]) -> Net:
+    def make_net(
+        self, settings: Settings, tell: Callable[[Message], None], clock: Callable[[], float]
+    ) -> Net:
         return NoNet()
 
 

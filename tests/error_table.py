@@ -37,7 +37,7 @@ HEAD = (
 
 
 def actions() -> list[str]:
-    """Each action and its docstring."""
+    """Each action and its docstring, which a row of the page has on one line."""
     (kind,) = ast.parse(inspect.getsource(Do)).body
     assert isinstance(kind, ast.ClassDef)
     rows = ["| action | what is done |", "|---|---|"]
@@ -46,7 +46,8 @@ def actions() -> list[str]:
         assert isinstance(name.targets[0], ast.Name)
         assert isinstance(text, ast.Expr)
         assert isinstance(text.value, ast.Constant)
-        rows.append(f"| {name.targets[0].id} | {text.value.value} |")
+        what = " ".join(str(text.value.value).split())
+        rows.append(f"| {name.targets[0].id} | {what} |")
     return rows
 
 

@@ -98,16 +98,17 @@ def modules_from(begin: Iterable[str]) -> set[str]:
     return found
 
 
-def _made(module: str) -> set[str]:
+def made_in(module: str) -> set[str]:
+    """The names that are called in a module: those of classes are what it makes."""
     calls = (node.func for node in ast.walk(tree_of(module)) if isinstance(node, ast.Call))
     return {name.id for name in calls if isinstance(name, ast.Name)}
 
 
 @functools.cache
 def _made_by() -> Mapping[str, set[str]]:
-    made = {actor: set[str]().union(*map(_made, modules_of(actor))) for actor in BEGINS}
+    made = {actor: set[str]().union(*map(made_in, modules_of(actor))) for actor in BEGINS}
     for actor in MANAGERS:
-        made[actor] |= _made("aktor.actors.manager")
+        made[actor] |= made_in("aktor.actors.manager")
     return made
 
 

@@ -16,11 +16,13 @@ from typing import Any, TypeGuard
 import pytest
 
 import aktor
+from aktor.actors.handlers import failure_handlers, response_handlers
+from aktor.actors.manager import RequestManager
 from aktor.events.message import Message
 from aktor.events.metadata import TopicsNamed
 from aktor.events.routes import BY_NAME, FACTS, ROUTES
 from aktor.managers import classic_states, consumer_states
-from aktor.managers.state_table import mermaid
+from aktor.state_table import mermaid
 from aktor.values import Value
 from tests import protocol_table, settings_table
 
@@ -32,6 +34,7 @@ PACKAGE = ROOT / "aktor"
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "settings": set(),
+    "state_table": set(),
     "compiled": set(),
     "values": set(),
     "version": set(),
@@ -52,7 +55,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli": {"cli", "simulation", "broker"},
     "spark": {"spark", "consumer"},
 }
-FOR_ALL = {"compiled", "errors", "settings", "trace", "values", "version"}
+FOR_ALL = {"compiled", "errors", "settings", "state_table", "trace", "values", "version"}
 
 #: The broker's modules and packages from the lowest layer to the highest. One may import those of
 #: its own layer and of lower ones.
@@ -420,6 +423,25 @@ def test_every_message_has_a_route_and_every_route_a_message() -> None:
     assert set(said()) == set(ROUTES) | BY_NAME
 
 
+def senders_of_requests() -> list[type[RequestManager]]:
+    """The managers, with both membership managers in place of the one that chooses."""
+    from aktor.consumer.system import actors
+
+    kinds = {kind for protocol in ("classic", "consumer") for kind in actors(protocol)}
+    managers = [kind for kind in kinds if issubclass(kind, RequestManager)]
+    return sorted(managers, key=lambda kind: kind.__name__)
+
+
+def requests_made_by(manager: type[RequestManager]) -> set[type]:
+    """The protocol requests that are made in the modules of a manager."""
+    found: set[type] = set()
+    for name in protocol_table.modules_from([manager.__module__]):
+        module = importlib.import_module(name)
+        named = (getattr(module, one, None) for one in protocol_table.made_in(name))
+        found.update(one for one in named if inspect.isclass(one) and hasattr(one, "API_KEY"))
+    return found
+
+
 #: What only a membership manager of KIP-848 asks for, and is told.
 OF_848 = {TopicsNamed}
 
@@ -438,6 +460,18 @@ def test_every_receiver_understands_what_is_routed_to_it(protocol: str) -> None:
         for name in names:
             if name != "supervisor":
                 assert kind in understands[name], f"{name} does not understand {kind.__name__}"
+
+
+@pytest.mark.parametrize("manager", senders_of_requests(), ids=lambda kind: kind.__name__)
+def test_a_manager_handles_the_answer_and_the_failure_of_every_request_that_it_sends(
+    manager: type[RequestManager],
+) -> None:
+    answers, failures = response_handlers(manager), failure_handlers(manager)
+    assert answers.keys() == failures.keys()
+    assert {request for request, _ in answers} == requests_made_by(manager)
+    for request in requests_made_by(manager):
+        notes = [note for one, note in answers if one is request]
+        assert None not in notes or notes == [None], f"two handlers of {request.__name__}"
 
 
 @pytest.mark.parametrize("kind", said(), ids=lambda kind: kind.__name__)

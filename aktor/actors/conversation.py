@@ -28,6 +28,7 @@ from aktor.actors.handshake import Ask, AskRaw, Handshake, SayRaw, Steps, Work
 from aktor.actors.in_flight import RAW_TOKEN, Agreed, InFlightRequest, write_request
 from aktor.errors import AuthenticationError
 from aktor.settings import Settings
+from aktor.state_table import follow
 from aktor.values import Value
 
 __all__ = [
@@ -179,9 +180,7 @@ class Conversation:
         self._go_on(result, error)
 
     def _move(self, event: ConversationEvent) -> None:
-        after = TRANSITIONS[self.state].get(event)
-        assert after is not None, f"{event.name} while {self.state.name}"
-        self.state = after
+        self.state = follow(TRANSITIONS, self.state, event)
 
     def _shake_hands(self) -> Steps[None]:
         self._diagnosis.phase = Phase.VERSIONING

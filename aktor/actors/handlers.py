@@ -5,23 +5,42 @@
 
 So the list of what an actor understands is the list of its handlers, the type checker compares
 each declaration with the handler's parameter, and a search for a message finds who handles it.
+
+The end of a request is declared the same way: its response, and that there will be none.
+
+    @answers_to(HeartbeatRequest)
+    def on_heartbeat_answer(self, received: ResponseReceived) -> None: ...
+
+    @failure_of(HeartbeatRequest)
+    def on_heartbeat_failed(self, failed: RequestFailed) -> None: ...
+
+Where a manager sends requests of one type for several purposes, the type of their note (the
+`context` of `Request`) tells for which: `@answers_to(MetadataRequest, note=QuestionSent)`.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeVar, overload
+from typing import Any, Final, TypeAlias, TypeVar, overload
+
+from aktor.events.network import Request
 
 __all__ = [
     "after_restart_of",
     "answers_to",
     "bound",
+    "failure_handlers",
+    "failure_of",
+    "handler_of",
     "handlers",
     "handles",
     "mending",
     "response_handlers",
 ]
+
+#: Requests of this type, with a note of that type; with any note if it is None.
+Purpose: TypeAlias = tuple[type, type | None]
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -31,7 +50,8 @@ C = TypeVar("C")
 F = TypeVar("F", bound=Callable[..., Any])
 
 _MESSAGES: Final = "__handles__"
-_REQUESTS: Final = "__answers_to__"
+_RESPONSES: Final = "__answers_to__"
+_FAILURES: Final = "__failure_of__"
 _ACTORS: Final = "__after_restart_of__"
 
 
@@ -50,9 +70,14 @@ def handles(*kinds: type) -> Callable[[Any], Any]:
     return _marked(_MESSAGES, kinds)
 
 
-def answers_to(*requests: Any) -> Callable[[F], F]:
+def answers_to(*requests: Any, note: type | None = None) -> Callable[[F], F]:
     """Declare the protocol requests whose `ResponseReceived` a method takes."""
-    return _marked(_REQUESTS, requests)
+    return _marked(_RESPONSES, tuple((request, note) for request in requests))
+
+
+def failure_of(*requests: Any, note: type | None = None) -> Callable[[F], F]:
+    """Declare the protocol requests whose `RequestFailed` a method takes."""
+    return _marked(_FAILURES, tuple((request, note) for request in requests))
 
 
 def after_restart_of(*actors: str) -> Callable[[F], F]:
@@ -73,9 +98,14 @@ def handlers(of: type) -> Mapping[type, str]:
     return _collected(of, _MESSAGES)
 
 
-def response_handlers(of: type) -> Mapping[type, str]:
-    """The class of a protocol request -> the name of the handler of its response."""
-    return _collected(of, _REQUESTS)
+def response_handlers(of: type) -> Mapping[Purpose, str]:
+    """The purpose of a protocol request -> the name of the handler of its response."""
+    return _collected(of, _RESPONSES)
+
+
+def failure_handlers(of: type) -> Mapping[Purpose, str]:
+    """The purpose of a protocol request -> the name of the handler if there is no response."""
+    return _collected(of, _FAILURES)
 
 
 def mending(of: type) -> Mapping[str, str]:
@@ -86,6 +116,14 @@ def mending(of: type) -> Mapping[str, str]:
 def bound(actor: object, names: Mapping[Any, str]) -> dict[Any, Callable[[Any], None]]:
     """One of the mappings above with the methods of this actor: the table it dispatches by."""
     return {key: getattr(actor, name) for key, name in names.items()}
+
+
+def handler_of(
+    request: Request, handlers: Mapping[Purpose, Callable[[Any], None]]
+) -> Callable[[Any], None]:
+    """The handler of one of these requests that have ended."""
+    kind = type(request.body)
+    return handlers.get((kind, type(request.context))) or handlers[kind, None]
 
 
 @functools.cache

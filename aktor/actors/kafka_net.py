@@ -20,7 +20,6 @@ import selectors
 import socket
 import ssl
 import struct
-import time
 from collections.abc import Callable
 from typing import Any, Final, assert_never
 
@@ -96,19 +95,22 @@ class KafkaNet:
 
     Belongs to one thread, except for `wake`. Reports through `tell`, which must only note the
     report down. `connection` of the settings: kafka-python's names for TLS, SASL, socket options,
-    `client_dns_lookup`, `proxy_url`, `api_version`, `receive_message_max_bytes`. `resolve` looks
-    names up, on a thread of its own.
+    `client_dns_lookup`, `proxy_url`, `api_version`, `receive_message_max_bytes`. `clock` is the
+    dispatcher's: reports say by it when they were made. `resolve` looks names up, on a thread of
+    its own.
     """
 
     def __init__(
         self,
         settings: Settings,
         tell: Callable[[Message], None],
+        clock: Callable[[], float],
         *,
         resolve: Resolver = socket.getaddrinfo,
     ) -> None:
         self.settings = settings
         self.tell = tell
+        self.clock = clock
         self.resolve = resolve
         self.addresses = AddressBook()
         self.scratch = bytearray(SCRATCH_SIZE)
@@ -145,9 +147,7 @@ class KafkaNet:
         connection = self._connections.get(key)
         if connection is None:
             gone = KafkaConnectionError(f"connection {key} is closed")
-            self.tell(
-                RequestBroken(key=key, request_id=request_id, error=gone, now=time.monotonic())
-            )
+            self.tell(RequestBroken(key=key, request_id=request_id, error=gone, now=self.clock()))
             return
         connection.send(request_id, body)
 
@@ -199,9 +199,9 @@ class KafkaNet:
 
     def _write_codec_in_silence(self) -> None:
         """Sleep a little; if nothing ended that, there is time to write one codec."""
-        began = time.monotonic()
+        began = self.clock()
         self.loop.turn(SILENCE)
-        if time.monotonic() - began >= SILENCE:
+        if self.clock() - began >= SILENCE:
             self._codecs.later.popleft()()
 
     def wake(self) -> None:
@@ -280,7 +280,7 @@ class _Connection:
 
     def _set_timer(self, delay: float, then: Callable[[], Any]) -> None:
         self._stop_timer()
-        self._tasks["timer"] = self._loop.call_at(time.monotonic() + delay, then)
+        self._tasks["timer"] = self._loop.call_later(delay, then)
 
     def _stop_timer(self) -> None:
         timer = self._tasks.pop("timer", None)
@@ -320,11 +320,11 @@ class _Connection:
                         response=news.response,
                         version=news.version,
                         throttle=news.throttle,
-                        now=time.monotonic(),
+                        now=self._net.clock(),
                     )
                 )
             case Broken(request_id, error):
-                now = time.monotonic()
+                now = self._net.clock()
                 self._net.tell(
                     RequestBroken(key=self._key, request_id=request_id, error=error, now=now)
                 )
@@ -332,7 +332,7 @@ class _Connection:
                 self._stop_timer()
                 self._dial.note(works=True)
                 self._net.note_versions(versions)
-                self._net.tell(ConnectionOpened(key=self._key, now=time.monotonic()))
+                self._net.tell(ConnectionOpened(key=self._key, now=self._net.clock()))
             case RenewAfter(seconds):
                 # The renewal has no timer of its own: what is held back meanwhile has the actor's
                 # deadlines, and a JoinGroup in flight, whose answer comes first, may take minutes.
@@ -471,7 +471,7 @@ class _Connection:
         if error is None:
             return
         report = ConnectionClosed if self._diagnosis.open else ConnectionFailed
-        self._net.tell(report(key=self._key, error=error, now=time.monotonic()))
+        self._net.tell(report(key=self._key, error=error, now=self._net.clock()))
 
     def _discard_unsent(self) -> None:
         """Let the socket end by a reset (RST), which discards its send buffer.

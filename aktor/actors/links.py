@@ -11,6 +11,7 @@ from typing import Any, Final
 from aktor.actors.attempts import Attempts
 from aktor.actors.manager import NEVER, Backoff
 from aktor.events.network import Request
+from aktor.state_table import follow
 
 __all__ = ["Link", "LinkEvent", "LinkState", "ClientRequest"]
 
@@ -119,9 +120,7 @@ class Link:
 
     def on(self, event: LinkEvent) -> None:
         """The only place where `state` is assigned."""
-        after = TRANSITIONS[self.state].get(event)
-        assert after is not None, f"{event.name} while {self.state.name}"
-        self.state = after
+        self.state = follow(TRANSITIONS, self.state, event)
 
     def adopt(self, other: Link) -> None:
         """Take over the open connection of another link to the same address."""

@@ -17,7 +17,15 @@ import math
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
-from aktor.actors.handlers import bound, handlers, handles, mending, response_handlers
+from aktor.actors.handlers import (
+    bound,
+    failure_handlers,
+    handler_of,
+    handlers,
+    handles,
+    mending,
+    response_handlers,
+)
 from aktor.actors.runtime import CooperativeActor, Dispatcher
 from aktor.events.lifecycle import ActorsRestarted, Tick, Ticked
 from aktor.events.message import Message
@@ -106,8 +114,9 @@ class RequestManager(CooperativeActor):
     """Base of the managers. Subclasses set `name`, `NEEDS`, `READS`, `duties`, and have handlers.
 
     `@handles(Type)` stands above the handler of a message, `@answers_to(RequestType)` above the
-    handler of the response to a protocol request; a failed request goes to `on_request_failed`.
-    Any other message is a dead letter.
+    handler of the response to a protocol request, and `@failure_of(RequestType)` above the handler
+    of a request that gets no response. Every request that it sends needs both of these. Any other
+    message is a dead letter.
 
     `NEEDS` names the actors whose restart leaves this one with state that is worth nothing: it
     starts afresh with them. `@after_restart_of("actor")` stands above a handler without arguments
@@ -136,7 +145,8 @@ class RequestManager(CooperativeActor):
         self.incarnation = incarnation
         self.log = (trace or silent()).bind(actor=self.name, incarnation=incarnation)
         self._table = bound(self, handlers(type(self)))
-        self._responses = bound(self, response_handlers(type(self)))
+        self._response_handlers = bound(self, response_handlers(type(self)))
+        self._failure_handlers = bound(self, failure_handlers(type(self)))
         self._duties = self.duties()
         self._outbox: list[Message] = []
         self._unsent: list[Request] = []
@@ -161,10 +171,6 @@ class RequestManager(CooperativeActor):
     def duties(self) -> tuple[Duty, ...]:
         """What depends on the time, in the order in which it is done. Read once."""
         return ()
-
-    def on_request_failed(self, failed: RequestFailed) -> None:
-        """No answer will come for `failed.request` (its `body` and `context` say which it was)."""
-        raise NotImplementedError(f"{self.name} sends requests and must say what a failure means")
 
     # -- what they call
 
@@ -274,9 +280,9 @@ class RequestManager(CooperativeActor):
     @handles(ResponseReceived)
     def _on_response(self, received: ResponseReceived) -> None:
         if not self._is_stale(received.request):
-            self._responses[type(received.request.body)](received)
+            handler_of(received.request, self._response_handlers)(received)
 
     @handles(RequestFailed)
     def _on_failure(self, failed: RequestFailed) -> None:
         if not self._is_stale(failed.request):
-            self.on_request_failed(failed)
+            handler_of(failed.request, self._failure_handlers)(failed)

@@ -17,6 +17,7 @@ from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
 from aktor.broker.call import CLOSE, Call
 from aktor.broker.codes import Code
+from aktor.state_table import follow
 
 __all__ = ["MECHANISMS", "Authentication", "Users"]
 
@@ -284,7 +285,7 @@ class Authentication:
 
     def _on(self, trigger: _Trigger) -> None:
         """The only place where the state is changed."""
-        self._state = _TRANSITIONS[self._state][trigger]
+        self._state = follow(_TRANSITIONS, self._state, trigger)
 
     def handshake(self, call: Call) -> None:
         """SaslHandshake: take the mechanism, or say which there are."""

@@ -9,7 +9,6 @@ nothing here knows which group protocol is spoken.
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -76,7 +75,7 @@ class Rebalancing:
         delivery: Delivery,
         publish: Callable[[Message], None],
         trace: Trace,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
     ) -> None:
         #: The user's listener, None without one.
         self.listener: Any = None

@@ -95,9 +95,11 @@ class Host:
         dispatcher.connect("application", port)
         return dispatcher
 
-    def make_net(self, settings: Settings, tell: Callable[[Message], None]) -> Net:
-        """The sockets of a network actor, which report to `tell`."""
-        return KafkaNet(settings, tell)
+    def make_net(
+        self, settings: Settings, tell: Callable[[Message], None], clock: Callable[[], float]
+    ) -> Net:
+        """The sockets of a network actor, which report to `tell`, by the dispatcher's clock."""
+        return KafkaNet(settings, tell, clock)
 
     def make_member_id(self) -> str:
         """A name for a member of a KIP-848 group, as Kafka prints a uuid (KIP-1082)."""
@@ -140,7 +142,7 @@ def composition(
     everyone = tuple(kind.name for kind in kinds)
     seen = {kind.name: settings.only(kind.name, kind.READS) for kind in kinds}
     more: dict[str, dict[str, Any]] = {name: {} for name in everyone}
-    more["network"]["net"] = partial(host.make_net, seen["network"])
+    more["network"]["net"] = partial(host.make_net, seen["network"], clock=dispatcher.clock)
     if settings.group_protocol != "classic":
         # Made once: a restarted manager is the same member to its group (KIP-1082).
         more["membership"]["member_id"] = host.make_member_id()

@@ -93,11 +93,11 @@ class Commit:
         """Whether its answer is expected."""
         return self.exchange.in_flight
 
-    def may_be_sent(self, now: float) -> bool:
-        """Whether it is due. A commit is tried once, even if its deadline has come already."""
-        if now < self.exchange.due:
-            return False
-        return now < self.deadline or (self.attempts.made == 0 and self.since == now)
+    def due(self, now: float) -> float:
+        """When it may be sent: NEVER after its deadline. But a commit is tried once, even if its
+        deadline has come already when it is first looked at."""
+        is_first = self.attempts.made == 0 and self.since == now
+        return self.exchange.due if now < self.deadline or is_first else NEVER
 
     def outcome(self, error: Exception | None) -> Message:
         """What whoever wanted it is told."""
@@ -194,8 +194,7 @@ class CommitQueue:
             for one in commit.remaining
         }
 
-    @property
-    def due(self) -> float:
+    def due(self, now: float) -> float:
         """When the first of those that go next may be sent; others wait for these."""
         first = (*self.revocations, *list(self.standing)[:1])
-        return min((one.exchange.due for one in first if not self.must_wait(one)), default=NEVER)
+        return min((one.due(now) for one in first if not self.must_wait(one)), default=NEVER)

@@ -17,7 +17,7 @@ from kafka.errors import (
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from aktor.actors.handlers import after_restart_of, answers_to, handles
+from aktor.actors.handlers import after_restart_of, answers_to, failure_of, handles
 from aktor.actors.manager import AGAIN, NEVER, Duty, RequestManager
 from aktor.events.answers import Answered, Failed
 from aktor.events.commits import (
@@ -375,12 +375,12 @@ class CommitManager(RequestManager):
         if not self._queue or self._coordinator is None:
             return NEVER
         for commit in list(self._queue.revocations):
-            ready = commit.may_be_sent(now) and not self._queue.must_wait(commit)
+            ready = now >= commit.due(now) and not self._queue.must_wait(commit)
             if ready and self._may_go(commit):
                 self._commit([commit], self._coordinator.node_id, now)
         if head := self._head_of_queue(now):
             self._commit(head, self._coordinator.node_id, now)
-        return self._queue.due
+        return self._queue.due(now)
 
     def _send_look_ups(self, now: float, _jitter: float) -> float:
         """OffsetFetch of what is due."""
@@ -399,7 +399,7 @@ class CommitManager(RequestManager):
         """
         batch: list[Commit] = []
         for commit in list(self._queue.standing):
-            if not commit.may_be_sent(now) or (batch and commit.alone):
+            if now < commit.due(now) or (batch and commit.alone):
                 break
             if commit.kind is Kind.AUTO:
                 commit.fill(self._to_commit_automatically(commit))
@@ -658,6 +658,7 @@ class CommitManager(RequestManager):
                 self._suspect(asked.node, f"{name_of(type(error))} on OffsetFetch")
         self._look_ups.settle(asked.look_up, outcome, received.now, received.jitter)
 
+    @failure_of(OffsetCommitRequest, OffsetFetchRequest)
     def on_request_failed(self, failed: RequestFailed) -> None:
         """No answer: look the coordinator up anew, unless it refused our credentials."""
         note: _CommitSent | OffsetFetchSent = failed.request.context

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kafka.errors import NoError, UnreleasedInstanceIdError
 
-from aktor.actors.handlers import answers_to, handles
+from aktor.actors.handlers import answers_to, failure_of, handles
 from aktor.actors.manager import AGAIN, NEVER, REFUSED_PAUSE, Duty
 from aktor.actors.runtime import Dispatcher
 from aktor.events.answers import Answered
@@ -259,13 +259,9 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         acknowledges = self.state is State.ACKNOWLEDGING
         return min(state.due, state.retry_at) if acknowledges else state.due
 
-    @answers_to(ConsumerGroupHeartbeatRequest)
+    @answers_to(ConsumerGroupHeartbeatRequest, note=HeartbeatSent)
     def on_heartbeat_answer(self, received: ResponseReceived) -> None:
         """Our epoch and perhaps another target; or why not."""
-        self._now = received.now
-        if isinstance(received.request.context, LeaveSent):
-            self._leave_answered(received)
-            return
         sent: HeartbeatSent = received.request.context
         if not self._heartbeat_state.expects(sent.number):
             self._dropped(received.request, "it was given up before")
@@ -372,6 +368,16 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     def _leave_request(self, leave: Leave) -> Any:
         return leave_heartbeat(self.settings, leave.member_id, stays=leave.stays)
 
+    @answers_to(ConsumerGroupHeartbeatRequest, note=LeaveSent)
+    def on_leave_answer(self, received: ResponseReceived) -> None:
+        """Whether the member has left."""
+        self._leave_answered(received)
+
+    @failure_of(ConsumerGroupHeartbeatRequest, note=LeaveSent)
+    def on_leave_failed(self, failed: RequestFailed) -> None:
+        """Whether it is sent again."""
+        self._leave_failed(failed)
+
     @property
     def _leave_patience(self) -> float:
         return min(self._heartbeat_state.patience(), super()._leave_patience)
@@ -425,18 +431,12 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     # -- requests without an answer
 
-    def on_request_failed(self, failed: RequestFailed) -> None:
+    @failure_of(ConsumerGroupHeartbeatRequest, note=HeartbeatSent)
+    def on_heartbeat_failed(self, failed: RequestFailed) -> None:
         """A timeout, a broken connection, or a broker that is too old."""
-        self._now = failed.now
-        note = failed.request.context
-        if isinstance(note, LeaveSent):
-            self._leave_failed(failed)
-        elif not self._heartbeat_state.expects(note.number):
+        if not self._heartbeat_state.expects(failed.request.context.number):
             self._dropped(failed.request, "it was given up before")
-        else:
-            self._heartbeat_failed(failed)
-
-    def _heartbeat_failed(self, failed: RequestFailed) -> None:
+            return
         self._sent_fields.forget()
         self._heartbeat_state.failed(failed.now, failed.jitter)
         self.log.warning("heartbeat.failed", because=failed.error, state=self.state)

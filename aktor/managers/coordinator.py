@@ -15,7 +15,7 @@ from kafka.errors import (
 )
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from aktor.actors.handlers import answers_to, handles
+from aktor.actors.handlers import answers_to, failure_of, handles
 from aktor.actors.manager import NEVER, REFUSED_PAUSE, Backoff, Duty, RequestManager, stretched
 from aktor.events.coordinator import (
     CoordinatorFound,
@@ -27,8 +27,9 @@ from aktor.events.coordinator import (
 from aktor.events.metadata import Broker
 from aktor.events.network import Destination, Rebootstrap, RequestFailed, ResponseReceived
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
+from aktor.state_table import follow
 
-__all__ = ["CoordinatorManager"]
+__all__ = ["TRANSITIONS", "CoordinatorEvent", "CoordinatorManager", "CoordinatorState"]
 
 #: Any broker answers FindCoordinator from its memory. One that has not in this many seconds is
 #: gone or half-open, and the next attempt goes to another: waiting `request_timeout_ms` (30 s)
@@ -47,8 +48,13 @@ class CoordinatorState(enum.Enum):
     """Whether the coordinator is known, or asked for."""
 
     UNKNOWN = "unknown"
+    """It is asked for when the backoff is over."""
     ASKED = "asked"
+    """FindCoordinator is in flight."""
     KNOWN = "known"
+    """Others send it their requests, until one of them suspects it."""
+    SUSPECTED = "suspected"
+    """It is lost. The next poll notes when: the backoff depends on how soon suspicions repeat."""
 
 
 class CoordinatorEvent(enum.Enum):
@@ -58,15 +64,17 @@ class CoordinatorEvent(enum.Enum):
     FOUND = "found"
     FAILED = "failed"
     SUSPECTED = "suspected"
+    NOTED = "noted"
 
 
 _S, _E = CoordinatorState, CoordinatorEvent
 
 #: The whole machine. A pair that is not here is a bug in us, never in the broker.
 TRANSITIONS: Final[Mapping[CoordinatorState, Mapping[CoordinatorEvent, CoordinatorState]]] = {
-    _S.UNKNOWN: {_E.SENT: _S.ASKED},
-    _S.ASKED:   {_E.FOUND: _S.KNOWN, _E.FAILED: _S.UNKNOWN},
-    _S.KNOWN:   {_E.SUSPECTED: _S.UNKNOWN},
+    _S.UNKNOWN:   {_E.SENT: _S.ASKED},
+    _S.ASKED:     {_E.FOUND: _S.KNOWN, _E.FAILED: _S.UNKNOWN},
+    _S.KNOWN:     {_E.SUSPECTED: _S.SUSPECTED},
+    _S.SUSPECTED: {_E.NOTED: _S.UNKNOWN},
 }  # fmt: skip
 
 
@@ -95,7 +103,6 @@ class CoordinatorManager(RequestManager):
         self.broker: Broker | None = None
         self._failures = Backoff(first, longest)
         self._suspicions = Backoff(first, longest)
-        self._suspected = False
         self._suspected_at = -math.inf
 
     # -- what to send, and when
@@ -106,10 +113,10 @@ class CoordinatorManager(RequestManager):
 
     def _find_coordinator(self, now: float, jitter: float) -> float:
         """A FindCoordinator if the coordinator is unknown and the backoff is over."""
+        if self.state is CoordinatorState.SUSPECTED:
+            self._note_suspicion(now, jitter)
         if self.settings.group_id is None or self.state is not CoordinatorState.UNKNOWN:
             return NEVER
-        if self._suspected:
-            self._note_suspicion(now, jitter)
         due = max(self._failures.retry_at, self._suspicions.retry_at)
         if now < due:
             return due
@@ -127,7 +134,7 @@ class CoordinatorManager(RequestManager):
         return NEVER
 
     def _note_suspicion(self, now: float, jitter: float) -> None:
-        self._suspected = False
+        self._move(CoordinatorEvent.NOTED)
         if now - self._suspected_at < CALM_AFTER:
             self._suspicions.failed(now, jitter)
         else:
@@ -136,7 +143,7 @@ class CoordinatorManager(RequestManager):
 
     def _move(self, event: CoordinatorEvent) -> None:
         """The only place where `state` is assigned."""
-        self.state = TRANSITIONS[self.state][event]
+        self.state = follow(TRANSITIONS, self.state, event)
 
     # -- how it ended
 
@@ -163,7 +170,8 @@ class CoordinatorManager(RequestManager):
         )
         self._tell(CoordinatorFound(broker=self.broker))
 
-    def on_request_failed(self, failed: RequestFailed) -> None:
+    @failure_of(FindCoordinatorRequest)
+    def on_find_failed(self, failed: RequestFailed) -> None:
         """The node did not answer. The next attempt may go to another one."""
         self._failed(failed.error, failed.now, failed.jitter)
 
@@ -235,7 +243,6 @@ class CoordinatorManager(RequestManager):
     def _lose(self, broker: Broker, because: str) -> None:
         self._move(CoordinatorEvent.SUSPECTED)
         self.broker = None
-        self._suspected = True
         self.log.info(
             "coordinator.lost",
             group=self.settings.group_id,

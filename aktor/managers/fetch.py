@@ -23,7 +23,7 @@ from kafka.errors import KafkaTimeoutError
 from kafka.protocol.consumer.fetch import FetchRequest
 from kafka.structs import TopicPartition
 
-from aktor.actors.handlers import answers_to, handles
+from aktor.actors.handlers import answers_to, failure_of, handles
 from aktor.actors.manager import NEVER, Backoff, Duty, RequestManager, stretched
 from aktor.events.fetching import PausePartitions
 from aktor.events.metadata import ClusterChanged, RefreshMetadata
@@ -540,7 +540,8 @@ class FetchManager(RequestManager):
         because = f"node {asked.node} refused a fetch: {error.__name__}"
         self._recover(node, received, error(f"broker {asked.node} refused a Fetch"), because)
 
-    def on_request_failed(self, failed: RequestFailed) -> None:
+    @failure_of(FetchRequest)
+    def on_fetch_failed(self, failed: RequestFailed) -> None:
         """The session may be closed at the broker: try again later, with a full Fetch."""
         asked: Asked = failed.request.context
         node = self._finished(asked)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from kafka.errors import FetchSessionIdNotFoundError
 from kafka.structs import TopicPartition
 
 from aktor.protocol.error_codes import Answer, Do, means
@@ -99,11 +98,11 @@ class FetchSession:
 
         Then a new one can be begun at once.
         """
-        began = self._epoch != FIRST_EPOCH
-        if error is FetchSessionIdNotFoundError:
+        began, meaning = self._epoch != FIRST_EPOCH, means(Answer.FETCH, error)
+        if Do.FORGET_FETCH_SESSION in meaning:
             self._id = NO_SESSION
         self.restart()
-        return began and means(Answer.FETCH, error) is Do.NEW_FETCH_SESSION
+        return began and Do.RETRY not in meaning
 
     def restart(self) -> None:
         """Nobody knows what the broker remembers: the next request is full.

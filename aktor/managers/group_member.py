@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from kafka.structs import TopicPartition
 
+from aktor import state_table
 from aktor.actors.manager import AGAIN
 from aktor.events.commits import RevocationCommitted
 from aktor.events.membership import (
@@ -19,7 +20,6 @@ from aktor.events.membership import (
     RunRevokedCallback,
 )
 from aktor.events.message import Message
-from aktor.managers import state_table
 from aktor.managers.rebalance import Rebalance
 from aktor.managers.revocation import Revocation, RevocationStage, StepAnswer
 from aktor.settings import Settings

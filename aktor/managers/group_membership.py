@@ -147,6 +147,18 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     # -- what is heard
 
+    @handles(ResponseReceived)
+    def _on_response(self, received: ResponseReceived) -> None:
+        """An answer tells the time, too."""
+        self._now = received.now
+        super()._on_response(received)
+
+    @handles(RequestFailed)
+    def _on_failure(self, failed: RequestFailed) -> None:
+        """As an answer."""
+        self._now = failed.now
+        super()._on_failure(failed)
+
     @handles(PartitionsReleased, RevocationCommitted, CallbackFinished)
     def on_step(self, message: PartitionsReleased | RevocationCommitted | CallbackFinished) -> None:
         """A step of the rebalance is done; what a listener raised the application raises."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -24,7 +25,7 @@ class Leader:
 
     def __init__(self, assignors: Assignors, tell: Callable[[Message], None]) -> None:
         self.plan: LeaderPlan | None = None
-        self.wait_until = 0.0
+        self._wait_until = 0.0
         self._assignors = assignors
         self._tell = tell
         self._skips = False
@@ -36,7 +37,7 @@ class Leader:
         """JoinGroup has made us the leader; raises whatever decoding the members raises."""
         self.plan = LeaderPlan(self._assignors.by_name[response.protocol_name], response.members)
         self._skips = bool(response.skip_assignment)
-        self.wait_until = now + METADATA_WAIT
+        self._wait_until = now + METADATA_WAIT
         missing = self.plan.missing(cluster)
         stale = missing & self._tracked
         self._track(self.plan.topics)
@@ -58,14 +59,14 @@ class Leader:
         if self._tracked:
             self._tell(TrackTopics(owner="membership", topics=self._tracked))
 
-    def is_waiting(self, cluster: Cluster, now: float) -> bool:
-        """Whether to wait on for metadata before the group is told.
+    def ready_at(self, cluster: Cluster) -> float:
+        """When the group is told its assignment: at once, or after a wait for metadata.
 
-        Not for topics that do not exist: when one appears the group is assigned anew.
+        It does not wait for topics that do not exist: when one appears the group is assigned anew.
         """
-        if self.plan is None or now >= self.wait_until:
-            return False
-        return bool(self.plan.missing(cluster) - cluster.unknown)
+        if self.plan is None or not self.plan.missing(cluster) - cluster.unknown:
+            return -math.inf
+        return self._wait_until
 
     def assign(self, cluster: Cluster) -> Mapping[str, bytes] | None:
         """Member id -> assignment; None if it is not ours to make.

@@ -23,7 +23,7 @@ from kafka.protocol.consumer import (
     SyncGroupRequest,
 )
 
-from aktor.actors.handlers import answers_to, handles
+from aktor.actors.handlers import answers_to, failure_of, handles
 from aktor.actors.manager import AGAIN, NEVER, REFUSED_PAUSE, Duty
 from aktor.actors.runtime import Dispatcher
 from aktor.events.answers import Answered
@@ -209,8 +209,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             return AGAIN  # an assignor that fails ends the membership
         if self.state is not State.SYNCING:
             return NEVER
-        if leader.is_waiting(self._cluster, now):
-            return leader.wait_until
+        if now < (ready_at := leader.ready_at(self._cluster)):
+            return ready_at
         self._sync_group()
         return AGAIN  # an assignor that fails ends the membership
 
@@ -267,7 +267,6 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     @answers_to(JoinGroupRequest)
     def on_join_answer(self, received: ResponseReceived) -> None:
         """A new generation, or why not."""
-        self._now = received.now
         response, sent = received.response, received.request.context
         if not self._calls.ends(sent.number):
             self._on_late_join(received)
@@ -275,7 +274,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         error = group_requests.join_error(response)
         if error is NoError:
             self._joined(response, sent)
-        elif means(Answer.JOIN_GROUP, error) is Do.REJOIN:
+        elif Do.TAKE_MEMBER_ID in means(Answer.JOIN_GROUP, error):
             # The next poll sends JoinGroup with this id.
             self._named_at = sent.at
             self._member.is_named(response.member_id)
@@ -308,7 +307,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         response, sent = received.response, received.request.context
         self._dropped(received.request, "it was given up before")
         meaning = means(Answer.JOIN_GROUP, error_of(response.error_code))
-        made = meaning in (Do.DONE, Do.REJOIN)
+        made = Do.DONE in meaning or Do.TAKE_MEMBER_ID in meaning
         waiting = self._leaves.of_join(sent.number)
         for leave in waiting:
             if made:
@@ -322,7 +321,6 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     @answers_to(SyncGroupRequest)
     def on_sync_answer(self, received: ResponseReceived) -> None:
         """Our assignment, or why not."""
-        self._now = received.now
         response, sent = received.response, received.request.context
         if not self._calls.ends(sent.number):
             self._dropped(received.request, "it was given up before")
@@ -394,7 +392,6 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     @answers_to(HeartbeatRequest)
     def on_heartbeat_answer(self, received: ResponseReceived) -> None:
         """Still a member, or not, or the group rebalances."""
-        self._now = received.now
         sent = received.request.context
         if not self._heartbeat_state.expects(sent.number):
             self._dropped(received.request, "it was given up before")
@@ -467,7 +464,6 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     @answers_to(DescribeGroupsRequest)
     def on_described(self, received: ResponseReceived) -> None:
         """The answer to DescribeGroups: what the members are assigned, or an error."""
-        self._now = received.now
         self._describing.ended()
         leader = self._member.leader
         if not received.request.context.is_by(self._member.me) or not leader.must_learn(
@@ -527,8 +523,12 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     @answers_to(LeaveGroupRequest)
     def on_leave_answer(self, received: ResponseReceived) -> None:
         """Whether the member has left."""
-        self._now = received.now
         self._leave_answered(received)
+
+    @failure_of(LeaveGroupRequest)
+    def on_leave_failed(self, failed: RequestFailed) -> None:
+        """Whether it is sent again."""
+        self._leave_failed(failed)
 
     def _end(self, leave: Leave) -> None:
         super()._end(leave)
@@ -576,20 +576,15 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     # -- requests without an answer
 
-    def on_request_failed(self, failed: RequestFailed) -> None:
+    @failure_of(JoinGroupRequest)
+    def on_join_failed(self, failed: RequestFailed) -> None:
         """A timeout, a broken connection, or a broker that is too old."""
-        self._now = failed.now
-        body = failed.request.body
-        if isinstance(body, LeaveGroupRequest):
-            self._leave_failed(failed)
-        elif isinstance(body, HeartbeatRequest):
-            self._heartbeat_failed(failed)
-        elif isinstance(body, DescribeGroupsRequest):
-            self._description_failed(failed)
-        elif isinstance(body, JoinGroupRequest):
-            self._group_request_failed(Answer.JOIN_GROUP, failed)
-        else:
-            self._group_request_failed(Answer.SYNC_GROUP, failed)
+        self._group_request_failed(Answer.JOIN_GROUP, failed)
+
+    @failure_of(SyncGroupRequest)
+    def on_sync_failed(self, failed: RequestFailed) -> None:
+        """As JoinGroup."""
+        self._group_request_failed(Answer.SYNC_GROUP, failed)
 
     def _group_request_failed(self, answer: Answer, failed: RequestFailed) -> None:
         sent = failed.request.context
@@ -615,7 +610,9 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         else:
             self._fail(error, meaning)  # what we cannot send, and the error says why
 
-    def _heartbeat_failed(self, failed: RequestFailed) -> None:
+    @failure_of(HeartbeatRequest)
+    def on_heartbeat_failed(self, failed: RequestFailed) -> None:
+        """The coordinator may be gone; the session goes on."""
         sent = failed.request.context
         if not self._heartbeat_state.expects(sent.number):
             self._dropped(failed.request, "it was given up before")
@@ -626,7 +623,9 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if Do.RAISE in meaning:
             self._failed_for_good(failed.error, meaning)
 
-    def _description_failed(self, failed: RequestFailed) -> None:
+    @failure_of(DescribeGroupsRequest)
+    def on_description_failed(self, failed: RequestFailed) -> None:
+        """Ask again, or assign without it."""
         self._describing.ended()
         if Do.RETRY in means(Answer.DESCRIBE_GROUPS, type(failed.error)):
             self._describing.failed(failed.now, failed.jitter)

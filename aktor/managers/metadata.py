@@ -21,7 +21,7 @@ from kafka.errors import (
 from kafka.protocol.metadata import MetadataRequest
 from kafka.structs import TopicPartition
 
-from aktor.actors.handlers import after_restart_of, answers_to, handles
+from aktor.actors.handlers import after_restart_of, answers_to, failure_of, handles
 from aktor.actors.manager import NEVER, Duty, RequestManager
 from aktor.events.answers import Answered, Failed
 from aktor.events.metadata import (
@@ -247,11 +247,7 @@ class MetadataManager(RequestManager):
         # A name the broker called invalid will never be valid: it is not asked for again.
         invalid = {name for name, kind in self._refused.items() if not _may_be_mended(kind)}
         topics = self._tracked_topics() - invalid
-        self.log.debug(
-            "metadata.requested",
-            topics=topics,
-            because=self._refreshing.because(is_first=not self.cluster.brokers),
-        )
+        self.log.debug("metadata.requested", topics=topics, because=self._refreshing.because)
         body = _metadata_request(
             None if self._patterns else topics, create=self.settings.allow_auto_create_topics
         )
@@ -297,23 +293,26 @@ class MetadataManager(RequestManager):
 
     # -- what is answered
 
-    @answers_to(MetadataRequest)
-    def on_metadata(self, received: ResponseReceived) -> None:
-        """To the snapshot or to the question, whichever the request was for."""
-        context = received.request.context
-        error = _refusal_of(received.response)
+    @answers_to(MetadataRequest, note=_RefreshSent)
+    def on_refreshed(self, received: ResponseReceived) -> None:
+        """The brokers and the tracked topics as they are now, or why not."""
+        error = self._refusal(received.response)
+        if error is None:
+            self._refreshed(received)
+        else:
+            self._refresh_failed(error, received.now, received.jitter)
+
+    @failure_of(MetadataRequest, note=_RefreshSent)
+    def on_refresh_failed(self, failed: RequestFailed) -> None:
+        """Try again after the backoff; the network then chooses another node."""
+        self._refresh_failed(failed.error, failed.now, failed.jitter)
+
+    def _refusal(self, response: Any) -> Exception | None:
+        """Why an answer as a whole is of no use; it may send us back to the bootstrap servers."""
+        error = _refusal_of(response)
         if error is not None and Do.REBOOTSTRAP in means(Answer.METADATA, type(error)):
             self._rebootstrap(name_of(type(error)))
-        if isinstance(context, _QuestionSent):
-            self._on_looked_up(context.ticket, received, error)
-            return
-        if isinstance(context, _NamingSent):
-            self._on_named(received)
-            return
-        if error is not None:
-            self._refresh_failed(error, received.now, received.jitter)
-            return
-        self._on_refreshed(received)
+        return error
 
     def _rebootstrap(self, because: str) -> None:
         """Forget the brokers, so that the bootstrap servers are asked (KIP-1102).
@@ -326,24 +325,13 @@ class MetadataManager(RequestManager):
         self._take(self.cluster.cluster_id, {}, self.cluster.topics)
         self._refreshing.soon(because)
 
-    def on_request_failed(self, failed: RequestFailed) -> None:
-        """Try again after the backoff; the network then chooses another node."""
-        context = failed.request.context
-        if isinstance(context, _QuestionSent):
-            self._retry_question(context.ticket, failed.error, failed.now, failed.jitter)
-            return
-        if isinstance(context, _NamingSent):
-            self._naming.failed(failed.now, failed.jitter)
-            return
-        self._refresh_failed(failed.error, failed.now, failed.jitter)
-
     def _refresh_failed(self, error: Exception, now: float, jitter: float) -> None:
         retry_at = self._refreshing.exchange.failed(now, jitter)
         self.log.warning("metadata.failed", because=error, retry_in=round(retry_at - now, 3))
         if Do.RAISE in means(Answer.METADATA, type(error)):
             self._tell(BrokerRefused(error=error))
 
-    def _on_refreshed(self, received: ResponseReceived) -> None:
+    def _refreshed(self, received: ResponseReceived) -> None:
         self._refreshing.answered(received.now)
         topics, refusals = self._judge_topics(received)
         self._take(received.response.cluster_id, _brokers(received.response), topics)
@@ -543,7 +531,10 @@ class MetadataManager(RequestManager):
 
     # -- names
 
-    def _on_named(self, received: ResponseReceived) -> None:
+    @answers_to(MetadataRequest, note=_NamingSent)
+    def on_named(self, received: ResponseReceived) -> None:
+        """The names of topic ids; those that the answer does not name are asked for again."""
+        self._refusal(received.response)
         names = {
             one.topic_id: one.name
             for one in received.response.topics
@@ -556,11 +547,17 @@ class MetadataManager(RequestManager):
         if names:
             self._tell(TopicsNamed(names=names))
 
+    @failure_of(MetadataRequest, note=_NamingSent)
+    def on_naming_failed(self, failed: RequestFailed) -> None:
+        """Ask again after the backoff."""
+        self._naming.failed(failed.now, failed.jitter)
+
     # -- questions
 
-    def _on_looked_up(
-        self, ticket: int, received: ResponseReceived, error: Exception | None
-    ) -> None:
+    @answers_to(MetadataRequest, note=_QuestionSent)
+    def on_looked_up(self, received: ResponseReceived) -> None:
+        """The topics that a call has asked about, or why not."""
+        ticket, error = received.request.context.ticket, self._refusal(received.response)
         question = self._questions[ticket]
         if error is not None:
             self._retry_question(ticket, error, received.now, received.jitter)
@@ -588,6 +585,12 @@ class MetadataManager(RequestManager):
             self._retry_question(ticket, first, received.now, received.jitter)
             return
         self._end_question(Answered(ticket=ticket, value=found))
+
+    @failure_of(MetadataRequest, note=_QuestionSent)
+    def on_look_up_failed(self, failed: RequestFailed) -> None:
+        """Ask again after the backoff."""
+        ticket = failed.request.context.ticket
+        self._retry_question(ticket, failed.error, failed.now, failed.jitter)
 
     def _retry_question(self, ticket: int, error: Exception, now: float, jitter: float) -> None:
         """Ask again after the backoff, or give up if the deadline comes first."""

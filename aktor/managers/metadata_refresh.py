@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import NamedTuple
 
-from aktor.actors.manager import Backoff
+from aktor.actors.manager import NEVER, Backoff
 from aktor.managers.exchange import Exchange
 from aktor.settings import Settings
 
 __all__ = ["Refresh"]
+
+
+class _Reason(NamedTuple):
+    """From when on a request is due, and why."""
+
+    due: float
+    because: str
 
 
 class Refresh:
@@ -28,26 +37,35 @@ class Refresh:
     @property
     def due(self) -> float:
         """When the next request is to be sent, if nothing is heard before."""
-        if self.exchange.in_flight or self.exchange.failures:
-            return self.exchange.due
-        if self._at_once is not None:
-            return -math.inf
-        due = self._answered_at + self._max_age
-        if self._soon is not None:
-            due = min(due, self._answered_at + self._retry_backoff)
-        if self._is_unresolved:
-            due = min(due, self._unresolved.retry_at)
-        return due
+        return NEVER if self.exchange.in_flight else self._first_reason.due
 
-    def because(self, *, is_first: bool) -> str:
-        """Why it is due. `is_first`: there is no snapshot yet."""
-        if self._at_once or self._soon:
-            return self._at_once or self._soon or ""
+    @property
+    def because(self) -> str:
+        """Why it is sent then."""
+        return self._first_reason.because
+
+    @property
+    def _first_reason(self) -> _Reason:
+        return min(self._reasons(), key=lambda one: one.due)
+
+    def _reasons(self) -> Iterator[_Reason]:
+        """What makes a request due; of two at the same time the one that says more comes first.
+
+        While requests fail nothing but the backoff counts.
+        """
         if self.exchange.failures:
-            return "the last request failed"
+            yield _Reason(self.exchange.retry_at, "the last request failed")
+            return
+        if self._at_once is not None:
+            yield _Reason(-math.inf, self._at_once)
+        if self._soon is not None:
+            yield _Reason(self._answered_at + self._retry_backoff, self._soon)
         if self._is_unresolved:
-            return "a topic is unknown or a partition has no leader"
-        return "the consumer starts" if is_first else "the snapshot is old"
+            because = "a topic is unknown or a partition has no leader"
+            yield _Reason(self._unresolved.retry_at, because)
+        is_first = self._answered_at == -math.inf
+        because = "the consumer starts" if is_first else "the snapshot is old"
+        yield _Reason(self._answered_at + self._max_age, because)
 
     def at_once(self, because: str) -> None:
         """A topic is needed that was not asked for: an answer under way will not have it."""

@@ -23,7 +23,7 @@ from kafka.errors import (
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.structs import OffsetAndTimestamp, TopicPartition
 
-from aktor.actors.handlers import answers_to, handles
+from aktor.actors.handlers import answers_to, failure_of, handles
 from aktor.actors.manager import NEVER, Backoff, Duty, RequestManager
 from aktor.events.answers import Answered, Failed
 from aktor.events.commits import (
@@ -50,6 +50,7 @@ from aktor.managers.exchange import Exchange
 from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.protocol.partitions import listed, name_of_partition
 from aktor.protocol.refusals import topics_refused
+from aktor.state_table import follow
 from aktor.values import Value
 
 __all__ = ["TRANSITIONS", "PositionManager", "State", "Trigger"]
@@ -143,9 +144,7 @@ class _Partition:
 
     def move(self, trigger: Trigger) -> None:
         """The only place where `state` is assigned again."""
-        after = TRANSITIONS[self.state].get(trigger)
-        assert after is not None, f"{trigger.name} while {self.state.name}"
-        self.state = after
+        self.state = follow(TRANSITIONS, self.state, trigger)
         self.exchange.ended()
 
 
@@ -526,32 +525,22 @@ class PositionManager(RequestManager):
 
     # -- what is answered
 
-    @answers_to(ListOffsetsRequest)
-    def on_list_offsets(self, received: ResponseReceived) -> None:
+    @answers_to(ListOffsetsRequest, note=_ResetsSent)
+    def on_resets_listed(self, received: ResponseReceived) -> None:
         """Apply what is still wanted, try the rest again."""
-        context = received.request.context
-        if isinstance(context, _ResetsSent):
-            listed = _take_apart(Answer.LIST_OFFSETS, received.response, context.wanted.keys())
-            self._on_resets_listed(context, listed, received.now, received.jitter)
-            return
-        listed = _take_apart(Answer.LIST_OFFSETS_BY_TIME, received.response, context.partitions)
-        self._on_times_listed(context, listed, received.now, received.jitter)
+        sent: _ResetsSent = received.request.context
+        listed = _take_apart(Answer.LIST_OFFSETS, received.response, sent.wanted.keys())
+        self._resets_listed(sent, listed, received.now, received.jitter)
 
-    def on_request_failed(self, failed: RequestFailed) -> None:
+    @failure_of(ListOffsetsRequest, note=_ResetsSent)
+    def on_resets_failed(self, failed: RequestFailed) -> None:
         """The leader did not answer: perhaps it is another one now."""
-        context, kind = failed.request.context, type(failed.error)
-        if isinstance(context, _ResetsSent):
-            if Do.RAISE in means(Answer.LIST_OFFSETS, kind):
-                self._fail(self._still_wanted(context), failed.error)
-                return
-            listed = _Listed(troubles=dict.fromkeys(context.wanted, failed.error))
-            self._on_resets_listed(context, listed, failed.now, failed.jitter)
+        sent: _ResetsSent = failed.request.context
+        if Do.RAISE in means(Answer.LIST_OFFSETS, type(failed.error)):
+            self._fail(self._still_wanted(sent), failed.error)
             return
-        if Do.RAISE in means(Answer.LIST_OFFSETS_BY_TIME, kind):
-            self._end_question(Failed(ticket=context.ticket, error=failed.error))
-            return
-        listed = _Listed(troubles=dict.fromkeys(context.partitions, failed.error))
-        self._on_times_listed(context, listed, failed.now, failed.jitter)
+        listed = _Listed(troubles=dict.fromkeys(sent.wanted, failed.error))
+        self._resets_listed(sent, listed, failed.now, failed.jitter)
 
     def _still_wanted(self, context: _ResetsSent) -> list[TopicPartition]:
         """A seek, a new assignment or another reset wins over a reset in flight."""
@@ -569,7 +558,7 @@ class PositionManager(RequestManager):
             self.log.info("position.dropped", partitions=dropped, because="no longer wanted")
         return wanted
 
-    def _on_resets_listed(
+    def _resets_listed(
         self, context: _ResetsSent, listed: _Listed, now: float, jitter: float
     ) -> None:
         resets: dict[TopicPartition, OffsetAndTimestamp] = {}
@@ -622,7 +611,24 @@ class PositionManager(RequestManager):
 
     # -- questions
 
-    def _on_times_listed(
+    @answers_to(ListOffsetsRequest, note=_TimesSent)
+    def on_times_listed(self, received: ResponseReceived) -> None:
+        """What one leader has found; the question ends with the last, or with a refusal."""
+        sent: _TimesSent = received.request.context
+        listed = _take_apart(Answer.LIST_OFFSETS_BY_TIME, received.response, sent.partitions)
+        self._times_listed(sent, listed, received.now, received.jitter)
+
+    @failure_of(ListOffsetsRequest, note=_TimesSent)
+    def on_times_failed(self, failed: RequestFailed) -> None:
+        """The leader did not answer: perhaps it is another one now."""
+        sent: _TimesSent = failed.request.context
+        if Do.RAISE in means(Answer.LIST_OFFSETS_BY_TIME, type(failed.error)):
+            self._end_question(Failed(ticket=sent.ticket, error=failed.error))
+            return
+        listed = _Listed(troubles=dict.fromkeys(sent.partitions, failed.error))
+        self._times_listed(sent, listed, failed.now, failed.jitter)
+
+    def _times_listed(
         self, context: _TimesSent, listed: _Listed, now: float, jitter: float
     ) -> None:
         question = self._questions.get(context.ticket)

@@ -15,7 +15,7 @@ from typing import Any, Final
 from kafka.structs import TopicPartition
 
 from aktor.managers.consumer_heartbeats import Assignment
-from aktor.managers.state_table import follow
+from aktor.state_table import follow
 from aktor.values import Value
 
 __all__ = ["STAGES", "Event", "Reconciliation", "ReconciliationStage", "Target"]

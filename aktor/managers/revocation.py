@@ -19,6 +19,7 @@ from aktor.events.membership import (
 )
 from aktor.events.message import Message
 from aktor.settings import Settings
+from aktor.state_table import follow
 
 __all__ = ["STAGES", "Revocation", "RevocationStage", "StepAnswer"]
 
@@ -119,4 +120,4 @@ class Revocation:
         return self.stage is RevocationStage.COMMITTING and now < self._commit_until
 
     def _move(self, message: Message) -> None:
-        self.stage = STAGES[self.stage][type(message)]
+        self.stage = follow(STAGES, self.stage, type(message))

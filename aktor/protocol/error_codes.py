@@ -77,7 +77,9 @@ class Do(enum.Flag):
     NEXT_GENERATION = enum.auto()
     """The group has gone on: it may be asked again by a member of the next generation or epoch."""
     REJOIN = enum.auto()
-    """The member joins (again), as the one it is, or with the id that the answer names."""
+    """The member joins (again)."""
+    TAKE_MEMBER_ID = enum.auto()
+    """The answer names the member's id: the member has this id from now on (KIP-394)."""
     PARTITIONS_LOST = enum.auto()
     """Others may own our partitions by now: they are given up without a commit."""
     NEW_MEMBER_ID = enum.auto()
@@ -90,7 +92,9 @@ class Do(enum.Flag):
     OTHER_PROTOCOL = enum.auto()
     """With `group_protocol="auto"` the classic protocol takes over."""
     NEW_FETCH_SESSION = enum.auto()
-    """The next Fetch begins another session (KIP-227)."""
+    """The next Fetch begins another session (KIP-227). Without RETRY it is sent at once."""
+    FORGET_FETCH_SESSION = enum.auto()
+    """The broker has no session of this id: the next Fetch does not name it."""
     RESET_POSITION = enum.auto()
     """The position is outside the log: `auto_offset_reset` decides."""
     REBOOTSTRAP = enum.auto()
@@ -314,7 +318,7 @@ ROWS: Final[Mapping[Answer, Rows]] = {
             **_NO_COORDINATOR,
             **_NOT_A_MEMBER,
             **_REFUSED,
-            MemberIdRequiredError: Do.REJOIN,  # KIP-394: with the id that the answer names
+            MemberIdRequiredError: Do.TAKE_MEMBER_ID | Do.REJOIN,
             RebalanceInProgressError: Do.RETRY,
         },
         fatal=REFUSED_FOR_GOOD,
@@ -385,7 +389,7 @@ ROWS: Final[Mapping[Answer, Rows]] = {
     Answer.CONSUMER_LEAVE: Rows(codes=_NO_COORDINATOR, fatal=Do.DONE, unanswered=_SUSPECT),
     Answer.FETCH: Rows(
         codes={
-            FetchSessionIdNotFoundError: Do.NEW_FETCH_SESSION,
+            FetchSessionIdNotFoundError: Do.NEW_FETCH_SESSION | Do.FORGET_FETCH_SESSION,
             InvalidFetchSessionEpochError: Do.NEW_FETCH_SESSION,
             UnsupportedVersionError: Do.NEW_FETCH_SESSION
             | Do.RETRY

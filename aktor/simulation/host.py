@@ -98,7 +98,9 @@ class Site(Host):
         self.dispatcher.connect("application", _Overheard(port, self))
         return self.dispatcher
 
-    def make_net(self, settings: Settings, tell: Callable[[Message], None]) -> Net:
+    def make_net(
+        self, settings: Settings, tell: Callable[[Message], None], clock: Callable[[], float]
+    ) -> Net:
         """Simulated sockets."""
         net = SimulatedNet(
             self._simulation.network,
@@ -106,7 +108,7 @@ class Site(Host):
             tell,
             consumer=self.name,
             settings=settings,
-            clock=lambda: self._scheduler.now + self.member.ahead,
+            clock=clock,
         )
         self._nets.append(net)
         return net

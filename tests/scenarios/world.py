@@ -270,7 +270,9 @@ class Site(Host):
         self.dispatcher.connect("application", port)
         return self.dispatcher
 
-    def make_net(self, settings: Settings, tell: Callable[[Message], None]) -> Net:
+    def make_net(
+        self, settings: Settings, tell: Callable[[Message], None], clock: Callable[[], float]
+    ) -> Net:
         """Scripted sockets."""
         net = ScriptedNet(self.world, settings.client_id, tell)
         self._nets.append(net)

@@ -93,7 +93,7 @@ def test_a_slice_can_be_copied_and_pickled() -> None:
 class Sockets(Host):
     """Notes what settings the sockets are given."""
 
-    def make_net(self, settings: Settings, tell: Any) -> Any:
+    def make_net(self, settings: Settings, tell: Any, clock: Any) -> Any:
         self.given = settings
 
 

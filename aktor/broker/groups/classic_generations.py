@@ -16,6 +16,7 @@ from aktor.broker.groups.classic_members import Members
 from aktor.broker.groups.classic_states import TRANSITIONS, State, Trigger
 from aktor.broker.groups.classic_timers import Timers
 from aktor.broker.groups.settings import GroupSettings
+from aktor.state_table import follow
 
 __all__ = ["Generations"]
 
@@ -125,9 +126,7 @@ class Generations:
 
     def _on(self, trigger: Trigger, now: float) -> None:
         """The only place where `state` changes; `load` and `take_over` set the first one."""
-        after = TRANSITIONS[self.state].get(trigger)
-        assert after is not None, f"{trigger.name} in a group that is {self.state}"
-        self.state = after
+        self.state = follow(TRANSITIONS, self.state, trigger)
         self.state_since = now
 
     def _read_topics(self) -> frozenset[str] | None:

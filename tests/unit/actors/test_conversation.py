@@ -29,6 +29,7 @@ from aktor.actors.handshake import mechanism_of
 from aktor.errors import AuthenticationError, FrameError
 from aktor.settings import Settings
 from aktor.simulation.network import VERSIONS
+from aktor.state_table import IllegalTransitionError
 from tests.unit.actors.scripted_broker import SPOKEN, Request, api_versions, framed, metadata
 
 BEGUN, LOGIN_WANTED, OPENED, LOGIN_ENDS = ConversationEvent
@@ -130,7 +131,7 @@ def test_it_moves_as_its_table_says_or_refuses(state: State, event: Conversation
         own._move(event)
         assert own.state is TRANSITIONS[state][event]
     else:
-        with pytest.raises(AssertionError):
+        with pytest.raises(IllegalTransitionError):
             own._move(event)
 
 

@@ -13,7 +13,7 @@ import struct
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -73,7 +73,10 @@ class Client:
 
     def __init__(self, *, resolve: Resolver = socket.getaddrinfo, **settings: Any) -> None:
         self.told: list[Any] = []
-        self.net = KafkaNet(Settings(**settings), self.told.append, resolve=resolve)
+        self.clock: Callable[[], float] = time.monotonic
+        self.net = KafkaNet(
+            Settings(**settings), self.told.append, lambda: self.clock(), resolve=resolve
+        )
         self.ids = 0
 
     def __enter__(self) -> Client:
@@ -234,6 +237,19 @@ def test_a_request_for_a_connection_that_is_gone_breaks() -> None:
 
     assert isinstance(report, RequestBroken)
     assert isinstance(report.error, KafkaConnectionError)
+
+
+def test_reports_tell_the_time_of_the_clock_that_the_net_is_given() -> None:
+    with open_to(hang_up) as (client, _):
+        client.clock = lambda: 42.0
+        client.send(key="gone")
+        client.send()
+        reports = [client.next(), client.next()]
+
+    assert [(type(one), one.now) for one in reports] == [
+        (RequestBroken, 42.0),
+        (ConnectionClosed, 42.0),
+    ]
 
 
 def test_a_configured_api_version_is_an_upper_bound() -> None:

@@ -6,8 +6,12 @@ import math
 from typing import ClassVar
 
 import pytest
+from kafka.protocol.consumer import HeartbeatRequest, LeaveGroupRequest
+from kafka.protocol.metadata import MetadataRequest
 
+from aktor.actors.handlers import answers_to, failure_of
 from aktor.actors.manager import AGAIN, NEVER, Duty, RequestManager
+from aktor.events.network import RequestFailed, ResponseReceived
 from aktor.settings import Settings
 
 
@@ -68,3 +72,54 @@ def test_without_a_backoff_the_next_attempt_is_due_at_once_and_that_is_no_crash(
 def test_a_duty_that_is_due_and_never_done_is_a_crash_and_no_busy_loop() -> None:
     with pytest.raises(RuntimeError, match="alarm has something to do at once, and never does it"):
         Alarm(3.0, stuck=True).poll(4.0, 0.5)
+
+
+class Asker(RequestManager):
+    """Notes which of its handlers got the end of a request."""
+
+    name: ClassVar[str] = "asker"
+
+    @answers_to(MetadataRequest, note=int)
+    def on_number(self, _received: ResponseReceived) -> None:
+        self._tell("a number's answer")
+
+    @failure_of(MetadataRequest, note=int)
+    def on_number_failed(self, _failed: RequestFailed) -> None:
+        self._tell("a number's failure")
+
+    @answers_to(MetadataRequest, note=str)
+    def on_word(self, _received: ResponseReceived) -> None:
+        self._tell("a word's answer")
+
+    @failure_of(MetadataRequest, note=str)
+    def on_word_failed(self, _failed: RequestFailed) -> None:
+        self._tell("a word's failure")
+
+    @answers_to(HeartbeatRequest, LeaveGroupRequest)
+    def on_answer(self, _received: ResponseReceived) -> None:
+        self._tell("any answer")
+
+    @failure_of(HeartbeatRequest, LeaveGroupRequest)
+    def on_failed(self, _failed: RequestFailed) -> None:
+        self._tell("any failure")
+
+    def ends(self, body: object, note: object) -> list[object]:
+        """What is said when there is an answer, and when there is none."""
+        request = self.request(body, to=1, deadline=9.0, context=note)
+        answer = ResponseReceived(request=request, response=None, node=1, now=1.0, jitter=0.5)
+        failure = RequestFailed(request=request, error=OSError(), node=1, now=1.0, jitter=0.5)
+        return [*self.handle(answer), *self.handle(failure)]
+
+
+def test_the_type_of_a_request_and_of_its_note_tell_who_handles_its_end() -> None:
+    asker = Asker(Settings())
+
+    assert asker.ends(MetadataRequest(), 1) == ["a number's answer", "a number's failure"]
+    assert asker.ends(MetadataRequest(), "one") == ["a word's answer", "a word's failure"]
+    assert asker.ends(HeartbeatRequest(), None) == ["any answer", "any failure"]
+    assert asker.ends(LeaveGroupRequest(), 1) == ["any answer", "any failure"]
+
+
+def test_a_request_that_nobody_expects_to_end_is_a_bug() -> None:
+    with pytest.raises(KeyError):
+        Asker(Settings()).ends(MetadataRequest(), None)

@@ -47,6 +47,7 @@ from aktor.events.network import (
     SendRequests,
 )
 from aktor.settings import Settings
+from aktor.state_table import IllegalTransitionError
 from aktor.trace import recording
 from aktor.values import replace
 
@@ -1443,7 +1444,7 @@ def test_a_link_moves_as_its_table_says_or_refuses(state: LinkState, event: Link
         link.on(event)
         assert link.state is TRANSITIONS[state][event]
     else:
-        with pytest.raises(AssertionError):
+        with pytest.raises(IllegalTransitionError):
             link.on(event)
 
 

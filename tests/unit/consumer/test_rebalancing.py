@@ -96,7 +96,7 @@ def drive(waiting: Waiting[T]) -> T:
 def a_rebalancing(delivery: Delivery, listener: Any = None) -> tuple[Rebalancing, list[object]]:
     """And the list of what it says."""
     said: list[object] = []
-    rebalancing = Rebalancing(delivery, said.append, silent())
+    rebalancing = Rebalancing(delivery, said.append, silent(), VirtualTime(0.0))
     rebalancing.tell(listener)
     return rebalancing, said
 
@@ -283,7 +283,7 @@ def test_assigning_tells_the_background_before_the_callback_and_answers_after_it
     delivery = Delivery(read, silent())
     said: list[object] = []
     listener = Listener(delivery)
-    rebalancing = Rebalancing(delivery, said.append, silent())
+    rebalancing = Rebalancing(delivery, said.append, silent(), VirtualTime(0.0))
     rebalancing.tell(listener)
     listener.note = lambda name, partitions: said.append((name, partitions))  # type: ignore[method-assign]
 
@@ -503,7 +503,7 @@ def test_an_interrupt_in_a_callback_passes_once_the_step_is_done_and_answered(
 
 def test_callbacks_are_traced_with_what_they_raised() -> None:
     trace, events = recording()
-    rebalancing = Rebalancing(a_delivery(A), lambda _: None, trace)
+    rebalancing = Rebalancing(a_delivery(A), lambda _: None, trace, VirtualTime(0.0))
 
     rebalancing.listener = Raising(ZeroDivisionError("a bug"))
     drive(rebalancing.run(revoked(A)))
@@ -521,7 +521,7 @@ def test_callbacks_are_traced_with_what_they_raised() -> None:
 def test_the_trace_tells_what_goes_before_its_listener_hears_of_it() -> None:
     trace, events = recording()
     delivery = Delivery(read, trace)
-    rebalancing = Rebalancing(delivery, lambda _: None, trace)
+    rebalancing = Rebalancing(delivery, lambda _: None, trace, VirtualTime(0.0))
     rebalancing.listener = AsyncListener(delivery)
     delivery.assign([A])
     delivery.seek(A, Position(offset=3))

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from aktor.managers.classic_states import TRANSITIONS, State, Trigger
-from aktor.managers.state_table import IllegalTransitionError, follow, mermaid
+from aktor.state_table import IllegalTransitionError, follow, mermaid
 
 
 @pytest.mark.parametrize(

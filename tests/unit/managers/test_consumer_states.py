@@ -9,7 +9,7 @@ import pytest
 
 from aktor.managers import consumer_states
 from aktor.managers.consumer_states import IN_GROUP, TRANSITIONS, State, Trigger
-from aktor.managers.state_table import IllegalTransitionError, follow, mermaid
+from aktor.state_table import IllegalTransitionError, follow, mermaid
 
 JAVA = {
     "UNSUBSCRIBED",

@@ -24,8 +24,14 @@ from aktor.events.coordinator import (
     SuspectCoordinator,
 )
 from aktor.events.network import Destination, Rebootstrap
-from aktor.managers.coordinator import CoordinatorManager
+from aktor.managers.coordinator import (
+    TRANSITIONS,
+    CoordinatorEvent,
+    CoordinatorManager,
+    CoordinatorState,
+)
 from aktor.settings import Settings
+from aktor.state_table import IllegalTransitionError
 from aktor.trace import recording
 from tests.unit.managers.builders_commits import (
     COORDINATOR_NOT_AVAILABLE,
@@ -194,6 +200,33 @@ def test_brokers_that_do_not_know_the_request_are_told_of() -> None:
 
     assert isinstance(refused, CoordinatorRefused)
     assert isinstance(refused.error, UnsupportedVersionError)
+
+
+def test_a_suspicion_is_a_state_until_the_next_poll_knows_the_time() -> None:
+    manager = knowing()
+
+    manager.handle(SuspectCoordinator(node_id=1, because="NOT_COORDINATOR"))
+    suspected = manager.state
+    tick(manager, 1.0)
+
+    assert suspected is CoordinatorState.SUSPECTED
+    assert manager.state is CoordinatorState.ASKED
+
+
+@pytest.mark.parametrize("state", CoordinatorState)
+@pytest.mark.parametrize("event", CoordinatorEvent)
+def test_it_moves_as_its_table_says_or_refuses(
+    state: CoordinatorState, event: CoordinatorEvent
+) -> None:
+    manager = coordinating()
+    manager.state = state
+
+    if event in TRANSITIONS[state]:
+        manager._move(event)
+        assert manager.state is TRANSITIONS[state][event]
+    else:
+        with pytest.raises(IllegalTransitionError, match=f"{event.name} while {state.name}"):
+            manager._move(event)
 
 
 def test_a_suspected_coordinator_is_lost_and_looked_up_at_once() -> None:

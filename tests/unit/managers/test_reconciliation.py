@@ -8,7 +8,7 @@ import pytest
 from kafka.structs import TopicPartition
 
 from aktor.managers.reconciliation import STAGES, Event, Reconciliation, ReconciliationStage
-from aktor.managers.state_table import IllegalTransitionError, follow
+from aktor.state_table import IllegalTransitionError, follow
 
 WANTED = frozenset({TopicPartition("orders", 0)})
 

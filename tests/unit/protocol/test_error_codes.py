@@ -11,6 +11,7 @@ from kafka.errors import (
     IncompatibleBrokerVersion,
     KafkaConnectionError,
     KafkaTimeoutError,
+    MemberIdRequiredError,
     NoError,
     UnknownError,
     UnsupportedVersionError,
@@ -24,7 +25,7 @@ from aktor.errors import (
     RebootstrapRequired,
 )
 from aktor.protocol.error_codes import ROWS, Answer, Do, error_of, means, name_of
-from tests.error_table import DOCUMENT, document
+from tests.error_table import DOCUMENT, actions, document
 
 CODES = [*sorted(code for code in kafka_errors.kafka_errors if code), 128, 129, 150]
 
@@ -113,6 +114,23 @@ def test_no_manager_decides_by_the_class_of_a_failure() -> None:
         if isinstance(name, ast.Name) and name.id in classes
     }
     assert deciders == {"commit_errors.py"}, "that one chooses the class of an error's text"
+
+
+def test_every_action_is_one_row_of_the_documents_table() -> None:
+    """A line break inside of a row would end the Markdown table."""
+    _, _, *rows = actions()
+    assert len(rows) == len(Do)
+    assert [row for row in rows if "\n" in row or "  " in row] == []
+
+
+def test_only_an_answer_that_names_a_member_id_says_to_take_it() -> None:
+    taken = {
+        (answer, error)
+        for answer, rows in ROWS.items()
+        for error, meaning in rows.codes.items()
+        if Do.TAKE_MEMBER_ID in meaning
+    }
+    assert taken == {(Answer.JOIN_GROUP, MemberIdRequiredError)}
 
 
 def test_the_document_has_the_table() -> None:

@@ -10,18 +10,23 @@ __all__ = ["IllegalTransitionError", "follow", "mermaid"]
 
 S = TypeVar("S", bound=enum.Enum)
 T = TypeVar("T", bound=enum.Enum)
+K = TypeVar("K", bound=enum.Enum | type)
 
 
 class IllegalTransitionError(RuntimeError):
-    """A trigger came in a state that does not know it: a bug in the membership manager."""
+    """A trigger came in a state that does not know it: a bug in us."""
 
 
-def follow(table: Mapping[S, Mapping[T, S]], before: S, trigger: T) -> S:
-    """The state that follows; raises `IllegalTransitionError` if the table has none."""
+def follow(table: Mapping[S, Mapping[K, S]], before: S, trigger: K) -> S:
+    """The state that follows; raises `IllegalTransitionError` if the table has none.
+
+    A trigger is a member of an enum, or the type of a message.
+    """
     try:
         return table[before][trigger]
     except KeyError:
-        raise IllegalTransitionError(f"{trigger.name} while {before.name}") from None
+        name = trigger.name if isinstance(trigger, enum.Enum) else trigger.__name__
+        raise IllegalTransitionError(f"{name} while {before.name}") from None
 
 
 def mermaid(table: Mapping[S, Mapping[T, S]]) -> str:
