@@ -207,7 +207,7 @@ class RequestManager(CooperativeActor):
         requests: tuple[Request, ...] = ()
         if self._unsent:
             requests, self._unsent = tuple(self._unsent), []
-        return PollResult(requests, wake_at, self._take_outbox())
+        return PollResult(requests, wake_at, tuple(self._take_outbox()))
 
     def _do_duties(self, now: float, jitter: float) -> float:
         for _ in range(ROUNDS):
@@ -221,12 +221,6 @@ class RequestManager(CooperativeActor):
                 return wake_at
         raise RuntimeError(f"{self.name} has something to do at once, and never does it")
 
-    def _take_outbox(self) -> tuple[Message, ...]:
-        if not self._outbox:
-            return ()
-        told, self._outbox = self._outbox, []
-        return tuple(told)
-
     def handle(self, message: Message) -> list[Message]:
         """Handle one message; returns what the manager wants said."""
         if type(message) is Tick:
@@ -236,6 +230,9 @@ class RequestManager(CooperativeActor):
             self.drop(message)
             return []
         handler(message)
+        return self._take_outbox()
+
+    def _take_outbox(self) -> list[Message]:
         if not self._outbox:
             return []
         said, self._outbox = self._outbox, []

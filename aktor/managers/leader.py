@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from aktor.events.message import Message
 from aktor.events.metadata import Cluster, RefreshMetadata, TrackTopics
+from aktor.events.routes import MEMBERSHIP
 from aktor.managers.assignment import Assignors, LeaderPlan, partition_ids, read_assignments
 
 __all__ = ["Leader"]
@@ -56,7 +57,7 @@ class Leader:
     def track_again(self) -> None:
         """Say again what is tracked."""
         if self._tracked:
-            self._tell(TrackTopics(owner="membership", topics=self._tracked))
+            self._tell(TrackTopics(owner=MEMBERSHIP, topics=self._tracked))
 
     def is_waiting(self, cluster: Cluster, now: float) -> bool:
         """Whether to wait on for metadata before the group is told.
@@ -122,4 +123,4 @@ class Leader:
         if topics == self._tracked:
             return
         self._tracked = topics
-        self._tell(TrackTopics(owner="membership", topics=topics))
+        self._tell(TrackTopics(owner=MEMBERSHIP, topics=topics))

@@ -459,9 +459,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             return self._describing.due
         self._describing.sent()
         deadline = now + attempt_time(self.settings)
-        note = self._member.me.sends(0, at=now)
         body = group_requests.describe_group(self.settings)
-        self.send(self._question(body, deadline, note))
+        self.send(self._question(body, deadline, self._member.me))
         return NEVER
 
     @answers_to(DescribeGroupsRequest)
@@ -470,9 +469,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._now = received.now
         self._describing.ended()
         leader = self._member.leader
-        if not received.request.context.is_by(self._member.me) or not leader.must_learn(
-            self._cluster
-        ):
+        asked_by = received.request.context
+        if asked_by != self._member.me or not leader.must_learn(self._cluster):
             self._dropped(received.request, "the generation changed meanwhile")
             return
         (described,) = received.response.groups
