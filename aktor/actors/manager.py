@@ -39,7 +39,9 @@ __all__ = [
 #: The due time of a duty that waits for a message only.
 NEVER: Final = math.inf
 
-#: What a duty returns after it did something that may make another duty due: all are asked again.
+#: A duty returns it when all duties are to be asked again. A request that was never tried is due
+#: then, too (`Exchange.due`). So a duty that returns it must have sent the request or changed a
+#: state, otherwise the rounds never end.
 AGAIN: Final = -math.inf
 
 #: Called with `now` and `jitter` (random in [0, 1)): does what is due, and returns when it is due
@@ -216,7 +218,7 @@ class RequestManager(CooperativeActor):
                 due = duty(now, jitter)
                 if due < wake_at:
                     wake_at = due
-            # (Without a backoff the next attempt is due at `now`: that is the next tick's.)
+            # A due time of `now` (a backoff of 0) is left to the next tick.
             if wake_at != AGAIN:
                 return wake_at
         raise RuntimeError(f"{self.name} has something to do at once, and never does it")

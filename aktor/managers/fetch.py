@@ -1,12 +1,7 @@
 """The fetch manager: keeps the application's buffer filled, from every leader at once.
 
-    application ──AssignmentChanged, SeekPartitions, ResetPositions──▶ fetch
-    application ──PausePartitions, Poll──▶ fetch
-    positions ──PositionsResolved──▶ fetch
-    fetch ──Fetch──▶ leaders, or replicas near us     (of a session; and beside it, sessionless)
-    fetch ──RecordsFetched──▶ application
-    fetch ──RefreshMetadata | LeadersMoved──▶ MetadataManager
-    fetch ──ExpectFetches──▶ NetworkActor
+It asks leaders, or replicas near us: each node by the Fetch of a session, which waits for data, and
+beside that by a sessionless Fetch. Which messages it hears and says: `docs/protocol.md`.
 
 Fetching runs ahead of the application, bounded by `max_buffered_bytes`: what is buffered and not
 yet paid back by a `Poll`, and what the requests in flight may bring, together stay below it. What

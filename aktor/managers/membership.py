@@ -1,4 +1,4 @@
-"""The membership manager: a group member's conversation with its application and its coordinator.
+"""The membership manager of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
 `member` holds the member's state and the rebalance under way; this module holds what is asked of
 the coordinator, and what its answers mean. Handlers note facts; `poll`, which follows every batch
