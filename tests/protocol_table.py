@@ -31,9 +31,10 @@ CONVERSATIONS = (
 HEAD = (
     "# The conversations",
     "Every message between the actors, by conversation, with who says it and who hears it. Messages"
-    " are frozen dataclasses in `aktor/events/`; their fields are documented there. This page is"
-    " made from the code (`python -m tests.protocol_table`), and a test compares the two: who hears"
-    " a message stands in `aktor/events/routes.py`, who says it is whoever makes one.",
+    " are frozen values (`aktor/values.py`) in `aktor/events/`; their fields are documented there."
+    " This page is made from the code (`python -m tests.protocol_table`), and a test compares the"
+    " two: who hears a message stands in `aktor/events/routes.py`, who says it is whoever makes"
+    " one.",
 )
 
 #: The actors that the supervisor looks after, with the membership manager that has both protocols.

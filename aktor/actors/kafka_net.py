@@ -156,7 +156,7 @@ class KafkaNet:
         connection = self._connections.get(key)
         return connection is not None and connection.has_heard()
 
-    def close_connection(self, key: str, because: str) -> None:
+    def close_connection(self, key: str) -> None:
         """Close `key`, or end the attempt; no more reports about it. What is due is abandoned."""
         connection = self._connections.pop(key, None)
         if connection is not None:

@@ -47,7 +47,9 @@ __all__ = [
 #: The due time of a duty that waits for a message only.
 NEVER: Final = math.inf
 
-#: What a duty returns after it did something that may make another duty due: all are asked again.
+#: A duty returns it when all duties are to be asked again. A request that was never tried is due
+#: then, too (`Exchange.due`). So a duty that returns it must have sent the request or changed a
+#: state, otherwise the rounds never end.
 AGAIN: Final = -math.inf
 
 #: Called with `now` and `jitter` (random in [0, 1)): does what is due, and returns when it is due
@@ -213,7 +215,7 @@ class RequestManager(CooperativeActor):
         requests: tuple[Request, ...] = ()
         if self._unsent:
             requests, self._unsent = tuple(self._unsent), []
-        return PollResult(requests, wake_at, self._take_outbox())
+        return PollResult(requests, wake_at, tuple(self._take_outbox()))
 
     def _do_duties(self, now: float, jitter: float) -> float:
         for _ in range(ROUNDS):
@@ -222,16 +224,10 @@ class RequestManager(CooperativeActor):
                 due = duty(now, jitter)
                 if due < wake_at:
                     wake_at = due
-            # (Without a backoff the next attempt is due at `now`: that is the next tick's.)
+            # A due time of `now` (a backoff of 0) is left to the next tick.
             if wake_at != AGAIN:
                 return wake_at
         raise RuntimeError(f"{self.name} has something to do at once, and never does it")
-
-    def _take_outbox(self) -> tuple[Message, ...]:
-        if not self._outbox:
-            return ()
-        told, self._outbox = self._outbox, []
-        return tuple(told)
 
     def handle(self, message: Message) -> list[Message]:
         """Handle one message; returns what the manager wants said."""
@@ -242,6 +238,9 @@ class RequestManager(CooperativeActor):
             self.drop(message)
             return []
         handler(message)
+        return self._take_outbox()
+
+    def _take_outbox(self) -> list[Message]:
         if not self._outbox:
             return []
         said, self._outbox = self._outbox, []

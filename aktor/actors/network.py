@@ -618,7 +618,7 @@ class NetworkActor(CooperativeActor):
             return
         link.on(LinkEvent.DROPPED)
         self._lanes.closed(link.key)
-        self._net.close_connection(link.key, because)
+        self._net.close_connection(link.key)
         self.log.info(
             "connection.closed",
             broker=link.address,

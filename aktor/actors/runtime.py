@@ -6,9 +6,9 @@ future for it (Pykka's hooks `_create_actor_inbox`, `_start_actor_loop`, `_creat
 thread of its own and sleeps in the network's selector; in a test or a simulation the same actors
 get a dispatcher with a virtual clock and a seeded order, and no thread at all.
 
-    dispatcher = Dispatcher(ROUTES, sleeper=net)      dispatcher = Dispatcher(ROUTES, clock=time,
-    dispatcher.start_thread("aktor-worker")                                   order=Seeded(7))
-                                                      run_until(dispatcher, time, 60.0)
+    dispatcher = Dispatcher(ROUTES)             dispatcher = Dispatcher(ROUTES, clock=time,
+    dispatcher.start_thread("aktor-worker")                             order=Seeded(7))
+                                                run_until(dispatcher, time, 60.0)
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from aktor.actors.rounds import Rounds
 from aktor.events.lifecycle import ActorCrashed, ConsumerFailed, Tick, TickDue, Ticked
 from aktor.events.message import Message
 from aktor.events.network import SendRequests
+from aktor.events.routes import SUPERVISOR
 from aktor.trace import Trace, silent
 
 __all__ = [
@@ -276,13 +277,13 @@ class Dispatcher:
         routes: Mapping[type, tuple[str, ...]],
         *,
         clock: Callable[[], float] = time.monotonic,
-        sleeper: Sleeper | None = None,
         order: Order | None = None,
         seed: int | None = None,
         trace: Trace | None = None,
     ) -> None:
         self.clock = clock
-        self.sleeper = sleeper
+        #: That of the last actor that was connected and has one; None if there was none.
+        self.sleeper: Sleeper | None = None
         self.log = (trace or silent()).bind(actor="dispatcher")
         self.dead_letters = 0
         self.turns = 0
@@ -405,7 +406,7 @@ class Dispatcher:
 
     def _restart_lost_round(self) -> bool:
         """If the actors of a round have crashed, no message of it is left: begin a new round."""
-        if "supervisor" not in self._actors:
+        if SUPERVISOR not in self._actors:
             return False
         self._rounds.begin_again()
         return True
@@ -440,7 +441,7 @@ class Dispatcher:
             error=error,
         )
         actor.actor_stopped.set()
-        if actor.name == "supervisor":
+        if actor.name == SUPERVISOR:
             self.fail(error)
         else:
             self.publish(
@@ -502,7 +503,7 @@ class Dispatcher:
 
     def end(self) -> None:
         """Nothing is delivered any more: the supervisor, if there is one, stops all children."""
-        supervisor = self._actors.get("supervisor")
+        supervisor = self._actors.get(SUPERVISOR)
         if supervisor is not None:
             supervisor.on_stop()
 

@@ -45,10 +45,8 @@ class Restart(Value, kw_only=False):
     children: tuple[Child, ...]
 
 
-class GiveUp(Value, kw_only=False):
-    """The budget of `child` is spent."""
-
-    child: Child
+class GiveUp(Value):
+    """The budget of the child that crashed is spent."""
 
 
 def start_order(needs: Mapping[str, Collection[str]]) -> tuple[str, ...]:
@@ -76,7 +74,7 @@ def after_crash(
     child = next(one for one in children if one.name == crashed)
     recent = [then for then in crashes if now - then < child.within]
     if len(recent) >= child.restarts:
-        return GiveUp(child)
+        return GiveUp()
     fallen = {crashed}
     for one in children:
         if not fallen.isdisjoint(one.needs):

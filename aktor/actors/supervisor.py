@@ -27,7 +27,7 @@ from aktor.events.lifecycle import (
 )
 from aktor.events.message import Message
 from aktor.events.network import Request, SendRequests
-from aktor.events.routes import FACTS
+from aktor.events.routes import APPLICATION, FACTS, KEPT, SUPERVISOR
 from aktor.trace import Trace, silent
 
 __all__ = ["Supervisor"]
@@ -40,7 +40,7 @@ class Supervisor(CooperativeActor):
     of all others. The order in which they start follows from what they need.
     """
 
-    name = "supervisor"
+    name = SUPERVISOR
 
     def __init__(
         self, children: Sequence[Child], *, dispatcher: Dispatcher, trace: Trace | None = None
@@ -72,7 +72,7 @@ class Supervisor(CooperativeActor):
     def on_start(self) -> None:
         """Start the children in order."""
         self.runtime.connect(self.name, self)
-        self.runtime.connect("facts", self.facts)
+        self.runtime.connect(KEPT, self.facts)
         for child in self.children:
             self._start_child(child)
 
@@ -208,7 +208,7 @@ class Supervisor(CooperativeActor):
         for child in self.children:
             if child.name not in fallen and not fallen.isdisjoint(child.asks):
                 self.tell(child.name, restarted)
-        self.tell("application", restarted)
+        self.tell(APPLICATION, restarted)
 
     def _give_up(self, crash: ActorCrashed) -> None:
         self.log.error(

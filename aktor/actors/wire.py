@@ -108,7 +108,7 @@ class Net(Sleeper, Protocol):
     def has_heard(self, key: str) -> bool:
         """Whether part of an answer is here, and some of it came since this was last asked."""
 
-    def close_connection(self, key: str, because: str) -> None:
+    def close_connection(self, key: str) -> None:
         """Close, or end the attempt. Nothing is reported about it any more, and requests that are
         not answered arrive now or never: not after what is sent in their place."""
 

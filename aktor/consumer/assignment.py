@@ -27,6 +27,7 @@ from aktor.events.positions import (
     ResetStrategy,
     SeekPartitions,
 )
+from aktor.events.routes import APPLICATION
 
 __all__ = ["Assignment"]
 
@@ -113,7 +114,7 @@ class Assignment:
         elif not topics and not subscription.regex:
             topics = frozenset(one.topic for one in self._delivery.partitions)
         pattern = subscription.pattern
-        self._publish(TrackTopics(owner="application", topics=topics, pattern=pattern))
+        self._publish(TrackTopics(owner=APPLICATION, topics=topics, pattern=pattern))
 
     def track_topics_of_question(self, ticket: int, topics: frozenset[str]) -> None:
         """Tell it which ones to follow for this question: none, once it is over."""

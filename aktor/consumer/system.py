@@ -26,7 +26,7 @@ from aktor.actors.supervisor import Supervisor
 from aktor.actors.wire import Net
 from aktor.consumer.port import ApplicationPort
 from aktor.events.message import Message
-from aktor.events.routes import ROUTES
+from aktor.events.routes import APPLICATION, MEMBERSHIP, NETWORK, ROUTES
 from aktor.managers.commits import CommitManager
 from aktor.managers.coordinator import CoordinatorManager
 from aktor.managers.fetch import FetchManager
@@ -92,7 +92,7 @@ class Host:
     def make_dispatcher(self, port: ApplicationPort, trace: Trace) -> Dispatcher:
         """What the actors run on; what they say to the application goes to the port."""
         dispatcher = Dispatcher(ROUTES, trace=trace)
-        dispatcher.connect("application", port)
+        dispatcher.connect(APPLICATION, port)
         return dispatcher
 
     def make_net(
@@ -142,14 +142,14 @@ def composition(
     everyone = tuple(kind.name for kind in kinds)
     seen = {kind.name: settings.only(kind.name, kind.READS) for kind in kinds}
     more: dict[str, dict[str, Any]] = {name: {} for name in everyone}
-    more["network"]["net"] = partial(host.make_net, seen["network"], clock=dispatcher.clock)
+    more[NETWORK]["net"] = partial(host.make_net, seen[NETWORK], clock=dispatcher.clock)
     if settings.group_protocol != "classic":
         # Made once: a restarted manager is the same member to its group (KIP-1082).
-        more["membership"]["member_id"] = host.make_member_id()
+        more[MEMBERSHIP]["member_id"] = host.make_member_id()
     if settings.group_protocol == "auto":
         from aktor.managers.auto_membership import Choice
 
-        more["membership"]["choice"] = Choice()
+        more[MEMBERSHIP]["choice"] = Choice()
 
     def child(kind: ActorType) -> Child:
         given = {"dispatcher": dispatcher, "trace": trace, **more[kind.name]}
@@ -166,9 +166,9 @@ def composition(
 
 
 class ActorSystem:
-    """Owns the dispatcher and the supervisor; starts and stops them together."""
+    """Owns the dispatcher. It runs the supervisor, which starts and stops all other actors."""
 
     def __init__(self, settings: Settings, port: ApplicationPort, trace: Trace, host: Host) -> None:
         self.dispatcher = host.make_dispatcher(port, trace)
         children = composition(settings, host, self.dispatcher, trace)
-        self._supervisor = Supervisor.launch(children, dispatcher=self.dispatcher, trace=trace)
+        Supervisor.launch(children, dispatcher=self.dispatcher, trace=trace)

@@ -1,1 +1,2 @@
-"""The messages between actors: frozen dataclasses, one module per conversation; see `routes`."""
+"""The messages between actors: frozen values (`aktor/values.py`), one module per conversation; who
+hears which stands in `routes`."""

@@ -39,8 +39,8 @@ class Request(Value):
     """One request that a manager wants sent before `deadline` (absolute, seconds).
 
     `body` is a kafka-python protocol request; `to` a node id or a `Destination`. `context` is the
-    manager's own note and comes back with the answer, as the whole request does, so a manager
-    keeps no table of what it asked. An answer for an older `incarnation` is dropped. `lane` says
+    manager's own note and comes back with the answer, as the whole request does, so no manager maps
+    a correlation id to a request. An answer for an older `incarnation` is dropped. `lane` says
     which connection to a node it takes.
     """
 

@@ -22,7 +22,21 @@ from aktor.events import (
     positions,
 )
 
-__all__ = ["BY_NAME", "FACTS", "ROUTES"]
+__all__ = [
+    "APPLICATION",
+    "BY_NAME",
+    "COMMITS",
+    "COORDINATOR",
+    "FACTS",
+    "FETCH",
+    "KEPT",
+    "MEMBERSHIP",
+    "METADATA",
+    "NETWORK",
+    "POSITIONS",
+    "ROUTES",
+    "SUPERVISOR",
+]
 
 APPLICATION: Final = "application"
 SUPERVISOR: Final = "supervisor"

@@ -110,7 +110,8 @@ class Consumed:
         return {one: self.owned[one] for one in partitions if one in self.owned}
 
     def heard_of(self, ownerships: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The same, with the present ownership of what was `UNHEARD` of, or that it is `GONE`.
+        """Replace each `UNHEARD` by the number of the present ownership, or by `GONE` if the
+        partition is not owned.
 
         The application says what it has before it gives anything away.
         """

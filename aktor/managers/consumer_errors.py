@@ -48,7 +48,7 @@ REMEDIES: Final[Mapping[type[Exception], str]] = {
 
 def refusal(
     error: type[Exception],
-    said: str,
+    error_message: str,
     *,
     settings: Settings,
     coordinator: Broker | None,
@@ -57,13 +57,13 @@ def refusal(
 ) -> Exception:
     """The error with what a reader needs: which group, broker and member, what to do.
 
-    `said` is the coordinator's own explanation, "" if it gave none; `regex` is the pattern that
+    `error_message` is the coordinator's own, "" if it gave none; `regex` is the pattern that
     brokers were to evaluate.
     """
     remedy = remedy_of(REMEDIES, error)
     if regex and issubclass(error, UnsupportedVersionError):
         remedy = no_patterns(regex)
-    explained = f" ({said})" if said else ""
+    explained = f" ({error_message})" if error_message else ""
     who = settings.group_instance_id or member
     text = (
         f"{name_of(error)}: {named(coordinator)} refused group {settings.group_id!r}"

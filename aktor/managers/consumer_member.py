@@ -136,9 +136,9 @@ class ConsumerMember(GroupMember[State, Trigger]):
     def _is_reached(self) -> bool:
         return self._target.assignment == self._claim.acknowledged
 
-    def told(self, *, reports: bool) -> None:
-        """A heartbeat goes out; `reports`: it says what we own."""
-        self._claim.is_unanswered = self._claim.is_unanswered or reports
+    def heartbeat_sent(self, *, reports_owned: bool) -> None:
+        """A heartbeat goes out; `reports_owned`: it says what we own."""
+        self._claim.is_unanswered = self._claim.is_unanswered or reports_owned
         if self.state is not State.ACKNOWLEDGING:
             return
         if self._is_reached():

@@ -249,7 +249,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             self._registration = Registration.MEMBER
         deadline = now + self._heartbeat_state.patience()
         note = HeartbeatSent(number=self._heartbeat_state.sent(), at=now, frees=frees)
-        member.told(reports=body.topic_partitions is not None)
+        member.heartbeat_sent(reports_owned=body.topic_partitions is not None)
         self.send(self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note))
         return AGAIN  # an acknowledgement that is sent makes way for the next target
 
@@ -310,32 +310,32 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     def _on_refused(
         self, error: type[Exception], answer: Answer, received: ResponseReceived
     ) -> None:
-        said = received.response.error_message or ""
+        error_message = received.response.error_message or ""
         meaning, because = means(answer, error), name_of(error)
-        because = f"{because}: {said}" if said else because
+        because = f"{because}: {error_message}" if error_message else because
         self.log.warning("heartbeat.failed", because=because, state=self.state)
         if Do.FIND_COORDINATOR in meaning:
             self._suspect(received.node, because)
         elif Do.FREE_INSTANCE_ID in meaning:
-            self._free_instance_id(said)
+            self._free_instance_id(error_message)
         elif Do.RAISE in meaning and Do.RETRY in meaning:
             # The member stays; it recovers when the right is granted.
             if not self._forbidden:
-                self._tell(GroupFailed(error=self._refusal(error, said)))
+                self._tell(GroupFailed(error=self._refusal(error, error_message)))
             self._forbidden = True
         elif Do.RAISE in meaning:
             # If we could not free our `group_instance_id`, another member has it: say that.
             if self.state is State.FREEING_INSTANCE_ID:
-                error, said = UnreleasedInstanceIdError, self._taken_because
-            self._fail(self._refusal(error, said))
+                error, error_message = UnreleasedInstanceIdError, self._taken_because
+            self._fail(self._refusal(error, error_message))
         elif Do.PARTITIONS_LOST in meaning:
             self._fenced(meaning, because)
 
-    def _refusal(self, error: type[Exception], said: str) -> Exception:
+    def _refusal(self, error: type[Exception], error_message: str) -> Exception:
         member = self._member
         return errors.refusal(
             error,
-            said,
+            error_message,
             settings=self.settings,
             coordinator=self._coordinator,
             member=member.member_id,

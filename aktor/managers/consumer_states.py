@@ -76,7 +76,7 @@ class Trigger(enum.Enum):
     JOIN = "join"
     """There is a subscription, and the application polls."""
     RECONCILE = "reconcile"
-    """There is a target, and it is not what is owned."""
+    """The member has joined, or has a target that it does not own yet."""
     ACKNOWLEDGE = "acknowledge"
     """The application has what can be had of the target."""
     SETTLE = "settle"

@@ -153,8 +153,8 @@ class CoordinatorManager(RequestManager):
         result = self._result(received.response)
         error_type = CoordinatorNotAvailableError if result is None else error_of(result.error_code)
         if error_type is not NoError:
-            said = str(getattr(result, "error_message", None) or "")[:200]
-            error = error_type(self._explain(error_type, said))
+            error_message = str(getattr(result, "error_message", None) or "")[:200]
+            error = error_type(self._explain(error_type, error_message))
             self._failed(error, received.now, received.jitter)
             return
 
@@ -207,7 +207,7 @@ class CoordinatorManager(RequestManager):
         )
         self._tell(CoordinatorRefused(error=error))
 
-    def _explain(self, error_type: Any, said: str) -> str:
+    def _explain(self, error_type: Any, error_message: str) -> str:
         group = f"group {self.settings.group_id!r}"
         if error_type is GroupAuthorizationFailedError:
             return (
@@ -216,7 +216,7 @@ class CoordinatorManager(RequestManager):
             )
         if error_type is InvalidGroupIdError:
             return f"the brokers do not accept {group}. Check group_id."
-        reason = f"{name_of(error_type)}{': ' if said else ''}{said}"
+        reason = f"{name_of(error_type)}{': ' if error_message else ''}{error_message}"
         return (
             f"the coordinator of {group} could not be found ({reason})."
             " Check group_id, and the brokers' logs for this error."

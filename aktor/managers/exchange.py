@@ -4,7 +4,7 @@ Whoever sends a request asks `due` first, says `sent`, and then one of `answered
 or `abandon`. Nobody else decides when such a request is repeated. Some requests have a `Backoff`
 and no exchange: FindCoordinator, and those that go to several brokers at once (Fetch, and
 ListOffsets for a call of the user's). The sessionless Fetch, which is not repeated because it
-failed, has a growing wait of its own (`fetch_aside`).
+failed, has a growing wait of its own (`sessionless_fetch`).
 """
 
 from __future__ import annotations

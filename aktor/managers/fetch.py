@@ -1,12 +1,7 @@
 """The fetch manager: keeps the application's buffer filled, from every leader at once.
 
-    application ──AssignmentChanged, SeekPartitions, ResetPositions──▶ fetch
-    application ──PausePartitions, Poll──▶ fetch
-    positions ──PositionsResolved──▶ fetch
-    fetch ──Fetch──▶ leaders, or replicas near us     (of a session; and beside it, sessionless)
-    fetch ──RecordsFetched──▶ application
-    fetch ──RefreshMetadata | LeadersMoved──▶ MetadataManager
-    fetch ──ExpectFetches──▶ NetworkActor
+It asks leaders, or replicas near us: each node by the Fetch of a session, which waits for data, and
+beside that by a sessionless Fetch. Which messages it hears and says: `docs/protocol.md`.
 
 Fetching runs ahead of the application, bounded by `max_buffered_bytes`: what is buffered and not
 yet paid back by a `Poll`, and what the requests in flight may bring, together stay below it. What
@@ -38,13 +33,13 @@ from aktor.events.positions import (
     SeekPartitions,
 )
 from aktor.managers.fetch_answer import FetchAnswer
-from aktor.managers.fetch_aside import FetchAside
+from aktor.managers.fetch_bandwidth import PATIENCE, FetchBandwidth
 from aktor.managers.fetch_cursor import FetchCursor
-from aktor.managers.fetch_line import PATIENCE, FetchLine
 from aktor.managers.fetch_plan import FetchPlan
 from aktor.managers.fetch_request import CHUNK_OVERHEAD, Asked, fetch_request
 from aktor.managers.fetch_room import FetchRoom
 from aktor.managers.fetch_session import FetchSession
+from aktor.managers.sessionless_fetch import SessionlessFetch
 from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.protocol.fetch import FetchResponse
 from aktor.protocol.partitions import listed
@@ -67,24 +62,24 @@ class _Node:
     """What is between one broker and us: its session, and at most one request of it in flight."""
 
     __slots__ = (
-        "aside",
         "asked",
         "backoff",
+        "bandwidth",
         "brought_nothing",
         "late_at",
-        "line",
         "rest_until",
         "session",
+        "sessionless",
         "turn",
     )
 
-    def __init__(self, session: FetchSession, line: FetchLine, backoff: Backoff) -> None:
+    def __init__(self, session: FetchSession, bandwidth: FetchBandwidth, backoff: Backoff) -> None:
         self.session = session
-        self.line = line
+        self.bandwidth = bandwidth
         self.backoff = backoff
         self.asked: Asked | None = None
         #: What is asked beside it, without a session.
-        self.aside = FetchAside()
+        self.sessionless = SessionlessFetch()
         self.rest_until = -math.inf
         #: Its last answer had no records.
         self.brought_nothing = False
@@ -96,7 +91,7 @@ class _Node:
     @property
     def busy(self) -> bool:
         """Whether it owes an answer."""
-        return self.asked is not None or self.aside.asked is not None
+        return self.asked is not None or self.sessionless.asked is not None
 
     def covers(self, cursor: FetchCursor) -> bool:
         """Whether the Fetch in flight asks for this partition where it is."""
@@ -154,7 +149,7 @@ class FetchManager(RequestManager):
     def bytes_asked(self) -> int:
         """The same, by the requests."""
         nodes = self._nodes.values()
-        under_way = [asked for node in nodes for asked in (node.asked, node.aside.asked)]
+        under_way = [asked for node in nodes for asked in (node.asked, node.sessionless.asked)]
         return sum(asked.reserved for asked in under_way if asked is not None)
 
     @property
@@ -301,7 +296,7 @@ class FetchManager(RequestManager):
         for node_id, cursor in self._plan.refresh(now):
             node = self._node(node_id)
             if not cursor.buffered and not node.covers(cursor):
-                node.aside.want(cursor.tp)
+                node.sessionless.want(cursor.tp)
         self._expect()
         return self._plan.wake_at
 
@@ -359,7 +354,7 @@ class FetchManager(RequestManager):
         for node_id in ready_at:
             node = self._nodes[node_id]
             if node.asked is not None or node_id in waiting:
-                wake_at = min(wake_at, self._fetch_aside(node, node_id, now))
+                wake_at = min(wake_at, self._fetch_sessionless(node, node_id, now))
         return wake_at
 
     def _ready_at(self, node_id: int, now: float) -> float:
@@ -367,14 +362,14 @@ class FetchManager(RequestManager):
         node = self._node(node_id)
         if node.asked is not None:
             return NEVER
-        return max(node.backoff.retry_at, node.rest_until, node.aside.answers_until(now))
+        return max(node.backoff.retry_at, node.rest_until, node.sessionless.answers_until(now))
 
     def _node(self, node_id: int) -> _Node:
         node = self._nodes.get(node_id)
         if node is None:
             session = FetchSession(enabled=self.settings.enable_incremental_fetch_sessions)
-            line = FetchLine(self.settings.fetch_max_bytes)
-            node = self._nodes[node_id] = _Node(session, line, self._new_backoff())
+            bandwidth = FetchBandwidth(self.settings.fetch_max_bytes)
+            node = self._nodes[node_id] = _Node(session, bandwidth, self._new_backoff())
         return node
 
     def _fetch(self, node_id: int, room: int, now: float) -> Request:
@@ -386,7 +381,7 @@ class FetchManager(RequestManager):
             max_bytes=min(
                 max(1, room - CHUNK_OVERHEAD * len(wanted)),
                 len(wanted) * per_partition,
-                node.line.bytes,
+                node.bandwidth.bytes,
             ),
             sent_at=now,
             session=node.session.next_request(wanted),
@@ -399,7 +394,7 @@ class FetchManager(RequestManager):
         node.late_at = now + LATE + (0.0 if node.backoff.failures else wait)
         self._turns += 1
         node.turn = self._turns
-        node.aside.begin()
+        node.sessionless.begin()
         self._room.reserve(asked.reserved)
         body = fetch_request(asked, settings, wait=min(wait, patience / 2))
         return self.request(
@@ -426,30 +421,30 @@ class FetchManager(RequestManager):
         if not self._nodes[node_id].brought_nothing or not self._room.nothing_buffered:
             return False
         ready = self._plan.ready(node_id).values()
-        if any(one.told is None or one.prefers(node_id) for one in ready):
+        if any(one.told_watermarks is None or one.prefers(node_id) for one in ready):
             return False
         nodes = self._plan.nodes
         busy = sum(node.asked is not None for node in self._nodes.values())
         return self._room.leaves_room(asked.reserved, waiting=nodes - busy - 1, nodes=nodes)
 
-    def _fetch_aside(self, node: _Node, node_id: int, now: float) -> float:
+    def _fetch_sessionless(self, node: _Node, node_id: int, now: float) -> float:
         """Ask at once for what the Fetch in flight does not bring, and nothing is buffered of."""
-        aside = node.aside
-        if aside.pending(now):
-            part = self._room.aside(
-                max(1, node.line.bytes // aside.share_of_line),
+        sessionless = node.sessionless
+        if sessionless.pending(now):
+            part = self._room.for_sessionless(
+                max(1, node.bandwidth.bytes // sessionless.divisor),
                 nodes=self._plan.nodes,
                 readable=self._plan.readable,
                 held=self._plan.held(node_id),
             )
             if not part:
                 return NEVER
-            due = aside.due(self._plan.ready(node_id), node.covers, now)
+            due = sessionless.due(self._plan.ready(node_id), node.covers, now)
             if due:
-                self.send(self._request_aside(node, node_id, due, part, now))
-        return aside.again_at
+                self.send(self._sessionless_request(node, node_id, due, part, now))
+        return sessionless.again_at
 
-    def _request_aside(
+    def _sessionless_request(
         self, node: _Node, node_id: int, due: list[FetchCursor], part: int, now: float
     ) -> Request:
         per_partition = self.settings.max_partition_fetch_bytes
@@ -458,11 +453,11 @@ class FetchManager(RequestManager):
             node=node_id,
             max_bytes=max(1, part - min(CHUNK_OVERHEAD * len(wanted), part // 2)),
             sent_at=now,
-            session=node.aside.session.next_request(wanted),
+            session=node.sessionless.session.next_request(wanted),
             wanted=wanted,
-            aside=True,
+            sessionless=True,
         )
-        node.aside.sent(asked)
+        node.sessionless.sent(asked)
         self._room.reserve(asked.reserved)
         body = fetch_request(asked, self.settings, wait=0.0)
         deadline = now + min(self.settings.request_timeout, PATIENCE)
@@ -479,14 +474,14 @@ class FetchManager(RequestManager):
         if response.error_code:
             self._on_refused(node, asked, received)
             return
-        size = sum(len(said.records) for said in response.partitions)
-        if asked.aside:
-            node.aside.brought(size, asked=asked.max_bytes)
-            self._file(self._answer(node.aside.session, received), response)
+        size = sum(len(one.records) for one in response.partitions)
+        if asked.sessionless:
+            node.sessionless.brought(size, asked=asked.max_bytes)
+            self._file(self._answer(node.sessionless.session, received), response)
             return
         node.session.answered(asked.session, response.session_id)
         node.backoff.reset()
-        node.line.brought(size, asked=asked.max_bytes, seconds=received.now - asked.sent_at)
+        node.bandwidth.brought(size, asked=asked.max_bytes, seconds=received.now - asked.sent_at)
         node.brought_nothing = not size
         if not size:
             node.rest_until = asked.sent_at + EMPTY_PACE
@@ -500,7 +495,7 @@ class FetchManager(RequestManager):
         self._room.fill(sum(chunk.size for chunk in answer.chunks))
         for news in answer.news():
             self._tell(news)
-        self._touch(*(TopicPartition(said.topic, said.partition) for said in response.partitions))
+        self._touch(*(TopicPartition(one.topic, one.partition) for one in response.partitions))
 
     def _answer(self, session: FetchSession, came: ResponseReceived | RequestFailed) -> FetchAnswer:
         return FetchAnswer(
@@ -518,18 +513,18 @@ class FetchManager(RequestManager):
     def _finished(self, asked: Asked) -> _Node:
         """Whatever came of it: the node can be asked again, the room is free (KAFKA-19259)."""
         node = self._nodes[asked.node]
-        if asked.aside:
-            node.aside.asked = None
+        if asked.sessionless:
+            node.sessionless.asked = None
         else:
             node.asked = None
-            node.aside.over()
+            node.sessionless.over()
         self._room.release(asked.reserved)
         return node
 
     def _on_refused(self, node: _Node, asked: Asked, received: ResponseReceived) -> None:
         error = error_of(received.response.error_code)
-        if asked.aside:
-            self._trace_failure(asked, error.__name__, node.aside.again_at - received.now)
+        if asked.sessionless:
+            self._trace_failure(asked, error.__name__, node.sessionless.again_at - received.now)
             return
         at_once = node.session.refused(error)
         self.log.info("session.restarted", node=asked.node, because=error.__name__)
@@ -545,14 +540,14 @@ class FetchManager(RequestManager):
         """The session may be closed at the broker: try again later, with a full Fetch."""
         asked: Asked = failed.request.context
         node = self._finished(asked)
-        if asked.aside:
-            # What is wrong with the node or the line is found out by the session's Fetch.
-            self._trace_failure(asked, failed.error, node.aside.again_at - failed.now)
+        if asked.sessionless:
+            # What is wrong with the node or the connection is found out by the session's Fetch.
+            self._trace_failure(asked, failed.error, node.sessionless.again_at - failed.now)
             return
         node.session.restart()
         node.brought_nothing = False
         if isinstance(failed.error, KafkaTimeoutError):
-            node.line.timed_out(asked=asked.max_bytes)
+            node.bandwidth.timed_out(asked=asked.max_bytes)
         retry_at = node.backoff.failed(failed.now, failed.jitter)
         self._trace_failure(asked, failed.error, retry_at - failed.now)
         for tp in asked.wanted:

@@ -61,10 +61,10 @@ class FetchAnswer:
     def read(self, partitions: Iterable[FetchedPartition]) -> None:
         """File what the broker said of each partition, and what it meant by its silence."""
         present = set()
-        for said in partitions:
-            tp = TopicPartition(said.topic, said.partition)
+        for fetched in partitions:
+            tp = TopicPartition(fetched.topic, fetched.partition)
             present.add(tp)
-            self._file(tp, said)
+            self._file(tp, fetched)
         if not self.asked.session.full:
             self._file_unchanged(present)
 
@@ -94,28 +94,28 @@ class FetchAnswer:
 
     # -- one partition
 
-    def _file(self, tp: TopicPartition, said: FetchedPartition) -> None:
+    def _file(self, tp: TopicPartition, fetched: FetchedPartition) -> None:
         wanted = self.asked.wanted.get(tp)
         if wanted is None:
-            self._trace_drop(said, because="it was not asked for")
+            self._trace_drop(fetched, because="it was not asked for")
             return
-        if not said.error_code:
-            self.session.note_watermarks(tp, _watermarks(said))
+        if not fetched.error_code:
+            self.session.note_watermarks(tp, _watermarks(fetched))
         cursor = self.cursors.get(tp)
         if cursor is None or not cursor.still_wants(wanted):
-            if said.records or said.error_code:
-                self._trace_drop(said, because="the partition has moved on")
-        elif said.error_code:
-            self._on_error(cursor, said)
+            if fetched.records or fetched.error_code:
+                self._trace_drop(fetched, because="the partition has moved on")
+        elif fetched.error_code:
+            self._on_error(cursor, fetched)
         else:
-            self._on_data(cursor, said)
+            self._on_data(cursor, fetched)
 
-    def _trace_drop(self, said: FetchedPartition, *, because: str) -> None:
+    def _trace_drop(self, fetched: FetchedPartition, *, because: str) -> None:
         self.log.info(
             "fetch.dropped",
-            partition=TopicPartition(said.topic, said.partition),
-            size=len(said.records),
-            error_code=said.error_code,
+            partition=TopicPartition(fetched.topic, fetched.partition),
+            size=len(fetched.records),
+            error_code=fetched.error_code,
             because=because,
         )
 
@@ -124,7 +124,7 @@ class FetchAnswer:
         cursor of a newer partition epoch has not heard their watermarks: tell them again."""
         for tp, wanted in self.asked.wanted.items():
             cursor = self.cursors.get(tp)
-            if cursor is None or cursor.told is not None or tp in present:
+            if cursor is None or cursor.told_watermarks is not None or tp in present:
                 continue
             watermarks = self.session.watermarks(tp)
             if watermarks is not None and cursor.still_wants(wanted):
@@ -132,35 +132,35 @@ class FetchAnswer:
 
     # -- what it brings
 
-    def _on_data(self, cursor: FetchCursor, said: FetchedPartition) -> None:
+    def _on_data(self, cursor: FetchCursor, fetched: FetchedPartition) -> None:
         cursor.refused_told = False
-        following, size = extent(said.records, cursor.at)
+        following, size = extent(fetched.records, cursor.at)
         if size:
-            self._deliver(cursor, said, size, following)
+            self._deliver(cursor, fetched, size, following)
         else:
-            self._tell_watermarks(cursor, _watermarks(said))
-        if said.preferred_read_replica >= 0:
-            self._prefer_replica(cursor, said.preferred_read_replica)
-        elif size or not said.records:
+            self._tell_watermarks(cursor, _watermarks(fetched))
+        if fetched.preferred_read_replica >= 0:
+            self._prefer_replica(cursor, fetched.preferred_read_replica)
+        elif size or not fetched.records:
             cursor.try_again()
         else:
             self._cut_off.append(cursor)
 
     def _deliver(
-        self, cursor: FetchCursor, said: FetchedPartition, size: int, following: int
+        self, cursor: FetchCursor, fetched: FetchedPartition, size: int, following: int
     ) -> None:
-        cursor.told = _watermarks(said)
+        cursor.told_watermarks = _watermarks(fetched)
         chunk = Chunk(
             partition=cursor.tp,
             epoch=cursor.epoch,
             offset=cursor.at,
-            data=said.records[:size],
-            size=len(said.records) + CHUNK_OVERHEAD,
+            data=fetched.records[:size],
+            size=len(fetched.records) + CHUNK_OVERHEAD,
             incarnation=self.incarnation,
-            high_watermark=said.high_watermark,
-            last_stable_offset=said.last_stable_offset,
-            log_start_offset=said.log_start_offset,
-            aborted=said.aborted,
+            high_watermark=fetched.high_watermark,
+            last_stable_offset=fetched.last_stable_offset,
+            log_start_offset=fetched.log_start_offset,
+            aborted=fetched.aborted,
         )
         self.chunks.append(chunk)
         self.served.append(cursor)
@@ -173,9 +173,9 @@ class FetchAnswer:
 
     def _tell_watermarks(self, cursor: FetchCursor, watermarks: Watermarks) -> None:
         """Without records: only if the application does not know these watermarks yet."""
-        if cursor.told == watermarks:
+        if cursor.told_watermarks == watermarks:
             return
-        cursor.told = watermarks
+        cursor.told_watermarks = watermarks
         self.chunks.append(
             Chunk(
                 partition=cursor.tp,
@@ -199,10 +199,10 @@ class FetchAnswer:
 
     # -- what is refused
 
-    def _on_error(self, cursor: FetchCursor, said: FetchedPartition) -> None:
-        code, tp, node = said.error_code, cursor.tp, self.asked.node
+    def _on_error(self, cursor: FetchCursor, fetched: FetchedPartition) -> None:
+        code, tp, node = fetched.error_code, cursor.tp, self.asked.node
         if cursor.source(self.cluster, self.now) != node:
-            self._trace_drop(said, because="it is read from another node by now")
+            self._trace_drop(fetched, because="it is read from another node by now")
             return
         error = error_of(code)
         from_replica = cursor.prefers(node)
@@ -212,7 +212,7 @@ class FetchAnswer:
         meaning = means(answer, error)
 
         if Do.REFRESH_METADATA in meaning:
-            self._on_stale(cursor, said, await_topic=Do.AWAIT_TOPIC in meaning)
+            self._on_stale(cursor, fetched, await_topic=Do.AWAIT_TOPIC in meaning)
         elif Do.RESET_POSITION in meaning:
             self._halt(cursor, OffsetOutOfRangeError({tp: cursor.at}))
         elif Do.RAISE in meaning:
@@ -228,12 +228,14 @@ class FetchAnswer:
             return _corrupt(cursor, f"node {node} cannot read it")
         return error(f"fetching {cursor.name} at offset {cursor.offset} from node {node}")
 
-    def _on_stale(self, cursor: FetchCursor, said: FetchedPartition, *, await_topic: bool) -> None:
+    def _on_stale(
+        self, cursor: FetchCursor, fetched: FetchedPartition, *, await_topic: bool
+    ) -> None:
         """Not there, or not any more. The broker may name the new leader (KIP-951)."""
-        because = error_of(said.error_code).__name__
-        new = _newer_leader(said, cursor.leader)
+        because = error_of(fetched.error_code).__name__
+        new = _newer_leader(fetched, cursor.leader)
         if new is not None:
-            self._moved[said.topic, said.partition] = new
+            self._moved[fetched.topic, fetched.partition] = new
             if new.leader in self.cluster.brokers:
                 cursor.move_to(new, self.cluster, because=because)
                 return
@@ -268,17 +270,17 @@ class FetchAnswer:
         )
 
 
-def _newer_leader(said: FetchedPartition, known: PartitionInfo | None) -> PartitionInfo | None:
-    if said.current_leader is None:
+def _newer_leader(fetched: FetchedPartition, known: PartitionInfo | None) -> PartitionInfo | None:
+    if fetched.current_leader is None:
         return None
-    leader, epoch = said.current_leader
+    leader, epoch = fetched.current_leader
     if leader < 0 or epoch <= (-1 if known is None else known.leader_epoch):
         return None
     return PartitionInfo(leader=leader, leader_epoch=epoch)
 
 
-def _watermarks(said: FetchedPartition) -> Watermarks:
-    return Watermarks(said.high_watermark, said.last_stable_offset, said.log_start_offset)
+def _watermarks(fetched: FetchedPartition) -> Watermarks:
+    return Watermarks(fetched.high_watermark, fetched.last_stable_offset, fetched.log_start_offset)
 
 
 def _corrupt(cursor: FetchCursor, reason: str) -> CorruptBatchError:

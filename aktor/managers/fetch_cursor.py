@@ -49,7 +49,7 @@ class FetchCursor:
         "replica",
         "retry_at",
         "stopped",
-        "told",
+        "told_watermarks",
         "tp",
     )
 
@@ -69,7 +69,7 @@ class FetchCursor:
         self.stopped = False
         self.refused_told = False
         #: The watermarks that the application knows.
-        self.told: Watermarks | None = None
+        self.told_watermarks: Watermarks | None = None
         self.backoff = backoff
         self.retry_at = -math.inf
         #: Bytes that the application holds; `_spans` are their (end offset, size).

@@ -26,7 +26,8 @@ __all__ = ["FetchPlan"]
 class FetchState(Enum):
     """What can be done for a partition now."""
 
-    #: Not to be fetched: its records are not wanted, or an error was told of it.
+    #: Not to be fetched: not polled since `assign`; stopped by an error; or without a position
+    #: while it is paused or has no known leader.
     OUT = auto()
     #: Its position is being looked up.
     LOOKED_UP = auto()

@@ -23,7 +23,7 @@ CHUNK_OVERHEAD: Final = 256
 class Asked(Value):
     """Context of a Fetch: what it asked for, and how much of the room is set aside for it.
 
-    `aside` says that it went beside the session's Fetch (see `FetchAside`).
+    `sessionless` says that it went beside the session's Fetch (see `SessionlessFetch`).
     """
 
     node: int
@@ -31,7 +31,7 @@ class Asked(Value):
     sent_at: float
     session: SessionRequest
     wanted: Mapping[TopicPartition, Wanted]
-    aside: bool = False
+    sessionless: bool = False
 
     @property
     def reserved(self) -> int:

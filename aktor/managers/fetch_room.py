@@ -97,7 +97,7 @@ class FetchRoom:
             return least - held
         return 0
 
-    def aside(self, limit: int, *, nodes: int, readable: int, held: int) -> int:
+    def for_sessionless(self, limit: int, *, nodes: int, readable: int, held: int) -> int:
         """How much to ask of a node beside the Fetch in its long poll, at most `limit`; as `part`.
 
         The long polls may have set aside all the room there is, and most of them bring nothing:

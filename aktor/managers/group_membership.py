@@ -59,7 +59,9 @@ class Failure:
 
 
 class GroupMembershipManager(RequestManager, Generic[M]):
-    """Owns the coordinator's address, heartbeats, poll timer and leaves. `M` is the member.
+    """Owns heartbeats, the poll timer and the requests to leave. `M` is the member.
+
+    It knows the coordinator's address, whose owner is the coordinator manager.
 
     `handle` and `poll` say a `MemberChanged` before anything else: whoever hears the rest must know
     who the member is by then. A subclass makes the member, and says what its requests are and what

@@ -17,9 +17,10 @@ __all__ = ["HeartbeatState"]
 #: more again: otherwise a slow connection would never be opened.
 SHARES: Final = (1 / 2, 1 / 6, 1 / 3, 1 / 2)
 
-#: Times between heartbeats after a cooperative assignment, in seconds. The group rebalances again
-#: as soon as another member has given its partitions up, and a member hears of it only by the
-#: answer to a heartbeat. Eight requests in four seconds.
+#: Times between heartbeats, in seconds, after a cooperative assignment, and in a KIP-848 group
+#: after joining or a new target. Other members may have to give partitions up first. As soon as
+#: they have, the group rebalances again, or the coordinator assigns these partitions to us, and a
+#: member hears of it only by the answer to a heartbeat. Eight requests in four seconds.
 QUICK_BEATS: Final = (0.015, 0.03, 0.06, 0.12, 0.24, 0.48, 0.96, 1.92)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from aktor.events.message import Message
 from aktor.events.metadata import Cluster, RefreshMetadata, TrackTopics
+from aktor.events.routes import MEMBERSHIP
 from aktor.managers.assignment import Assignors, LeaderPlan, partition_ids, read_assignments
 
 __all__ = ["Leader"]
@@ -57,7 +58,7 @@ class Leader:
     def track_again(self) -> None:
         """Say again what is tracked."""
         if self._tracked:
-            self._tell(TrackTopics(owner="membership", topics=self._tracked))
+            self._tell(TrackTopics(owner=MEMBERSHIP, topics=self._tracked))
 
     def ready_at(self, cluster: Cluster) -> float:
         """When the group is told its assignment: at once, or after a wait for metadata.
@@ -123,4 +124,4 @@ class Leader:
         if topics == self._tracked:
             return
         self._tracked = topics
-        self._tell(TrackTopics(owner="membership", topics=topics))
+        self._tell(TrackTopics(owner=MEMBERSHIP, topics=topics))

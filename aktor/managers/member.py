@@ -125,7 +125,7 @@ class Member(GroupMember[State, Trigger]):
                     return AGAIN
         return NEVER
 
-    def rebalances(self) -> None:
+    def rebalance_announced(self) -> None:
         """The coordinator said that the group rebalances."""
         # Before SyncGroup is answered this member takes part in that rebalance already.
         synced = self.state in (State.ASSIGNING, State.STABLE, State.REVOKING)

@@ -1,4 +1,4 @@
-"""The membership manager: a group member's conversation with its application and its coordinator.
+"""The membership manager of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
 `member` holds the member's state and the rebalance under way; this module holds what is asked of
 the coordinator, and what its answers mean. Handlers note facts; `poll`, which follows every batch
@@ -53,7 +53,7 @@ __all__ = ["ClassicMembershipManager"]
 #: While JoinGroup waits for its answer, heartbeats may be refused (UNKNOWN_MEMBER_ID,
 #: ILLEGAL_GENERATION) because the answer with the new generation is on its way. After so many
 #: seconds of refusals it is not: the connection of that JoinGroup is half-open.
-DISOWNED_FOR: Final = 3.0
+REFUSALS_TOLERATED: Final = 3.0
 
 
 class ClassicMembershipManager(GroupMembershipManager[Member]):
@@ -94,8 +94,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._calls = Exchange(settings)
         self._describing = Exchange(settings)
         self._synced_at = -math.inf
-        self._named_at = -math.inf
-        self._disowned_at = math.inf
+        self._member_id_since = -math.inf
+        self._refused_since = math.inf
         self._stays_as = ""
 
     @property
@@ -246,7 +246,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._call(body, timeout=self.settings.request_timeout)
 
     def _call(self, body: Any, *, timeout: float) -> None:
-        self._disowned_at = math.inf
+        self._refused_since = math.inf
         note = self._member.me.sends(self._calls.sent(), at=self._now)
         self.send(
             self.request(
@@ -276,7 +276,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._joined(response, sent)
         elif Do.TAKE_MEMBER_ID in means(Answer.JOIN_GROUP, error):
             # The next poll sends JoinGroup with this id.
-            self._named_at = sent.at
+            self._member_id_since = sent.at
             self._member.is_named(response.member_id)
         else:
             self._group_error(Answer.JOIN_GROUP, error, received)
@@ -287,13 +287,13 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._stays_as = ""
         self.log = member.log
         if not sent.member_id:
-            self._named_at = sent.at
+            self._member_id_since = sent.at
         # Do not take this answer for a renewal of the session. The coordinator renews the session
         # when a rebalance ends, but it may answer JoinGroup without a rebalance (to a member that
         # asks again because an answer was lost), and SyncGroup in a stable group, without renewing
         # it (Kafka 4, GroupMetadataManager). Only a heartbeat extends the session; that of a new
         # member begins with the JoinGroup which gave it its id.
-        self._extend_session(self._named_at)
+        self._extend_session(self._member_id_since)
         self._heartbeat_state.start(self._now)
         self._hurry_if_over()
         try:
@@ -408,7 +408,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         elif confirmed:
             self._extend_session(sent.at)
             if Do.REJOIN in meaning and sent.at >= self._synced_at:
-                self._member.rebalances()
+                self._member.rebalance_announced()
         else:
             self._heartbeat_refused(error, received)
         if confirmed:
@@ -436,11 +436,11 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if self.state is not State.JOINING or not self._calls.in_flight:
             return False
         if Do.REJOIN in meaning:
-            self._disowned_at = min(self._disowned_at, self._now)
+            self._refused_since = min(self._refused_since, self._now)
             # What is owned may be another member's by now: nothing of it is given out until the
             # group confirms the member.
             self._tell(SessionExtended(until=math.nextafter(self._now, -math.inf)))
-        return self._now < self._disowned_at + DISOWNED_FOR
+        return self._now < self._refused_since + REFUSALS_TOLERATED
 
     # -- what a leader that skips the assignment has to learn
 
@@ -456,9 +456,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             return self._describing.due
         self._describing.sent()
         deadline = now + attempt_time(self.settings)
-        note = self._member.me.sends(0, at=now)
         body = group_requests.describe_group(self.settings)
-        self.send(self._question(body, deadline, note))
+        self.send(self._question(body, deadline, self._member.me))
         return NEVER
 
     @answers_to(DescribeGroupsRequest)
@@ -466,9 +465,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         """The answer to DescribeGroups: what the members are assigned, or an error."""
         self._describing.ended()
         leader = self._member.leader
-        if not received.request.context.is_by(self._member.me) or not leader.must_learn(
-            self._cluster
-        ):
+        asked_by = received.request.context
+        if asked_by != self._member.me or not leader.must_learn(self._cluster):
             self._dropped(received.request, "the generation changed meanwhile")
             return
         (described,) = received.response.groups

@@ -46,6 +46,7 @@ from aktor.events.network import (
     RequestFailed,
     ResponseReceived,
 )
+from aktor.events.routes import APPLICATION, MEMBERSHIP
 from aktor.managers.exchange import Exchange
 from aktor.managers.former_ids import FormerIds
 from aktor.managers.metadata_refresh import Refresh
@@ -150,7 +151,7 @@ class MetadataManager(RequestManager):
     def on_track_topics(self, track: TrackTopics) -> None:
         """Ask for new topics at once; drop topics that no owner tracks any more."""
         before, pattern = self._tracked_topics(), self._patterns.pop(track.owner, None)
-        if track.owner == "application":
+        if track.owner == APPLICATION:
             self._ask_again(track.topics - self._tracked.get(track.owner, frozenset()))
         self._tracked.pop(track.owner, None)
         if track.topics:
@@ -228,11 +229,11 @@ class MetadataManager(RequestManager):
         self._unnamed = asked.topic_ids
         self._naming.hurry()
 
-    @after_restart_of("membership")
+    @after_restart_of(MEMBERSHIP)
     def on_membership_restarted(self) -> None:
         """Drop what the old member had tracked or asked for. The new one begins with nothing."""
         self._unnamed = frozenset()
-        self.on_track_topics(TrackTopics(owner="membership", topics=frozenset()))
+        self.on_track_topics(TrackTopics(owner=MEMBERSHIP, topics=frozenset()))
 
     # -- what is sent
 
@@ -405,7 +406,7 @@ class MetadataManager(RequestManager):
         return (
             now - unknown.since >= UNKNOWN_SECONDS
             and name not in self._seen
-            and name in self._tracked.get("application", ())
+            and name in self._tracked.get(APPLICATION, ())
         )
 
     def _refuse(self, kind: type[Exception], names: set[str]) -> TopicsRefused:

@@ -77,7 +77,8 @@ class Refresh:
         self._soon = because
 
     def forget_unresolved(self) -> None:
-        """Other topics are wanted: that some were not found before says nothing about these."""
+        """New topics are tracked: ask without the backoff that earlier unknown topics had
+        reached."""
         self._unresolved.reset()
 
     def sent(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from aktor.events.message import Message
 from aktor.events.metadata import Cluster, NameTopics, RefreshMetadata, TrackTopics
+from aktor.events.routes import MEMBERSHIP
 from aktor.trace import Trace
 
 __all__ = ["TopicNames"]
@@ -90,11 +91,11 @@ class TopicNames:
         topics = frozenset(targets.union(owned))
         if topics != self._tracked:
             self._tracked = topics
-            self._tell(TrackTopics(owner="membership", topics=topics))
+            self._tell(TrackTopics(owner=MEMBERSHIP, topics=topics))
 
     def track_again(self) -> None:
         """The metadata manager was restarted."""
-        self._tell(TrackTopics(owner="membership", topics=self._tracked))
+        self._tell(TrackTopics(owner=MEMBERSHIP, topics=self._tracked))
         if self._unnamed:
             self._tell(NameTopics(topic_ids=self._unnamed))
 

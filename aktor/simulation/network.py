@@ -534,7 +534,7 @@ class SimulatedNet:
         connection = self._connections.get(key)
         return connection is not None and connection.talk.has_heard()
 
-    def close_connection(self, key: str, because: str) -> None:
+    def close_connection(self, key: str) -> None:
         """No more reports about it."""
         connection = self._connections.get(key)
         if connection is not None:

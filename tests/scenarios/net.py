@@ -119,7 +119,7 @@ class ScriptedNet:
         """Answers arrive whole here."""
         return False
 
-    def close_connection(self, key: str, because: str) -> None:
+    def close_connection(self, key: str) -> None:
         """No more reports about it."""
         self._connections.pop(key, None)
 

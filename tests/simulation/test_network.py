@@ -102,7 +102,7 @@ def test_what_was_sent_before_an_orderly_close_arrives_and_what_was_given_up_doe
     if orderly:
         client.net.close()
     else:
-        client.net.close_connection("one", "it was not answered in time")
+        client.net.close_connection("one")
     client.sim.run(for_=10.0)
 
     client.sim.network.mend_link("alice", 1)
@@ -115,7 +115,7 @@ def test_a_broker_hears_of_a_reset_that_was_lost_when_it_answers(client: Client)
     client.sim.network.cut_way((1, "alice"))
     client.ask("one")  # whose answer is held back
     client.sim.network.cut_link("alice", 1)
-    client.net.close_connection("one", "it was not answered in time")
+    client.net.close_connection("one")
     client.sim.run(for_=0.1)
     assert client.sim.network.accepted == 1
 
@@ -233,7 +233,7 @@ def test_who_loses_a_connection_goes_on_with_the_next_address(client: Client) ->
     client.net.swallow_what_is_dead()
     client.ask("two")
     assert client.answered == []
-    client.net.close_connection("two", "it does not answer")
+    client.net.close_connection("two")
     assert opens_after(client, "again", "b2") < 0.1
     client.ask("again")
     assert client.answered == [2]

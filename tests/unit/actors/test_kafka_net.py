@@ -399,7 +399,7 @@ def test_garbage_is_an_answer_or_closes_the_connection() -> None:
                 assert isinstance(report.error, FrameError)
             else:
                 assert isinstance(report, RequestAnswered)
-                client.net.close_connection("a", "test")
+                client.net.close_connection("a")
 
     assert closed > 50
 
@@ -532,7 +532,7 @@ def test_a_listener_that_hangs_up_at_the_first_request_seems_to_expect_a_login()
 def test_a_closed_connection_reports_nothing_more() -> None:
     with open_to(serve) as (client, _):
         client.send()
-        client.net.close_connection("a", "test")
+        client.net.close_connection("a")
         client.idle(0.1)
 
         assert client.told == []
@@ -556,7 +556,7 @@ def test_a_request_that_nobody_waits_for_any_more_never_leaves_the_send_buffer()
         topic = MetadataRequest.MetadataRequestTopic(name="t" * 20_000)
         client.send(MetadataRequest(topics=10 * [topic]))
         client.idle(0.05)
-        client.net.close_connection("a", "it was not answered in time")
+        client.net.close_connection("a")
         closed.set()
 
         assert ends.get(timeout=LIMIT) == "ConnectionResetError"
@@ -580,7 +580,7 @@ def test_an_end_without_a_request_to_send_again_is_orderly(how: str) -> None:
             client.send()
             client.net.close()
         else:
-            client.net.close_connection("a", "it was idle")
+            client.net.close_connection("a")
 
         assert ends.get(timeout=LIMIT) == "EOFError"
 
@@ -589,7 +589,7 @@ def test_an_attempt_can_be_given_up() -> None:
     with ScriptedBroker(in_silence) as broker, Client() as client:
         client.net.connect("a", "127.0.0.1", broker.port, LIMIT)
         client.idle(0.05)
-        client.net.close_connection("a", "test")
+        client.net.close_connection("a")
         client.idle(0.05)
 
         assert client.told == []

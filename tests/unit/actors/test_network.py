@@ -88,7 +88,7 @@ class FakeNet:
     def has_heard(self, key: str) -> bool:
         return key in self.arriving
 
-    def close_connection(self, key: str, because: str) -> None:
+    def close_connection(self, key: str) -> None:
         self.closes.append(key)
         self.note_end(key)
 

@@ -197,7 +197,7 @@ class Port:
         self.heard.append(message)
 
 
-class World:
+class SupervisorScene:
     """A supervisor over a network and two workers, in virtual time."""
 
     def __init__(self, seed: int = 0) -> None:
@@ -245,84 +245,84 @@ class World:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_managers_are_ticked_in_their_fixed_order_under_any_seed(seed: int) -> None:
-    world = World(seed)
+    scene = SupervisorScene(seed)
 
-    world.run(25.0)
+    scene.run(25.0)
 
-    ticked = [name for name, what, _ in world.log if what == "ticked"]
+    ticked = [name for name, what, _ in scene.log if what == "ticked"]
     assert ticked == ["metadata", "fetch"] * 3
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_crashed_child_is_replaced_and_the_others_hear_of_it(seed: int) -> None:
-    world = World(seed)
-    world.run(1.0)
+    scene = SupervisorScene(seed)
+    scene.run(1.0)
 
-    world.crash("metadata")
+    scene.crash("metadata")
 
-    assert world.supervisor.incarnations == {"network": 1, "metadata": 2, "fetch": 2}
-    restarted = [one for one in world.port.heard if isinstance(one, ActorsRestarted)]
+    assert scene.supervisor.incarnations == {"network": 1, "metadata": 2, "fetch": 2}
+    restarted = [one for one in scene.port.heard if isinstance(one, ActorsRestarted)]
     assert [one.actors for one in restarted] == [("metadata", "fetch")]
     assert isinstance(restarted[0].because, ValueError)
 
 
 def test_a_child_above_the_crashed_one_lives_on_and_hears_of_it() -> None:
-    world = World()
-    world.run(1.0)
+    scene = SupervisorScene()
+    scene.run(1.0)
 
-    world.crash("fetch")
+    scene.crash("fetch")
 
-    assert ("metadata", "heard of", "fetch") in world.log
-    assert world.supervisor.incarnations["metadata"] == 1
+    assert ("metadata", "heard of", "fetch") in scene.log
+    assert scene.supervisor.incarnations["metadata"] == 1
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_who_starts_afresh_is_told_the_facts_and_nobody_else_hears_them_again(seed: int) -> None:
-    world = World(seed)
-    world.run(1.0)
-    world.dispatcher.publish(ClusterChanged(cluster=Cluster()))
-    world.run(1.0)
+    scene = SupervisorScene(seed)
+    scene.run(1.0)
+    scene.dispatcher.publish(ClusterChanged(cluster=Cluster()))
+    scene.run(1.0)
 
-    world.crash("fetch")
+    scene.crash("fetch")
 
-    known = [(name, number) for name, what, number in world.log if what == "knows the cluster"]
+    known = [(name, number) for name, what, number in scene.log if what == "knows the cluster"]
     assert known == [("fetch", 1), ("fetch", 2)]
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_fact_that_is_told_between_a_crash_and_the_restart_is_not_missed(seed: int) -> None:
-    world = World(seed)
-    world.run(1.0)
+    scene = SupervisorScene(seed)
+    scene.run(1.0)
 
-    world.dispatcher.tell("fetch", "boom")
-    while not any(one["event"] == "actor.crashed" for one in world.events):
-        world.dispatcher.turn()
-    world.dispatcher.publish(ClusterChanged(cluster=Cluster()))
-    world.run(1.0)
+    scene.dispatcher.tell("fetch", "boom")
+    while not any(one["event"] == "actor.crashed" for one in scene.events):
+        scene.dispatcher.turn()
+    scene.dispatcher.publish(ClusterChanged(cluster=Cluster()))
+    scene.run(1.0)
 
-    assert ("fetch", "knows the cluster", 2) in world.log
+    assert ("fetch", "knows the cluster", 2) in scene.log
 
 
 def test_facts_of_an_actor_that_starts_afresh_are_forgotten() -> None:
-    world = World()
-    world.run(1.0)
-    world.dispatcher.publish(ClusterChanged(cluster=Cluster()))
-    world.run(1.0)
+    scene = SupervisorScene()
+    scene.run(1.0)
+    scene.dispatcher.publish(ClusterChanged(cluster=Cluster()))
+    scene.run(1.0)
 
-    world.crash("metadata")
+    scene.crash("metadata")
 
-    assert ("fetch", "knows the cluster", 2) not in world.log
+    assert ("fetch", "knows the cluster", 2) not in scene.log
 
 
 def test_after_a_restart_the_clock_goes_on() -> None:
-    world = World()
-    world.run(1.0)
-    world.crash("network")
-    world.log.clear()
+    scene = SupervisorScene()
+    scene.run(1.0)
+    scene.crash("network")
+    scene.log.clear()
 
-    world.run(21.0)
+    scene.run(21.0)
 
-    assert [name for name, what, _ in world.log if what == "ticked"][:4] == [
+    assert [name for name, what, _ in scene.log if what == "ticked"][:4] == [
         "metadata",
         "fetch",
     ] * 2
@@ -330,42 +330,42 @@ def test_after_a_restart_the_clock_goes_on() -> None:
 
 @pytest.mark.parametrize("name", ["network", "metadata", "fetch"])
 def test_when_the_budget_is_spent_the_consumer_fails_with_one_typed_error(name: str) -> None:
-    world = World()
-    world.run(1.0)
+    scene = SupervisorScene()
+    scene.run(1.0)
 
     for _ in range(3):
-        world.crash(name)
+        scene.crash(name)
 
-    failed = [one.error for one in world.port.heard if isinstance(one, ConsumerFailed)]
+    failed = [one.error for one in scene.port.heard if isinstance(one, ConsumerFailed)]
     assert len(failed) == 1
     assert isinstance(failed[0], ActorCrashedError)
     assert failed[0].actor == name
     assert isinstance(failed[0].__cause__, ValueError)
-    assert world.dispatcher.failure is failed[0]
+    assert scene.dispatcher.failure is failed[0]
 
 
 def test_every_crash_and_restart_is_traced_with_its_cause() -> None:
-    world = World()
-    world.run(1.0)
+    scene = SupervisorScene()
+    scene.run(1.0)
 
-    world.crash("fetch")
+    scene.crash("fetch")
 
-    names = [one["event"] for one in world.events]
+    names = [one["event"] for one in scene.events]
     assert "actor.crashed" in names
-    restarted = next(one for one in world.events if one["event"] == "actor.restarted")
+    restarted = next(one for one in scene.events if one["event"] == "actor.restarted")
     assert restarted["because"] == "ValueError: boom"
     assert restarted["handling"] == "str"
 
 
 def test_status_names_each_actor_with_its_incarnation() -> None:
-    world = World()
-    world.run(1.0)
-    world.crash("fetch")
+    scene = SupervisorScene()
+    scene.run(1.0)
+    scene.crash("fetch")
 
-    world.dispatcher.publish(ReportStatus(ticket=1))
-    world.run(0.1)
+    scene.dispatcher.publish(ReportStatus(ticket=1))
+    scene.run(0.1)
 
-    answer = world.port.heard[-1]
+    answer = scene.port.heard[-1]
     assert {one.name: one.incarnation for one in answer.value} == {
         "network": 1,
         "metadata": 1,

@@ -15,7 +15,6 @@ from kafka.errors import (
     GroupAuthorizationFailedError,
     GroupIdNotFoundError,
     GroupMaxSizeReachedError,
-    InvalidGroupIdError,
     InvalidRequestError,
     KafkaConnectionError,
     TopicAuthorizationFailedError,
@@ -67,11 +66,9 @@ from tests.unit.managers.builders_consumer import (
 )
 from tests.unit.managers.builders_membership import (
     COORDINATOR_LOADING,
-    COORDINATOR_NOT_AVAILABLE,
     FENCED_INSTANCE_ID,
     GROUP_AUTHORIZATION_FAILED,
     GROUP_MAX_SIZE_REACHED,
-    NOT_COORDINATOR,
     UNKNOWN_MEMBER_ID,
     partitions,
 )
@@ -124,14 +121,6 @@ def a_member_in(state: State) -> ConsumerScene:
     if state is State.FATAL:
         scene.is_refused(GROUP_AUTHORIZATION_FAILED)
     assert scene.state is state
-    return scene
-
-
-def a_member_that_leaves_without_a_coordinator() -> ConsumerScene:
-    scene = ConsumerScene().is_stable()
-    scene.tell(LOST)
-    scene.leave()
-    assert scene.state is State.LEAVING
     return scene
 
 
@@ -244,41 +233,6 @@ def test_row_8_the_last_heartbeat_says_goodbye_and_its_answer_ends_the_leave() -
 # -- joining
 
 
-def test_a_member_joins_at_the_first_poll_after_it_subscribed_and_not_before() -> None:
-    """Scenario 49, KAFKA-17154."""
-    scene = a_member()
-    scene.find_coordinator()
-    scene.poll()
-    scene.subscribe("a")
-    assert scene.state is State.UNSUBSCRIBED
-
-    scene.poll()
-
-    assert scene.state is State.JOINING
-    assert scene.has_beaten
-
-
-def test_a_member_joins_as_soon_as_the_coordinator_is_known() -> None:
-    scene = a_member()
-    scene.subscribe("a")
-    scene.poll()
-    assert not scene.requests
-
-    scene.find_coordinator()
-
-    assert scene.has_beaten
-
-
-def test_without_topics_nobody_joins_and_nothing_is_awaited() -> None:
-    scene = a_member()
-    scene.find_coordinator()
-    scene.subscribe()
-    scene.poll()
-
-    assert not scene.requests
-    assert scene.wake_at == float("inf")
-
-
 def test_while_the_coordinator_is_unknown_only_the_poll_timer_runs() -> None:
     """Scenario 55: it does not spin."""
     scene = a_member()
@@ -343,16 +297,6 @@ def test_the_member_id_is_kept_whatever_the_coordinator_says_and_through_fencing
     fenced.revoke()
 
     assert fenced.beat().body.member_id == "m"
-
-
-def test_commits_hear_from_when_until_when_the_application_gives_partitions_up() -> None:
-    scene = a_member().is_stable("a-0 a-1")
-
-    scene.is_told("a-0", epoch=9)
-    assert scene.last_said(MemberChanged).is_revoking
-    scene.revoke()
-
-    assert not scene.last_said(MemberChanged).is_revoking
 
 
 def test_others_are_told_who_we_are_only_when_it_changed() -> None:
@@ -683,73 +627,12 @@ def test_a_session_is_never_taken_to_be_longer_than_kafkas_default() -> None:
     assert scene.said(SessionExtended).until == scene.now + 45.0
 
 
-def test_a_member_whose_session_may_be_over_hears_from_the_group_before_it_hands_back() -> None:
-    scene = a_stable_member(enable_auto_commit=False)
-    scene.is_told("a-0", 2)
-    scene.now += 45.5
-    scene.poll()
-
-    scene.release()
-    assert not scene.has_said(RunRevokedCallback)
-    scene.is_told(epoch=2)
-
-    assert scene.said(RunRevokedCallback).loss is Loss.REVOKED
-
-
-def test_an_answer_from_before_a_long_sleep_is_followed_by_another_heartbeat_at_once() -> None:
-    """The process stood still: what was asked before says nothing of now."""
-    scene = a_stable_member()
-    asked = scene.next_beat()
-    scene.now += 60.0
-    scene.poll()
-
-    scene.answer(asked, heard())
-
-    assert scene.has_beaten
-
-
-def test_a_member_that_was_expelled_while_it_handed_back_has_lost_its_partitions() -> None:
-    scene = a_stable_member(enable_auto_commit=False)
-    scene.is_told("a-0", 2)
-    scene.now += 45.5
-    scene.poll()
-
-    scene.release()
-    scene.forget()
-    scene.is_refused(UNKNOWN_MEMBER_ID)
-
-    assert not scene.has_said(RunRevokedCallback)
-    assert scene.said(RevokePartitions).loss is Loss.LOST
-
-
-def test_who_waits_for_the_groups_word_does_not_spin_when_its_last_commit_is_overdue() -> None:
-    scene = a_stable_member(request_timeout=5.0)
-    scene.is_told("a-0", 2)
-    scene.release(a=5)
-    scene.tell(LOST)
-
-    scene.now += 60.0
-    scene.tick()
-
-    assert not scene.has_said(RunRevokedCallback)
-    assert scene.wake_at > scene.now
-
-
 def test_a_refused_heartbeat_does_not_extend_the_session() -> None:
     scene = a_stable_member()
 
     scene.is_refused(COORDINATOR_LOADING)
 
     assert not scene.has_said(SessionExtended)
-
-
-def test_who_slept_asks_at_once_whether_the_group_still_counts_on_us() -> None:
-    scene = a_stable_member().is_quiet()
-    assert not scene.has_beaten
-
-    scene.tell(ConfirmSession())
-
-    assert scene.has_beaten
 
 
 def test_there_is_no_second_heartbeat_while_one_is_in_flight() -> None:
@@ -800,16 +683,6 @@ def test_partitions_come_only_when_those_that_go_are_gone() -> None:
     assert scene.said(AssignPartitions).assigned == partitions("a-1")
 
 
-def test_without_auto_commit_the_callback_follows_the_release() -> None:
-    scene = a_stable_member(enable_auto_commit=False)
-    scene.is_told("a-0")
-
-    scene.release(a=7)
-
-    assert scene.said(RunRevokedCallback).partitions == partitions("a-1")
-    assert not scene.has_said(CommitBeforeRevocation)
-
-
 def test_a_commit_that_failed_does_not_hold_up_the_revocation() -> None:
     """Scenario 46."""
     scene = a_stable_member()
@@ -819,29 +692,6 @@ def test_a_commit_that_failed_does_not_hold_up_the_revocation() -> None:
     scene.tell(RevocationCommitted(rebalance=scene.said(CommitBeforeRevocation).rebalance))
 
     assert scene.said(RunRevokedCallback).loss is Loss.REVOKED
-
-
-def test_a_commit_that_takes_too_long_does_not_hold_up_the_revocation() -> None:
-    scene = a_stable_member(request_timeout=2.0)
-    scene.is_told("a-0")
-    scene.release(a=7)
-    deadline = scene.said(CommitBeforeRevocation).deadline
-
-    scene.is_told()
-    while scene.now < deadline:
-        scene.is_told()
-
-    assert scene.said(RunRevokedCallback).partitions == partitions("a-1")
-
-
-def test_a_commit_of_a_restarted_commit_manager_is_not_awaited() -> None:
-    scene = a_stable_member()
-    scene.is_told("a-0")
-    scene.release(a=7)
-
-    scene.tell(ActorsRestarted(actors=("commits",), because=RuntimeError()))
-
-    assert scene.has_said(RunRevokedCallback)
 
 
 @pytest.mark.parametrize("step", ["release", "commit", "callback"])
@@ -993,23 +843,6 @@ def test_after_fencing_in_the_revoked_callback_only_what_is_left_is_lost() -> No
     scene.is_refused(FENCED_MEMBER_EPOCH)
 
     assert scene.said(RevokePartitions).partitions == partitions("a-0")
-
-
-def test_a_member_fenced_in_its_revoked_callback_joins_when_that_has_ended() -> None:
-    """It may have yet to begin, and would commit as the new member."""
-    scene = a_stable_member("a-0 a-1")
-    scene.is_told("")
-    scene.release(a=7)
-    scene.tell(RevocationCommitted(rebalance=scene.said(CommitBeforeRevocation).rebalance))
-    callback = scene.said(RunRevokedCallback)
-
-    scene.is_refused(FENCED_MEMBER_EPOCH)
-    scene.after(1.0)
-    assert (scene.state, scene.has_beaten) == (State.FENCED, False)
-    scene.tell(CallbackFinished(rebalance=callback.rebalance))
-
-    assert scene.state is State.JOINING
-    assert not scene.has_said(RevokePartitions)
 
 
 def test_leaving_amid_a_reconciliation_ends_it_and_the_member_may_join_again() -> None:
@@ -1659,20 +1492,6 @@ def test_who_leaves_while_its_name_is_taken_joins_later_as_usual() -> None:
     assert scene.beat().body.member_epoch == 0
 
 
-@pytest.mark.parametrize("code", [NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE])
-def test_who_is_no_coordinator_is_suspected_and_the_next_is_asked_at_once(code: int) -> None:
-    """Scenario 130."""
-    scene = a_stable_member()
-    scene.is_refused(code)
-    assert scene.said(SuspectCoordinator).node_id == 1
-    scene.tell(LOST)
-
-    scene.find_coordinator(OTHER_COORDINATOR)
-
-    assert tells(scene.beat()) == partitions("a-0 a-1")
-    assert scene.state is State.STABLE
-
-
 def test_a_coordinator_that_loads_is_asked_again_after_a_growing_backoff() -> None:
     """Scenario 130."""
     scene = a_stable_member()
@@ -1724,20 +1543,6 @@ def test_a_group_that_was_never_made_has_been_left() -> None:
 
     assert scene.said(Answered).ticket == 7
     assert not scene.has_said(GroupFailed)
-
-
-@pytest.mark.parametrize("kind", ["disconnect", "timeout"])
-def test_a_coordinator_that_does_not_answer_is_suspected(kind: str) -> None:
-    scene = a_stable_member()
-    request = scene.next_beat()
-
-    if kind == "disconnect":
-        scene.fail(request)
-    else:
-        scene.time_out(request)
-
-    assert scene.said(SuspectCoordinator).node_id == 1
-    assert scene.state is State.STABLE
 
 
 def test_bad_credentials_are_no_reason_to_suspect_the_coordinator() -> None:
@@ -1844,26 +1649,6 @@ def test_the_last_heartbeat_does_not_wait_for_the_one_in_flight() -> None:
     assert not scene.has_said(AssignPartitions)
 
 
-@pytest.mark.parametrize("failure", ["disconnect", "timeout", "loading", "not coordinator"])
-def test_leaving_is_tried_again_within_its_time(failure: str) -> None:
-    scene = a_stable_member()
-    scene.leave(60.0, ticket=7)
-    request = scene.beat()
-
-    if failure == "disconnect":
-        scene.fail(request)
-    elif failure == "timeout":
-        scene.time_out(request)
-    else:
-        code = COORDINATOR_LOADING if failure == "loading" else NOT_COORDINATOR
-        scene.answer(request, refused(code))
-    assert scene.state is State.LEAVING
-    scene.answer(scene.next_beat(), heard(-1))
-
-    assert scene.said(Answered).ticket == 7
-    assert scene.state is State.UNSUBSCRIBED
-
-
 def test_who_never_said_that_it_wants_to_join_need_not_say_goodbye() -> None:
     """There is no coordinator, and may never be: `close` does not wait for it."""
     scene = a_member()
@@ -1938,43 +1723,6 @@ def test_who_was_restarted_and_has_not_asked_again_leaves_for_its_predecessor(
     assert scene.said(Answered).ticket == 8
 
 
-def test_leaving_without_a_coordinator_waits_for_one() -> None:
-    scene = a_member_that_leaves_without_a_coordinator()
-
-    scene.find_coordinator(OTHER_COORDINATOR)
-
-    assert scene.beat().body.member_epoch == -1
-    assert scene.state is State.LEAVING
-
-
-@pytest.mark.parametrize("is_sent", [False, True])
-def test_leaving_ends_at_its_deadline_whatever_happens(is_sent: bool) -> None:
-    scene = a_member_in(State.LEAVING) if is_sent else a_member_that_leaves_without_a_coordinator()
-    deadline = scene.now + 10.0 if is_sent else scene.wake_at
-
-    scene.after(deadline - scene.now)
-
-    assert scene.said(Answered).ticket == 7
-    assert scene.state is State.UNSUBSCRIBED
-    (stayed,) = scene.traced("member.stayed")
-    why = "did not answer in time" if is_sent else "is not known"
-    assert why in stayed["because"]
-
-
-def test_a_silent_coordinator_leaves_time_to_tell_the_next_one() -> None:
-    scene = a_stable_member()
-    scene.leave(15.0, ticket=7)
-
-    scene.time_out(scene.beat())
-    assert scene.said(SuspectCoordinator).node_id == 1
-    scene.tell(LOST)
-    scene.find_coordinator(OTHER_COORDINATOR)
-    scene.after(1.0)
-
-    scene.answer(scene.beat(), heard(-1))
-    assert scene.said(Answered).ticket == 7
-
-
 def test_the_failure_of_an_attempt_to_leave_that_was_given_up_does_not_count() -> None:
     """It would have the attempt in flight sent once more beside itself."""
     scene = a_stable_member()
@@ -2027,19 +1775,6 @@ def test_a_heartbeat_of_goodbye_may_not_take_longer_than_there_is_time() -> None
     assert scene.beat().deadline == scene.now + 0.5
 
 
-def test_the_answer_to_a_goodbye_after_its_deadline_is_dropped() -> None:
-    scene = a_stable_member()
-    scene.leave(1.0, ticket=7)
-    request = scene.beat()
-    scene.after(1.0)
-    scene.forget()
-
-    scene.answer(request, heard(-1))
-
-    assert not scene.messages
-    assert scene.state is State.UNSUBSCRIBED
-
-
 def test_a_goodbye_that_no_broker_understands_is_given_up() -> None:
     scene = a_stable_member()
     scene.leave(ticket=7)
@@ -2050,21 +1785,10 @@ def test_a_goodbye_that_no_broker_understands_is_given_up() -> None:
     assert not scene.has_said(GroupFailed)
 
 
-def test_a_goodbye_ends_when_the_group_may_not_be_used() -> None:
-    scene = a_member_that_leaves_without_a_coordinator()
-
-    scene.tell(CoordinatorRefused(error=InvalidGroupIdError("no")))
-
-    assert scene.said(Answered).ticket == 7
-    assert scene.state is State.UNSUBSCRIBED
-
-
-@pytest.mark.parametrize("is_refused", [False, True])
-def test_who_is_in_no_group_has_left_at_once(is_refused: bool) -> None:
+def test_whom_the_group_did_not_take_in_has_left_at_once() -> None:
     scene = a_member()
-    if is_refused:
-        scene.wants_to_join("a")
-        scene.is_refused(GROUP_MAX_SIZE_REACHED)
+    scene.wants_to_join("a")
+    scene.is_refused(GROUP_MAX_SIZE_REACHED)
 
     scene.leave(ticket=7)
 
@@ -2085,51 +1809,12 @@ def test_others_learn_at_once_that_we_are_no_member_any_more() -> None:
 # -- polled too late
 
 
-def test_a_member_that_polls_too_late_leaves_at_once_without_the_application() -> None:
-    """Scenario 71; lead 2 of peers_measured: nobody waits for the callback."""
-    scene = a_stable_member(max_poll_interval=7.0).is_quiet()
-    polled_at = scene.now
-
-    misses_its_poll(scene)
-
-    assert scene.now == pytest.approx(polled_at + 7.0)
-    assert scene.beat().body.member_epoch == -1
-    assert scene.state is State.STALE
-    step = scene.said(RevokePartitions)
-    assert (step.partitions, step.loss) == (partitions("a-0 a-1"), Loss.LOST)
-
-
 def test_a_static_member_that_polls_too_late_keeps_its_place() -> None:
     scene = a_static_member().is_stable()
 
     misses_its_poll(scene)
 
     assert scene.beat().body.member_epoch == -2
-
-
-def test_a_stale_member_joins_again_with_a_poll_after_its_lost_callback() -> None:
-    """Scenario 50."""
-    scene = a_member_in(State.STALE)
-    scene.answer(scene.beat(), heard(-1))
-    scene.poll()
-    assert scene.state is State.STALE
-
-    scene.revoke()
-
-    assert scene.state is State.JOINING
-    assert row(scene.beat()) == (0, 300_000, ["a"], None, frozenset())
-
-
-def test_a_stale_member_stays_out_as_long_as_nobody_polls() -> None:
-    """Scenario 50."""
-    scene = a_member_in(State.STALE)
-    scene.answer(scene.beat(), heard(-1))
-    scene.revoke()
-
-    scene.after(100.0)
-
-    assert scene.state is State.STALE
-    assert not scene.has_beaten
 
 
 def test_a_stale_member_does_not_join_while_its_goodbye_is_in_flight() -> None:
@@ -2190,28 +1875,6 @@ def test_a_member_that_polls_too_late_while_it_reconciles_gives_up_all_it_was_gi
 
     assert scene.state is State.STALE
     assert scene.traced("step.dropped")
-
-
-def test_a_poll_just_in_time_keeps_the_member_in() -> None:
-    scene = a_stable_member(max_poll_interval=60.0)
-    for _ in range(40):
-        scene.is_told()
-        scene.poll()
-
-    assert scene.state is State.STABLE
-
-
-def test_a_stale_member_that_leaves_waits_for_the_goodbye_on_its_way() -> None:
-    scene = a_member_in(State.STALE)
-    goodbye = scene.beat()
-
-    scene.leave(ticket=7)
-    assert not scene.has_said(Answered)
-    scene.answer(goodbye, heard(-1))
-
-    assert scene.said(Answered).ticket == 7
-    assert scene.state is State.UNSUBSCRIBED
-    assert not scene.has_beaten
 
 
 def test_who_comes_back_while_that_goodbye_is_on_its_way_waits_for_its_end() -> None:
@@ -2314,16 +1977,6 @@ def test_a_reconciliation_goes_on_without_a_coordinator() -> None:
     scene.find_coordinator()
 
     assert tells(scene.beat()) == partitions("a-0 b-0")
-
-
-def test_an_answer_of_the_old_coordinator_means_nothing() -> None:
-    scene = a_stable_member()
-    request = scene.next_beat()
-    scene.find_coordinator(OTHER_COORDINATOR)
-
-    scene.answer(request, refused(UNKNOWN_MEMBER_ID))
-
-    assert scene.state is State.STABLE
 
 
 # -- others are restarted

@@ -1197,17 +1197,17 @@ def test_an_unknown_preferred_replica_is_no_reason_to_spin() -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_happens_no_offset_is_skipped_or_repeated_and_the_bound_holds(seed: int) -> None:
-    world = World(seed)
+    scene = FetchScene(seed)
 
     for _ in range(300):
-        world.something_happens()
-    world.calm_down()
+        scene.something_happens()
+    scene.calm_down()
 
-    for partition in world.partitions:
-        assert world.read_up_to[partition] == world.END
+    for partition in scene.partitions:
+        assert scene.read_up_to[partition] == scene.END
 
 
-class World:
+class FetchScene:
     """Two brokers with logs of ten records a batch, and an application that reads at random."""
 
     END = 400

@@ -53,7 +53,7 @@ def test_a_fetch_stays_within_the_bound_or_asks_for_a_least_request_beyond_it(
 def test_a_fetch_beside_a_long_poll_asks_for_no_more_than_is_kept_for_it(
     at: Moment, limit: int
 ) -> None:
-    asked = at.room.aside(limit, nodes=at.nodes, readable=at.readable, held=at.held)
+    asked = at.room.for_sessionless(limit, nodes=at.nodes, readable=at.readable, held=at.held)
 
     beside = at.room.beside(at.nodes)
     assert asked <= limit

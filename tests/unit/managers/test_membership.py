@@ -64,7 +64,6 @@ from aktor.managers.membership import ClassicMembershipManager
 from aktor.settings import Settings
 from aktor.values import replace
 from tests.unit.managers.builders_membership import (
-    COORDINATOR,
     COORDINATOR_LOADING,
     COORDINATOR_NOT_AVAILABLE,
     FENCED_INSTANCE_ID,
@@ -124,41 +123,13 @@ def a_leave(deadline: float, ticket: int = 7) -> LeaveGroup:
 # -- joining
 
 
-def test_a_member_joins_at_the_first_poll_after_it_subscribed_and_not_before() -> None:
-    """Scenario 49."""
-    scene = a_member()
-    scene.find_coordinator()
-    scene.poll()
-    scene.subscribe("a")
-    assert not scene.has_sent(JoinGroupRequest)
-
-    scene.poll()
+def test_join_group_has_the_group_its_kind_and_how_long_it_may_wait_for_the_member() -> None:
+    scene = a_member().wants_to_join("a")
 
     body = scene.sent(JoinGroupRequest).body
     assert (body.group_id, body.member_id, body.protocol_type) == ("g", "", "consumer")
     assert body.session_timeout_ms == 45_000
     assert body.rebalance_timeout_ms == 300_000
-
-
-def test_a_member_joins_as_soon_as_the_coordinator_is_known() -> None:
-    scene = a_member()
-    scene.subscribe("a")
-    scene.poll()
-    assert not scene.has_sent(JoinGroupRequest)
-
-    scene.find_coordinator()
-
-    assert scene.sent(JoinGroupRequest).to is Destination.COORDINATOR
-
-
-def test_nobody_joins_without_topics_or_without_a_group() -> None:
-    scene = a_member()
-    scene.find_coordinator()
-    scene.subscribe()
-    scene.poll()
-
-    assert not scene.requests
-    assert scene.wake_at == float("inf")
 
 
 def test_a_join_group_that_is_not_answered_is_repeated_and_its_coordinator_believed() -> None:
@@ -729,26 +700,6 @@ def test_an_eager_rebalance_hands_everything_back_and_commits_it_before_it_joins
     assert scene.sent(JoinGroupRequest).body.member_id == "m"
 
 
-def test_without_auto_commit_the_callback_runs_as_soon_as_the_partitions_are_released() -> None:
-    scene = a_member(enable_auto_commit=False).is_stable()
-    scene.beats(REBALANCE_IN_PROGRESS)
-
-    scene.release(a=7)
-
-    assert not scene.has_said(CommitBeforeRevocation)
-    assert scene.has_said(RunRevokedCallback)
-
-
-def test_commits_hear_from_when_until_when_the_application_gives_partitions_up() -> None:
-    scene = a_member().is_stable()
-
-    scene.beats(REBALANCE_IN_PROGRESS)
-    assert scene.last_said(MemberChanged).is_revoking
-    scene.revoke()
-
-    assert not scene.last_said(MemberChanged).is_revoking
-
-
 def test_nothing_consumed_is_nothing_to_commit() -> None:
     scene = a_member().is_stable()
     scene.beats(REBALANCE_IN_PROGRESS)
@@ -781,21 +732,6 @@ def test_a_pending_member_that_is_refused_for_good_takes_itself_back() -> None:
     assert scene.sent(LeaveGroupRequest).body.members[0].member_id == "pending"
 
 
-def test_a_commit_that_never_ends_does_not_block_the_revocation() -> None:
-    """Scenario 46."""
-    scene = a_member(max_poll_interval=60.0).is_stable()
-    scene.beats(REBALANCE_IN_PROGRESS)
-    scene.release(a=7)
-    commit = scene.said(CommitBeforeRevocation)
-    assert commit.deadline == scene.now + 30.0
-
-    scene.after(29.9)
-    assert not scene.has_said(RunRevokedCallback)
-    scene.after(0.1)
-
-    assert scene.has_said(RunRevokedCallback)
-
-
 def test_what_a_refused_commit_shows_to_be_somebody_elses_is_lost_and_not_revoked() -> None:
     """The listener must not store, as the owner, what another member is reading by now."""
     scene = a_member().is_stable()
@@ -807,18 +743,6 @@ def test_what_a_refused_commit_shows_to_be_somebody_elses_is_lost_and_not_revoke
 
     assert scene.said(RunRevokedCallback).loss is Loss.LOST
     assert len(scene.traced("membership.doubted")) == 1
-
-
-def test_a_restart_of_the_commits_actor_counts_as_a_failed_commit() -> None:
-    scene = a_member().is_stable()
-    scene.beats(REBALANCE_IN_PROGRESS)
-    scene.release(a=7)
-
-    scene.tell(
-        ActorsRestarted(actors=("commits", "positions", "fetch"), because=RuntimeError("boom"))
-    )
-
-    assert scene.has_said(RunRevokedCallback)
 
 
 def test_a_listener_that_raises_is_traced_and_the_rebalance_goes_on() -> None:
@@ -1220,25 +1144,6 @@ def test_who_leaves_before_a_fatal_error_is_told_is_not_told_it_as_a_later_membe
     assert not scene.has_said(GroupFailed)
 
 
-def test_a_refused_coordinator_look_up_fails_the_group() -> None:
-    scene = a_member()
-    scene.subscribe("a")
-    scene.poll()
-    refused = GroupAuthorizationFailedError("group 'g'")
-
-    scene.tell(CoordinatorRefused(error=refused))
-
-    assert scene.said(GroupFailed).error is refused
-
-
-def test_a_refused_look_up_is_no_matter_for_a_consumer_that_does_not_subscribe() -> None:
-    scene = a_member()
-
-    scene.tell(CoordinatorRefused(error=GroupAuthorizationFailedError("group 'g'")))
-
-    assert not scene.messages
-
-
 def test_a_broker_that_is_too_old_fails_the_group() -> None:
     scene = a_static_member().wants_to_join()
     request = scene.sent(JoinGroupRequest)
@@ -1304,18 +1209,6 @@ def test_a_commit_in_a_slow_revoked_callback_still_has_a_generation() -> None:
     told = scene.last_said(MemberChanged)
 
     assert (told.member_id, told.generation, told.state) == ("m", 1, MemberState.REBALANCING)
-
-
-def test_each_answer_extends_the_session_from_when_its_request_was_sent() -> None:
-    scene = a_member(session_timeout=10.0).is_stable()
-    scene.after(3.0)
-    request = scene.sent(HeartbeatRequest)
-    sent_at = scene.now
-    scene.after(2.0)
-
-    scene.answer(request, beaten())
-
-    assert scene.said(SessionExtended).until == sent_at + 10.0
 
 
 def test_a_new_members_session_begins_with_the_join_group_that_gave_it_its_id() -> None:
@@ -1431,36 +1324,6 @@ def test_a_heartbeat_that_meets_a_rebalance_confirms_the_session_as_well() -> No
     assert scene.said(SessionExtended).until == scene.now + 10.0
 
 
-def test_the_application_can_ask_for_a_heartbeat_at_once() -> None:
-    scene = a_member().is_stable()
-
-    scene.tell(ConfirmSession())
-    scene.tell(ConfirmSession())
-
-    assert scene.sent(HeartbeatRequest)
-
-
-def test_a_session_cannot_be_confirmed_outside_of_a_group() -> None:
-    scene = a_member()
-
-    scene.tell(ConfirmSession())
-
-    assert not scene.requests
-
-
-def test_the_group_and_not_our_clock_decides_that_a_member_is_lost() -> None:
-    """Lead 1: the coordinator is away for far longer than the session."""
-    scene = a_member(session_timeout=6.0).is_stable()
-    scene.tell(CoordinatorLost(because="broker down"))
-    scene.after(60)
-    assert not scene.has_said(RevokePartitions)
-
-    scene.find_coordinator()
-    scene.answer(scene.sent(HeartbeatRequest), beaten())
-
-    assert scene.manager.state is State.STABLE
-
-
 def test_a_half_open_coordinator_is_suspected_well_within_the_session() -> None:
     """Lead 7."""
     scene = a_member(session_timeout=6.0).is_stable()
@@ -1548,36 +1411,6 @@ def test_who_is_disowned_while_join_group_is_not_answered_gives_nothing_out() ->
     assert scene.last_said(SessionExtended).until < scene.now
 
 
-def test_what_may_be_anothers_is_not_handed_back_as_ours_before_the_group_is_heard() -> None:
-    """Found by a simulation (seed 3000613): the member was frozen while it handed back."""
-    scene = a_member(session_timeout=10.0, enable_auto_commit=False).is_stable("a-0")
-    scene.beats(REBALANCE_IN_PROGRESS)
-
-    scene.now += 60.0
-    scene.release(a=5)
-    kept = not scene.has_said(RunRevokedCallback)
-    scene.answer(scene.sent(HeartbeatRequest), beaten(UNKNOWN_MEMBER_ID))
-
-    assert kept
-    assert scene.last_said(RevokePartitions).loss is Loss.LOST
-
-
-def test_a_heartbeat_of_before_a_long_sleep_is_followed_by_another_at_once() -> None:
-    """Its answer says nothing of now."""
-    scene = a_member(session_timeout=10.0, enable_auto_commit=False).is_stable("a-0")
-    scene.beats(REBALANCE_IN_PROGRESS)
-    scene.after(3.0)
-    before = scene.sent(HeartbeatRequest)
-
-    scene.now += 60.0
-    scene.release(a=5)
-    scene.answer(before, beaten())
-    assert not scene.has_said(RunRevokedCallback)
-    scene.answer(scene.sent(HeartbeatRequest), beaten())
-
-    assert scene.said(RunRevokedCallback).loss is Loss.REVOKED
-
-
 def test_an_assignment_asked_for_before_a_long_sleep_is_followed_by_a_heartbeat_at_once() -> None:
     scene = a_stable_cooperative_member("a-0 a-1", session_timeout=10.0, enable_auto_commit=False)
     scene.beats(REBALANCE_IN_PROGRESS)
@@ -1589,19 +1422,6 @@ def test_an_assignment_asked_for_before_a_long_sleep_is_followed_by_a_heartbeat_
 
     assert scene.manager.state is State.REVOKING
     assert scene.has_sent(HeartbeatRequest)
-
-
-def test_who_waits_for_the_groups_word_does_not_spin_when_its_last_commit_is_overdue() -> None:
-    scene = a_member(session_timeout=10.0, request_timeout=5.0).is_stable("a-0")
-    scene.beats(REBALANCE_IN_PROGRESS)
-    scene.release(a=5)
-    scene.tell(CoordinatorLost(because="gone"))
-
-    scene.now += 60.0
-    scene.tick()
-
-    assert not scene.has_said(RunRevokedCallback)
-    assert scene.wake_at > scene.now
 
 
 def test_an_answer_of_an_earlier_generation_is_ignored() -> None:
@@ -1644,16 +1464,6 @@ def test_a_broken_connection_is_suspicious_while_join_group_waits_on_another() -
     assert scene.manager.state is State.JOINING
 
 
-@pytest.mark.parametrize("code", [NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE])
-def test_a_heartbeat_sent_to_the_wrong_broker_is_suspicious_and_keeps_the_member(code: int) -> None:
-    scene = a_member().is_stable()
-
-    scene.beats(code)
-
-    assert scene.said(SuspectCoordinator).node_id == 1
-    assert scene.manager.state is State.STABLE
-
-
 @pytest.mark.parametrize(("code", "member"), [(UNKNOWN_MEMBER_ID, ""), (ILLEGAL_GENERATION, "m")])
 def test_a_fenced_member_gives_everything_up_as_lost_and_joins_again(
     code: int, member: str
@@ -1687,23 +1497,6 @@ def test_a_fenced_member_may_be_given_the_same_partitions_again() -> None:
     assert scene.last_said(MemberChanged).member_id == "m2"
 
 
-def test_a_member_fenced_in_its_revoked_callback_joins_when_it_has_ended_without_another() -> None:
-    """Simulation, seed 9002338: the callback had yet to begin, and committed as the new member."""
-    scene = a_member().is_stable()
-    scene.beats(REBALANCE_IN_PROGRESS)
-    scene.release()
-    callback = scene.said(RunRevokedCallback)
-
-    scene.beats(UNKNOWN_MEMBER_ID)
-    scene.after(1.0)
-    assert not scene.has_sent(JoinGroupRequest)
-    assert scene.last_said(MemberChanged).generation == -1
-    scene.tell(CallbackFinished(rebalance=callback.rebalance))
-
-    assert not scene.has_said(RevokePartitions)
-    assert scene.sent(JoinGroupRequest).body.member_id == ""
-
-
 def test_a_heartbeat_that_is_not_authorized_fails_the_group() -> None:
     """Scenario 131."""
     scene = a_member().is_stable("a-0")
@@ -1714,71 +1507,16 @@ def test_a_heartbeat_that_is_not_authorized_fails_the_group() -> None:
     assert isinstance(scene.said(GroupFailed).error, GroupAuthorizationFailedError)
 
 
-def test_without_a_coordinator_nothing_spins() -> None:
-    """Scenario 55."""
-    scene = a_member().is_stable()
-
-    scene.tell(CoordinatorLost(because="gone"))
-
-    assert scene.wake_at == scene.now + 300.0
-
-
 # -- max_poll_interval
 
 
-def test_a_member_that_does_not_poll_leaves_at_once_and_its_partitions_are_lost() -> None:
-    """Scenarios 4 and 71; lead 2."""
+def test_the_leave_group_of_a_member_that_does_not_poll_says_so() -> None:
     scene = a_member(max_poll_interval=10.0).is_stable("a-0")
-    scene.after(9.9)
-    assert not scene.has_said(RevokePartitions)
 
-    scene.after(0.1)
+    scene.after(10.0)
 
     body = scene.sent(LeaveGroupRequest).body
-    assert (body.member_id, body.members[0].member_id) == ("m", "m")
     assert "max_poll_interval_ms" in body.members[0].reason
-    step = scene.said(RevokePartitions)
-    assert (step.loss, step.partitions) == (Loss.LOST, partitions("a-0"))
-    (late,) = scene.traced("poll.late")
-    assert late["by"] == 0.0
-    assert "max_poll_records" in late["because"]
-
-
-def test_a_late_member_waits_for_its_lost_callback_and_for_a_poll() -> None:
-    """Scenarios 9 and 50."""
-    scene = a_member(max_poll_interval=10.0).is_stable("a-0")
-    scene.after(10)
-    scene.left_the_group()
-    scene.poll()
-    assert not scene.has_sent(JoinGroupRequest)
-
-    scene.revoke()
-
-    assert scene.sent(JoinGroupRequest).body.member_id == ""
-
-
-def test_a_late_member_whose_callback_is_done_joins_at_the_next_poll_only() -> None:
-    scene = a_member(max_poll_interval=10.0).is_stable("a-0")
-    scene.after(10)
-    scene.revoke()
-    scene.after(30)
-    assert not scene.has_sent(JoinGroupRequest)
-
-    scene.poll()
-
-    assert scene.has_sent(JoinGroupRequest)
-
-
-def test_polling_in_time_keeps_the_member() -> None:
-    """Scenario 7."""
-    scene = a_member(max_poll_interval=10.0).is_stable()
-
-    for _ in range(5):
-        scene.after(9.9)
-        scene.poll()
-        scene.requests.clear()
-
-    assert scene.manager.state is State.STABLE
 
 
 def test_a_listener_slower_than_max_poll_interval_counts_as_not_polling() -> None:
@@ -1832,97 +1570,6 @@ def test_leaving_is_told_to_the_group_and_then_answered() -> None:
     assert (changed.member_id, changed.generation) == ("", -1)
     assert changed.state is MemberState.UNJOINED
     assert scene.manager.state is State.UNJOINED
-
-
-def test_leaving_does_not_wait_for_a_heartbeat() -> None:
-    """Scenario 54."""
-    scene = a_member().is_stable()
-    scene.after(3.0)
-    beat = scene.sent(HeartbeatRequest)
-
-    scene.tell(a_leave(scene.now + 5))
-    assert scene.has_sent(LeaveGroupRequest)
-    scene.answer(beat, beaten(UNKNOWN_MEMBER_ID))
-
-    assert scene.manager.state is State.LEAVING
-
-
-@pytest.mark.parametrize("answer", [NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, "broken"])
-def test_a_leave_that_fails_is_repeated_after_the_backoff(answer: object) -> None:
-    scene = a_member().is_stable()
-    scene.tell(a_leave(scene.now + 5))
-    request = scene.sent(LeaveGroupRequest)
-    if isinstance(answer, int):
-        scene.answer(request, left(answer))
-    else:
-        scene.fail(request)
-    assert scene.said(SuspectCoordinator).node_id == 1
-
-    scene.after(0.1)
-
-    scene.left_the_group()
-    assert scene.said(Answered).ticket == 7
-
-
-def test_leaving_is_answered_at_its_deadline_whatever_happens() -> None:
-    """Scenario 110."""
-    scene = a_member().is_stable()
-    scene.tell(CoordinatorLost(because="down"))
-    scene.tell(a_leave(scene.now + 5))
-
-    scene.after(4.9)
-    assert not scene.has_said(Answered)
-    scene.after(0.1)
-
-    assert scene.said(Answered).ticket == 7
-    (stayed,) = scene.traced("member.stayed")
-    assert "coordinator is not known" in stayed["because"]
-
-
-def test_leaving_is_answered_at_its_deadline_even_if_the_broker_never_answers() -> None:
-    scene = a_member().is_stable()
-    scene.tell(a_leave(scene.now + 5))
-    scene.sent(LeaveGroupRequest)
-
-    scene.after(5)
-
-    assert scene.said(Answered).ticket == 7
-
-
-def test_a_silent_coordinator_leaves_time_to_tell_the_next_one() -> None:
-    scene = a_member().is_stable()
-    scene.tell(a_leave(scene.now + 30.0))
-
-    scene.time_out(scene.sent(LeaveGroupRequest))
-    assert scene.said(SuspectCoordinator).node_id == COORDINATOR.node_id
-    scene.tell(CoordinatorLost(because="silent"))
-    scene.find_coordinator(Broker(node_id=2, host="b2", port=9092))
-    scene.after(1.0)
-
-    scene.left_the_group()
-    assert scene.said(Answered).ticket == 7
-
-
-def test_leaving_ends_when_the_group_may_not_be_used() -> None:
-    scene = a_member().is_stable()
-    scene.tell(CoordinatorLost(because="it moved"))
-    scene.tell(a_leave(scene.now + 30.0))
-    assert not scene.has_said(Answered)
-
-    scene.tell(CoordinatorRefused(error=GroupAuthorizationFailedError("group 'g'")))
-
-    assert scene.said(Answered).ticket == 7
-    assert scene.manager.state is State.UNJOINED
-    assert not scene.has_said(GroupFailed)
-
-
-def test_leaving_no_group_is_answered_at_once() -> None:
-    scene = a_member()
-
-    scene.tell(a_leave(scene.now + 5))
-
-    assert scene.said(Answered).ticket == 7
-    assert not scene.requests
 
 
 @pytest.mark.parametrize(
@@ -2075,17 +1722,6 @@ def test_leaving_while_losing_completes() -> None:
     assert scene.manager.state is State.UNJOINED
 
 
-def test_closing_right_after_a_late_poll_waits_for_the_goodbye_under_way() -> None:
-    scene = a_member(max_poll_interval=10.0).is_stable("a-0")
-    scene.after(10)
-
-    scene.tell(a_leave(scene.now + 5))
-    assert not scene.has_said(Answered)
-    scene.left_the_group()
-
-    assert scene.said(Answered).ticket == 7
-
-
 def test_who_was_late_joined_anew_and_leaves_waits_until_both_are_gone() -> None:
     """Found by a simulation (seed 7700008): the first goodbye was to be repeated."""
     scene = a_member(max_poll_interval=10.0).is_stable("a-0")
@@ -2160,17 +1796,6 @@ def test_a_restarted_metadata_manager_is_told_again_which_topics_the_group_needs
     assert scene.said(TrackTopics) == TrackTopics(owner="membership", topics=frozenset({"a"}))
 
 
-def test_the_member_is_announced_when_it_changes_and_only_then() -> None:
-    """Scenario 51."""
-    scene = a_member().is_stable()
-
-    for _ in range(3):
-        scene.beats()
-        scene.poll()
-
-    assert not scene.has_said(MemberChanged)
-
-
 def test_a_rebalance_is_traced_from_its_trigger_to_its_end() -> None:
     scene = a_member().is_stable("a-0 a-1")
     scene.beats(REBALANCE_IN_PROGRESS)
@@ -2236,29 +1861,6 @@ def test_a_join_that_succeeded_ends_the_row_of_failures() -> None:
     scene.after(0.1)
 
     assert scene.has_sent(JoinGroupRequest)
-
-
-def test_a_heartbeat_in_flight_to_a_lost_coordinator_is_sent_to_the_next_at_once() -> None:
-    scene = a_member().is_stable()
-    scene.after(3.0)
-    old = scene.sent(HeartbeatRequest)
-    scene.tell(CoordinatorLost(because="disconnected"))
-    scene.find_coordinator()
-    assert scene.has_sent(HeartbeatRequest)
-
-    scene.answer(old, beaten(UNKNOWN_MEMBER_ID))
-
-    assert scene.manager.state is State.STABLE
-
-
-def test_closing_right_after_a_late_poll_waits_no_longer_than_the_close_may_take() -> None:
-    scene = a_member(max_poll_interval=10.0).is_stable("a-0")
-    scene.after(10)
-    scene.tell(a_leave(scene.now + 5))
-
-    scene.after(5)
-
-    assert scene.said(Answered).ticket == 7
 
 
 @pytest.mark.parametrize("where", ["join", "sync", "sync's assignor"])

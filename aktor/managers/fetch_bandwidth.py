@@ -1,10 +1,10 @@
-"""The line to a broker: how many bytes a Fetch may ask for, so that they come in time."""
+"""The bandwidth to a broker: how many bytes a Fetch may ask for, so that they come in time."""
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["PATIENCE", "FetchLine"]
+__all__ = ["PATIENCE", "FetchBandwidth"]
 
 #: How much longer than it may wait for data a broker may take to answer, at first. A half-open
 #: connection must be noticed soon; after a timeout the patience doubles, up to the request timeout.
@@ -14,10 +14,10 @@ PATIENCE: Final = 5.0
 FIRST_BYTES: Final = 2**20
 
 
-class FetchLine:
-    """Owns what was learned of one line: `bytes` is how many it can bring in time.
+class FetchBandwidth:
+    """Owns what was learned of the way to one broker: `bytes` is how many it can bring in time.
 
-    An answer that comes too late has used the line for nothing, so what a timeout taught is
+    An answer that comes too late has used the bandwidth for nothing, so what a timeout taught is
     forgotten slowly: only full answers that took less than half of `PATIENCE` double what is asked.
     """
 
@@ -28,7 +28,7 @@ class FetchLine:
     def brought(self, size: int, *, asked: int, seconds: float) -> None:
         """So many bytes came, of those that were asked for."""
         if size < asked // 2:
-            return  # there was no more to bring: that says nothing of the line
+            return  # there was no more to bring: that says nothing of the bandwidth
         if seconds > PATIENCE:
             self.bytes = max(1, min(self.bytes, asked // 2))
         elif seconds <= PATIENCE / 2:

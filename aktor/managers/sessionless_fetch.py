@@ -18,7 +18,7 @@ from aktor.managers.fetch_cursor import FetchCursor
 from aktor.managers.fetch_request import Asked
 from aktor.managers.fetch_session import FetchSession, Wanted
 
-__all__ = ["FetchAside"]
+__all__ = ["SessionlessFetch"]
 
 #: How soon a partition of which there was nothing is asked for again, and at the latest.
 FIRST_WAIT: Final = 0.05
@@ -28,17 +28,17 @@ LONGEST_WAIT: Final = 0.5
 #: seconds), because it need not ask for the same records then.
 SHORTLY: Final = 0.1
 
-#: The part of the bytes that the connection can bring in time which it may ask for: requests
-#: behind it on the same connection wait for its answer. At first one 64th; after each answer that
-#: was full twice as much, up to a quarter: there is a backlog, of a partition sought back, perhaps.
-SHARE_OF_LINE: Final = 64
-LARGEST_SHARE: Final = 4
+#: It may ask for a part of the bytes that the connection can bring in time, because requests behind
+#: it on the same connection wait for its answer. At first one 64th; after each answer that was full
+#: twice as much, up to a quarter: there is a backlog, perhaps of a partition that was sought back.
+FIRST_DIVISOR: Final = 64
+LEAST_DIVISOR: Final = 4
 
 #: Whether the session's Fetch in flight asks for a partition where it is.
 Covered = Callable[[FetchCursor], bool]
 
 
-class FetchAside:
+class SessionlessFetch:
     """Owns the sessionless Fetch to one broker: at most one is in flight."""
 
     __slots__ = (
@@ -48,8 +48,8 @@ class FetchAside:
         "_tried",
         "_wait",
         "asked",
+        "divisor",
         "session",
-        "share_of_line",
     )
 
     def __init__(self) -> None:
@@ -63,8 +63,8 @@ class FetchAside:
         self._tried: dict[TopicPartition, Wanted] = {}
         self._wait = FIRST_WAIT
         self._again_at = NEVER
-        #: What the line can bring in time is divided by this.
-        self.share_of_line = SHARE_OF_LINE
+        #: What the connection can bring in time is divided by this.
+        self.divisor = FIRST_DIVISOR
 
     def begin(self) -> None:
         """The session's Fetch was sent just now: it covers all that is wanted."""
@@ -73,12 +73,12 @@ class FetchAside:
         self._tried.clear()
         self._wait = FIRST_WAIT
         self._again_at = NEVER
-        self.share_of_line = SHARE_OF_LINE
+        self.divisor = FIRST_DIVISOR
 
     def brought(self, size: int, *, asked: int) -> None:
         """So many bytes came, of those that were asked for."""
         if 2 * size >= asked:
-            self.share_of_line = max(LARGEST_SHARE, self.share_of_line // 2)
+            self.divisor = max(LEAST_DIVISOR, self.divisor // 2)
 
     def over(self) -> None:
         """The session's Fetch is over: until the next one is sent it covers nothing."""

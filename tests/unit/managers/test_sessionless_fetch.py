@@ -6,8 +6,8 @@ import pytest
 from kafka.errors import KafkaConnectionError, KafkaStorageError
 
 from aktor.events.network import Lane, Request
-from aktor.managers.fetch_aside import FIRST_WAIT, LONGEST_WAIT, SHORTLY
 from aktor.managers.fetch_request import CHUNK_OVERHEAD
+from aktor.managers.sessionless_fetch import FIRST_WAIT, LONGEST_WAIT, SHORTLY
 from tests.unit.managers.builders_fetch import (
     Around,
     a_batch,
