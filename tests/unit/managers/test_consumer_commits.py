@@ -355,8 +355,9 @@ def test_an_asynchronous_commit_does_not_wait_for_ever() -> None:
 
 
 def test_an_automatic_commit_is_sent_again_with_what_is_consumed_then() -> None:
-    manager = a_manager(T0, auto_commit_interval=1.0)
+    manager = a_manager(T0, enable_auto_commit=True, auto_commit_interval=1.0)
     manager.handle(polled(0.0, {T0: 1}))
+    tick(manager, 0.0)
     manager.handle(polled(1.0, {T0: 10}))
     assert is_stale(manager, tick(manager, 1.0).request, now=1.0) == [ConfirmSession()]
 
@@ -427,8 +428,9 @@ def test_a_restarted_manager_makes_the_last_commit_of_what_the_application_still
 
 def test_an_automatic_commit_that_is_sent_again_does_not_go_back_behind_the_last_commit() -> None:
     """Though the Poll that says how far was consumed has yet to come: the callback runs."""
-    manager = a_manager(T0, auto_commit_interval=1.0)
+    manager = a_manager(T0, enable_auto_commit=True, auto_commit_interval=1.0)
     manager.handle(polled(0.0, {T0: 1}))
+    tick(manager, 0.0)
     manager.handle(polled(1.0, {T0: 10}))
     is_stale(manager, tick(manager, 1.0).request, now=1.0)
     manager.handle(member_848(6))
