@@ -298,11 +298,9 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             heartbeats.start(self._now, quick=True)
         self._extend_session(sent.at)
         self._member.answered(response.member_epoch, target, self._now)
-        # If the process was suspended after it sent the heartbeat, this answer may be older than
-        # the session: ask again before records are given out (KIP-62). The same if the
-        # subscription has changed since.
-        if self._is_in_doubt() or not self._sent_fields.is_subscribed(self._member.report()):
-            heartbeats.hurry()
+        self._hurry_if_over()
+        if not self._sent_fields.is_subscribed(self._member.report()):
+            heartbeats.hurry()  # the subscription has changed since
 
     def _answer_to(self, sent: HeartbeatSent) -> Answer:
         if sent.frees:
