@@ -83,7 +83,7 @@ def after_crash(
 
 
 class LastFacts:
-    """Owns the last fact of each actor that tells one, for actors that start afresh.
+    """Owns the last fact of each teller, for actors that start afresh.
 
     A fact is a message that holds until its teller says the next one (`FACTS` in the routes: type
     -> who tells it). The routes name this class as a receiver of each, and the dispatcher tells it
@@ -97,7 +97,9 @@ class LastFacts:
 
     def tell(self, fact: Message) -> None:
         """Take one fact; the runtime's `Receiver`."""
-        self._last[self._tellers[type(fact)]] = fact
+        teller = self._tellers[type(fact)]
+        self._last.pop(teller, None)
+        self._last[teller] = fact
 
     def forget(self, tellers: Sequence[str]) -> None:
         """These start afresh: what they told is to be found out again."""
@@ -105,5 +107,5 @@ class LastFacts:
             self._last.pop(name, None)
 
     def known(self) -> tuple[Message, ...]:
-        """All that holds."""
+        """All that holds, in the order in which it was told."""
         return tuple(self._last.values())

@@ -7,13 +7,15 @@ once in a consumer's life.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Final
 
 from kafka.errors import UnsupportedVersionError
 
 from aktor.actors.manager import PollResult, RequestManager
 from aktor.actors.runtime import Dispatcher
+from aktor.actors.supervision import LastFacts
 from aktor.events.coordinator import CoordinatorFound, CoordinatorLost
 from aktor.events.lifecycle import Tick
 from aktor.events.membership import GroupFailed, MemberChanged, SubscriptionChanged
@@ -21,7 +23,7 @@ from aktor.events.message import Message
 from aktor.events.metadata import ClusterChanged
 from aktor.events.network import RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
-from aktor.managers.consumer_errors import is_other_protocol, no_patterns
+from aktor.managers.consumer_errors import no_patterns
 from aktor.managers.consumer_membership import ConsumerMembershipManager
 from aktor.managers.membership import ClassicMembershipManager
 from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
@@ -29,6 +31,16 @@ from aktor.settings import Settings
 from aktor.trace import Trace
 
 __all__ = ["AutoMembershipManager", "Choice"]
+
+
+#: What the manager that takes over has to hear: the last message of each of these kinds.
+HEARD: Final[Mapping[type, str]] = {
+    ClusterChanged: "cluster",
+    CoordinatorFound: "coordinator",
+    CoordinatorLost: "coordinator",
+    SubscriptionChanged: "subscription",
+    Poll: "poll",
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,14 +58,6 @@ class AutoMembershipManager(RequestManager):
     #: What it hands on: it may have to make either manager.
     READS = tuple(sorted({*ClassicMembershipManager.READS, *ConsumerMembershipManager.READS}))
 
-    #: What the manager that takes over has to hear: of each the latest.
-    REPLAYED: ClassVar[tuple[type, ...]] = (
-        ClusterChanged,
-        CoordinatorFound,
-        SubscriptionChanged,
-        Poll,
-    )
-
     def __init__(
         self,
         settings: Settings,
@@ -70,15 +74,15 @@ class AutoMembershipManager(RequestManager):
         self._first = ConsumerMembershipManager(
             settings.only(self.name, ConsumerMembershipManager.READS),
             member_id=member_id,
+            falls_back=True,
+            is_confirmed=self._choice.protocol == "consumer",
             incarnation=incarnation,
             trace=trace,
         )
-        self._first.may_give_way = True
-        self._first.is_spoken = self._choice.protocol == "consumer"
         self._chosen: ConsumerMembershipManager | ClassicMembershipManager = self._first
         if self._choice.protocol == "classic":
             self._chosen = self._make_classic()
-        self._heard: dict[type, Message] = {}
+        self._heard = LastFacts(HEARD)
 
     def _make_classic(self) -> ClassicMembershipManager:
         seen = self.settings.only(self.name, ClassicMembershipManager.READS)
@@ -105,10 +109,8 @@ class AutoMembershipManager(RequestManager):
             return super().handle(message)
         if self._chosen is not self._first and _is_of_first(message):
             return []
-        if isinstance(message, CoordinatorLost):
-            self._heard.pop(CoordinatorFound, None)
-        elif isinstance(message, self.REPLAYED):
-            self._heard[type(message)] = message
+        if type(message) in HEARD:
+            self._heard.tell(message)
         said = self._judge(self._chosen.handle(message))
         if self._chosen is not self._first and isinstance(message, SubscriptionChanged):
             said += _refuse_regex(message)
@@ -125,22 +127,20 @@ class AutoMembershipManager(RequestManager):
 
         Then what the classic one says is returned. `said` is what the chosen manager has said.
         """
-        if self._first.is_spoken:
+        if self._chosen is not self._first:
+            return said
+        if self._first.protocol_confirmed:
             self._choice.protocol = "consumer"
-        if self._chosen is not self._first or self._first.is_spoken:
+        errors = [one.error for one in said if isinstance(one, GroupFailed)]
+        refusals = [one for one in errors if self._first.falls_back_to_classic(one)]
+        if not refusals:
             return said
-        refused = [one for one in said if isinstance(one, GroupFailed)]
-        subscription = self._heard.get(SubscriptionChanged)
-        has_regex = isinstance(subscription, SubscriptionChanged) and subscription.regex
-        if has_regex or not any(is_other_protocol(one.error) for one in refused):
-            return said
-        self.log.info("protocol.chosen", protocol="classic", because=refused[0].error)
+        self.log.info("protocol.chosen", protocol="classic", because=refusals[0])
         self._choice.protocol = "classic"
         self._chosen = self._make_classic()
         kept = [one for one in said if not isinstance(one, GroupFailed | MemberChanged)]
-        for kind in self.REPLAYED:
-            if kind in self._heard:
-                kept += self._chosen.handle(self._heard[kind])
+        for fact in self._heard.known():
+            kept += self._chosen.handle(fact)
         return kept
 
 

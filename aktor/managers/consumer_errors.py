@@ -20,10 +20,10 @@ from kafka.errors import (
 from aktor.errors import InvalidRegularExpressionError
 from aktor.events.metadata import Broker
 from aktor.managers.group_errors import named, remedy_of
-from aktor.protocol.error_codes import Answer, Do, means, name_of
+from aktor.protocol.error_codes import name_of
 from aktor.settings import Settings
 
-__all__ = ["is_other_protocol", "no_patterns", "refusal"]
+__all__ = ["no_patterns", "refusal"]
 
 REMEDIES: Final[Mapping[type[Exception], str]] = {
     GroupAuthorizationFailedError: "grant this principal READ on the group",
@@ -71,11 +71,6 @@ def refusal(
     )
     made: Exception = error(text) if issubclass(error, KafkaError) else KafkaError(text)
     return made
-
-
-def is_other_protocol(error: Exception) -> bool:
-    """Whether this group, or this cluster, does not speak the consumer protocol."""
-    return Do.OTHER_PROTOCOL in means(Answer.CONSUMER_JOIN, type(error))
 
 
 def no_patterns(regex: str) -> str:

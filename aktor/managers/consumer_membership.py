@@ -50,7 +50,9 @@ FIRST_INTERVAL: Final = 5.0
 class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     """Owns the member (`state` is where it is) and what its heartbeats say.
 
-    `member_id` is made by the client and kept for the consumer's life (KIP-1082).
+    `member_id` is made by the client and kept for the consumer's life (KIP-1082). With `falls_back`
+    the classic protocol takes over if this one is not spoken (`group_protocol="auto"`), unless it
+    is known from before that it is (`is_confirmed`).
     """
 
     READS = (
@@ -74,6 +76,8 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         settings: Settings,
         *,
         member_id: str = "aktor",
+        falls_back: bool = False,
+        is_confirmed: bool = False,
         incarnation: int = 1,
         dispatcher: Dispatcher | None = None,
         trace: Trace | None = None,
@@ -91,9 +95,8 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         #: Who has our `group_instance_id`, as the coordinator explained it.
         self._taken_because = ""
         #: Whether the coordinator has ever answered: it speaks this protocol.
-        self.is_spoken = False
-        #: With `group_protocol="auto"`: the classic protocol is tried if it does not.
-        self.may_give_way = False
+        self.protocol_confirmed = is_confirmed
+        self._falls_back = falls_back
 
     @property
     def state(self) -> State:
@@ -278,8 +281,8 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             self._on_refused(error, self._answer_to(sent), received)
 
     def _on_heard(self, response: Any, sent: HeartbeatSent) -> None:
-        if not self.is_spoken:
-            self.is_spoken = True
+        if not self.protocol_confirmed:
+            self.protocol_confirmed = True
             self.log.info(
                 "protocol.chosen", protocol="consumer", because="the coordinator speaks it"
             )
@@ -295,11 +298,9 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             heartbeats.start(self._now, quick=True)
         self._extend_session(sent.at)
         self._member.answered(response.member_epoch, target, self._now)
-        # If the process was suspended after it sent the heartbeat, this answer may be older than
-        # the session: ask again before records are given out (KIP-62). The same if the
-        # subscription has changed since.
-        if self._is_in_doubt() or not self._sent_fields.is_subscribed(self._member.report()):
-            heartbeats.hurry()
+        self._hurry_if_over()
+        if not self._sent_fields.is_subscribed(self._member.report()):
+            heartbeats.hurry()  # the subscription has changed since
 
     def _answer_to(self, sent: HeartbeatSent) -> Answer:
         if sent.frees:
@@ -397,7 +398,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     def _fail(self, error: Exception) -> None:
         """The user has to do something: lose everything, tell, and do no more."""
-        if not self.may_give_way or self.is_spoken or not errors.is_other_protocol(error):
+        if not self.falls_back_to_classic(error):
             self.log.error("group.failed", state=self.state, because=error)
         self._failure = Failure(error)
         is_member = self._member.has_generation
@@ -405,6 +406,14 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         self._stop_heartbeats()
         self._member.depart(Trigger.FAIL, f"after {type(error).__name__}")
         self._tell_failure()
+
+    def falls_back_to_classic(self, error: Exception) -> bool:
+        """Whether the classic protocol takes over after this error, which then nobody is told.
+
+        It does not for a pattern: in the classic protocol no broker evaluates one.
+        """
+        undecided = self._falls_back and not self.protocol_confirmed and not self._member.regex
+        return undecided and Do.OTHER_PROTOCOL in means(Answer.CONSUMER_JOIN, type(error))
 
     def _tell_failure(self) -> None:
         # The application must have given up its partitions before it hears of the error.

@@ -245,6 +245,13 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         if until is not None:
             self._tell(SessionExtended(until=until))
 
+    def _hurry_if_over(self) -> None:
+        """Ask again if the process was suspended after it sent what is answered now: the answer may
+        be older than the session, and then it does not say that we are still a member (KIP-62).
+        No records are given out before the next answer."""
+        if self._heartbeat_state.is_over(self._now):
+            self._heartbeat_state.hurry()
+
     def _is_in_doubt(self) -> bool:
         """Whether what is owned may be another's by now: the next heartbeat's answer tells."""
         return self._member.state in self.HOLDING and self._heartbeat_state.is_over(self._now)

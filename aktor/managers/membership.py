@@ -414,12 +414,6 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if confirmed:
             self._hurry_if_over()
 
-    def _hurry_if_over(self) -> None:
-        """Ask again if the process was suspended after it sent the heartbeat: the answer may be
-        older than the session, and then it does not say that we are a member still (KIP-62)."""
-        if self._heartbeat_state.is_over(self._now):
-            self._heartbeat_state.hurry()
-
     def _heartbeat_refused(self, error: type[Exception], received: ResponseReceived) -> None:
         meaning, because = means(Answer.HEARTBEAT, error), name_of(error)
         self.log.warning("heartbeat.failed", because=because, state=self.state)

@@ -132,9 +132,9 @@ def test_the_last_fact_of_each_teller_is_kept_until_it_starts_afresh() -> None:
     facts.tell(CoordinatorLost(because="it moved"))
 
     assert facts.known() == (
-        CoordinatorLost(because="it moved"),
         ClusterChanged(cluster=Cluster()),
-    )
+        CoordinatorLost(because="it moved"),
+    ), "in the order in which they were told"
 
     facts.forget(["coordinator", "fetch"])
 

@@ -10,6 +10,7 @@ from kafka.protocol.consumer import JoinGroupRequest, LeaveGroupRequest, SyncGro
 
 from aktor.actors.manager import RequestManager
 from aktor.events.answers import Answered
+from aktor.events.coordinator import CoordinatorLost
 from aktor.events.membership import (
     AssignPartitions,
     GroupFailed,
@@ -285,6 +286,45 @@ def test_a_pattern_that_brokers_evaluate_is_not_given_to_the_classic_protocol() 
     refuse(scene, "unknown request")
 
     assert "'a.*' takes brokers that evaluate it" in str(scene.said(GroupFailed).error)
+    assert not scene.has_sent(JoinGroupRequest)
+
+
+def test_that_a_pattern_cannot_be_evaluated_is_an_error_in_the_log() -> None:
+    """The application is told: here no other protocol takes over."""
+    scene = a_member()
+    scene.find_coordinator()
+    scene.tell(SubscriptionChanged(topics=frozenset(), regex="a.*"))
+    scene.poll()
+
+    refuse(scene, "unknown request")
+
+    (failed,) = scene.traced("group.failed")
+    assert "SubscriptionPattern" in str(failed["because"])
+
+
+def test_the_classic_manager_hears_what_was_told_before_in_that_order() -> None:
+    """A subscription that came after the last poll waits for the next one."""
+    scene = a_member()
+    scene.wants_to_join("a")
+    request = scene.beat()
+    scene.subscribe("b")
+
+    scene.fail(request, TOO_OLD)
+    before = scene.has_sent(JoinGroupRequest)
+    scene.poll()
+
+    assert not before
+    assert scene.has_sent(JoinGroupRequest)
+
+
+def test_a_coordinator_that_was_lost_meanwhile_is_not_asked() -> None:
+    scene = a_member()
+    scene.wants_to_join("a")
+    request = scene.beat()
+    scene.tell(CoordinatorLost(because="it moved"))
+
+    scene.fail(request, TOO_OLD)
+
     assert not scene.has_sent(JoinGroupRequest)
 
 
