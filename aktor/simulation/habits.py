@@ -17,12 +17,25 @@ from aktor.errors import UserCallbackError
 if TYPE_CHECKING:
     from aktor.simulation.reader import Loop
 
-__all__ = ["HABITS", "HIDDEN", "Habit", "commit_some", "go_back", "read_what_is_hidden", "waver"]
+__all__ = [
+    "HABITS",
+    "HIDDEN",
+    "LONG_POLL",
+    "Habit",
+    "commit_some",
+    "go_back",
+    "read_what_is_hidden",
+    "wait_long",
+    "waver",
+]
 
 Habit = Callable[["Loop", KafkaConsumer], None]
 
 #: How long a look-up may take.
 A_SECOND: Final = 1000
+
+#: Seconds of a long poll.
+LONG_POLL: Final = 8.0
 
 #: Seconds in which a beginning may have been looked up, or not.
 LOOKED_UP: Final = 0.005
@@ -95,6 +108,17 @@ def read_what_is_hidden(loop: Loop, consumer: KafkaConsumer) -> None:
             loop.turns_until(TopicAuthorizationFailedError)
             loop.subscribe(consumer)
             loop.turn()
+
+
+def wait_long(loop: Loop, consumer: KafkaConsumer) -> None:
+    """In one poll, for longer than the interval of automatic commits."""
+    until = loop.now + LONG_POLL
+    while loop.now < until:
+        loop.finish()
+        records = consumer.poll(timeout_ms=1000 * (until - loop.now))
+        for one, some in records.items():
+            loop.take(one, some[-1].offset)
+        loop.settle(consumer, has_read=bool(records))
 
 
 def waver(loop: Loop, consumer: KafkaConsumer) -> None:

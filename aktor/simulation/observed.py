@@ -32,6 +32,7 @@ Note = Callable[..., None]
 
 #: Settings that say what may be expected of a consumer.
 _TOLD: Final = (
+    "auto_commit_interval_ms",
     "auto_offset_reset",
     "enable_auto_commit",
     "fetch_max_wait_ms",
@@ -49,6 +50,11 @@ LATE: Final = 1.0
 
 #: Seconds between two polls that are worth a note.
 AWAY: Final = 5.0
+
+#: Polls with shorter breaks between them are one stretch, in which the user does nothing but poll;
+#: a stretch is noted again after so many seconds, or at the end of a longer poll.
+BREAK: Final = 0.05
+STRETCH: Final = 1.0
 
 #: Polls that are noted while an error is due: records that came before it are given out first.
 POLLS_TOLD: Final = 20
@@ -80,6 +86,8 @@ def observe(
     consumer._now = now  # type: ignore[attr-defined]
     consumer._left = left  # type: ignore[attr-defined]
     consumer._last_asked = now()  # type: ignore[attr-defined]
+    consumer._polled_at = consumer._polls_since = now()  # type: ignore[attr-defined]
+    consumer._stretch_told = now()  # type: ignore[attr-defined]
     consumer._futures = itertools.count()  # type: ignore[attr-defined]
     consumer._nested = 0.0  # type: ignore[attr-defined]
     consumer._put_aside = set()  # type: ignore[attr-defined]
@@ -143,6 +151,10 @@ class _Observed(KafkaConsumer):
     #: Virtual time, and when the user was last given an answer to `poll`, or a record.
     _now: Callable[[], float]
     _last_asked: float
+    #: The end of the last poll; since when the user does nothing but poll, and when that was noted.
+    _polled_at: float
+    _polls_since: float
+    _stretch_told: float
     #: Called when it should be out of its group.
     _left: Callable[[], None]
     #: Numbers the futures that the user is given.
@@ -165,6 +177,7 @@ class _Observed(KafkaConsumer):
         for one, records in taken.items():
             self._gave(one, records)
         self._last_asked = self._now()
+        self._has_polled()
         return taken
 
     def _new_columns(self, limit: int, max_bytes: int | None, names: Sequence[str]) -> Columns:
@@ -193,6 +206,7 @@ class _Observed(KafkaConsumer):
         for one, records in taken.items():
             self._gave(one, records)
         self._last_asked = self._now()
+        self._has_polled()
         return result
 
     def process(self, handler: Callable[[Any], Any], **options: Any) -> Processed:
@@ -268,12 +282,14 @@ class _Observed(KafkaConsumer):
             record = next_record()
         except StopIteration:
             self._raised(None)  # as an empty poll; records are of a poll that was before
+            self._has_polled()
             raise
         except Exception as error:
             self._raised(error)
             raise
         self._gave_one(record)
         self._last_asked = self._now()
+        self._has_polled()
         return record
 
     def subscribe(self, topics: Any = (), pattern: Any = None, listener: Any = None) -> None:
@@ -410,8 +426,17 @@ class _Observed(KafkaConsumer):
         wanted = {_name(one): offsets.get(one) for one in partitions}
         self._note("user.asked", told_as=event, partitions=wanted, **more)
 
+    def _has_polled(self) -> None:
+        """A poll returns: note now and then since when the user does nothing but poll."""
+        self._polled_at = now = self._now()
+        if now - max(self._polls_since, self._stretch_told) >= STRETCH:
+            self._stretch_told = now
+            self._note("loop.polled", seconds=round(now - self._polls_since, 6))
+
     def _came_back(self) -> None:
         self._measure_buffer()
+        if self._now() - self._polled_at > BREAK:
+            self._polls_since = self._now()
         if self._now() - self._last_asked > AWAY:
             self._note("user.was_away", seconds=round(self._now() - self._last_asked, 3))
         if self._given:

@@ -34,7 +34,14 @@ from aktor.simulation.chaos import (
 )
 from aktor.simulation.crashes import ACTORS
 from aktor.simulation.errors import CheckFailedError
-from aktor.simulation.habits import HIDDEN, commit_some, read_what_is_hidden, waver
+from aktor.simulation.habits import (
+    HIDDEN,
+    LONG_POLL,
+    commit_some,
+    read_what_is_hidden,
+    wait_long,
+    waver,
+)
 from aktor.simulation.listeners import LISTENERS
 from aktor.simulation.protocol import CHOICES, MIX, Protocol, draw_protocol
 from aktor.simulation.simulation import Simulation, Topic
@@ -116,6 +123,10 @@ LONG: Final = 0.01
 FEW_MEMBERS: Final = 2
 PARTS: Final = 14
 PART: Final = 270.0
+
+#: What is written before the long polls at the end: so many records, twice, within so many seconds.
+FEW: Final = 5
+SOON: Final = (0.1, 0.5)
 
 #: The share of records that `shrink` tries to do with.
 _SHARES: Final = (0.02, 0.1, 0.3, 0.6)
@@ -283,6 +294,7 @@ def _go_through(sim: Simulation, topics: Sequence[Topic], draw: random.Random) -
             _shake(sim, topics, draw)
             _recover(sim, SHAKEN, SHAKEN)
         _let_time_pass(sim, topics, random.Random(f"{sim.seed} hours"))
+        _let_polls_wait(sim, topics, random.Random(f"{sim.seed} long polls"))
         sim.check()
     except Exception as error:  # also a bug of the simulation itself, which has a seed as well
         return error
@@ -301,6 +313,19 @@ def _let_time_pass(sim: Simulation, topics: Sequence[Topic], draw: random.Random
         for topic in topics:
             topic.write(3)
         sim.run(for_=PART)
+    _recover(sim, SHAKEN, SHAKEN)
+
+
+def _let_polls_wait(sim: Simulation, topics: Sequence[Topic], draw: random.Random) -> None:
+    """Twice within a second there are a few records, and then none come for a long poll."""
+    for _ in range(2):
+        for topic in topics:
+            topic.write(FEW)
+        sim.run(for_=draw.uniform(*SOON))
+    for one in sim.members:
+        if one.running:
+            one.does_next = wait_long
+    sim.run(for_=SOON[1] + LONG_POLL)
     _recover(sim, SHAKEN, SHAKEN)
 
 

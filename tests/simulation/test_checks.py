@@ -10,6 +10,7 @@ import pytest
 from aktor.simulation import checks
 from aktor.simulation.checks import (
     actors,
+    automatic_commits,
     commits,
     endings,
     limits,
@@ -208,6 +209,11 @@ def asked(told_as: str, offset: int | None = None) -> tuple[str, str, dict[str, 
     return "x", "user.asked", {"told_as": told_as, "partitions": {"a-0": offset}}
 
 
+def polls(seconds: float) -> tuple[str, str, dict[str, Any]]:
+    """The user has done nothing but poll for so long."""
+    return "x", "loop.polled", {"seconds": seconds}
+
+
 def arrived(member: str, *offsets: int) -> tuple[str, str, dict[str, Any]]:
     return member, "user.given", {"partition": "a-0", "offsets": list(offsets)}
 
@@ -220,6 +226,7 @@ def to_commit(member: str, offset: int, kind: str) -> tuple[str, str, dict[str, 
     return member, "commit.sent", {"offsets": {"a-0": offset}, "kind": kind}
 
 
+COMMIT_IN_FLIGHT = ("x", "request.sent", {"api": "OffsetCommit", "node": 2})
 UNANSWERED: tuple[str, str, dict[str, Any]] = ("x", "request.failed", {"api": "OffsetCommit"})
 
 
@@ -413,6 +420,14 @@ AUTOMATIC = [
 ]
 LETS_GO = ("x", "partitions.released", {"partitions": {"a-0": 5}})
 INTERRUPTED = interrupted("poll")
+
+#: One with an automatic commit each minute, whose user has come back from what is before offset 5.
+EACH_MINUTE = {"enable_auto_commit": True, "group_id": "g", "auto_commit_interval_ms": 60_000}
+OWES_5 = [
+    ("x", "consumer.started", EACH_MINUTE),
+    *(COORDINATED, assigned("x"), given("x", 0, 4), back("x")),
+]
+LONG = later(300)
 NO_MEMBER: tuple[str, str, dict[str, Any]] = (
     "x",
     "commit.failed",
@@ -469,6 +484,21 @@ BROKEN: list[tuple[Check, Story, str]] = [
         [*2 * [to_commit("x", 5, "auto"), succeeded("x", 5), later(1)], to_commit("x", 5, "auto")],
         "commits ['a-0'] again, which did not move",
     ),
+    *[
+        (
+            automatic_commits.automatic_commits_are_not_late,
+            [*OWES_5, *story, polls(300)],
+            "did not commit a-0:5 from",
+        )
+        for story in [
+            [later(61)],
+            [later(61), to_commit("x", 5, "auto")],
+            [PAUSED, later(61)],
+            [to_commit("x", 4, "asked"), later(61)],
+            [given("x", 5, 7), back("x"), later(61), to_commit("x", 8, "auto")],
+            [("x", "coordinator.lost", {}), COORDINATED, later(61)],
+        ]
+    ],
     (
         limits.no_connection_is_forgotten,
         [seen(unused=["b1#1.2"]), seen(unused=["b1#1.2"])],
@@ -1736,6 +1766,43 @@ FORGIVEN: list[tuple[Check, Story]] = [
         ownership.nothing_is_assigned_after_unsubscribing,
         [UNSUBSCRIBED, synced("x", 1), assigned("x")],
     ),
+    *[
+        (automatic_commits.automatic_commits_are_not_late, [*OWES_5, *story])
+        for story in [
+            [later(50), polls(300)],
+            [later(50), to_commit("x", 5, "auto"), later(50), polls(300)],
+            [later(100), polls(50)],  # the user was away before
+            [later(50), ("x", "commit.retried", {"wait_ms": 20_000}), later(50), polls(300)],
+            [later(50), ("x", "commit.failed", {}), later(50), polls(300)],
+            [later(50), restarted("commits"), later(100), polls(300)],
+            [sought("x", 0), given("x", 0, 4), later(100), polls(300)],
+            [
+                to_commit("x", 5, "auto"),
+                sought("x", 3),
+                given("x", 3, 4),
+                back("x"),
+                LONG,
+                polls(400),
+            ],
+        ]
+    ],
+    *[
+        (automatic_commits.automatic_commits_are_not_late, [*OWES_5, step, later(300), polls(400)])
+        for step in [
+            FROZEN,
+            COMMIT_IN_FLIGHT,
+            ("", "fault.began", {"number": 1}),
+            ("x", "coordinator.lost", {}),
+            ("x", "membership.moved", {"after": "joining"}),
+            ("x", "user.commits", {"partitions": ["a-0"], "future": 0}),
+            ("x", "user.leaves", {}),
+            ("", "topic.removed", {"topic": "a"}),
+            sought("x", 0),
+            released("x"),
+            to_commit("x", 5, "asked"),
+        ]
+    ],
+    (automatic_commits.automatic_commits_are_not_late, [*OWES_5[:-1], later(300), polls(400)]),
     (limits.paused_partitions_are_silent, [*OWNED, PAUSED, RESUMED, given("x", 5, 5)]),
     (
         limits.paused_partitions_are_silent,

@@ -24,6 +24,7 @@ QUICK = [
     ("02_", 0, "no_gap_no_step_back_no_duplicate_inside_an_ownership"),
     ("05_", 3, "nothing_is_given_out_while_it_is_handed_back"),
     ("27_", 2, "buffers_stay_in_bounds"),
+    ("28_", 2, "automatic_commits_are_not_late"),
 ]
 
 
@@ -38,9 +39,15 @@ def test_a_patch_says_which_bug_it_is_and_applies_to_the_code_as_it_is(mutation:
         )
 
 
-def test_there_are_twenty_historic_bugs_and_then_seven_gross_ones() -> None:
-    assert [one.number for one in mutations()] == [f"{number:02}" for number in range(1, 28)]
-    assert [one.bug.startswith("gross: ") for one in mutations()] == [False] * 20 + [True] * 7
+def test_there_are_twenty_historic_bugs_then_seven_gross_ones_and_then_those_found_by_hand() -> (
+    None
+):
+    kinds = [one.bug.partition(": ")[0] for one in mutations()]
+    gross, by_hand = ["gross"] * 7, ["by hand"]
+
+    assert [one.number for one in mutations()] == [f"{number:02}" for number in range(1, 29)]
+    assert kinds[20:] == gross + by_hand
+    assert not {"gross", "by hand"} & set(kinds[:20])
 
 
 @pytest.mark.parametrize(("name", "seed", "check"), QUICK)

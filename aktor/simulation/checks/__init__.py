@@ -12,6 +12,7 @@ from typing import Final
 
 from aktor.simulation.checks import (
     actors,
+    automatic_commits,
     commits,
     endings,
     limits,
@@ -38,6 +39,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     *records.CHECKS,
     *ownership.CHECKS,
     *commits.CHECKS,
+    *automatic_commits.CHECKS,
     *endings.CHECKS,
     *membership.CHECKS,
     *actors.CHECKS,
