@@ -105,8 +105,10 @@ def read_what_is_hidden(loop: Loop, consumer: KafkaConsumer) -> None:
     """Subscribe to a topic that it may not describe, twice: it is told so each time."""
     for _ in range(2):
         if loop.subscribe_too(consumer, HIDDEN):
-            loop.turns_until(TopicAuthorizationFailedError)
-            loop.subscribe(consumer)
+            try:
+                loop.turns_until(TopicAuthorizationFailedError)
+            finally:  # another error is told first: the next time it would be no new subscription
+                loop.subscribe(consumer)
             loop.turn()
 
 
