@@ -166,22 +166,17 @@ class FetchManager(RequestManager):
     @handles(AssignmentChanged)
     def on_assignment_changed(self, changed: AssignmentChanged) -> None:
         """Fetch exactly these; a partition that keeps its epoch keeps its cursor."""
-        plan = self._plan
-        before, plan.cursors = plan.cursors, {}
+        cursors: dict[TopicPartition, FetchCursor] = {}
         for tp, assigned in changed.partitions.items():
-            cursor = before.get(tp)
+            cursor = self._plan.cursors.get(tp)
             if cursor is None or cursor.epoch != assigned.epoch:
                 cursor = self._new_cursor(tp, assigned.epoch, assigned.position)
             elif cursor.offset is None and assigned.position is not None:
                 cursor.go_to(assigned.position.offset)
-            plan.cursors[tp] = cursor
-        plan.paused &= plan.cursors.keys()
-        if not changed.by_group:
-            # A program that only asks for positions must not be sent records, so these wait for the
-            # next Poll. A group assigns partitions inside of a poll: there the application polls.
-            plan.unpolled |= plan.cursors.keys() - before.keys()
-        plan.unpolled &= plan.cursors.keys()
-        plan.touch_all()
+            cursors[tp] = cursor
+        # A program that only asks for positions must not be sent records, so what it assigns by
+        # hand waits for the next Poll. A group assigns partitions inside of a poll.
+        self._plan.assign(cursors, await_poll=not changed.by_group)
 
     def _new_cursor(self, tp: TopicPartition, epoch: int, position: Position | None) -> FetchCursor:
         cursor = FetchCursor(tp, epoch, position, backoff=self._new_backoff(), log=self.log)
@@ -206,8 +201,7 @@ class FetchManager(RequestManager):
         if tp not in self._plan.cursors:
             self.log.info("fetch.dropped", partition=tp, because=f"{because}, not assigned")
             return
-        self._plan.cursors[tp] = self._new_cursor(tp, epoch, position)
-        self._touch(tp)
+        self._plan.replace(self._new_cursor(tp, epoch, position))
 
     def _touch(self, *partitions: TopicPartition) -> None:
         self._plan.touch(partitions)
@@ -232,16 +226,13 @@ class FetchManager(RequestManager):
     @handles(PausePartitions)
     def on_pause_partitions(self, pause: PausePartitions) -> None:
         """Ask for these no more; what is in flight or buffered is kept."""
-        self._plan.paused |= pause.partitions
-        self._plan.paused -= pause.resumed
-        self._touch(*sorted(pause.partitions), *sorted(pause.resumed))
+        self._plan.pause(pause.partitions)
+        self._plan.resume(pause.resumed)
 
     @handles(Poll)
     def on_poll(self, poll: Poll) -> None:
         """The application has read on: there is room again. It wants records of all it has."""
-        if self._plan.unpolled:
-            self._touch(*sorted(self._plan.unpolled))
-            self._plan.unpolled.clear()
+        self._plan.polled()
         freed = self._take_back_credit(poll)
         if not freed and not poll.positions:
             return
@@ -272,14 +263,10 @@ class FetchManager(RequestManager):
     @handles(ClusterChanged)
     def on_cluster_changed(self, changed: ClusterChanged) -> None:
         """A partition whose leader is another now is fetched from that one at once."""
-        plan = self._plan
-        before, plan.cluster = plan.cluster, changed.cluster
-        for cursor in plan.cursors.values():
-            cursor.follow(before, plan.cluster)
+        self._plan.follow(changed.cluster)
         for node_id in list(self._nodes):
-            if node_id not in plan.cluster.brokers and not self._nodes[node_id].busy:
+            if node_id not in changed.cluster.brokers and not self._nodes[node_id].busy:
                 del self._nodes[node_id]
-        plan.touch_all()
 
     # -- what is sent
 
@@ -514,7 +501,7 @@ class FetchManager(RequestManager):
         """Whatever came of it: the node can be asked again, the room is free (KAFKA-19259)."""
         node = self._nodes[asked.node]
         if asked.sessionless:
-            node.sessionless.asked = None
+            node.sessionless.ended()
         else:
             node.asked = None
             node.sessionless.over()
