@@ -93,6 +93,38 @@ class _Node:
         """Whether it owes an answer."""
         return self.asked is not None or self.sessionless.asked is not None
 
+    def ask(self, asked: Asked, *, turn: int, late_at: float) -> None:
+        """The Fetch of its session is sent; it covers all that is wanted."""
+        self.asked = asked
+        self.turn = turn
+        self.late_at = late_at
+        self.sessionless.begin()
+
+    def ended(self, asked: Asked) -> None:
+        """What was asked is answered, or will not be."""
+        if asked.sessionless:
+            self.sessionless.ended()
+        else:
+            self.asked = None
+            self.sessionless.over()
+
+    def brought(self, size: int, asked: Asked, now: float) -> None:
+        """The session's Fetch has brought so many bytes."""
+        self.backoff.reset()
+        self.bandwidth.brought(size, asked=asked.max_bytes, seconds=now - asked.sent_at)
+        self.brought_nothing = not size
+        if not size:
+            self.rest_until = asked.sent_at + EMPTY_PACE
+
+    def failed(self) -> None:
+        """The session's Fetch was not answered: the broker may have closed the session."""
+        self.session.restart()
+        self.brought_nothing = False
+
+    def wait_until(self, late_at: float) -> None:
+        """The answer is late; look at it again at this time."""
+        self.late_at = late_at
+
     def covers(self, cursor: FetchCursor) -> bool:
         """Whether the Fetch in flight asks for this partition where it is."""
         return self.asked is not None and cursor.still_wants(self.asked.wanted.get(cursor.tp))
@@ -314,7 +346,7 @@ class FetchManager(RequestManager):
             if node.asked is None:
                 continue
             if now >= node.late_at:
-                node.late_at = now + stretched(LATE, jitter)
+                node.wait_until(now + stretched(LATE, jitter))
                 self._tell(RefreshMetadata(because=f"node {node_id} takes long over a fetch"))
             wake_at = min(wake_at, node.late_at)
         return wake_at
@@ -376,12 +408,10 @@ class FetchManager(RequestManager):
         )
         wait = self._longest_wait(node_id, asked)
         patience = node.backoff.doubled(wait + PATIENCE, settings.request_timeout)
-        node.asked = asked
-        # After a failure the metadata is asked sooner: the leader may have moved long ago.
-        node.late_at = now + LATE + (0.0 if node.backoff.failures else wait)
         self._turns += 1
-        node.turn = self._turns
-        node.sessionless.begin()
+        # After a failure the metadata is asked sooner: the leader may have moved long ago.
+        late_at = now + LATE + (0.0 if node.backoff.failures else wait)
+        node.ask(asked, turn=self._turns, late_at=late_at)
         self._room.reserve(asked.reserved)
         body = fetch_request(asked, settings, wait=min(wait, patience / 2))
         return self.request(
@@ -467,11 +497,7 @@ class FetchManager(RequestManager):
             self._file(self._answer(node.sessionless.session, received), response)
             return
         node.session.answered(asked.session, response.session_id)
-        node.backoff.reset()
-        node.bandwidth.brought(size, asked=asked.max_bytes, seconds=received.now - asked.sent_at)
-        node.brought_nothing = not size
-        if not size:
-            node.rest_until = asked.sent_at + EMPTY_PACE
+        node.brought(size, asked, received.now)
         self._file(self._answer(node.session, received), response)
 
     def _file(self, answer: FetchAnswer, response: FetchResponse) -> None:
@@ -500,11 +526,7 @@ class FetchManager(RequestManager):
     def _finished(self, asked: Asked) -> _Node:
         """Whatever came of it: the node can be asked again, the room is free (KAFKA-19259)."""
         node = self._nodes[asked.node]
-        if asked.sessionless:
-            node.sessionless.ended()
-        else:
-            node.asked = None
-            node.sessionless.over()
+        node.ended(asked)
         self._room.release(asked.reserved)
         return node
 
@@ -530,8 +552,7 @@ class FetchManager(RequestManager):
             # What is wrong with the node or the connection is found out by the session's Fetch.
             self._trace_failure(asked, failed.error, node.sessionless.again_at - failed.now)
             return
-        node.session.restart()
-        node.brought_nothing = False
+        node.failed()
         if isinstance(failed.error, KafkaTimeoutError):
             node.bandwidth.timed_out(asked=asked.max_bytes)
         retry_at = node.backoff.failed(failed.now, failed.jitter)
