@@ -46,6 +46,10 @@ class Advertised:
         self._told_at = -math.inf
         self._wanted_at = -math.inf
 
+    def told_by(self, address: str) -> None:
+        """The broker there has answered Metadata: it told us the addresses."""
+        self.by = address
+
     def changed(self, addresses: Iterable[str], *, others: Iterable[str]) -> None:
         """These are advertised now; `others` are addresses that may be among them later."""
         before, self._addresses = self._addresses, frozenset(addresses)

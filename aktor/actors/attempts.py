@@ -31,6 +31,10 @@ class Attempts:
         #: How the last attempt ended, until one succeeds.
         self.failure: Exception | None = None
 
+    def begin(self, now: float) -> None:
+        """An attempt begins."""
+        self.begun_at = now
+
     def failed(self, now: float, jitter: float, failure: Exception | None) -> None:
         """The attempt has failed; with None: a connection was lost on which the broker had answered
         before."""

@@ -183,19 +183,19 @@ class Conversation:
         self.state = follow(TRANSITIONS, self.state, event)
 
     def _shake_hands(self) -> Steps[None]:
-        self._diagnosis.phase = Phase.VERSIONING
+        self._diagnosis.enter(Phase.VERSIONING)
         self._agreed = Agreed((yield from self._handshake.learn_versions()))
         lifetime = 0.0
         if self._settings.security_protocol.startswith("SASL_"):
             self._move(ConversationEvent.LOGIN_WANTED)
-            self._diagnosis.phase = Phase.LOGGING_IN
+            self._diagnosis.enter(Phase.LOGGING_IN)
             lifetime = yield from self._handshake.log_in(self._host)
         self._open(lifetime)
 
     def _open(self, lifetime: float) -> None:
         assert self._agreed is not None, "open before the versions are known"
         self._move(ConversationEvent.OPENED)
-        self._diagnosis.phase = Phase.UNPROVEN
+        self._diagnosis.enter(Phase.UNPROVEN)
         self.news.append(Opened(self._agreed.versions))
         self._renew_in_time(lifetime)
 
@@ -329,7 +329,7 @@ class Conversation:
             if due.request_id is None:
                 self._go_on(response)
             else:
-                self._diagnosis.phase = Phase.PROVEN
+                self._diagnosis.enter(Phase.PROVEN)
                 self.news.append(
                     ResponseRead(due.request_id, response, due.version, self._throttle(response))
                 )

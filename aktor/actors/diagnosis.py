@@ -52,6 +52,14 @@ class Diagnosis:
         self._mechanism = mechanism
         self._secrets = [value for name in _SECRETS if isinstance(value := config.get(name), str)]
 
+    def enter(self, phase: Phase) -> None:
+        """The connection is so far."""
+        self.phase = phase
+
+    def expect_hang_up(self, *, mute: bool) -> None:
+        """During the login: whether the broker hangs up instead of saying no."""
+        self.mute = mute
+
     @property
     def open(self) -> bool:
         """True once the connection can be used."""

@@ -70,7 +70,7 @@ class Dialer:
         """Connect, and encrypt if the settings want that. Raises what the socket or TLS raises."""
         await self._connect(timeout)
         if self._settings.security_protocol in ("SSL", "SASL_SSL"):
-            self._diagnosis.phase = Phase.SECURING
+            self._diagnosis.enter(Phase.SECURING)
             await self._secure()
 
     def note(self, *, works: bool) -> None:
@@ -119,7 +119,7 @@ class Dialer:
     async def _connect(self, timeout: float) -> None:
         # A proxy looks names up when it is made, so it is made by the thread that may wait.
         factory, found = await self._resolve()
-        self._diagnosis.phase = Phase.CONNECTING
+        self._diagnosis.enter(Phase.CONNECTING)
         addresses = self._addresses.ordered(self._name, self._port, found)
         self._race = Race(
             self._loop,

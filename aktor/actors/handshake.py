@@ -126,7 +126,7 @@ class Handshake:
         refused = Do.DONE not in means(Answer.SASL_HANDSHAKE, error)
         if refused or name not in handshake.mechanisms:
             raise self._diagnosis.refused(_why_no_handshake(handshake))
-        self._diagnosis.mute = handshake.version == 0
+        self._diagnosis.expect_hang_up(mute=handshake.version == 0)
         mechanism = yield from self._mechanically(
             lambda: get_sasl_mechanism(name)(host=host, **self._sasl_config())
         )
@@ -140,7 +140,7 @@ class Handshake:
             yield from self._mechanically(functools.partial(mechanism.receive, answer))
         if not mechanism.is_authenticated():
             raise self._diagnosis.refused("the broker did not accept the credentials")
-        self._diagnosis.mute = False
+        self._diagnosis.expect_hang_up(mute=False)
         return lifetime
 
     def _exchange(self, token: bytes) -> Steps[tuple[bytes, float]]:

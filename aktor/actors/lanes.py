@@ -44,7 +44,7 @@ class Lanes:
         #: still keeps a JoinGroup whose answer this member does not wait for any more.
         self.holding: list[Link] = []
         #: Brokers to which Fetches follow shortly.
-        self.expected: frozenset[int] = frozenset()
+        self._expected: frozenset[int] = frozenset()
         #: Links to former brokers or coordinators: they get no new requests, and are closed when
         #: their last answer has come.
         self.leaving: list[Link] = []
@@ -89,7 +89,7 @@ class Lanes:
             if not link.busy:
                 return link
         link = self._make(f"join-{own.node}", own.node, own.host, own.port)
-        link.holds = True
+        link.keep_for_joins()
         self.holding.append(link)
         return link
 
@@ -113,6 +113,23 @@ class Lanes:
         self.nodes.pop(node, None)
         self.fetching.pop(node, None)
         return gone
+
+    def coordinator_found(self) -> None:
+        """The coordinator is known, perhaps the one of before."""
+        self.is_coordinator_known = True
+
+    def coordinator_lost(self) -> None:
+        """Nothing more is sent to the coordinator; answers may still come."""
+        self.is_coordinator_known = False
+
+    def expect(self, nodes: frozenset[int]) -> None:
+        """Fetches to these brokers follow shortly."""
+        self._expected |= nodes
+
+    def take_expected(self) -> list[int]:
+        """The brokers that are known of those to which Fetches follow; forgets all."""
+        found, self._expected = sorted(self._expected & self.nodes.keys()), frozenset()
+        return found
 
     def coordinator_is(self, broker: Broker) -> list[Link]:
         """Another broker is the coordinator; returns what led to the former one."""

@@ -122,6 +122,51 @@ class Link:
         """The only place where `state` is assigned."""
         self.state = follow(TRANSITIONS, self.state, event)
 
+    # -- what happens to it
+
+    def begin(self, key: str, now: float) -> None:
+        """An attempt to connect begins; what is reported of it has this key."""
+        self.on(LinkEvent.WANTED)
+        self.attempts.begin(now)
+        self.proven = False
+        self.key = key
+
+    def opened(self, now: float) -> None:
+        """The attempt has become a connection."""
+        self.on(LinkEvent.OPENED)
+        self.used_at = now
+        self.throttled_until = -math.inf
+
+    def sent(self, waiting: ClientRequest, now: float) -> None:
+        """This request is sent."""
+        waiting.sent_at = now
+        self.in_flight[waiting.request_id] = waiting
+        self.used_at = now
+
+    def answered(self, now: float, throttle: float) -> None:
+        """An answer came; the broker wants to be sent nothing for `throttle` seconds."""
+        self.used_at = self.heard_at = now
+        if throttle:
+            self.throttled_until = now + throttle
+
+    def prove(self) -> None:
+        """The connection has brought its first answer."""
+        self.proven = True
+        self.attempts.succeeded()
+
+    def be_patient(self, until: float) -> None:
+        """A late answer is arriving: wait for it until then."""
+        self.patient_until = until
+
+    def move_to(self, host: str, port: int) -> None:
+        """The broker is at another address."""
+        self.host, self.port = host, port
+        self.attempts.begin_anew()
+
+    def keep_for_joins(self) -> None:
+        """Only JoinGroup and SyncGroup are sent on it."""
+        self.holds = True
+
     def adopt(self, other: Link) -> None:
         """Take over the open connection of another link to the same address."""
         self.on(LinkEvent.ADOPTED)

@@ -193,7 +193,7 @@ class NetworkActor(CooperativeActor):
     @handles(ExpectFetches)
     def on_expect_fetches(self, message: ExpectFetches) -> None:
         """Connect while the positions are looked up; the tick that follows does."""
-        self._lanes.expected |= message.nodes
+        self._lanes.expect(message.nodes)
 
     def _enqueue(self, waiting: ClientRequest) -> None:
         to = waiting.request.to
@@ -254,14 +254,13 @@ class NetworkActor(CooperativeActor):
         if (link.host, link.port) == (broker.host, broker.port):
             return
         self._drop(link, f"broker {link.node} moved to {broker.host}:{broker.port}")
-        link.host, link.port = broker.host, broker.port
-        link.attempts.begin_anew()
+        link.move_to(broker.host, broker.port)
 
     @handles(CoordinatorFound)
     def on_coordinator_found(self, message: CoordinatorFound) -> None:
         """Group requests go to this broker, over connections that no Fetch can block."""
         broker, lanes = message.broker, self._lanes
-        self._lanes.is_coordinator_known = True
+        lanes.coordinator_found()
         if lanes.coordinator is not None and lanes.coordinator.node == broker.node_id:
             for link in lanes.of_coordinator():
                 self._follow(link, broker)
@@ -273,7 +272,7 @@ class NetworkActor(CooperativeActor):
     @handles(CoordinatorLost)
     def on_coordinator_lost(self, message: CoordinatorLost) -> None:
         """Nothing more goes there. What is in flight may still be answered, so it stays open."""
-        self._lanes.is_coordinator_known = False
+        self._lanes.coordinator_lost()
         for link in self._lanes.of_coordinator():
             for waiting in link.take_unsent():
                 self._fail(waiting, CoordinatorNotAvailableError(message.because))
@@ -305,9 +304,7 @@ class NetworkActor(CooperativeActor):
         if link is None:
             return
         now = self._moment.heed(report.now)
-        link.on(LinkEvent.OPENED)
-        link.used_at = now
-        link.throttled_until = -math.inf
+        link.opened(now)
         self.log.info(
             "connection.opened",
             broker=link.address,
@@ -379,10 +376,9 @@ class NetworkActor(CooperativeActor):
             return
         now = self._moment.heed(report.now)
         self._prove(link)
-        link.used_at = link.heard_at = now
-        link.throttled_until = now + report.throttle if report.throttle else link.throttled_until
+        link.answered(now, report.throttle)
         if waiting.body_name == "Metadata":
-            self._complaints.advertised.by = link.address
+            self._complaints.advertised.told_by(link.address)
         meter(self.counters, waiting.body_name, now - waiting.sent_at)
         self.log.debug(
             "request.answered",
@@ -405,9 +401,8 @@ class NetworkActor(CooperativeActor):
 
     def _prove(self, link: Link) -> None:
         if not link.proven:
-            link.proven = True
+            link.prove()
             self._complaints.advertised.answered(link.address, as_broker=link.node >= 0)
-            link.attempts.succeeded()
             if self._bootstrap.answered():
                 self._said.append(BrokersReached())
 
@@ -472,7 +467,7 @@ class NetworkActor(CooperativeActor):
         ends = min(one.sent_at for one in late) + self.settings.request_timeout
         if now < ends and self._net.has_heard(link.key):
             # A large answer on a slow line is no sign of a dead broker.
-            link.patient_until = now + ARRIVING_PATIENCE
+            link.be_patient(until=now + ARRIVING_PATIENCE)
         else:
             self._hang_up(link, late, now)
 
@@ -534,9 +529,8 @@ class NetworkActor(CooperativeActor):
     def _connect_ahead(self, now: float) -> float:
         """Open what will be needed shortly: for Fetches that were announced, and the coordinator's
         own connection for the heartbeats that follow a JoinGroup."""
-        for node in sorted(self._lanes.expected & self._lanes.nodes.keys()):
+        for node in self._lanes.take_expected():
             self._connect_if_due(self._lanes.to_node(node, Lane.FETCH), now)
-        self._lanes.expected = frozenset()
         own = self._lanes.coordinator
         if own is None or not any(one.unsent for one in self._lanes.holding):
             return NEVER
@@ -560,9 +554,7 @@ class NetworkActor(CooperativeActor):
         return wake_at
 
     def _send(self, link: Link, waiting: ClientRequest, now: float) -> None:
-        waiting.sent_at = now
-        link.in_flight[waiting.request_id] = waiting
-        link.used_at = now
+        link.sent(waiting, now)
         self.counters["request-total"] = self.counters.get("request-total", 0) + 1
         self.log.debug(
             "request.sent", api=waiting.body_name, node=link.node, request=waiting.request_id
@@ -591,10 +583,7 @@ class NetworkActor(CooperativeActor):
 
     def _connect(self, link: Link, now: float) -> None:
         self._bootstrap.tried(now)
-        link.on(LinkEvent.WANTED)
-        link.attempts.begun_at = now
-        link.proven = False
-        link.key = f"{link.name}#{self.incarnation}.{next(self._numbers)}"
+        link.begin(f"{link.name}#{self.incarnation}.{next(self._numbers)}", now)
         self._lanes.opened(link)
         if link.node >= 0:
             self._complaints.advertised.tried(now)

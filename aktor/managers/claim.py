@@ -44,6 +44,18 @@ class Claim:
         self.assigning = assignment
         self.ids = {**self.ids, **ids}
 
+    def reported(self) -> None:
+        """A heartbeat is sent that says what is owned."""
+        self.is_unanswered = True
+
+    def answered(self) -> None:
+        """The coordinator has heard all that was said."""
+        self.is_unanswered = False
+
+    def advance_to(self, target: int) -> None:
+        """As far as this target can be reached, it is what is owned already."""
+        self.of_target = target
+
     def acknowledge(self, assignment: Assignment, of_target: int) -> None:
         """The application has this, and nothing else."""
         self.acknowledged, self.of_target = assignment, of_target

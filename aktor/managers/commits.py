@@ -305,9 +305,9 @@ class CommitManager(RequestManager):
     def on_member_changed(self, member: MemberChanged) -> None:
         """Commit as this member from now on."""
         if member.member_id != self._member.member_id:
-            self.log = self._look_ups.log = self.log.bind(member=member.member_id)
-        self._member = self._look_ups.member = member
-        self._look_ups.topic_ids = self._topic_ids
+            self.log = self.log.bind(member=member.member_id)
+        self._member = member
+        self._look_ups.know(member, self._topic_ids, self.log)
 
     @handles(ClusterChanged)
     def on_cluster_changed(self, changed: ClusterChanged) -> None:
@@ -319,7 +319,7 @@ class CommitManager(RequestManager):
         }
         self._deleted = changed.cluster.unknown
         self._consumed.know(self._known_ids, by_name=not self._member.topic_ids)
-        self._look_ups.topic_ids = self._topic_ids
+        self._look_ups.know(self._member, self._topic_ids, self.log)
 
     @property
     def _topic_ids(self) -> TopicIds:

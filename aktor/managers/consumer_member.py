@@ -104,13 +104,13 @@ class ConsumerMember(GroupMember[State, Trigger]):
 
     def join(self, trigger: Trigger, because: str) -> None:
         """Begin, or begin again, with epoch 0 and nothing."""
-        self.rebalance.because = because
+        self.rebalance.explain(because)
         self._trace_triggered(self.member_id)
         self.move(trigger, because)
 
     def answered(self, epoch: int, target: Assignment | None, now: float) -> None:
         """A heartbeat was answered: our epoch, and the target if it is another."""
-        self._claim.is_unanswered = False
+        self._claim.answered()
         self._names.doubt_anew()
         if epoch != self.epoch:
             self.log.debug("member.epoch", was=self.epoch, now=epoch, member=self.member_id)
@@ -130,7 +130,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
 
     def _begin(self, because: str, now: float) -> None:
         self.rebalance.begin(now)
-        self.rebalance.because = because
+        self.rebalance.explain(because)
         self.move(Trigger.RECONCILE, because)
 
     def _is_reached(self) -> bool:
@@ -138,7 +138,8 @@ class ConsumerMember(GroupMember[State, Trigger]):
 
     def heartbeat_sent(self, *, reports_owned: bool) -> None:
         """A heartbeat goes out; `reports_owned`: it says what we own."""
-        self._claim.is_unanswered = self._claim.is_unanswered or reports_owned
+        if reports_owned:
+            self._claim.reported()
         if self.state is not State.ACKNOWLEDGING:
             return
         if self._is_reached():
@@ -215,14 +216,14 @@ class ConsumerMember(GroupMember[State, Trigger]):
 
     def _nothing_to_do(self) -> bool:
         if not self._names.are_awaited:
-            self._claim.of_target = self._target.number
+            self._claim.advance_to(self._target.number)
             self._settle()
             return True
         if self._claim.of_target == self._target.number:
             return False
         # Acknowledge once for each target: the coordinator may then give to others what the new
         # target takes from us, also of topics whose names we do not know.
-        self._claim.of_target = self._target.number
+        self._claim.advance_to(self._target.number)
         self.move(Trigger.ACKNOWLEDGE, "nothing more of the target can be had yet")
         return True
 
@@ -264,7 +265,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
         added = self._reconciliation.missing(self.owned)
         if added and self._claim.is_unanswered:
             return False
-        self.rebalance.added = added
+        self.rebalance.note_added(added)
         self.owned = self._reconciliation.wanted
         reachable = self._reconciliation.reachable
         self._claim.assign(reachable, {self._names[topic]: topic for topic in reachable})
@@ -315,7 +316,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
                 partitions=self.owned,
                 because=because,
             )
-        self.rebalance.because = because
+        self.rebalance.explain(because)
         self._forget()
         if not self._lose_everything(because):
             self._forget_ids()

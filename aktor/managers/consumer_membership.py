@@ -89,7 +89,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         )
         has_predecessor = incarnation > 1
         self._sent_fields = SentFields(settings, has_predecessor=has_predecessor)
-        self._heartbeat_state.interval, self._heartbeat_state.session = FIRST_INTERVAL, SESSION_MAX
+        self._heartbeat_state.set_times(interval=FIRST_INTERVAL, session=SESSION_MAX)
         self._registration = Registration.MEMBER if has_predecessor else Registration.NONE
         self._forbidden = False
         #: Who has our `group_instance_id`, as the coordinator explained it.
@@ -288,8 +288,9 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             )
         self._forbidden = False
         heartbeats, joining = self._heartbeat_state, self.state is State.JOINING
-        heartbeats.interval = max(response.heartbeat_interval_ms, 1) / 1000
-        heartbeats.session = min(BEATS_PER_SESSION * heartbeats.interval, SESSION_MAX)
+        interval = max(response.heartbeat_interval_ms, 1) / 1000
+        session = min(BEATS_PER_SESSION * interval, SESSION_MAX)
+        heartbeats.set_times(interval=interval, session=session)
         target = assignment_of(response)
         heartbeats.answered(self._now)
         if joining or target is not None:
@@ -418,7 +419,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     def _tell_failure(self) -> None:
         # The application must have given up its partitions before it hears of the error.
         if self._failure is not None and not self._member.is_revoking:
-            self._failure.told_at = self._now
+            self._failure.told(self._now)
             self._member.await_poll()
             self._tell(GroupFailed(error=self._failure.error))
 

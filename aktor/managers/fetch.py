@@ -93,6 +93,38 @@ class _Node:
         """Whether it owes an answer."""
         return self.asked is not None or self.sessionless.asked is not None
 
+    def ask(self, asked: Asked, *, turn: int, late_at: float) -> None:
+        """The Fetch of its session is sent; it covers all that is wanted."""
+        self.asked = asked
+        self.turn = turn
+        self.late_at = late_at
+        self.sessionless.begin()
+
+    def ended(self, asked: Asked) -> None:
+        """What was asked is answered, or will not be."""
+        if asked.sessionless:
+            self.sessionless.ended()
+        else:
+            self.asked = None
+            self.sessionless.over()
+
+    def brought(self, size: int, asked: Asked, now: float) -> None:
+        """The session's Fetch has brought so many bytes."""
+        self.backoff.reset()
+        self.bandwidth.brought(size, asked=asked.max_bytes, seconds=now - asked.sent_at)
+        self.brought_nothing = not size
+        if not size:
+            self.rest_until = asked.sent_at + EMPTY_PACE
+
+    def failed(self) -> None:
+        """The session's Fetch was not answered: the broker may have closed the session."""
+        self.session.restart()
+        self.brought_nothing = False
+
+    def wait_until(self, late_at: float) -> None:
+        """The answer is late; look at it again at this time."""
+        self.late_at = late_at
+
     def covers(self, cursor: FetchCursor) -> bool:
         """Whether the Fetch in flight asks for this partition where it is."""
         return self.asked is not None and cursor.still_wants(self.asked.wanted.get(cursor.tp))
@@ -166,22 +198,17 @@ class FetchManager(RequestManager):
     @handles(AssignmentChanged)
     def on_assignment_changed(self, changed: AssignmentChanged) -> None:
         """Fetch exactly these; a partition that keeps its epoch keeps its cursor."""
-        plan = self._plan
-        before, plan.cursors = plan.cursors, {}
+        cursors: dict[TopicPartition, FetchCursor] = {}
         for tp, assigned in changed.partitions.items():
-            cursor = before.get(tp)
+            cursor = self._plan.cursors.get(tp)
             if cursor is None or cursor.epoch != assigned.epoch:
                 cursor = self._new_cursor(tp, assigned.epoch, assigned.position)
             elif cursor.offset is None and assigned.position is not None:
                 cursor.go_to(assigned.position.offset)
-            plan.cursors[tp] = cursor
-        plan.paused &= plan.cursors.keys()
-        if not changed.by_group:
-            # A program that only asks for positions must not be sent records, so these wait for the
-            # next Poll. A group assigns partitions inside of a poll: there the application polls.
-            plan.unpolled |= plan.cursors.keys() - before.keys()
-        plan.unpolled &= plan.cursors.keys()
-        plan.touch_all()
+            cursors[tp] = cursor
+        # A program that only asks for positions must not be sent records, so what it assigns by
+        # hand waits for the next Poll. A group assigns partitions inside of a poll.
+        self._plan.assign(cursors, await_poll=not changed.by_group)
 
     def _new_cursor(self, tp: TopicPartition, epoch: int, position: Position | None) -> FetchCursor:
         cursor = FetchCursor(tp, epoch, position, backoff=self._new_backoff(), log=self.log)
@@ -206,8 +233,7 @@ class FetchManager(RequestManager):
         if tp not in self._plan.cursors:
             self.log.info("fetch.dropped", partition=tp, because=f"{because}, not assigned")
             return
-        self._plan.cursors[tp] = self._new_cursor(tp, epoch, position)
-        self._touch(tp)
+        self._plan.replace(self._new_cursor(tp, epoch, position))
 
     def _touch(self, *partitions: TopicPartition) -> None:
         self._plan.touch(partitions)
@@ -232,16 +258,13 @@ class FetchManager(RequestManager):
     @handles(PausePartitions)
     def on_pause_partitions(self, pause: PausePartitions) -> None:
         """Ask for these no more; what is in flight or buffered is kept."""
-        self._plan.paused |= pause.partitions
-        self._plan.paused -= pause.resumed
-        self._touch(*sorted(pause.partitions), *sorted(pause.resumed))
+        self._plan.pause(pause.partitions)
+        self._plan.resume(pause.resumed)
 
     @handles(Poll)
     def on_poll(self, poll: Poll) -> None:
         """The application has read on: there is room again. It wants records of all it has."""
-        if self._plan.unpolled:
-            self._touch(*sorted(self._plan.unpolled))
-            self._plan.unpolled.clear()
+        self._plan.polled()
         freed = self._take_back_credit(poll)
         if not freed and not poll.positions:
             return
@@ -272,14 +295,10 @@ class FetchManager(RequestManager):
     @handles(ClusterChanged)
     def on_cluster_changed(self, changed: ClusterChanged) -> None:
         """A partition whose leader is another now is fetched from that one at once."""
-        plan = self._plan
-        before, plan.cluster = plan.cluster, changed.cluster
-        for cursor in plan.cursors.values():
-            cursor.follow(before, plan.cluster)
+        self._plan.follow(changed.cluster)
         for node_id in list(self._nodes):
-            if node_id not in plan.cluster.brokers and not self._nodes[node_id].busy:
+            if node_id not in changed.cluster.brokers and not self._nodes[node_id].busy:
                 del self._nodes[node_id]
-        plan.touch_all()
 
     # -- what is sent
 
@@ -327,7 +346,7 @@ class FetchManager(RequestManager):
             if node.asked is None:
                 continue
             if now >= node.late_at:
-                node.late_at = now + stretched(LATE, jitter)
+                node.wait_until(now + stretched(LATE, jitter))
                 self._tell(RefreshMetadata(because=f"node {node_id} takes long over a fetch"))
             wake_at = min(wake_at, node.late_at)
         return wake_at
@@ -389,12 +408,10 @@ class FetchManager(RequestManager):
         )
         wait = self._longest_wait(node_id, asked)
         patience = node.backoff.doubled(wait + PATIENCE, settings.request_timeout)
-        node.asked = asked
-        # After a failure the metadata is asked sooner: the leader may have moved long ago.
-        node.late_at = now + LATE + (0.0 if node.backoff.failures else wait)
         self._turns += 1
-        node.turn = self._turns
-        node.sessionless.begin()
+        # After a failure the metadata is asked sooner: the leader may have moved long ago.
+        late_at = now + LATE + (0.0 if node.backoff.failures else wait)
+        node.ask(asked, turn=self._turns, late_at=late_at)
         self._room.reserve(asked.reserved)
         body = fetch_request(asked, settings, wait=min(wait, patience / 2))
         return self.request(
@@ -480,11 +497,7 @@ class FetchManager(RequestManager):
             self._file(self._answer(node.sessionless.session, received), response)
             return
         node.session.answered(asked.session, response.session_id)
-        node.backoff.reset()
-        node.bandwidth.brought(size, asked=asked.max_bytes, seconds=received.now - asked.sent_at)
-        node.brought_nothing = not size
-        if not size:
-            node.rest_until = asked.sent_at + EMPTY_PACE
+        node.brought(size, asked, received.now)
         self._file(self._answer(node.session, received), response)
 
     def _file(self, answer: FetchAnswer, response: FetchResponse) -> None:
@@ -513,11 +526,7 @@ class FetchManager(RequestManager):
     def _finished(self, asked: Asked) -> _Node:
         """Whatever came of it: the node can be asked again, the room is free (KAFKA-19259)."""
         node = self._nodes[asked.node]
-        if asked.sessionless:
-            node.sessionless.asked = None
-        else:
-            node.asked = None
-            node.sessionless.over()
+        node.ended(asked)
         self._room.release(asked.reserved)
         return node
 
@@ -544,8 +553,7 @@ class FetchManager(RequestManager):
             # What is wrong with the node or the connection is found out by the session's Fetch.
             self._trace_failure(asked, failed.error, node.sessionless.again_at - failed.now)
             return
-        node.session.restart()
-        node.brought_nothing = False
+        node.failed()
         if isinstance(failed.error, KafkaTimeoutError):
             node.bandwidth.timed_out(asked=asked.max_bytes)
         retry_at = node.backoff.failed(failed.now, failed.jitter)

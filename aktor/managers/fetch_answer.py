@@ -133,7 +133,6 @@ class FetchAnswer:
     # -- what it brings
 
     def _on_data(self, cursor: FetchCursor, fetched: FetchedPartition) -> None:
-        cursor.refused_told = False
         following, size = extent(fetched.records, cursor.at)
         if size:
             self._deliver(cursor, fetched, size, following)
@@ -149,7 +148,6 @@ class FetchAnswer:
     def _deliver(
         self, cursor: FetchCursor, fetched: FetchedPartition, size: int, following: int
     ) -> None:
-        cursor.told_watermarks = _watermarks(fetched)
         chunk = Chunk(
             partition=cursor.tp,
             epoch=cursor.epoch,
@@ -164,7 +162,7 @@ class FetchAnswer:
         )
         self.chunks.append(chunk)
         self.served.append(cursor)
-        cursor.buffer(following, chunk.size)
+        cursor.buffer(following, chunk.size, _watermarks(fetched))
         if following == cursor.offset:
             # The reader raises at the bad batch before it gets to this; it is for batches that
             # are sound and still lead nowhere.
@@ -173,9 +171,8 @@ class FetchAnswer:
 
     def _tell_watermarks(self, cursor: FetchCursor, watermarks: Watermarks) -> None:
         """Without records: only if the application does not know these watermarks yet."""
-        if cursor.told_watermarks == watermarks:
+        if not cursor.tell_watermarks(watermarks):
             return
-        cursor.told_watermarks = watermarks
         self.chunks.append(
             Chunk(
                 partition=cursor.tp,
@@ -243,24 +240,22 @@ class FetchAnswer:
         self._retry_later(cursor, because)
         if await_topic:
             # Perhaps it is being created anew: the metadata tells before an old offset is read.
-            cursor.retry_at = max(cursor.retry_at, self.now + UNKNOWN_PACE)
+            cursor.rest(until=self.now + UNKNOWN_PACE)
 
     def _retry_later(self, cursor: FetchCursor, because: str) -> None:
-        cursor.retry_at = cursor.backoff.failed(self.now, self.jitter)
+        cursor.retry_later(self.now, self.jitter)
         self._failed.setdefault(because, []).append(cursor.tp)
 
     def _halt(self, cursor: FetchCursor, error: Exception) -> None:
         """Tell it in its turn, and ask no more until the partition is sought or reset."""
-        cursor.stopped = True
+        cursor.stop()
         self._tell_error(cursor, error)
         self.log.warning("fetch.stopped", partition=cursor.tp, offset=cursor.at, because=error)
 
     def _refuse(self, cursor: FetchCursor, error: Exception) -> None:
         """Tell it once, and go on trying now and then: it may be mended from outside."""
-        cursor.retry_at = self.now + REFUSED_PAUSE
-        if cursor.refused_told:
+        if not cursor.refused(until=self.now + REFUSED_PAUSE):
             return
-        cursor.refused_told = True
         self._tell_error(cursor, error)
         self.log.warning("fetch.refused", partition=cursor.tp, offset=cursor.at, because=error)
 

@@ -36,6 +36,7 @@ class FetchCursor:
     """
 
     __slots__ = (
+        "_is_refusal_told",
         "_log",
         "_moved_to",
         "_spans",
@@ -45,7 +46,6 @@ class FetchCursor:
         "epoch",
         "leader",
         "offset",
-        "refused_told",
         "replica",
         "retry_at",
         "stopped",
@@ -67,7 +67,7 @@ class FetchCursor:
         self.offset = None if position is None else position.offset
         #: An error was told; nothing follows until the partition is sought or reset.
         self.stopped = False
-        self.refused_told = False
+        self._is_refusal_told = False
         #: The watermarks that the application knows.
         self.told_watermarks: Watermarks | None = None
         self.backoff = backoff
@@ -122,10 +122,35 @@ class FetchCursor:
             and not self.stopped
         )
 
+    # -- when
+
     def try_again(self) -> None:
         """What stood in the way is gone."""
         self.backoff.reset()
         self.retry_at = -math.inf
+
+    def retry_later(self, now: float, jitter: float) -> None:
+        """It failed, and may be asked for again after the backoff."""
+        self.retry_at = self.backoff.failed(now, jitter)
+
+    def rest(self, until: float) -> None:
+        """Do not ask for it before this time, however short the backoff is."""
+        self.retry_at = max(self.retry_at, until)
+
+    def refused(self, until: float) -> bool:
+        """The broker refuses it, perhaps until somebody mends that: try again at this time.
+
+        Returns whether the application has to be told: it was not since the broker last sent
+        anything else.
+        """
+        self.retry_at = until
+        is_news = not self._is_refusal_told
+        self._is_refusal_told = True
+        return is_news
+
+    def stop(self) -> None:
+        """Ask no more until the partition is sought or reset."""
+        self.stopped = True
 
     # -- from whom
 
@@ -187,10 +212,21 @@ class FetchCursor:
         self._log.info("replica.left", partition=self.tp, node=self.replica.node, because=because)
         self.replica = None
 
-    # -- how much is buffered
+    # -- what the application has
 
-    def buffer(self, end: int, size: int) -> None:
-        """The application was given `size` bytes that lead up to the offset `end`."""
+    def tell_watermarks(self, watermarks: Watermarks) -> bool:
+        """The broker has sent these and no error; returns whether the application has to be told:
+        it does not know them yet."""
+        self._is_refusal_told = False
+        is_news = watermarks != self.told_watermarks
+        self.told_watermarks = watermarks
+        return is_news
+
+    def buffer(self, end: int, size: int, watermarks: Watermarks) -> None:
+        """The application is given `size` bytes that lead up to the offset `end`, and told the
+        watermarks that came with them."""
+        self._is_refusal_told = False
+        self.told_watermarks = watermarks
         self._spans.append((end, size))
         self.buffered += size
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final, NamedTuple
@@ -90,6 +91,45 @@ class FetchPlan:
         self._alarms: list[tuple[float, TopicPartition]] = []
 
     # -- what happens to partitions
+
+    def assign(
+        self, cursors: dict[TopicPartition, FetchCursor], *, await_poll: bool = False
+    ) -> None:
+        """Fetch exactly these; `await_poll`: those that are new from the next poll on."""
+        before, self.cursors = self.cursors, cursors
+        self.paused &= cursors.keys()
+        if await_poll:
+            self.unpolled |= cursors.keys() - before.keys()
+        self.unpolled &= cursors.keys()
+        self.touch_all()
+
+    def replace(self, cursor: FetchCursor) -> None:
+        """Its partition is read from another position now."""
+        self.cursors[cursor.tp] = cursor
+        self.touch((cursor.tp,))
+
+    def pause(self, partitions: AbstractSet[TopicPartition]) -> None:
+        """Ask for these no more."""
+        self.paused |= partitions
+        self.touch(sorted(partitions))
+
+    def resume(self, partitions: AbstractSet[TopicPartition]) -> None:
+        """Ask for these again."""
+        self.paused -= partitions
+        self.touch(sorted(partitions))
+
+    def polled(self) -> None:
+        """The application polls: it wants records of all it has."""
+        if self.unpolled:
+            self.touch(sorted(self.unpolled))
+            self.unpolled.clear()
+
+    def follow(self, cluster: Cluster) -> None:
+        """The cluster is another now: the cursors follow their leaders."""
+        before, self.cluster = self.cluster, cluster
+        for cursor in self.cursors.values():
+            cursor.follow(before, cluster)
+        self.touch_all()
 
     def touch(self, partitions: Iterable[TopicPartition]) -> None:
         """Something happened to these: look at them again."""

@@ -190,7 +190,7 @@ class GroupMember(ABC, Generic[S, T]):
 
     def _on_revoked(self, step: Revocation) -> None:
         """The application has nothing of `step` any more."""
-        self.rebalance.revoked += len(step.partitions)
+        self.rebalance.note_revoked(len(step.partitions))
 
     def _lose_everything(self, because: str) -> bool:
         """Nothing is ours any more; False if the application has nothing to give up."""

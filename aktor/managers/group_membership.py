@@ -57,6 +57,10 @@ class Failure:
     error: Exception
     told_at: float = -math.inf
 
+    def told(self, now: float) -> None:
+        """The application hears of it now."""
+        self.told_at = now
+
 
 class GroupMembershipManager(RequestManager, Generic[M]):
     """Owns heartbeats, the poll timer and the requests to leave. `M` is the member.

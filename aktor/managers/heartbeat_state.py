@@ -33,8 +33,7 @@ class HeartbeatState:
         self.due = NEVER
         #: When the last one was answered by a coordinator that knows us.
         self.answered_at = -math.inf
-        #: Seconds between heartbeats, and until a member that is not heard is expelled. The
-        #: coordinator decides both for members of KIP-848 groups.
+        #: Seconds between heartbeats, and until a member that is not heard is expelled.
         self.interval = settings.heartbeat_interval
         self.session = settings.session_timeout
         self._settings = settings
@@ -51,6 +50,11 @@ class HeartbeatState:
     def retry_at(self) -> float:
         """When one may be sent that does not wait for the interval."""
         return self._exchange.retry_at
+
+    def set_times(self, *, interval: float, session: float) -> None:
+        """The coordinator decides both times for members of KIP-848 groups."""
+        self.interval = interval
+        self.session = session
 
     def start(self, now: float, *, quick: bool = False) -> None:
         """Beat from `now` on; `quick`: soon, and then at growing distances."""

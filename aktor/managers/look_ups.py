@@ -121,7 +121,7 @@ class LookUps:
         tell: Callable[[Message], None],
         log: Trace,
     ) -> None:
-        self.log = log
+        self._log = log
         self._tell = tell
         self._settings = settings
         self._errors = CommitErrors(settings.group_id)
@@ -129,9 +129,14 @@ class LookUps:
         self._attempt = attempt
         self._request = request
         self._under_way: list[LookUp] = []
-        #: The member's state, and the ids of topics: the manager keeps them up to date.
-        self.member = MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED)
-        self.topic_ids: TopicIds = {}
+        self._member = MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED)
+        self._topic_ids: TopicIds = {}
+
+    def know(self, member: MemberChanged, topic_ids: TopicIds, log: Trace) -> None:
+        """Ask as this member from now on, and name topics by these ids. The trace names it, too."""
+        self._member = member
+        self._topic_ids = topic_ids
+        self._log = log
 
     def __bool__(self) -> bool:
         return bool(self._under_way)
@@ -301,10 +306,10 @@ class LookUps:
         look_up.sent_at = now
         if look_up.as_of is None:
             look_up.as_of = self._consumed.commits_stored
-        self.log.debug("offsets.requested", partitions=look_up.wanted, node=node)
-        ids: TopicIds = {} if look_up.by_name else self.topic_ids
+        self._log.debug("offsets.requested", partitions=look_up.wanted, node=node)
+        ids: TopicIds = {} if look_up.by_name else self._topic_ids
         return self._request(
-            offset_fetch(self._settings.group_id, look_up.wanted, self.member, ids),
+            offset_fetch(self._settings.group_id, look_up.wanted, self._member, ids),
             to=Destination.COORDINATOR,
             deadline=now + self._attempt,
             context=OffsetFetchSent(look_up=look_up, partitions=look_up.wanted, node=node),
@@ -362,11 +367,11 @@ class LookUps:
         look_up.found.update(outcome.found)
         look_up.wanted = frozenset(outcome.again)
         if outcome.found:
-            self.log.info("offsets.fetched", partitions=len(outcome.found))
+            self._log.info("offsets.fetched", partitions=len(outcome.found))
         if outcome.again:
             look_up.last_error = next(iter(outcome.again.values()))
             retry_at = look_up.exchange.failed(now, jitter)
-            self.log.info(
+            self._log.info(
                 "offsets.retried",
                 partitions=look_up.wanted,
                 because=look_up.last_error,
@@ -407,7 +412,7 @@ class LookUps:
                 continue
             del look_up.for_positions[one]
             if self._consumed.changed_hands(one, ownership):
-                self.log.debug("offset.dropped", partition=one, because="it changed hands")
+                self._log.debug("offset.dropped", partition=one, because="it changed hands")
             elif one in outcome.refused:
                 refused[one] = outcome.refused[one]
             else:
@@ -417,7 +422,7 @@ class LookUps:
             self._tell(StartingOffsetsFound(offsets=found))
         for error in {id(error): error for error in refused.values()}.values():
             partitions = frozenset(one for one, its in refused.items() if its is error)
-            self.log.warning("offsets.failed", partitions=partitions, because=error)
+            self._log.warning("offsets.failed", partitions=partitions, because=error)
             self._tell(StartingOffsetsFailed(partitions=partitions, error=error))
 
     def _tell_askers(self, look_up: LookUp, outcome: Outcome) -> None:
@@ -436,7 +441,7 @@ class LookUps:
     def _fail_askers(self, look_up: LookUp, error: Exception) -> None:
         askers, look_up.askers = look_up.askers, []
         if askers:
-            self.log.warning("offsets.failed", partitions=look_up.partitions, because=error)
+            self._log.warning("offsets.failed", partitions=look_up.partitions, because=error)
         for asker in askers:
             self._tell(Failed(ticket=asker.ticket, error=error))
 

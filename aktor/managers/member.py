@@ -144,7 +144,7 @@ class Member(GroupMember[State, Trigger]):
         if self.state in (State.UNJOINED, State.STABLE):
             self.rebalance.begin(now)
         self.rebalance.next()
-        self.rebalance.because = because
+        self.rebalance.explain(because)
         self.rejoin = None
         self._applied = None
         self._joined_topics = self.topics
@@ -231,7 +231,7 @@ class Member(GroupMember[State, Trigger]):
         self.move(Trigger.REVOKE, because)
 
     def _assign(self) -> None:
-        self.rebalance.added = self._target - self.owned
+        self.rebalance.note_added(self._target - self.owned)
         self.owned = self._target
         self._start_assigning()
         self.move(Trigger.ASSIGN, "the assignment may be applied")

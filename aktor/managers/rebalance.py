@@ -42,6 +42,18 @@ class Rebalance:
         self.began_at = now
         self.revoked = 0
 
+    def explain(self, because: str) -> None:
+        """This is why it is under way."""
+        self.because = because
+
+    def note_added(self, partitions: frozenset[TopicPartition]) -> None:
+        """The application is given these, and had them not before."""
+        self.added = partitions
+
+    def note_revoked(self, count: int) -> None:
+        """The application has given up so many partitions, or lost them."""
+        self.revoked += count
+
     def trace_triggered(self, log: Trace, *, member_id: str, generation: int, owned: int) -> None:
         """It begins."""
         log.info(

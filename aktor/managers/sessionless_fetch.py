@@ -128,6 +128,10 @@ class SessionlessFetch:
             self._wait = min(2 * self._wait, LONGEST_WAIT)
             self._again_at = asked.sent_at + self._wait
 
+    def ended(self) -> None:
+        """What was asked is answered, or will not be."""
+        self.asked = None
+
     @property
     def again_at(self) -> float:
         """When those of which there was nothing are asked for again."""

@@ -13,10 +13,13 @@ from aktor.events.positions import Position
 from aktor.managers.fetch_cursor import FetchCursor
 from aktor.managers.fetch_plan import FetchPlan
 from aktor.managers.fetch_room import FetchRoom
+from aktor.managers.fetch_session import Watermarks
 from aktor.trace import silent
 from tests.unit.managers.builders_fetch import a_cluster, tp
 
 BOUND, PER_PARTITION = 1000, 100
+
+WATERMARKS = Watermarks(high_watermark=9, last_stable_offset=9, log_start_offset=0)
 
 
 class Table:
@@ -24,7 +27,7 @@ class Table:
 
     def __init__(self, leaders: Mapping[Any, int], **how: Any) -> None:
         self.plan = FetchPlan(FetchRoom(BOUND, PER_PARTITION))
-        self.plan.cluster = a_cluster(leaders, **how)
+        self.plan.follow(a_cluster(leaders, **how))
         for one in leaders:
             self.add(one)
         self.now = 0.0
@@ -34,8 +37,7 @@ class Table:
         position = None if offset is None else Position(offset=offset)
         cursor = FetchCursor(tp(one), 1, position, backoff=Backoff(0.1, 1.0), log=silent())
         cursor.find_leader(self.plan.cluster)
-        self.plan.cursors[tp(one)] = cursor
-        self.plan.touch([tp(one)])
+        self.plan.replace(cursor)
         return cursor
 
     def cursor(self, one: Any) -> FetchCursor:
@@ -116,13 +118,13 @@ def test_what_cannot_be_asked_for_now_is_not_and_counts_at_its_node_if_it_will_b
     plan, cursor = table.plan, table.cursor(0)
     match why:
         case "paused":
-            plan.paused.add(tp(0))
+            plan.pause({tp(0)})
         case "waiting":
             cursor.retry_at = 1.0
         case "crowded":
-            cursor.buffer(9, BOUND // 2)
+            cursor.buffer(9, BOUND // 2, WATERMARKS)
         case "stopped":
-            cursor.stopped = True
+            cursor.stop()
         case "unpolled":
             plan.unpolled.add(tp(0))
         case "looked up":
@@ -155,11 +157,11 @@ def test_what_is_paused_or_has_no_leader_is_expected_of_nobody() -> None:
 
 def test_a_partition_is_crowded_from_its_fair_share_on() -> None:
     table = Table({0: 1, 1: 1})
-    table.cursor(0).buffer(9, BOUND // 2 - 1)
+    table.cursor(0).buffer(9, BOUND // 2 - 1, WATERMARKS)
     table.look(0)
     assert table.ready == {1: [0, 1]}
 
-    table.cursor(0).buffer(10, 1)
+    table.cursor(0).buffer(10, 1, WATERMARKS)
     table.look(0)
     assert table.ready == {1: [1]}
 
@@ -172,7 +174,7 @@ def test_a_partition_is_crowded_from_its_fair_share_on() -> None:
 def test_bytes_that_the_application_can_read_are_counted_at_the_node_they_came_from() -> None:
     table = Table({0: 1, 1: 1, 2: 2})
     for one, size in ((0, 10), (1, 20), (2, 40)):
-        table.cursor(one).buffer(9, size)
+        table.cursor(one).buffer(9, size, WATERMARKS)
     table.look(0, 1, 2)
     assert (table.plan.readable, table.plan.held(1), table.plan.held(2)) == (70, 30, 40)
 
@@ -244,7 +246,7 @@ def test_a_replica_that_waits_wakes_at_whichever_comes_first() -> None:
 
 def test_what_is_assigned_no_more_leaves_no_trace() -> None:
     table = Table({0: 1, 1: 2, 2: 3})
-    table.cursor(0).buffer(9, 10)
+    table.cursor(0).buffer(9, 10, WATERMARKS)
     table.cursor(1).retry_at = 1.0
     table.cursor(2).leader = None
     table.look(0, 1, 2)
@@ -300,7 +302,7 @@ def _change(table: Table, one: int, draw: random.Random) -> None:
         case 1:
             cursor.retry_at = table.now + draw.choice([0.5, 1.0, 2.0])
         case 2:
-            cursor.buffer(9, draw.choice([10, BOUND]))
+            cursor.buffer(9, draw.choice([10, BOUND]), WATERMARKS)
         case 3:
             cursor.consumed_all()
         case 4:
