@@ -224,11 +224,12 @@ def _translation(name: str, known: Mapping[str, Any]) -> Translate:
     if isinstance(rule, Refused):
         raise ConfigurationError(f"kafka.{name} is not supported: {rule}")
     ours = name.replace(".", "_")
-    is_ours = ours in known and ours not in _NO_TEXT
+    # With underscores (`kafka.group_id`) a name would pass by all that is looked up with dots.
+    is_ours = ours in known and ours not in _NO_TEXT and "_" not in name
     if rule is not None and not (rule is ignored and is_ours):
         return rule
     if not is_ours:
-        near = difflib.get_close_matches(name, names(known), 1)
+        near = difflib.get_close_matches(name.replace("_", "."), names(known), 1)
         hint = f"; did you mean kafka.{near[0]}?" if near else ""
         raise ConfigurationError(f"unknown option kafka.{name}{hint}")
     return lambda text: {ours: _value(ours, name, text, known[ours])}
