@@ -123,6 +123,18 @@ def test_only_the_columns_that_are_asked_for_are_read(kafka: EmbeddedKafka, how:
     assert table.to_pylist() == [{"offset": 0, "value": b"v"}]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_columns_that_are_named_twice_must_be_the_same(kafka: EmbeddedKafka, stream: bool) -> None:
+    source = a_source(options(kafka, columns="value,offset"))
+    reader = source.streamReader if stream else source.reader
+
+    reader(schema=a_schema(offset=LongType(), value=BinaryType()))
+    with pytest.raises(
+        ConfigurationError, match=r"columns=value,offset, and \.schema\(\.\.\.\) has"
+    ):
+        reader(schema=a_schema(offset=LongType(), key=BinaryType()))
+
+
 def test_an_unknown_column_and_a_wrong_type_are_refused(kafka: EmbeddedKafka) -> None:
     with pytest.raises(ConfigurationError, match="did you mean columns=offset"):
         read_batch(options(kafka, columns="offsets"))
