@@ -310,8 +310,6 @@ STILL_SET = {
     },
     "managers": {
         ("auto_membership.py", "self._choice.protocol"),
-        ("auto_membership.py", "self._first.is_spoken"),
-        ("auto_membership.py", "self._first.may_give_way"),
         ("commit_queue.py", "commit.serial"),
         ("commits.py", "commit.attempts.ended"),
         ("commits.py", "commit.attempts.last_error"),

@@ -43,6 +43,7 @@ __all__ = [
     "secret_names",
     "settings",
     "warn_of_ignored",
+    "with_defaults",
     "without_references",
 ]
 
@@ -72,6 +73,10 @@ _NO_TEXT: Final = {
     "group_instance_id",
 }
 
+
+#: Java's default. With kafka-python's (30 s) a query would go on up to 30 s later than with Spark's
+#: own source, after a broker was away for a minute.
+_RECONNECT_MAX_MS: Final = 1_000
 
 #: What this process has warned of.
 _WARNED: Final[set[str]] = set()
@@ -136,6 +141,15 @@ def consumer_settings(options: Mapping[str, str]) -> dict[str, Any]:
     """kafka-python's keyword arguments of these options, whose references are resolved here."""
     found = {name: resolved(name, text) for name, text in options.items()}
     return settings(found, configuration.DEFAULT_CONFIG)
+
+
+def with_defaults(settings: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
+    """The arguments of a consumer of ours: these, the defaults of the source, and those of Java's
+    client that are others than kafka-python's."""
+    defaults["allow_auto_create_topics"] = False
+    if "reconnect_backoff_ms" not in settings:  # must not be more than the longest wait
+        defaults["reconnect_backoff_max_ms"] = _RECONNECT_MAX_MS
+    return defaults | dict(settings)
 
 
 @contextmanager
@@ -224,11 +238,12 @@ def _translation(name: str, known: Mapping[str, Any]) -> Translate:
     if isinstance(rule, Refused):
         raise ConfigurationError(f"kafka.{name} is not supported: {rule}")
     ours = name.replace(".", "_")
-    is_ours = ours in known and ours not in _NO_TEXT
+    # With underscores (`kafka.group_id`) a name would pass by all that is looked up with dots.
+    is_ours = ours in known and ours not in _NO_TEXT and "_" not in name
     if rule is not None and not (rule is ignored and is_ours):
         return rule
     if not is_ours:
-        near = difflib.get_close_matches(name, names(known), 1)
+        near = difflib.get_close_matches(name.replace("_", "."), names(known), 1)
         hint = f"; did you mean kafka.{near[0]}?" if near else ""
         raise ConfigurationError(f"unknown option kafka.{name}{hint}")
     return lambda text: {ours: _value(ours, name, text, known[ours])}

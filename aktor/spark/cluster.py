@@ -45,12 +45,14 @@ class DriverCluster:
 
     def _kafka(self) -> KafkaConsumer:
         if self._consumer is None:
-            defaults = {"allow_auto_create_topics": False, "client_id": "aktor-spark-driver"}
             client_settings.warn_of_ignored(self._options.client, DEFAULT_CONFIG)
-            settings = client_settings.consumer_settings(self._options.client)
+            settings = client_settings.with_defaults(
+                client_settings.consumer_settings(self._options.client),
+                client_id="aktor-spark-driver",
+            )
             # Where records were deleted, a sample is taken behind them.
             fixed: dict[str, Any] = {"enable_auto_commit": False, "auto_offset_reset": "earliest"}
-            self._consumer = KafkaConsumer(**defaults | settings | fixed)
+            self._consumer = KafkaConsumer(**settings | fixed)
         return self._consumer
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 from aktor.errors import ConfigurationError
 from aktor.spark.options import SourceOptions, unknown_option
 
-__all__ = ["Layout", "full_schema"]
+__all__ = ["Layout", "check_named_once", "full_schema"]
 
 _HEADERS: Final = ArrayType(
     StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -71,6 +71,18 @@ def full_schema(options: SourceOptions) -> StructType:
     if len({name.lower() for name in names}) < len(names):
         raise ConfigurationError(f"columns names one twice: {', '.join(names)}")
     return StructType([StructField(lower[n.lower()], _TYPES[lower[n.lower()]]) for n in names])
+
+
+def check_named_once(options: SourceOptions, schema: StructType) -> None:
+    """Refuse an option `columns` beside a `.schema(...)` with others: Spark would go by the schema,
+    and the option would change nothing."""
+    named = options.columns
+    if named is None or {one.lower() for one in named} == {one.lower() for one in schema.names}:
+        return
+    raise ConfigurationError(
+        f"the option is columns={','.join(named)}, and .schema(...) has {','.join(schema.names)}:"
+        " leave columns out"
+    )
 
 
 class Layout:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -11,7 +13,7 @@ from kafka.errors import KafkaError, ProducerFencedError
 
 from aktor.errors import DeliveryError
 from aktor.spark.producer_settings import ProducerSettings
-from aktor.spark.sink_rows import NO_PARTITIONS, Rows
+from aktor.spark.sink_rows import NO_PARTITIONS, TOO_BIG, Rows
 
 __all__ = ["ConfluentProducer"]
 
@@ -20,6 +22,28 @@ _LOG: Final = logging.getLogger("aktor.spark")
 #: Seconds between two looks at a full queue, and at a flush that is under way.
 _ROOM: Final = 0.01
 _FLUSH: Final = 1.0
+
+#: What differs between two messages of librdkafka that tell the same.
+_VARYING: Final = re.compile(r"\(after [0-9]+ms[^)]*\)")
+
+#: Seconds in which the same message is not passed on again.
+_ONCE_IN: Final = 30.0
+
+
+class _Log:
+    """Owns when each of librdkafka's messages was passed on to our logger: while a broker cannot be
+    reached, each of its attempts to connect is one, several times a second."""
+
+    def __init__(self) -> None:
+        self._passed_on: dict[str, float] = {}
+
+    def log(self, level: int, text: str, *arguments: Any) -> None:
+        """Called by confluent-kafka as if this were a logger."""
+        message = _VARYING.sub("", text % arguments)
+        now = time.monotonic()
+        if now - self._passed_on.get(message, -_ONCE_IN) >= _ONCE_IN:
+            self._passed_on[message] = now
+            _LOG.log(level, text, *arguments)
 
 
 class _Failures:
@@ -41,6 +65,8 @@ class _Failures:
             told = error.str()
             if partition is None and error.code() == error._MSG_TIMED_OUT:
                 told += NO_PARTITIONS
+            if error.code() == error.MSG_SIZE_TOO_LARGE:
+                told += TOO_BIG
             self.first = message.topic(), partition, told
 
     def on_error(self, error: Any) -> None:
@@ -64,7 +90,7 @@ class ConfluentProducer:
         config = settings.for_confluent(transactional_id)
         config["delivery.report.only.error"] = True
         config["error_cb"] = self._failures.on_error
-        config["logger"] = _LOG
+        config["logger"] = _Log()
         self._producer: Any
         try:
             self._producer = confluent_kafka.Producer(config)
@@ -183,8 +209,17 @@ class ConfluentProducer:
                 f"{error.str()}: a newer attempt of the task has begun, or the task took longer"
                 " than kafka.transaction.timeout.ms"
             )
+        # What the client has heard of its brokers since the last call.
+        with contextlib.suppress(SystemError, self._error):
+            self._producer.poll(0)
+        told = error.str()
+        if error.code() == error._TIMED_OUT:
+            told = (
+                "the brokers did not begin or end the transaction within"
+                f" {self._timeout:g} s (kafka.max.block.ms)"
+            )
         trouble = f" ({self._failures.trouble})" if self._failures.trouble else ""
-        return KafkaError(f"{error.str()}{trouble}")
+        return KafkaError(f"{told}{trouble}")
 
     def close(self) -> None:
         self._producer.purge()

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError
 
 from aktor.errors import DeliveryError, InvalidRowError
 from aktor.spark.producer_settings import ProducerSettings
-from aktor.spark.sink_rows import NO_PARTITIONS, Rows
+from aktor.spark.sink_rows import NO_PARTITIONS, TOO_BIG, Rows
 
 __all__ = ["KafkaPythonProducer"]
 
@@ -122,5 +122,8 @@ class KafkaPythonProducer:
 
 def _said(error: BaseException) -> str:
     name, text = type(error).__name__, str(error)
+    if isinstance(error, MessageSizeTooLargeError) and not any(error.args):
+        # A broker's. The library's own names max_request_size.
+        return f"{name}{TOO_BIG}"
     # kafka-python's own errors begin with their names.
     return text if text.startswith(name) else f"{name}: {text}"

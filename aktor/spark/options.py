@@ -285,7 +285,7 @@ def _subscription(read: GivenOptions) -> Subscription:
         re.compile(text)
     except re.error as error:
         raise ConfigurationError(
-            f"subscribePattern {text!r} is not a regular expression: {error}"
+            f"subscribePattern {text!r} is not a regular expression of Python's re: {error}"
         ) from None
     if not text.strip():
         raise ConfigurationError("subscribePattern is empty")

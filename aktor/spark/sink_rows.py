@@ -25,13 +25,16 @@ from aktor.errors import ConfigurationError, InvalidRowError
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
 
-__all__ = ["NO_PARTITIONS", "RowLayout", "Rows"]
+__all__ = ["NO_PARTITIONS", "TOO_BIG", "RowLayout", "Rows"]
 
 #: A producer asks for a topic that does not exist again and again, and then only says that the time
 #: has passed.
 NO_PARTITIONS: Final = (
     "; no broker has told of the topic's partitions: create the topic if it does not exist"
 )
+
+#: A broker names no setting.
+TOO_BIG: Final = ": raise max.message.bytes of the topic (message.max.bytes of the brokers)"
 
 #: Values of at most so many bytes are there twice, in Arrow and in Python.
 _PART_BYTES: Final = 4_000_000

@@ -88,6 +88,7 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
+        columns.check_named_once(options, schema)
         Layout(schema, decode=options.decode)
 
     def __repr__(self) -> str:

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from aktor.spark.cluster import DriverCluster
-from aktor.spark.columns import Layout
+from aktor.spark.columns import Layout, check_named_once
 from aktor.spark.group_mirror import GroupMirror
 from aktor.spark.input_partition import RangesPartition
 from aktor.spark.offsets import from_json
@@ -42,6 +42,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._cluster: DriverCluster | None = None
         self._plan: StreamPlan | None = None
         self._mirror: GroupMirror | None = None
+        check_named_once(options, schema)
         Layout(schema, decode=options.decode)
 
     def __getstate__(self) -> dict[str, Any]:

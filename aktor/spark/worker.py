@@ -88,16 +88,13 @@ def _worker_consumer(client: Mapping[str, str], ranges: Sequence[OffsetRange]) -
         if made_with == client and not any(_knows_other_id(consumer, *one) for one in ids.items()):
             return consumer
         _drop()
-    defaults = {
-        "client_id": f"aktor-spark-{os.getpid()}",
-        "allow_auto_create_topics": False,
-        "max_partition_fetch_bytes": FETCH_BYTES,
-    }
-    settings = client_settings.consumer_settings(client)
-    settings.pop("group_id", None)
-    consumer = KafkaConsumer(
-        **defaults | settings, auto_offset_reset="none", enable_auto_commit=False
+    settings = client_settings.with_defaults(
+        client_settings.consumer_settings(client),
+        client_id=f"aktor-spark-{os.getpid()}",
+        max_partition_fetch_bytes=FETCH_BYTES,
     )
+    settings.pop("group_id", None)
+    consumer = KafkaConsumer(**settings, auto_offset_reset="none", enable_auto_commit=False)
     _kept = os.getpid(), dict(client), consumer
     garbage.leave_out_what_is_there()
     return consumer

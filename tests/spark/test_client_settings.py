@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,26 @@ def check_name(name: str, known: Mapping[str, Any]) -> None:
         if f"kafka.{name} is not supported: " in str(error):
             raise _NotSupported from None
         raise
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("group_id", "group.id"),
+        ("bootstrap_servers", "bootstrap.servers"),
+        ("auto_offset_reset", "auto.offset.reset"),
+        ("sasl_plain_password", "sasl.plain.password"),
+    ],
+)
+def test_a_name_with_underscores_is_unknown_and_the_one_with_dots_is_named(
+    name: str, meant: str
+) -> None:
+    """Taken for a setting, it would pass by all that is looked up by the name with dots: what is
+    refused, and which group is meant."""
+    with pytest.raises(ConfigurationError, match=rf"did you mean kafka\.{re.escape(meant)}\?"):
+        check({"bootstrap.servers": "a:1", name: "b:1"})
+    with pytest.raises(ConfigurationError, match=r"unknown option kafka\.linger_ms"):
+        producer_settings.check({"bootstrap.servers": "a:1", "linger_ms": "1"}, transactional=False)
 
 
 def test_what_is_ignored_is_named_in_one_warning(

@@ -119,6 +119,10 @@ def test_a_table_with_columns_is_read_without_its_options_and_the_error_says_so(
         ({"decode": "avro"}, "json"),
         ({"columns": " , "}, "names of columns"),
         ({"subscribePattern": "("}, "not a regular expression"),
+        (
+            {"subscribePattern": r"\p{Alpha}+"},
+            "not a regular expression of Python's re: bad escape",
+        ),
         ({"assign": "orders"}, '{"orders": [0, 1]}'),
         ({"assign": '{"orders": [true]}'}, '{"orders": [0, 1]}'),
         ({"assign": '{"orders": [0], "orders": [1]}'}, "names orders twice"),

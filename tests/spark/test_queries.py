@@ -35,6 +35,7 @@ from aktor.broker.codes import Code
 from aktor.broker.faults import CorruptRecords, Delay, FailWith, Fault
 from aktor.errors import ConfigurationError, CorruptBatchError, DataLossError
 from aktor.spark import client_settings, worker
+from aktor.spark.cluster import DriverCluster
 from aktor.spark.columns import Layout
 from aktor.spark.options import read_options
 from tests.spark.harness import Query, Run, a_source, read_batch, run_task, sent, the_schema
@@ -121,6 +122,18 @@ def test_only_the_columns_that_are_asked_for_are_read(kafka: EmbeddedKafka, how:
         table, _ = read_batch(options(kafka), a_schema(offset=LongType(), value=BinaryType()))
 
     assert table.to_pylist() == [{"offset": 0, "value": b"v"}]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_columns_that_are_named_twice_must_be_the_same(kafka: EmbeddedKafka, stream: bool) -> None:
+    source = a_source(options(kafka, columns="value,offset"))
+    reader = source.streamReader if stream else source.reader
+
+    reader(schema=a_schema(offset=LongType(), value=BinaryType()))
+    with pytest.raises(
+        ConfigurationError, match=r"columns=value,offset, and \.schema\(\.\.\.\) has"
+    ):
+        reader(schema=a_schema(offset=LongType(), key=BinaryType()))
 
 
 def test_an_unknown_column_and_a_wrong_type_are_refused(kafka: EmbeddedKafka) -> None:
@@ -344,6 +357,28 @@ def test_a_worker_keeps_its_consumer_and_what_it_fetched_ahead(kafka: EmbeddedKa
     assert worker._kept is kept
     assert [row["value"] for row in query.rows] == numbers(1000)
     assert kept[2].metrics()["consumer-fetch-manager-metrics"]["fetch-total"] - fetched <= 2
+
+
+def test_a_broker_that_comes_back_is_found_as_soon_as_by_sparks_own_source(
+    kafka: EmbeddedKafka,
+) -> None:
+    """kafka-python waits up to 30 s between two attempts to connect, Java's client 1 s."""
+    write(kafka, b"v")
+
+    for given, wait in (
+        ({}, 1_000),
+        ({"kafka__reconnect__backoff__max__ms": "7000"}, 7_000),
+        ({"kafka__reconnect__backoff__ms": "40000"}, 40_000),
+    ):
+        wanted = options(kafka, **given)
+        read_batch(wanted)
+        assert worker._kept is not None
+        assert worker._kept[2].config["reconnect_backoff_max_ms"] == wait
+        driver = DriverCluster(read_options(wanted, stream=False))
+        try:
+            assert driver._kafka().config["reconnect_backoff_max_ms"] == wait
+        finally:
+            driver.close()
 
 
 def test_other_settings_make_another_consumer(kafka: EmbeddedKafka) -> None:

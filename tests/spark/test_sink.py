@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -199,6 +200,52 @@ def test_the_error_says_that_the_topic_may_not_exist(library: str) -> None:
     assert failed.value.partition is None
     assert str(failed.value).count("KafkaTimeoutError") < 2
     producers._drop()
+
+
+def test_a_record_that_is_too_big_for_the_topic_says_which_setting_is_the_topics(
+    kafka: EmbeddedKafka, library: str
+) -> None:
+    topic = f"small-{library}"
+    kafka.create_topic(topic, 1, configs={"max.message.bytes": "1000"})
+
+    with pytest.raises(DeliveryError, match=r"max\.message\.bytes"):
+        write(options(kafka, library, topic=topic), "value binary", [(b"v" * 10_000,)])
+
+
+def test_a_transaction_without_a_broker_says_why_and_for_how_long() -> None:
+    with pytest.raises(KafkaError) as failed:
+        write(no_broker(transactional="true"), "value string", [("a",)])
+
+    assert "1.5 s (kafka.max.block.ms)" in str(failed.value)
+    assert "refused" in str(failed.value)
+
+
+def test_a_broker_that_cannot_be_reached_does_not_flood_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """librdkafka tells of each attempt to connect, which is several times a second."""
+    with pytest.raises(DeliveryError):
+        write(no_broker(), "value string", [("a",)])
+    producers._drop()
+
+    told = [one.getMessage() for one in caplog.records if "refused" in one.getMessage()]
+    assert len(told) == 1
+
+
+def no_broker(**more: str) -> dict[str, str]:
+    """Options of a sink whose broker refuses connections."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return {
+        "kafka.bootstrap.servers": f"127.0.0.1:{port}",
+        "topic": "orders",
+        "producer": "confluent",
+        "kafka.max.block.ms": "1500",
+        "kafka.request.timeout.ms": "1000",
+        "kafka.delivery.timeout.ms": "2500",
+        **more,
+    }
 
 
 def test_what_the_broker_refuses_fails_the_task_and_names_the_partition(

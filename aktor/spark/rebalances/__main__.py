@@ -23,12 +23,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from aktor.spark.rebalances.job import analyse_logs, write_tables
 from aktor.spark.rebalances.page import render
-from aktor.spark.rebalances.stream import LATENESS, follow_logs, has_begun, read_stream
+from aktor.spark.rebalances.stream import LATENESS, files_at, follow_logs, has_begun, read_stream
 from aktor.spark.rebalances.summary import summarise
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # work, Spark 4.3): a stream waits for files most of the time.
         builder = builder.config("spark.python.unix.domain.socket.enabled", "true")
     spark = builder.getOrCreate()
+    for place in (chosen.logs, chosen.out):
+        _check_file_system(parser, spark, place)
     with _refusing_missing_logs(parser, chosen.logs):
         if chosen.stream:
             _follow(spark, chosen)
@@ -111,6 +114,15 @@ def _write_page(tables: Mapping[str, DataFrame], folder: str) -> None:
     with open(os.path.join(place, PAGE), "w", encoding="utf-8") as file:
         file.write(render(summarise(tables)))
     print(f"{os.path.join(place, PAGE)} is written")
+
+
+def _check_file_system(parser: argparse.ArgumentParser, spark: SparkSession, place: str) -> None:
+    """Before the job: that a report cannot be written would be noticed at its end."""
+    try:
+        files_at(spark, place)
+    except Py4JJavaError as error:
+        reason = error.java_exception.toString().rpartition("Exception: ")[2]
+        parser.error(f"{place} cannot be used: {reason}")
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["LATENESS", "OPEN", "follow_logs", "has_begun", "read_stream"]
+__all__ = ["LATENESS", "OPEN", "files_at", "follow_logs", "has_begun", "read_stream"]
 
 #: Seconds by which an event may be later than others.
 LATENESS: Final = 300.0
@@ -130,18 +130,19 @@ class _Batches:
     def _forget(self, number: int) -> None:
         """Nothing goes on from this batch any more."""
         for what in ("pending", "states", "watermark"):
-            files, path = _files(self.spark, self._place(what, number))
+            files, path = files_at(self.spark, self._place(what, number))
             files.delete(path, True)
 
 
 def has_begun(spark: SparkSession, folder: str) -> bool:
     """Whether a stream has made tables in this folder, that `read_stream` can read."""
-    files, path = _files(spark, f"{folder}/complete")
+    files, path = files_at(spark, f"{folder}/complete")
     return bool(files.exists(path))
 
 
-def _files(spark: SparkSession, place: str) -> tuple[Any, Any]:
-    """The file system that has this place, and its path there (Hadoop's objects)."""
+def files_at(spark: SparkSession, place: str) -> tuple[Any, Any]:
+    """The file system that has this place, and its path there (Hadoop's objects). Raises
+    Py4JJavaError if Spark does not have such a file system."""
     path = spark._jvm.org.apache.hadoop.fs.Path(place)  # type: ignore[union-attr]
     return path.getFileSystem(spark._jsc.hadoopConfiguration()), path
 

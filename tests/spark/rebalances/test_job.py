@@ -258,6 +258,20 @@ def test_logs_that_do_not_exist_are_an_error_of_one_line(
         assert said == f"{logs}/*.jsonl does not exist"
 
 
+@pytest.mark.parametrize("scheme", ["xyz", "s3a"])
+def test_a_file_system_that_spark_does_not_have_is_an_error_of_one_line(
+    spark: Any, tmp_path: Path, capsys: Any, scheme: str
+) -> None:
+    """Before the job: a report that cannot be written would be noticed at its end."""
+    logs, place = str(write(tmp_path / "trace.jsonl", LINES)), f"{scheme}://bucket/traces"
+
+    for given in ([place, "--out", str(tmp_path / "out")], [logs, "--out", place]):
+        said = refused(given, capsys)
+        assert said.startswith(f"{place} cannot be used: ")
+        assert scheme in said.removeprefix(place).lower()
+        assert not (tmp_path / "out").exists()
+
+
 def refused(arguments: list[str], capsys: Any) -> str:
     """What the command says of these arguments."""
     with pytest.raises(SystemExit) as ended:
