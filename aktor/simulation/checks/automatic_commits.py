@@ -55,7 +55,7 @@ class _Queue:
                 self._coordinator_known = False
             case "membership.moved":
                 self._stable = event["after"] == "stable"
-            case "request.sent" if event["api"] == "OffsetCommit":
+            case "commit.sent":  # its request may wait: the broker throttles, or is not reached
                 self._in_flight += 1
             case "request.answered" | "request.failed" if event["api"] == "OffsetCommit":
                 self._in_flight = max(0, self._in_flight - 1)
@@ -199,7 +199,6 @@ def automatic_commits_are_not_late(history: History) -> list[str]:
 
 
 def _happened(event: Event, reader: Reader, owed: _Owed, hindrances: Hindrances) -> Iterator[str]:
-    owed.queue.apply(event)
     match event["event"]:
         case "records.delivered":
             owed.given.add(event["partition"])
@@ -218,6 +217,7 @@ def _happened(event: Event, reader: Reader, owed: _Owed, hindrances: Hindrances)
             owed.sent(event, hindrances)
         case "loop.polled":
             yield from owed.polled(event, hindrances)
+    owed.queue.apply(event)
 
 
 CHECKS: Final = (automatic_commits_are_not_late,)
