@@ -40,7 +40,8 @@ class PollHeartbeat:
         delivery: Delivery,
         subscription: Subscription,
     ) -> None:
-        #: How often at least: the group expels a member that is not heard of for this long.
+        #: At least this often a poll that waits tells one, in seconds: a member that tells none for
+        #: three times as long leaves its group.
         self._poll_interval = settings.max_poll_interval / 3
         self._repeat = min(POLL_REPEAT, self._poll_interval)
         self._wake_bytes = settings.max_buffered_bytes // WAKE_SHARE

@@ -136,7 +136,8 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if leave is not None:  # perhaps it was leaving already, because of a late poll
             leave.tickets.append(message.ticket)
         else:
-            self._forget_registration(stays=False)  # or it remains until its session ends
+            if self._registration is Registration.MEMBER:
+                self._registration = Registration.NONE  # it remains until its session ends
             self._tell(Answered(ticket=message.ticket))
         if member.in_group:
             member.move(Trigger.DEPART, message.because)
@@ -156,13 +157,6 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         remains = operation is Operation.REMAIN_IN_GROUP and not static
         is_member = self._registration is Registration.MEMBER
         return is_member and not self._leaves and not remains
-
-    def _forget_registration(self, *, stays: bool) -> None:
-        """The group has no member with our id any more, or one that is awaited."""
-        if stays:
-            self._registration = Registration.AWAITED
-        elif self._registration is Registration.MEMBER:
-            self._registration = Registration.NONE
 
     # -- the coordinator's news
 
@@ -386,7 +380,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     def _end(self, leave: Leave) -> None:
         super()._end(leave)
-        self._forget_registration(stays=leave.stays)
+        self._registration = Registration.AWAITED if leave.stays else Registration.NONE
         if self.state is State.LEAVING:
             self._member.move(Trigger.LEFT, "the group was told, or could not be told")
 

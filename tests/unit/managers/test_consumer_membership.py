@@ -1914,6 +1914,21 @@ def test_a_late_static_member_that_is_to_leave_for_good_does(told: str) -> None:
     assert scene.state is State.UNSUBSCRIBED
 
 
+def test_a_static_member_that_has_left_for_good_need_not_leave_again() -> None:
+    """It was awaited before (epoch -2), and is not any more."""
+    scene = a_static_member().is_stable()
+    misses_its_poll(scene)
+    scene.answer(scene.beat(), heard(-2))
+    scene.leave(ticket=7, operation=Operation.LEAVE_GROUP)
+    scene.answer(scene.beat(), heard(-1))
+    scene.forget()
+
+    scene.leave(ticket=8, operation=Operation.LEAVE_GROUP)
+
+    assert scene.said(Answered).ticket == 8
+    assert not scene.has_beaten
+
+
 @pytest.mark.parametrize("static", [True, False])
 @pytest.mark.parametrize("operation", [Operation.DEFAULT, Operation.REMAIN_IN_GROUP])
 def test_a_late_member_that_closes_otherwise_has_said_its_goodbye(
