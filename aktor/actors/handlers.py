@@ -27,12 +27,12 @@ from typing import Any, Final, TypeAlias, TypeVar, overload
 from aktor.events.network import Request
 
 __all__ = [
+    "Handlers",
     "after_restart_of",
     "answers_to",
     "bound",
     "failure_handlers",
     "failure_of",
-    "handler_of",
     "handlers",
     "handles",
     "mending",
@@ -118,12 +118,31 @@ def bound(actor: object, names: Mapping[Any, str]) -> dict[Any, Callable[[Any], 
     return {key: getattr(actor, name) for key, name in names.items()}
 
 
-def handler_of(
-    request: Request, handlers: Mapping[Purpose, Callable[[Any], None]]
+class Handlers:
+    """Owns the methods by which one actor handles messages, and the ends of its requests."""
+
+    __slots__ = ("_failures", "_responses", "of_message")
+
+    def __init__(self, actor: object) -> None:
+        #: Message type -> method.
+        self.of_message = bound(actor, handlers(type(actor)))
+        self._responses = bound(actor, response_handlers(type(actor)))
+        self._failures = bound(actor, failure_handlers(type(actor)))
+
+    def of_response(self, request: Request) -> Callable[[Any], None]:
+        """The method that takes the response to this request."""
+        return _for_purpose(request, self._responses)
+
+    def of_failure(self, request: Request) -> Callable[[Any], None]:
+        """The method that is told that this request gets no response."""
+        return _for_purpose(request, self._failures)
+
+
+def _for_purpose(
+    request: Request, methods: Mapping[Purpose, Callable[[Any], None]]
 ) -> Callable[[Any], None]:
-    """The handler of one of these requests that have ended."""
     kind = type(request.body)
-    return handlers.get((kind, type(request.context))) or handlers[kind, None]
+    return methods.get((kind, type(request.context))) or methods[kind, None]
 
 
 @functools.cache

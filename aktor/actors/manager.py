@@ -17,15 +17,7 @@ import math
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
-from aktor.actors.handlers import (
-    bound,
-    failure_handlers,
-    handler_of,
-    handlers,
-    handles,
-    mending,
-    response_handlers,
-)
+from aktor.actors.handlers import Handlers, handlers, handles, mending
 from aktor.actors.runtime import CooperativeActor, Dispatcher
 from aktor.events.lifecycle import ActorsRestarted, Tick, Ticked
 from aktor.events.message import Message
@@ -112,6 +104,49 @@ class Backoff:
         self.retry_at = -math.inf
 
 
+class Outgoing:
+    """Owns what a manager has to say and to send, until it is taken."""
+
+    __slots__ = ("_messages", "_requests", "_ticked")
+
+    def __init__(self, actor: str, incarnation: int) -> None:
+        self._messages: list[Message] = []
+        self._requests: list[Request] = []
+        #: The last answer to a tick: most ticks are answered alike.
+        self._ticked = Ticked(actor=actor, incarnation=incarnation, requests=(), wake_at=-math.inf)
+
+    def say(self, message: Message) -> None:
+        """One more to be said."""
+        self._messages.append(message)
+
+    def send(self, request: Request) -> None:
+        """One more to be sent."""
+        self._requests.append(request)
+
+    def messages(self) -> list[Message]:
+        """Take what is to be said."""
+        if not self._messages:
+            return []
+        said, self._messages = self._messages, []
+        return said
+
+    def requests(self) -> tuple[Request, ...]:
+        """Take what is to be sent."""
+        if not self._requests:
+            return ()
+        sent, self._requests = tuple(self._requests), []
+        return sent
+
+    def ticked(self, requests: tuple[Request, ...], wake_at: float) -> Ticked:
+        """The answer to a tick."""
+        last = self._ticked
+        if requests or last.requests or wake_at != last.wake_at:
+            self._ticked = Ticked(
+                actor=last.actor, incarnation=last.incarnation, requests=requests, wake_at=wake_at
+            )
+        return self._ticked
+
+
 class RequestManager(CooperativeActor):
     """Base of the managers. Subclasses set `name`, `NEEDS`, `READS`, `duties`, and have handlers.
 
@@ -146,16 +181,9 @@ class RequestManager(CooperativeActor):
         self.settings = settings
         self.incarnation = incarnation
         self.log = (trace or silent()).bind(actor=self.name, incarnation=incarnation)
-        self._table = bound(self, handlers(type(self)))
-        self._response_handlers = bound(self, response_handlers(type(self)))
-        self._failure_handlers = bound(self, failure_handlers(type(self)))
+        self._handlers = Handlers(self)
         self._duties = self.duties()
-        self._outbox: list[Message] = []
-        self._unsent: list[Request] = []
-        #: The last answer to a tick: most ticks are answered alike.
-        self._ticked = Ticked(
-            actor=self.name, incarnation=incarnation, requests=(), wake_at=-math.inf
-        )
+        self._outgoing = Outgoing(self.name, incarnation)
 
     @classmethod
     def understands(cls) -> frozenset[type]:
@@ -178,11 +206,11 @@ class RequestManager(CooperativeActor):
 
     def send(self, request: Request) -> None:
         """Have it sent after this poll."""
-        self._unsent.append(request)
+        self._outgoing.send(request)
 
     def _tell(self, message: Message) -> None:
         """Have it said after this message or poll."""
-        self._outbox.append(message)
+        self._outgoing.say(message)
 
     def request(
         self,
@@ -212,10 +240,7 @@ class RequestManager(CooperativeActor):
         The duties are asked in rounds, until none of them returns `AGAIN`.
         """
         wake_at = self._do_duties(now, jitter)
-        requests: tuple[Request, ...] = ()
-        if self._unsent:
-            requests, self._unsent = tuple(self._unsent), []
-        return PollResult(requests, wake_at, tuple(self._take_outbox()))
+        return PollResult(self._outgoing.requests(), wake_at, tuple(self._outgoing.messages()))
 
     def _do_duties(self, now: float, jitter: float) -> float:
         for _ in range(ROUNDS):
@@ -233,18 +258,12 @@ class RequestManager(CooperativeActor):
         """Handle one message; returns what the manager wants said."""
         if type(message) is Tick:
             return self._on_tick(message)
-        handler = self._table.get(type(message))
+        handler = self._handlers.of_message.get(type(message))
         if handler is None:
             self.drop(message)
             return []
         handler(message)
-        return self._take_outbox()
-
-    def _take_outbox(self) -> list[Message]:
-        if not self._outbox:
-            return []
-        said, self._outbox = self._outbox, []
-        return said
+        return self._outgoing.messages()
 
     def on_receive(self, message: Message) -> None:
         """Pykka's hook: handle, then say."""
@@ -253,11 +272,7 @@ class RequestManager(CooperativeActor):
 
     def _on_tick(self, tick: Tick) -> list[Message]:
         requests, wake_at, said = self.poll(tick.now, tick.jitter)
-        if requests or self._ticked.requests or wake_at != self._ticked.wake_at:
-            self._ticked = Ticked(
-                actor=self.name, incarnation=self.incarnation, requests=requests, wake_at=wake_at
-            )
-        return [*said, self._ticked]
+        return [*said, self._outgoing.ticked(requests, wake_at)]
 
     @handles(ActorsRestarted)
     def _on_restarted(self, restarted: ActorsRestarted) -> None:
@@ -279,9 +294,9 @@ class RequestManager(CooperativeActor):
     @handles(ResponseReceived)
     def _on_response(self, received: ResponseReceived) -> None:
         if not self._is_stale(received.request):
-            handler_of(received.request, self._response_handlers)(received)
+            self._handlers.of_response(received.request)(received)
 
     @handles(RequestFailed)
     def _on_failure(self, failed: RequestFailed) -> None:
         if not self._is_stale(failed.request):
-            handler_of(failed.request, self._failure_handlers)(failed)
+            self._handlers.of_failure(failed.request)(failed)

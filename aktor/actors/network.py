@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, Final
 
 from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, KafkaTimeoutError
@@ -111,6 +111,7 @@ class NetworkActor(CooperativeActor):
         self.settings = settings
         self.incarnation = incarnation
         self.log = (trace or silent()).bind(actor=self.name, incarnation=incarnation)
+        self._counters: dict[str, float] = {}
         self._moment = Moment()
         self._table = bound(self, handlers(type(self)))
         self._said: list[Message] = []
@@ -142,6 +143,11 @@ class NetworkActor(CooperativeActor):
         settings = self.settings
         backoff = Backoff(settings.reconnect_backoff, settings.reconnect_backoff_max)
         return Link(name, node, host, port, backoff)
+
+    @property
+    def counters(self) -> Mapping[str, float]:
+        """Requests, responses and their times."""
+        return self._counters
 
     @property
     def sleeper(self) -> Net:
@@ -379,7 +385,7 @@ class NetworkActor(CooperativeActor):
         link.answered(now, report.throttle)
         if waiting.body_name == "Metadata":
             self._complaints.advertised.told_by(link.address)
-        meter(self.counters, waiting.body_name, now - waiting.sent_at)
+        meter(self._counters, waiting.body_name, now - waiting.sent_at)
         self.log.debug(
             "request.answered",
             api=waiting.body_name,
@@ -555,7 +561,7 @@ class NetworkActor(CooperativeActor):
 
     def _send(self, link: Link, waiting: ClientRequest, now: float) -> None:
         link.sent(waiting, now)
-        self.counters["request-total"] = self.counters.get("request-total", 0) + 1
+        self._counters["request-total"] = self._counters.get("request-total", 0) + 1
         self.log.debug(
             "request.sent", api=waiting.body_name, node=link.node, request=waiting.request_id
         )

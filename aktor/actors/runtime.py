@@ -211,13 +211,17 @@ class CooperativeActor(pykka.Actor):
     log: Trace
 
     @property
+    def counters(self) -> Mapping[str, float]:
+        """What it has counted, by name, for `metrics()`; nothing unless it counts something."""
+        return {}
+
+    @property
     def sleeper(self) -> Sleeper | None:
         """Where the thread sleeps while this actor is connected; None if this actor has no say."""
         return None
 
     def __init__(self, *, dispatcher: Dispatcher | None = None) -> None:
         self.dispatcher = dispatcher
-        self.counters: dict[str, float] = {}
         super().__init__()
 
     @classmethod

@@ -54,8 +54,8 @@ class Supervisor(CooperativeActor):
         starting = start_order({name: child.needs for name, child in by_name.items()})
         #: In start order.
         self.children = tuple(by_name[name] for name in starting)
+        #: The last one takes the requests.
         self._tick_order = tuple(by_name)
-        self._taker = children[-1].name
         self.facts = LastFacts(FACTS)
         self._table = bound(self, handlers(type(self)))
         self.log = (trace or silent()).bind(actor=self.name, incarnation=1)
@@ -103,7 +103,7 @@ class Supervisor(CooperativeActor):
         to_ask, requests, now = self._to_ask, self._requests, self._tick.now
         while to_ask:
             name = to_ask[0]
-            if requests and name == self._taker:
+            if requests and name == self._tick_order[-1]:
                 self._requests = []
                 self.tell(name, SendRequests(requests=tuple(requests), now=now))
             elif not (self.runtime.has_news(name) or self._wake_at[name] <= now):
