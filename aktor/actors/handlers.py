@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeAlias, TypeVar, overload
+from typing import Any, Final, Generic, TypeAlias, TypeVar, overload
 
 from aktor.events.network import Request
 
@@ -47,6 +47,7 @@ R = TypeVar("R")
 A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
+D = TypeVar("D")
 F = TypeVar("F", bound=Callable[..., Any])
 
 _MESSAGES: Final = "__handles__"
@@ -118,12 +119,14 @@ def bound(actor: object, names: Mapping[Any, str]) -> dict[Any, Callable[[Any], 
     return {key: getattr(actor, name) for key, name in names.items()}
 
 
-class Handlers:
-    """Owns the methods by which one actor handles messages, and the ends of its requests."""
+class Handlers(Generic[D]):
+    """Owns the methods by which one actor handles messages, and the ends of its requests, and its
+    `duties`, which it does as time passes."""
 
-    __slots__ = ("_failures", "_responses", "of_message")
+    __slots__ = ("_failures", "_responses", "duties", "of_message")
 
-    def __init__(self, actor: object) -> None:
+    def __init__(self, actor: object, duties: tuple[D, ...]) -> None:
+        self.duties = duties
         #: Message type -> method.
         self.of_message = bound(actor, handlers(type(actor)))
         self._responses = bound(actor, response_handlers(type(actor)))

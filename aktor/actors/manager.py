@@ -181,8 +181,7 @@ class RequestManager(CooperativeActor):
         self.settings = settings
         self.incarnation = incarnation
         self.log = (trace or silent()).bind(actor=self.name, incarnation=incarnation)
-        self._handlers = Handlers(self)
-        self._duties = self.duties()
+        self._handlers = Handlers(self, self.duties())
         self._outgoing = Outgoing(self.name, incarnation)
 
     @classmethod
@@ -245,7 +244,7 @@ class RequestManager(CooperativeActor):
     def _do_duties(self, now: float, jitter: float) -> float:
         for _ in range(ROUNDS):
             wake_at = NEVER
-            for duty in self._duties:
+            for duty in self._handlers.duties:
                 due = duty(now, jitter)
                 if due < wake_at:
                     wake_at = due

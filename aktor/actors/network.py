@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar, Final
 
 from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, KafkaTimeoutError
@@ -17,7 +17,7 @@ from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, Kaf
 from aktor.actors.bootstrap import Bootstrap, BootstrapEvent
 from aktor.actors.complaints import Complaints
 from aktor.actors.diagnosis import reason_of
-from aktor.actors.handlers import bound, handlers, handles
+from aktor.actors.handlers import Handlers, handlers, handles
 from aktor.actors.lanes import Lanes
 from aktor.actors.links import ClientRequest, Link, LinkEvent, LinkState
 from aktor.actors.manager import AGAIN, NEVER, REFUSED_PAUSE, Backoff, stretched
@@ -113,7 +113,7 @@ class NetworkActor(CooperativeActor):
         self.log = (trace or silent()).bind(actor=self.name, incarnation=incarnation)
         self._counters: dict[str, float] = {}
         self._moment = Moment()
-        self._table = bound(self, handlers(type(self)))
+        self._handlers = Handlers(self, self._duties())
         self._said: list[Message] = []
         #: Of requests, in the order in which they came, and of attempts to connect.
         self._numbers = itertools.count(1)
@@ -126,10 +126,12 @@ class NetworkActor(CooperativeActor):
         self._bootstrap = Bootstrap(servers, patience=settings.bootstrap_timeout)
         self._complaints = Complaints(self._bootstrap, self.log)
         self._net = net(self._report)
-        #: What is done on a tick, in this order. As the duties of a manager, each does what is due
-        #: and returns when it is due next if no message comes before. AGAIN: it closed a
-        #: connection, for which another duty may have a use; a tick closes each once at most.
-        self._duties = (
+
+    def _duties(self) -> tuple[Callable[[float], float], ...]:
+        """What is done on a tick, in this order. As the duties of a manager, each does what is due
+        and returns when it is due next if no message comes before. AGAIN: it closed a connection,
+        for which another duty may have a use; a tick closes each once at most."""
+        return (
             self._give_up_late,
             self._find_ways,
             self._connect_and_send,
@@ -163,7 +165,7 @@ class NetworkActor(CooperativeActor):
 
     def handle(self, message: Message) -> list[Message]:
         """Handle one message; returns what is to be said, answers to requests included."""
-        handler = self._table.get(type(message))
+        handler = self._handlers.of_message.get(type(message))
         if handler is None:
             self.drop(message)
             return []
@@ -431,7 +433,7 @@ class NetworkActor(CooperativeActor):
         now = self._moment.begin_tick(tick.now, tick.jitter)
         wake_at = AGAIN
         while wake_at == AGAIN:
-            wake_at = min([duty(now) for duty in self._duties])
+            wake_at = min([duty(now) for duty in self._handlers.duties])
         self._said.append(
             Ticked(actor=self.name, incarnation=self.incarnation, requests=(), wake_at=wake_at)
         )

@@ -41,6 +41,7 @@ class Supervisor(CooperativeActor):
     """
 
     name = SUPERVISOR
+    dispatcher: Dispatcher
 
     def __init__(
         self, children: Sequence[Child], *, dispatcher: Dispatcher, trace: Trace | None = None
@@ -49,7 +50,6 @@ class Supervisor(CooperativeActor):
         takers = [child.name for child in children if child.takes_requests]
         if takers != [children[-1].name]:
             raise ValueError("the last child takes the requests, and no other")
-        self.runtime = dispatcher
         by_name = {child.name: child for child in children}
         starting = start_order({name: child.needs for name, child in by_name.items()})
         #: In start order.
@@ -71,8 +71,8 @@ class Supervisor(CooperativeActor):
 
     def on_start(self) -> None:
         """Start the children in order."""
-        self.runtime.connect(self.name, self)
-        self.runtime.connect(KEPT, self.facts)
+        self.dispatcher.connect(self.name, self)
+        self.dispatcher.connect(KEPT, self.facts)
         for child in self.children:
             self._start_child(child)
 
@@ -106,12 +106,12 @@ class Supervisor(CooperativeActor):
             if requests and name == self._tick_order[-1]:
                 self._requests = []
                 self.tell(name, SendRequests(requests=tuple(requests), now=now))
-            elif not (self.runtime.has_news(name) or self._wake_at[name] <= now):
+            elif not (self.dispatcher.has_news(name) or self._wake_at[name] <= now):
                 del to_ask[0]
                 continue
             self.tell(name, self._tick)
             return
-        self.runtime.round_finished(min(self._wake_at.values(), default=math.inf))
+        self.dispatcher.round_finished(min(self._wake_at.values(), default=math.inf))
 
     @handles(Ticked)
     def on_ticked(self, ticked: Ticked) -> None:
@@ -133,13 +133,13 @@ class Supervisor(CooperativeActor):
         actor = child.make(self.incarnations[child.name])
         self._running[child.name] = actor
         self._wake_at[child.name] = -math.inf
-        self.runtime.connect(child.name, actor)
+        self.dispatcher.connect(child.name, actor)
         self.log.info("actor.started", started=child.name, as_incarnation=actor.incarnation)
 
     def _stop_child(self, child: Child) -> None:
         actor = self._running.pop(child.name, None)
         self._wake_at.pop(child.name, None)
-        self.runtime.disconnect(child.name)
+        self.dispatcher.disconnect(child.name)
         if actor is not None:
             actor.actor_stopped.set()
             try:
@@ -176,7 +176,7 @@ class Supervisor(CooperativeActor):
             "actor.restarted", actors=names, because=crash.error, handling=crash.handling
         )
         self._announce(ActorsRestarted(actors=names, because=crash.error))
-        self.runtime.round_finished(-math.inf)
+        self.dispatcher.round_finished(-math.inf)
 
     @handles(ReportStatus)
     def on_report_status(self, asked: ReportStatus) -> None:
@@ -197,7 +197,7 @@ class Supervisor(CooperativeActor):
     def _tell_facts(self, fresh: Sequence[str]) -> None:
         """Tell the actors that start afresh the facts that hold, and that they would have heard."""
         for fact in self.facts.known():
-            for name in self.runtime.receivers_of(type(fact)):
+            for name in self.dispatcher.receivers_of(type(fact)):
                 if name in fresh:
                     self.tell(name, fact)
 
@@ -224,4 +224,4 @@ class Supervisor(CooperativeActor):
         )
         error.__cause__ = crash.error
         self.on_stop()
-        self.runtime.fail(error)
+        self.dispatcher.fail(error)
