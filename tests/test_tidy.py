@@ -310,7 +310,6 @@ STILL_SET = {
         ("tls.py", "context.verify_flags"),
     },
     "managers": {
-        ("auto_membership.py", "self._choice.protocol"),
         ("commit_queue.py", "commit.serial"),
         ("commits.py", "commit.attempts.ended"),
         ("commits.py", "commit.attempts.last_error"),

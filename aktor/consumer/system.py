@@ -147,9 +147,9 @@ def composition(
         # Made once: a restarted manager is the same member to its group (KIP-1082).
         more[MEMBERSHIP]["member_id"] = host.make_member_id()
     if settings.group_protocol == "auto":
-        from aktor.managers.auto_membership import Choice
+        from aktor.managers.protocol_choice import ProtocolChoice
 
-        more[MEMBERSHIP]["choice"] = Choice()
+        more[MEMBERSHIP]["choice"] = ProtocolChoice()
 
     def child(kind: ActorType) -> Child:
         given = {"dispatcher": dispatcher, "trace": trace, **more[kind.name]}

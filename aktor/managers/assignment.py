@@ -59,7 +59,7 @@ class Assignors:
                 f"partition_assignment_strategy {sorted(self.by_name)} mixes eager and cooperative"
                 " assignors, which have no rebalance protocol in common; use one kind only"
             )
-        self.cooperative = max(common) == RebalanceProtocol.COOPERATIVE
+        self.cooperative: bool = max(common) == RebalanceProtocol.COOPERATIVE
 
     def subscriptions(
         self, topics: frozenset[str], owned: Iterable[TopicPartition], generation: int

@@ -8,7 +8,6 @@ once in a consumer's life.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from kafka.errors import UnsupportedVersionError
@@ -26,12 +25,12 @@ from aktor.events.polling import Poll
 from aktor.managers.consumer_errors import no_patterns
 from aktor.managers.consumer_membership import ConsumerMembershipManager
 from aktor.managers.membership import ClassicMembershipManager
+from aktor.managers.protocol_choice import CLASSIC, ProtocolChoice
 from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
 from aktor.settings import Settings
 from aktor.trace import Trace
 
-__all__ = ["AutoMembershipManager", "Choice"]
-
+__all__ = ["AutoMembershipManager"]
 
 #: What the manager that takes over has to hear: the last message of each of these kinds.
 HEARD: Final[Mapping[type, str]] = {
@@ -41,13 +40,6 @@ HEARD: Final[Mapping[type, str]] = {
     SubscriptionChanged: "subscription",
     Poll: "poll",
 }
-
-
-@dataclass(slots=True, kw_only=True)
-class Choice:
-    """What was found to be spoken, "consumer" or "classic": a restarted manager stays with it."""
-
-    protocol: str = ""
 
 
 class AutoMembershipManager(RequestManager):
@@ -63,24 +55,23 @@ class AutoMembershipManager(RequestManager):
         settings: Settings,
         *,
         member_id: str = "aktor",
-        choice: Choice | None = None,
+        choice: ProtocolChoice | None = None,
         incarnation: int = 1,
         dispatcher: Dispatcher | None = None,
         trace: Trace | None = None,
     ) -> None:
         super().__init__(settings, incarnation=incarnation, dispatcher=dispatcher, trace=trace)
         self._trace = trace
-        self._choice = choice or Choice()
+        self._choice = choice or ProtocolChoice()
         self._first = ConsumerMembershipManager(
             settings.only(self.name, ConsumerMembershipManager.READS),
             member_id=member_id,
-            falls_back=True,
-            is_confirmed=self._choice.protocol == "consumer",
+            choice=self._choice,
             incarnation=incarnation,
             trace=trace,
         )
         self._chosen: ConsumerMembershipManager | ClassicMembershipManager = self._first
-        if self._choice.protocol == "classic":
+        if self._choice.protocol == CLASSIC:
             self._chosen = self._make_classic()
         self._heard = LastFacts(HEARD)
 
@@ -129,14 +120,12 @@ class AutoMembershipManager(RequestManager):
         """
         if self._chosen is not self._first:
             return said
-        if self._first.protocol_confirmed:
-            self._choice.protocol = "consumer"
         errors = [one.error for one in said if isinstance(one, GroupFailed)]
         refusals = [one for one in errors if self._first.falls_back_to_classic(one)]
         if not refusals:
             return said
         self.log.info("protocol.chosen", protocol="classic", because=refusals[0])
-        self._choice.protocol = "classic"
+        self._choice.settle(CLASSIC)
         self._chosen = self._make_classic()
         kept = [one for one in said if not isinstance(one, GroupFailed | MemberChanged)]
         for fact in self._heard.known():

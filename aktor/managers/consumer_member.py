@@ -32,6 +32,8 @@ class ConsumerMember(GroupMember[State, Trigger]):
     before partitions are assigned to the application, and shrinks when it has released them.
     """
 
+    TRANSITIONS = TRANSITIONS
+
     def __init__(
         self,
         settings: Settings,
@@ -41,15 +43,13 @@ class ConsumerMember(GroupMember[State, Trigger]):
         tell: Callable[[Message], None],
         log: Trace,
     ) -> None:
-        super().__init__(settings, TRANSITIONS, incarnation=incarnation, tell=tell, log=log)
-        self.regex = ""
+        super().__init__(settings, incarnation=incarnation, tell=tell, log=log)
         self.member_id = member_id
         self.epoch = 0
         self._target = Target()
         self._claim = Claim()
         self._names = TopicNames(tell=tell, log=log)
         self._reconciliation = Reconciliation()
-        self._now = 0.0
 
     @property
     def in_group(self) -> bool:
@@ -75,24 +75,14 @@ class ConsumerMember(GroupMember[State, Trigger]):
         return Report(
             member_id=self.member_id,
             epoch=self.epoch,
-            topics=self.topics,
-            regex=self.regex,
+            topics=self.subscription.topics,
+            regex=self.subscription.regex,
             owned=self._claim.acknowledged,
             assigning=self._claim.assigning,
             target=self._claim.of_target,
         )
 
     # -- what the application wants
-
-    def subscribe(self, topics: frozenset[str], regex: str) -> None:
-        """Other topics; the next heartbeat says so, or the next poll makes us join."""
-        self.topics = topics
-        self.regex = regex
-        self._may_join = False
-
-    def wants_to_join(self) -> bool:
-        """Whether there is something to join for, and a poll has asked for it."""
-        return bool(self.topics or self.regex) and self._may_join
 
     def polled(self) -> None:
         """The application polls: it may be given partitions, and a refused callback runs again."""
@@ -136,64 +126,66 @@ class ConsumerMember(GroupMember[State, Trigger]):
     def _is_reached(self) -> bool:
         return self._target.assignment == self._claim.acknowledged
 
-    def heartbeat_sent(self, *, reports_owned: bool) -> None:
+    def heartbeat_sent(self, now: float, *, reports_owned: bool) -> None:
         """A heartbeat goes out; `reports_owned`: it says what we own."""
         if reports_owned:
             self._claim.reported()
         if self.state is not State.ACKNOWLEDGING:
             return
         if self._is_reached():
-            self._settle()
+            self._settle(now)
         else:
             self.move(Trigger.RECONCILE, "the target is not reached yet")
 
-    def _settle(self) -> None:
+    def _settle(self, now: float) -> None:
         self.move(Trigger.SETTLE, "the target is owned")
-        self._trace_completed(self._now)
+        self._trace_completed(now)
 
     # -- the next step
 
-    def advance(self, now: float, cluster: Cluster) -> float:
+    def cluster_changed(self, cluster: Cluster) -> None:
+        """The metadata that is known from now on."""
+        self._names.cluster_changed(cluster)
+
+    def advance(self, now: float) -> float:
         """The next step of the member, as a duty: AGAIN if there was one to take."""
-        self._now = now
         if self._revocation is not None:
             return self._advance_revocation(now)
         if self.state is State.RECONCILING:
-            return AGAIN if self._reconcile(cluster) else NEVER
-        if self.state is State.FENCED and (self.topics or self.regex):
+            return AGAIN if self._reconcile(now) else NEVER
+        if self.state is State.FENCED and self.subscription:
             self.join(Trigger.REJOIN, self.rebalance.because)
             return AGAIN
-        if self.state is State.STABLE and self._recreated(cluster):
+        if self.state is State.STABLE and self._recreated():
             self._begin("a topic was deleted and created anew", now)
             return AGAIN
         return NEVER
 
-    def _recreated(self, cluster: Cluster) -> list[Any]:
-        return self._names.recreated(self._claim.topics, cluster)
+    def _recreated(self) -> list[Any]:
+        return self._names.recreated(self._claim.topics)
 
-    def _reconcile(self, cluster: Cluster) -> bool:
+    def _reconcile(self, now: float) -> bool:
         """One step of the reconciliation; False if it waits for a message."""
         reconciliation = self._reconciliation
         match reconciliation.stage:
             case ReconciliationStage.RESOLVING:
-                return self._resolve(cluster)
+                return self._resolve(now)
             case ReconciliationStage.ADDING if reconciliation.of_target != self._target.number:
                 reconciliation.on(Event.RETARGETED)
                 return True
             case ReconciliationStage.ADDING:
                 return self._assign()
-            case ReconciliationStage.ASSIGNING if self._applied is not None:
-                self._finish(succeeded=self._applied)
-                return True
+            case ReconciliationStage.ASSIGNING:
+                return self._finish()
         return False
 
-    def _resolve(self, cluster: Cluster) -> bool:
+    def _resolve(self, now: float) -> bool:
         """Find out what can be reached of the target, and begin with it; False: nothing yet."""
-        if recreated := self._recreated(cluster):
+        if recreated := self._recreated():
             self._lose(recreated)
             return True
         target = self._target.assignment
-        named = self._names.resolve(target, cluster)
+        named = self._names.resolve(target)
         self._track()
         reachable = {topic: target[topic] for topic in named}
         wanted = frozenset(
@@ -204,7 +196,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
         there = wanted == self.owned and reachable == self._claim.acknowledged
         awaited = self._names.are_awaited
         if there and not self._reconciliation.owes_callback(names_are_awaited=awaited):
-            return self._nothing_to_do()
+            return self._nothing_to_do(now)
         self._reconciliation.begin(self._target.number, reachable, wanted)
         self.rebalance.next()
         self._trace_triggered(self.member_id)
@@ -214,10 +206,10 @@ class ConsumerMember(GroupMember[State, Trigger]):
             self._reconciliation.on(Event.REVOKED)
         return True
 
-    def _nothing_to_do(self) -> bool:
+    def _nothing_to_do(self, now: float) -> bool:
         if not self._names.are_awaited:
             self._claim.advance_to(self._target.number)
-            self._settle()
+            self._settle(now)
             return True
         if self._claim.of_target == self._target.number:
             return False
@@ -273,16 +265,20 @@ class ConsumerMember(GroupMember[State, Trigger]):
         self._start_assigning(must_succeed=True)
         return True
 
-    def _finish(self, *, succeeded: bool) -> None:
-        """The application has applied it; what its callback refused is tried again."""
-        self._applied = None
+    def _finish(self) -> bool:
+        """The application may have applied it; what its callback refused is tried again."""
+        succeeded = self.rebalance.callback_succeeded
+        if succeeded is None:
+            return False
+        self.rebalance.forget_callback()
         if not succeeded:
             self._reconciliation.on(Event.RAISED)
-            return
+            return True
         self._reconciliation.succeed()
         self._claim.acknowledge(self._reconciliation.reachable, self._reconciliation.of_target)
         self._forget_names()
         self.move(Trigger.ACKNOWLEDGE, "the application has the assignment")
+        return True
 
     def _track(self) -> None:
         self._names.track(self._target.assignment, (one.topic for one in self.owned))
@@ -298,8 +294,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
 
     def leave(self) -> None:
         """The application has released all partitions."""
-        self.topics, self.regex = frozenset(), ""
-        self._may_join = False
+        self.subscription.clear()
         self.owned = NOTHING
         self.rebalance.next()
         self._revocation = None
@@ -328,7 +323,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
         self._target = Target(self._target.number)
         self._claim.clear(of_target=self._target.number)
         self._reconciliation = Reconciliation()
-        self._applied = None
+        self.rebalance.forget_callback()
         self._names.stop_asking()
         self._track()
 

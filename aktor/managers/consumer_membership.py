@@ -22,14 +22,15 @@ from aktor.events.network import Destination, RequestFailed, ResponseReceived
 from aktor.managers import consumer_errors as errors
 from aktor.managers.consumer_heartbeats import (
     HeartbeatSent,
-    SentFields,
     assignment_of,
     leave_heartbeat,
 )
 from aktor.managers.consumer_member import ConsumerMember
-from aktor.managers.consumer_states import Registration, State, Trigger
+from aktor.managers.consumer_states import State, Trigger
 from aktor.managers.group_membership import Failure, GroupMembershipManager
 from aktor.managers.leave_group import Leave, LeaveSent
+from aktor.managers.protocol_choice import CONSUMER, ProtocolChoice
+from aktor.managers.registration import Registration, RegistrationStatus
 from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
@@ -50,9 +51,9 @@ FIRST_INTERVAL: Final = 5.0
 class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     """Owns the member (`state` is where it is) and what its heartbeats say.
 
-    `member_id` is made by the client and kept for the consumer's life (KIP-1082). With `falls_back`
-    the classic protocol takes over if this one is not spoken (`group_protocol="auto"`), unless it
-    is known from before that it is (`is_confirmed`).
+    `member_id` is made by the client and kept for the consumer's life (KIP-1082). As long as the
+    `choice` is open (`group_protocol="auto"`), the classic protocol takes over if this one is not
+    spoken.
     """
 
     READS = (
@@ -76,8 +77,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         settings: Settings,
         *,
         member_id: str = "aktor",
-        falls_back: bool = False,
-        is_confirmed: bool = False,
+        choice: ProtocolChoice | None = None,
         incarnation: int = 1,
         dispatcher: Dispatcher | None = None,
         trace: Trace | None = None,
@@ -87,16 +87,9 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         self._member = ConsumerMember(
             settings, member_id=member_id, incarnation=incarnation, tell=self._tell, log=self.log
         )
-        has_predecessor = incarnation > 1
-        self._sent_fields = SentFields(settings, has_predecessor=has_predecessor)
+        self._registration = Registration(settings, has_predecessor=incarnation > 1)
         self._heartbeat_state.set_times(interval=FIRST_INTERVAL, session=SESSION_MAX)
-        self._registration = Registration.MEMBER if has_predecessor else Registration.NONE
-        self._forbidden = False
-        #: Who has our `group_instance_id`, as the coordinator explained it.
-        self._taken_because = ""
-        #: Whether the coordinator has ever answered: it speaks this protocol.
-        self.protocol_confirmed = is_confirmed
-        self._falls_back = falls_back
+        self._choice = choice or ProtocolChoice(falls_back=False)
 
     @property
     def state(self) -> State:
@@ -107,7 +100,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     def looks_after(self) -> frozenset[str]:
         """Our id, unless the group has no member with it and we do not come back to the group."""
         is_out = self.state in (State.UNSUBSCRIBED, State.FATAL) and not self._leaves
-        if is_out and self._registration is not Registration.MEMBER:
+        if is_out and not self._registration.is_member:
             return frozenset()
         return frozenset({self._member.member_id})
 
@@ -116,8 +109,8 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     @handles(SubscriptionChanged)
     def on_subscription_changed(self, message: SubscriptionChanged) -> None:
         """Other topics; the next heartbeat says so, and the next Poll makes us join."""
-        self._member.subscribe(message.topics, message.regex)
-        self._forbidden = False
+        self._member.subscription.change(message.topics, message.regex)
+        self._heartbeat_state.may_be_allowed()
         if self._member.has_generation:
             self._heartbeat_state.hurry()
         if self.state is State.FATAL and (message.topics or message.regex):
@@ -136,8 +129,8 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if leave is not None:  # perhaps it was leaving already, because of a late poll
             leave.tickets.append(message.ticket)
         else:
-            if self._registration is Registration.MEMBER:
-                self._registration = Registration.NONE  # it remains until its session ends
+            if self._registration.is_member:
+                self._registration.ended(is_member=False)  # it remains until its session ends
             self._tell(Answered(ticket=message.ticket))
         if member.in_group:
             member.move(Trigger.DEPART, message.because)
@@ -153,9 +146,9 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         static = self.settings.group_instance_id is not None
         if static and operation is Operation.LEAVE_GROUP:
             is_told = any(not one.stays for one in self._leaves.all())
-            return self._registration is not Registration.NONE and not is_told
+            return self._registration.status is not RegistrationStatus.NONE and not is_told
         remains = operation is Operation.REMAIN_IN_GROUP and not static
-        is_member = self._registration is Registration.MEMBER
+        is_member = self._registration.is_member
         return is_member and not self._leaves and not remains
 
     # -- the coordinator's news
@@ -170,7 +163,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         self._tell(GroupFailed(error=error))
 
     def _abandon_requests(self, because: str) -> None:
-        self._sent_fields.forget()
+        self._registration.forget_fields()
         self._heartbeat_state.abandon()
         if self._member.in_group:
             self._heartbeat_state.hurry()
@@ -192,7 +185,11 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     def _advance(self) -> float:
         """The next step of the member, as a duty: AGAIN if there was one to take."""
         member = self._member
-        if self.state is State.UNSUBSCRIBED and not self._leaves and member.wants_to_join():
+        if (
+            self.state is State.UNSUBSCRIBED
+            and not self._leaves
+            and member.subscription.wants_to_join()
+        ):
             self._join(Trigger.JOIN, "first join")
             return AGAIN
         if self._may_rejoin():
@@ -202,7 +199,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if self._is_in_doubt():
             return NEVER
         before, was_revoking = self.state, member.is_revoking
-        due = member.advance(self._now, self._cluster)
+        due = member.advance(self._timer.now)
         if self.state is State.JOINING and before is not State.JOINING:
             self._begin_heartbeats()
         if was_revoking and not member.is_revoking:
@@ -218,14 +215,14 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if self.state is not State.STALE or self._member.is_revoking:
             return False
         waits = any(one.exchange.in_flight for one in self._leaves.all())
-        return not waits and self._member.wants_to_join()
+        return not waits and self._member.subscription.wants_to_join()
 
     def _join(self, trigger: Trigger, because: str) -> None:
         self._member.join(trigger, because)
         self._begin_heartbeats()
 
     def _begin_heartbeats(self) -> None:
-        self._sent_fields.forget()
+        self._registration.forget_fields()
         self._heartbeat_state.abandon()
         self._heartbeat_state.hurry()
 
@@ -242,11 +239,10 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if frees:
             body = leave_heartbeat(self.settings, member.member_id, stays=True)
         else:
-            body = self._sent_fields.heartbeat(member.report())
-            self._registration = Registration.MEMBER
+            body = self._registration.heartbeat(member.report())
         deadline = now + self._heartbeat_state.patience()
         note = HeartbeatSent(number=self._heartbeat_state.sent(), at=now, frees=frees)
-        member.heartbeat_sent(reports_owned=body.topic_partitions is not None)
+        member.heartbeat_sent(now, reports_owned=body.topic_partitions is not None)
         self.send(self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note))
         return AGAIN  # an acknowledgement that is sent makes way for the next target
 
@@ -270,31 +266,29 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         elif error is NoError:
             self._on_heard(received.response, sent)
         else:
-            self._sent_fields.forget()
+            self._registration.forget_fields()
             self._heartbeat_state.failed(received.now, received.jitter)
             self._on_refused(error, self._answer_to(sent), received)
 
     def _on_heard(self, response: Any, sent: HeartbeatSent) -> None:
-        if not self.protocol_confirmed:
-            self.protocol_confirmed = True
+        if self._choice.settle(CONSUMER):
             self.log.info(
                 "protocol.chosen", protocol="consumer", because="the coordinator speaks it"
             )
-        self._forbidden = False
         heartbeats, joining = self._heartbeat_state, self.state is State.JOINING
         interval = max(response.heartbeat_interval_ms, 1) / 1000
         session = min(BEATS_PER_SESSION * interval, SESSION_MAX)
         heartbeats.set_times(interval=interval, session=session)
         target = assignment_of(response)
-        heartbeats.answered(self._now)
+        heartbeats.answered(self._timer.now)
         if joining or target is not None:
             # The next heartbeats are sent soon: when other members have given partitions up, the
             # coordinator says so in the answer to one of them.
-            heartbeats.start(self._now, quick=True)
+            heartbeats.start(self._timer.now, quick=True)
         self._extend_session(sent.at)
-        self._member.answered(response.member_epoch, target, self._now)
+        self._member.answered(response.member_epoch, target, self._timer.now)
         self._hurry_if_over()
-        if not self._sent_fields.is_subscribed(self._member.report()):
+        if not self._registration.is_subscribed(self._member.report()):
             heartbeats.hurry()  # the subscription has changed since
 
     def _answer_to(self, sent: HeartbeatSent) -> Answer:
@@ -316,13 +310,12 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             self._free_instance_id(error_message)
         elif Do.RAISE in meaning and Do.RETRY in meaning:
             # The member stays; it recovers when the right is granted.
-            if not self._forbidden:
+            if self._heartbeat_state.forbidden():
                 self._tell(GroupFailed(error=self._refusal(error, error_message)))
-            self._forbidden = True
         elif Do.RAISE in meaning:
             # If we could not free our `group_instance_id`, another member has it: say that.
             if self.state is State.FREEING_INSTANCE_ID:
-                error, error_message = UnreleasedInstanceIdError, self._taken_because
+                error, error_message = UnreleasedInstanceIdError, self._registration.taken_because
             self._fail(self._refusal(error, error_message))
         elif Do.PARTITIONS_LOST in meaning:
             self._fenced(meaning, because)
@@ -335,12 +328,12 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             settings=self.settings,
             coordinator=self._coordinator,
             member=member.member_id,
-            regex=member.regex,
+            regex=member.subscription.regex,
         )
 
     def _free_instance_id(self, because: str) -> None:
         """The group has a member of our `group_instance_id`: send its leave heartbeat first."""
-        self._taken_because = because
+        self._registration.taken(because)
         self.log.info(
             "instance_id.taken", because=self._refusal(UnreleasedInstanceIdError, because)
         )
@@ -351,8 +344,10 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     def _leave_late(self) -> None:
         because = self._trace_late()
-        self._member.await_poll()
-        self._begin_leaving(because, self._now + self.settings.request_timeout, Operation.DEFAULT)
+        self._member.subscription.await_poll()
+        self._begin_leaving(
+            because, self._timer.now + self.settings.request_timeout, Operation.DEFAULT
+        )
         self._stop_heartbeats()
         self._member.depart(Trigger.EXPIRE, because)
 
@@ -380,14 +375,14 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     def _end(self, leave: Leave) -> None:
         super()._end(leave)
-        self._registration = Registration.AWAITED if leave.stays else Registration.NONE
+        self._registration.left(stays=leave.stays)
         if self.state is State.LEAVING:
             self._member.move(Trigger.LEFT, "the group was told, or could not be told")
 
     # -- being thrown out
 
     def _fenced(self, meaning: Do, because: str) -> None:
-        self._registration = Registration.MEMBER if Do.LEAVE in meaning else Registration.NONE
+        self._registration.ended(is_member=Do.LEAVE in meaning)
         self._stop_heartbeats()
         self._member.depart(Trigger.FENCE, f"fenced: {because}")
 
@@ -396,8 +391,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if not self.falls_back_to_classic(error):
             self.log.error("group.failed", state=self.state, because=error)
         self._failure = Failure(error)
-        is_member = self._member.has_generation
-        self._registration = Registration.MEMBER if is_member else Registration.NONE
+        self._registration.ended(is_member=self._member.has_generation)
         self._stop_heartbeats()
         self._member.depart(Trigger.FAIL, f"after {type(error).__name__}")
         self._tell_failure()
@@ -407,21 +401,21 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
         It does not for a pattern: in the classic protocol no broker evaluates one.
         """
-        undecided = self._falls_back and not self.protocol_confirmed and not self._member.regex
+        undecided = self._choice.is_open and not self._member.subscription.regex
         return undecided and Do.OTHER_PROTOCOL in means(Answer.CONSUMER_JOIN, type(error))
 
     def _tell_failure(self) -> None:
         # The application must have given up its partitions before it hears of the error.
         if self._failure is not None and not self._member.is_revoking:
-            self._failure.told(self._now)
-            self._member.await_poll()
+            self._failure.told(self._timer.now)
+            self._member.subscription.await_poll()
             self._tell(GroupFailed(error=self._failure.error))
 
     def _tell_failure_again(self, now: float, _jitter: float) -> float:
         """The application polls, although it has heard that the member has failed. If it heard no
         more of it, a loop that catches the error would get no records, and not know it."""
         failure = self._failure
-        if failure is None or not self._member.wants_to_join():
+        if failure is None or not self._member.subscription.wants_to_join():
             return NEVER
         if now < (due := failure.told_at + REFUSED_PAUSE):
             return due
@@ -430,7 +424,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     def _stop_heartbeats(self) -> None:
         """Answers to what was asked so far are dropped."""
-        self._sent_fields.forget()
+        self._registration.forget_fields()
         self._heartbeat_state.stop()
 
     # -- requests without an answer
@@ -441,7 +435,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if not self._heartbeat_state.expects(failed.request.context.number):
             self._dropped(failed.request, "it was given up before")
             return
-        self._sent_fields.forget()
+        self._registration.forget_fields()
         self._heartbeat_state.failed(failed.now, failed.jitter)
         self.log.warning("heartbeat.failed", because=failed.error, state=self.state)
         if Do.RAISE in self._unanswered(self._answer_to(failed.request.context), failed):

@@ -10,7 +10,7 @@ import enum
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["IN_GROUP", "TRANSITIONS", "Registration", "State", "Trigger"]
+__all__ = ["IN_GROUP", "TRANSITIONS", "State", "Trigger"]
 
 
 class State(enum.Enum):
@@ -123,22 +123,3 @@ TRANSITIONS: Final[Mapping[State, Mapping[Trigger, State]]] = {
 IN_GROUP: Final = frozenset(
     {_S.JOINING, _S.FREEING_INSTANCE_ID, _S.RECONCILING, _S.ACKNOWLEDGING, _S.STABLE}
 )
-
-
-class Registration(enum.Enum):
-    """What the group has under our member id, as far as is known here.
-
-    The state says what we do; this says whether the group has to be told when the consumer closes.
-    """
-
-    NONE = "none"
-    """Nothing: no heartbeat was sent yet, or we have left, or the coordinator does not know us."""
-
-    MEMBER = "member"
-    """A member, or perhaps one: a heartbeat was sent, by this actor or by the one that was
-    restarted. It has to leave, otherwise the group keeps partitions for it until its session
-    ends."""
-
-    AWAITED = "awaited"
-    """A static member that has left with epoch -2. Its partitions are kept for it until its session
-    ends."""

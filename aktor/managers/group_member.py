@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from kafka.structs import TopicPartition
 
@@ -20,6 +20,8 @@ from aktor.events.membership import (
     RunRevokedCallback,
 )
 from aktor.events.message import Message
+from aktor.events.metadata import Cluster
+from aktor.managers.member_subscription import MemberSubscription
 from aktor.managers.rebalance import Rebalance
 from aktor.managers.revocation import Revocation, RevocationStage, StepAnswer
 from aktor.settings import Settings
@@ -36,15 +38,17 @@ NOTHING: Final[frozenset[TopicPartition]] = frozenset()
 class GroupMember(ABC, Generic[S, T]):
     """Owns the state, the partitions, and the step that the application is asked to take.
 
-    The state is assigned in `move` alone; it begins with the first of the table `transitions`.
+    The state is assigned in `move` alone; it begins with the first of the table `TRANSITIONS`.
     `tell` takes what is to be said; `log` is the manager's. Subclasses know the protocol: they say
     when something is assigned (`_is_assigning`), who we are (`news`), what follows a revocation.
     """
 
+    #: The whole machine.
+    TRANSITIONS: ClassVar[Mapping[Any, Mapping[Any, Any]]]
+
     def __init__(
         self,
         settings: Settings,
-        transitions: Mapping[S, Mapping[T, S]],
         *,
         incarnation: int,
         tell: Callable[[Message], None],
@@ -53,21 +57,13 @@ class GroupMember(ABC, Generic[S, T]):
         self.log = log
         self._settings = settings
         self._tell = tell
-        self._transitions = transitions
         #: The fields of the last `MemberChanged` that was said.
         self._said: dict[str, Any] | None = None
-        self.state: S = next(iter(transitions))
-        # what the application wants
-        self.topics: frozenset[str] = frozenset()
-        #: Whether a poll has asked to join since the subscription changed, or we had to leave.
-        self._may_join = False
-        # what we have, and the rebalance under way
+        self.state: S = next(iter(self.TRANSITIONS))
+        self.subscription = MemberSubscription()
         self.owned = NOTHING
         self.rebalance = Rebalance(incarnation)
         self._revocation: Revocation | None = None
-        #: Whether the assigned callback succeeded, when it has been run. (Not its error, whose
-        #: traceback holds the consumer.)
-        self._applied: bool | None = None
 
     @property
     @abstractmethod
@@ -102,11 +98,11 @@ class GroupMember(ABC, Generic[S, T]):
 
     def polled(self) -> None:
         """The application polls: it may be given partitions."""
-        self._may_join = True
+        self.subscription.polled()
 
-    def await_poll(self) -> None:
-        """Do not join before the application polls again."""
-        self._may_join = False
+    @abstractmethod
+    def cluster_changed(self, cluster: Cluster) -> None:
+        """The metadata that is known from now on."""
 
     # -- what the application answers
 
@@ -115,7 +111,7 @@ class GroupMember(ABC, Generic[S, T]):
         current = answer.rebalance == self.rebalance.number
         if isinstance(answer, CallbackFinished) and answer.assigned:
             if current and self._is_assigning:
-                self._applied = answer.error is None
+                self.rebalance.applied(succeeded=answer.error is None)
                 return True
         elif self._revocation is not None and self._revocation.heard(answer):
             return True
@@ -143,7 +139,7 @@ class GroupMember(ABC, Generic[S, T]):
 
     def _start_assigning(self, *, must_succeed: bool = False) -> None:
         """Tell the application what it owns now, of which `rebalance.added` is new."""
-        self._applied = None
+        self.rebalance.forget_callback()
         self._tell(
             AssignPartitions(
                 rebalance=self.rebalance.number,
@@ -209,7 +205,7 @@ class GroupMember(ABC, Generic[S, T]):
     def move(self, trigger: T, because: str) -> None:
         """The only place where `state` is assigned."""
         before = self.state
-        self.state = state_table.follow(self._transitions, before, trigger)
+        self.state = state_table.follow(self.TRANSITIONS, before, trigger)
         self.log.info(
             "membership.moved",
             before=before,

@@ -33,13 +33,14 @@ from aktor.events.membership import (
     SessionExtended,
 )
 from aktor.events.message import Message
-from aktor.events.metadata import Broker, Cluster, ClusterChanged
+from aktor.events.metadata import Broker, ClusterChanged
 from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.managers.exchange import attempt_time
 from aktor.managers.group_member import GroupMember
 from aktor.managers.heartbeat_state import HeartbeatState
 from aktor.managers.leave_group import Leave, Leaves, LeaveSent
+from aktor.managers.poll_timer import PollTimer
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
 from aktor.trace import Trace
@@ -93,10 +94,8 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     ) -> None:
         super().__init__(settings, incarnation=incarnation, dispatcher=dispatcher, trace=trace)
         self.log = self.log.bind(group=settings.group_id)
-        self._now = -math.inf
-        self._cluster = Cluster()
+        self._timer = PollTimer(settings)
         self._coordinator: Broker | None = None
-        self._last_poll = math.inf
         self._heartbeat_state = HeartbeatState(settings)
         self._failure: Failure | None = None
         self._leaves = Leaves(settings)
@@ -121,7 +120,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     def poll(self, now: float, jitter: float) -> PollResult:
         """Note the time, and do what is due; a `MemberChanged` is said first."""
-        self._now = now
+        self._timer.update(now)
         result = super().poll(now, jitter)
         news = self._news()
         return result._replace(said=(*news, *result.said)) if news else result
@@ -130,9 +129,8 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         """A group must not count on an application that does not poll any more (KIP-62)."""
         if not self._member.in_group:
             return NEVER
-        late_at = self._last_poll + self.settings.max_poll_interval
-        if now < late_at:
-            return late_at
+        if now < self._timer.expires_at:
+            return self._timer.expires_at
         self._leave_late()
         return AGAIN
 
@@ -156,13 +154,13 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     @handles(ResponseReceived)
     def _on_response(self, received: ResponseReceived) -> None:
         """An answer tells the time, too."""
-        self._now = received.now
+        self._timer.update(received.now)
         super()._on_response(received)
 
     @handles(RequestFailed)
     def _on_failure(self, failed: RequestFailed) -> None:
         """As an answer."""
-        self._now = failed.now
+        self._timer.update(failed.now)
         super()._on_failure(failed)
 
     @handles(PartitionsReleased, RevocationCommitted, CallbackFinished)
@@ -185,8 +183,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     @handles(Poll)
     def on_poll(self, message: Poll) -> None:
         """The poll timer starts again."""
-        self._now = message.now
-        self._last_poll = message.now
+        self._timer.polled(message.now)
         self._member.polled()
 
     @handles(CoordinatorFound)
@@ -229,7 +226,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     @handles(ClusterChanged)
     def on_cluster_changed(self, message: ClusterChanged) -> None:
         """A leader may assign differently; a topic that we wait for may be there."""
-        self._cluster = message.cluster
+        self._member.cluster_changed(message.cluster)
 
     @after_restart_of("commits")
     def on_commits_restarted(self) -> None:
@@ -253,20 +250,19 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         """Ask again if the process was suspended after it sent what is answered now: the answer may
         be older than the session, and then it does not say that we are still a member (KIP-62).
         No records are given out before the next answer."""
-        if self._heartbeat_state.is_over(self._now):
+        if self._heartbeat_state.is_over(self._timer.now):
             self._heartbeat_state.hurry()
 
     def _is_in_doubt(self) -> bool:
         """Whether what is owned may be another's by now: the next heartbeat's answer tells."""
-        return self._member.state in self.HOLDING and self._heartbeat_state.is_over(self._now)
+        return self._member.state in self.HOLDING and self._heartbeat_state.is_over(self._timer.now)
 
     def _trace_late(self) -> str:
         """Tell operators what to do about it; returns it in short, for the group."""
-        late = self._now - self._last_poll
-        because = f"no poll for {late:.3f} s (max_poll_interval_ms)"
+        because = f"no poll for {self._timer.elapsed:.3f} s (max_poll_interval_ms)"
         self.log.warning(
             "poll.late",
-            by=round(late - self.settings.max_poll_interval, 3),
+            by=round(self._timer.late_by, 3),
             state=self._member.state,
             owned=len(self._member.owned),
             because=f"{because}: poll more often, take fewer records at a time"

@@ -24,6 +24,12 @@ SHARES: Final = (1 / 2, 1 / 6, 1 / 3, 1 / 2)
 QUICK_BEATS: Final = (0.015, 0.03, 0.06, 0.12, 0.24, 0.48, 0.96, 1.92)
 
 
+#: While JoinGroup waits for its answer, heartbeats may be refused (UNKNOWN_MEMBER_ID,
+#: ILLEGAL_GENERATION) because the answer with the new generation is on its way. After so many
+#: seconds of refusals it is not: the connection of that JoinGroup is half-open.
+REFUSALS_TOLERATED: Final = 3.0
+
+
 class HeartbeatState:
     """Owns when the next heartbeat is due, which one is in flight, and the end of the session."""
 
@@ -33,6 +39,10 @@ class HeartbeatState:
         self.due = NEVER
         #: When the last one was answered by a coordinator that knows us.
         self.answered_at = -math.inf
+        #: When the request was sent that gave the member its id: its first session begins then.
+        self.member_since = -math.inf
+        #: When `start` was called last.
+        self.started_at = -math.inf
         #: Seconds between heartbeats, and until a member that is not heard is expelled.
         self.interval = settings.heartbeat_interval
         self.session = settings.session_timeout
@@ -40,6 +50,8 @@ class HeartbeatState:
         self._exchange = Exchange(settings)
         self._quick: list[float] = []
         self._session_until = -math.inf
+        self._refused_since = math.inf
+        self._is_forbidden = False
 
     @property
     def in_flight(self) -> bool:
@@ -56,10 +68,15 @@ class HeartbeatState:
         self.interval = interval
         self.session = session
 
+    def named(self, asked_at: float) -> None:
+        """The group has given the member its id, and was asked for it then."""
+        self.member_since = asked_at
+
     def start(self, now: float, *, quick: bool = False) -> None:
         """Beat from `now` on; `quick`: soon, and then at growing distances."""
         self._quick = [one for one in QUICK_BEATS if one < self.interval] if quick else []
         self._exchange.hurry()
+        self.started_at = now
         self.due = self._after(now)
 
     def sent(self) -> int:
@@ -79,12 +96,41 @@ class HeartbeatState:
     def answered(self, now: float) -> None:
         """It was answered."""
         self.answered_at = now
+        self._is_forbidden = False
         self._exchange.answered()
         self.due = self._after(now)
 
     def failed(self, now: float, jitter: float) -> None:
         """It was not answered, or it was refused."""
         self.due = self._exchange.failed(now, jitter)
+
+    def forbidden(self) -> bool:
+        """It was refused for want of a right, which may be granted; False if the one before was,
+        too: the application has heard of it."""
+        is_new, self._is_forbidden = not self._is_forbidden, True
+        return is_new
+
+    def may_be_allowed(self) -> None:
+        """Something else is asked for: the application hears of it if that is forbidden, too."""
+        self._is_forbidden = False
+
+    def refused(self, now: float) -> None:
+        """The coordinator does not know the member, or its generation; it may know it soon."""
+        self._refused_since = min(self._refused_since, now)
+
+    def tolerate_refusals(self) -> None:
+        """A request is sent whose answer may bring another generation."""
+        self._refused_since = math.inf
+
+    def tolerates(self, now: float) -> bool:
+        """Whether the answer with the new generation may still be on its way."""
+        return now < self._refused_since + REFUSALS_TOLERATED
+
+    def end_session(self, now: float) -> float:
+        """What the member owned may be another's by now, until the group confirms the member by an
+        answer to a heartbeat that is sent later; returns the session's end."""
+        self._session_until = math.nextafter(now, -math.inf)
+        return self._session_until
 
     def extend(self, asked_at: float) -> float | None:
         """The group confirmed what was asked then; returns the session's end if it is later now."""

@@ -11,6 +11,8 @@ from aktor.events.message import Message
 from aktor.events.metadata import Cluster, RefreshMetadata, TrackTopics
 from aktor.events.routes import MEMBERSHIP
 from aktor.managers.assignment import Assignors, LeaderPlan, partition_ids, read_assignments
+from aktor.managers.exchange import Exchange
+from aktor.settings import Settings
 
 __all__ = ["Leader"]
 
@@ -24,8 +26,13 @@ class Leader:
     A member that does not lead has no plan and tracks nothing.
     """
 
-    def __init__(self, assignors: Assignors, tell: Callable[[Message], None]) -> None:
+    def __init__(
+        self, settings: Settings, assignors: Assignors, tell: Callable[[Message], None]
+    ) -> None:
         self.plan: LeaderPlan | None = None
+        #: DescribeGroups.
+        self.describing = Exchange(settings)
+        self._cluster = Cluster()
         self._wait_until = 0.0
         self._assignors = assignors
         self._tell = tell
@@ -34,12 +41,16 @@ class Leader:
         self._tracked: frozenset[str] = frozenset()
         self._assigned_by: Mapping[str, frozenset[int] | None] | None = None
 
-    def lead(self, response: Any, cluster: Cluster, now: float) -> None:
+    def cluster_changed(self, cluster: Cluster) -> None:
+        """The metadata that is known from now on."""
+        self._cluster = cluster
+
+    def lead(self, response: Any, now: float) -> None:
         """JoinGroup has made us the leader; raises whatever decoding the members raises."""
         self.plan = LeaderPlan(self._assignors.by_name[response.protocol_name], response.members)
         self._skips = bool(response.skip_assignment)
         self._wait_until = now + METADATA_WAIT
-        missing = self.plan.missing(cluster)
+        missing = self.plan.missing(self._cluster)
         stale = missing & self._tracked
         self._track(self.plan.topics)
         if stale:
@@ -60,16 +71,17 @@ class Leader:
         if self._tracked:
             self._tell(TrackTopics(owner=MEMBERSHIP, topics=self._tracked))
 
-    def ready_at(self, cluster: Cluster) -> float:
+    @property
+    def ready_at(self) -> float:
         """When the group is told its assignment: at once, or after a wait for metadata.
 
         It does not wait for topics that do not exist: when one appears the group is assigned anew.
         """
-        if self.plan is None or not self.plan.missing(cluster) - cluster.unknown:
+        if self.plan is None or not self._awaited:
             return -math.inf
         return self._wait_until
 
-    def assign(self, cluster: Cluster) -> Mapping[str, bytes] | None:
+    def assign(self) -> Mapping[str, bytes] | None:
         """Member id -> assignment; None if it is not ours to make.
 
         Raises whatever the assignor raises.
@@ -79,10 +91,11 @@ class Leader:
         if self._skips:
             self._has_to_learn = True
             return None
-        self._assigned_by = partition_ids(cluster, self.plan.topics)
-        return self.plan.assign(cluster)
+        self._assigned_by = partition_ids(self._cluster, self.plan.topics)
+        return self.plan.assign(self._cluster)
 
-    def must_learn(self, cluster: Cluster) -> bool:
+    @property
+    def must_learn(self) -> bool:
         """Whether to ask the coordinator what the group is assigned.
 
         A static leader that came back is told to keep the assignment (KIP-814). That was made with
@@ -90,9 +103,17 @@ class Leader:
         (They do with the Java client, which compares with the metadata it has now:
         ConsumerCoordinator.onLeaderElected.) Not before the metadata of the group's topics is here.
         """
-        if not self._has_to_learn or self.plan is None:
-            return False
-        return not self.plan.missing(cluster) - cluster.unknown
+        return self._has_to_learn and self.plan is not None and not self._awaited
+
+    @property
+    def _awaited(self) -> frozenset[str]:
+        """Topics of the group that may exist, and whose metadata is not here yet."""
+        assert self.plan is not None, "a leader has a plan"
+        return self.plan.missing(self._cluster) - self._cluster.unknown
+
+    def missing(self) -> frozenset[str]:
+        """Topics of the group without metadata."""
+        return self.plan.missing(self._cluster) if self.plan is not None else frozenset()
 
     def learn(self, assignments: Iterable[bytes]) -> None:
         """This is what the members are assigned; raises whatever the decoding raises."""
@@ -106,17 +127,17 @@ class Leader:
             for topic in self.plan.topics
         }
 
-    def learn_nothing(self, cluster: Cluster) -> None:
+    def learn_nothing(self) -> None:
         """The assignments cannot be learnt: watch the topics from now on."""
         assert self.plan is not None, "only the leader, which has a plan, asks DescribeGroups"
         self._has_to_learn = False
-        self._assigned_by = partition_ids(cluster, self.plan.topics)
+        self._assigned_by = partition_ids(self._cluster, self.plan.topics)
 
-    def reason_to_assign_again(self, cluster: Cluster) -> str | None:
+    def reason_to_assign_again(self) -> str | None:
         """Which topics have other partitions than those we assigned, if any have."""
         if self._assigned_by is None:
             return None
-        current = partition_ids(cluster, self._assigned_by)
+        current = partition_ids(self._cluster, self._assigned_by)
         changed = sorted(one for one, ids in current.items() if ids != self._assigned_by[one])
         return f"the partitions of {', '.join(changed)} changed" if changed else None
 

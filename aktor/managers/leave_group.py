@@ -60,6 +60,8 @@ class Leaves:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        #: The id of a static member that did not leave when it might have: it may be let go later.
+        self._stayed_as = ""
         self._open: list[Leave] = []
 
     def __bool__(self) -> bool:
@@ -77,11 +79,17 @@ class Leaves:
         of_join: int | None = None,
         operation: Operation = Operation.DEFAULT,
     ) -> Leave | None:
-        """A LeaveGroup to be sent; None if the member stays, as a static one does (KIP-345)."""
+        """A LeaveGroup to be sent; None if the member stays, as a static one does (KIP-345).
+
+        Without a `member_id` it is of the member that stayed before, if one did.
+        """
+        member_id = member_id or self._stayed_as
         static = self._settings.group_instance_id is not None
         leaves = operation is Operation.LEAVE_GROUP if static else operation is not REMAIN
         if not leaves or (not member_id and of_join is None):
+            self._stayed_as = member_id
             return None
+        self._stayed_as = ""
         return self._open_one(member_id, because, deadline, of_join=of_join)
 
     def replace(self, member_id: str, because: str, deadline: float, *, stays: bool) -> None:
@@ -97,6 +105,10 @@ class Leaves:
         )
         self._open.append(leave)
         return leave
+
+    def joined(self) -> None:
+        """The member is in the group (again): there is none that stayed."""
+        self._stayed_as = ""
 
     def clear(self) -> None:
         """Nothing has to be sent any more: the member joins again."""

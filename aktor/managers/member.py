@@ -27,6 +27,8 @@ __all__ = ["Member"]
 class Member(GroupMember[State, Trigger]):
     """Owns, besides, the member's id and generation, and the leader's part."""
 
+    TRANSITIONS = TRANSITIONS
+
     def __init__(
         self,
         settings: Settings,
@@ -36,18 +38,15 @@ class Member(GroupMember[State, Trigger]):
         tell: Callable[[Message], None],
         log: Trace,
     ) -> None:
-        super().__init__(settings, TRANSITIONS, incarnation=incarnation, tell=tell, log=log)
+        super().__init__(settings, incarnation=incarnation, tell=tell, log=log)
         self._assignors = assignors
         # the member's id and generation
         self.me = Identity()
         self.assignor: str | None = None
-        self.leader = Leader(assignors, tell)
+        self.leader = Leader(settings, assignors, tell)
         # the rebalance under way
         self.rejoin: str | None = None
-        self._joined_topics: frozenset[str] = frozenset()
         self._target = NOTHING
-        #: Member ids that we had and that have yet to leave the group.
-        self._leaving: frozenset[str] = frozenset()
 
     @property
     def in_group(self) -> bool:
@@ -70,6 +69,11 @@ class Member(GroupMember[State, Trigger]):
         return self.me.generation >= 0
 
     @property
+    def is_cooperative(self) -> bool:
+        """Whether partitions are kept while the group rebalances (KIP-429)."""
+        return self._assignors.cooperative
+
+    @property
     def generation(self) -> int:
         """That of the last JoinGroup; -1 if there is none."""
         return self.me.generation
@@ -82,14 +86,13 @@ class Member(GroupMember[State, Trigger]):
 
     def subscribe(self, topics: frozenset[str], member_id: str) -> None:
         """Other topics; `member_id` counts before the first rebalance only."""
-        self.topics = topics
-        self._may_join = False
+        self.subscription.change(topics)
         if self._is_new():
             self.me = Identity(member_id=member_id)
 
-    def wants_to_join(self) -> bool:
-        """Whether there is something to join for, and a poll has asked for it."""
-        return bool(self.topics) and self._may_join
+    def cluster_changed(self, cluster: Cluster) -> None:
+        """The metadata that is known from now on."""
+        self.leader.cluster_changed(cluster)
 
     # -- what the manager knows of its requests
 
@@ -101,25 +104,21 @@ class Member(GroupMember[State, Trigger]):
         """The rebalance has to begin again."""
         self.rejoin = because
 
-    def is_leaving_as(self, member_ids: frozenset[str]) -> None:
-        """These have yet to leave the group; others may have to know."""
-        self._leaving = member_ids
-
     # -- the next step
 
-    def advance(self, now: float, cluster: Cluster) -> float:
+    def advance(self, now: float) -> float:
         """The next step of the member, as a duty: AGAIN if there was one to take."""
         match self.state:
             case State.PREPARING | State.REVOKING | State.LOSING:
                 return self._advance_revocation(now)
-            case State.ASSIGNING if self._applied is not None:
+            case State.ASSIGNING if self.rebalance.callback_succeeded is not None:
                 self._complete(now)
                 return AGAIN
             case State.SYNCING if self.rejoin is not None:
                 self.begin(self.rejoin, now)
                 return AGAIN
             case State.STABLE:
-                because = self._reason_to_rejoin(cluster)
+                because = self._reason_to_rejoin()
                 if because is not None:
                     self.begin(because, now)
                     return AGAIN
@@ -127,17 +126,16 @@ class Member(GroupMember[State, Trigger]):
 
     def rebalance_announced(self) -> None:
         """The coordinator said that the group rebalances."""
-        # Before SyncGroup is answered this member takes part in that rebalance already.
         synced = self.state in (State.ASSIGNING, State.STABLE, State.REVOKING)
         if synced and self.rejoin is None:
             self.rejoin = "the coordinator said that the group rebalances"
 
-    def _reason_to_rejoin(self, cluster: Cluster) -> str | None:
+    def _reason_to_rejoin(self) -> str | None:
         if self.rejoin is not None:
             return self.rejoin
-        if self.topics != self._joined_topics and self._may_join:
+        if self.subscription.has_changed():
             return "the subscription changed"
-        return self.leader.reason_to_assign_again(cluster)
+        return self.leader.reason_to_assign_again()
 
     def begin(self, because: str, now: float) -> None:
         """A rebalance begins: revoke what has to be revoked, then join."""
@@ -146,13 +144,14 @@ class Member(GroupMember[State, Trigger]):
         self.rebalance.next()
         self.rebalance.explain(because)
         self.rejoin = None
-        self._applied = None
-        self._joined_topics = self.topics
+        self.rebalance.forget_callback()
+        self.subscription.joins()
         self.leader.forget_plan()
         self._trace_triggered(self.member_id)
         revoked = self.owned
         if self._assignors.cooperative:
-            revoked = frozenset(one for one in self.owned if one.topic not in self.topics)
+            topics = self.subscription.topics
+            revoked = frozenset(one for one in self.owned if one.topic not in topics)
         if revoked:
             self._start_revoking(revoked, Loss.REVOKED, because)
             self.move(Trigger.PREPARE, because)
@@ -161,7 +160,8 @@ class Member(GroupMember[State, Trigger]):
 
     def offers(self) -> list[tuple[str, bytes]]:
         """What JoinGroup offers: (assignor, encoded subscription), the preferred one first."""
-        return self._assignors.subscriptions(self._joined_topics, self.owned, self.me.generation)
+        topics = self.subscription.joined_topics
+        return self._assignors.subscriptions(topics, self.owned, self.me.generation)
 
     def joined(self, response: Any) -> None:
         """JoinGroup succeeded: a new generation."""
@@ -180,20 +180,20 @@ class Member(GroupMember[State, Trigger]):
             assignor=self.assignor,
         )
 
-    def lead_or_follow(self, response: Any, cluster: Cluster, now: float) -> None:
+    def lead_or_follow(self, response: Any, now: float) -> None:
         """Take up the leader's part, or none; raises whatever decoding the members raises."""
         leads = response.leader == response.member_id
         if leads:
-            self.leader.lead(response, cluster, now)
+            self.leader.lead(response, now)
         else:
             self.leader.follow()
 
-    def assignments(self, cluster: Cluster) -> Mapping[str, bytes]:
+    def assignments(self) -> Mapping[str, bytes]:
         """What SyncGroup carries: the leader's assignment, nothing from everybody else.
 
         Raises whatever the assignor raises.
         """
-        made, plan = self.leader.assign(cluster), self.leader.plan
+        made, plan = self.leader.assign(), self.leader.plan
         if made is None or plan is None:
             return {}
         self.log.info(
@@ -202,7 +202,7 @@ class Member(GroupMember[State, Trigger]):
             assignor=self.assignor,
             members=len(plan.members),
             topics=len(plan.topics),
-            missing=plan.missing(cluster),
+            missing=self.leader.missing(),
         )
         return made
 
@@ -213,7 +213,8 @@ class Member(GroupMember[State, Trigger]):
 
     def synced(self, assigned: frozenset[TopicPartition]) -> None:
         """SyncGroup succeeded: this is ours; revoke what is not."""
-        self._target = frozenset(one for one in assigned if one.topic in self.topics)
+        topics = self.subscription.topics
+        self._target = frozenset(one for one in assigned if one.topic in topics)
         self.log.info(
             "rebalance.synced",
             rebalance=self.rebalance.number,
@@ -237,7 +238,7 @@ class Member(GroupMember[State, Trigger]):
         self.move(Trigger.ASSIGN, "the assignment may be applied")
 
     def _complete(self, now: float) -> None:
-        self._applied = None
+        self.rebalance.forget_callback()
         self.move(Trigger.APPLIED, "the application has the assignment")
         self._trace_completed(now)
 
@@ -255,8 +256,7 @@ class Member(GroupMember[State, Trigger]):
 
     def leave(self) -> None:
         """The application has released all partitions."""
-        self.topics = frozenset()
-        self._may_join = False
+        self.subscription.clear()
         self.owned = NOTHING
         self.rebalance.next()
         self._revocation = None
@@ -281,14 +281,17 @@ class Member(GroupMember[State, Trigger]):
         self.me = Identity(member_id=member_id)
         self.assignor = None
         self.rejoin = None
-        self._applied = None
+        self.rebalance.forget_callback()
         self.leader.forget_plan()
         self.leader.follow()
 
     # -- where we are
 
-    def news(self) -> Iterable[MemberChanged]:
-        """The member's state in the group, if it changed since it was said last."""
+    def news(self, leaving: frozenset[str] = frozenset()) -> Iterable[MemberChanged]:
+        """The member's state in the group, if it changed since it was said last.
+
+        `leaving`: the member ids that have yet to leave the group; others may have to know.
+        """
         state = MemberState.REBALANCING
         if not self.in_group:
             state = MemberState.UNJOINED
@@ -302,7 +305,7 @@ class Member(GroupMember[State, Trigger]):
             "assignor": self.assignor,
             "joins_as": "" if self.has_generation else self.member_id,
             "is_revoking": self.is_revoking,
-            "leaving": self._leaving,
+            "leaving": leaving,
         }
         if news == self._said or self._is_new():
             return ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 from kafka.errors import (
     BrokerResponseError,
@@ -50,11 +50,6 @@ from aktor.trace import Trace
 
 __all__ = ["ClassicMembershipManager"]
 
-#: While JoinGroup waits for its answer, heartbeats may be refused (UNKNOWN_MEMBER_ID,
-#: ILLEGAL_GENERATION) because the answer with the new generation is on its way. After so many
-#: seconds of refusals it is not: the connection of that JoinGroup is half-open.
-REFUSALS_TOLERATED: Final = 3.0
-
 
 class ClassicMembershipManager(GroupMembershipManager[Member]):
     """Owns the member (`state` is where it is), its requests and its leaves.
@@ -86,17 +81,12 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         trace: Trace | None = None,
     ) -> None:
         super().__init__(settings, incarnation=incarnation, dispatcher=dispatcher, trace=trace)
-        self.assignors = Assignors(settings.partition_assignment_strategy)
+        assignors = Assignors(settings.partition_assignment_strategy)
         self._member = Member(
-            settings, self.assignors, incarnation=incarnation, tell=self._tell, log=self.log
+            settings, assignors, incarnation=incarnation, tell=self._tell, log=self.log
         )
         #: JoinGroup or SyncGroup: one of them is waited for at a time.
         self._calls = Exchange(settings)
-        self._describing = Exchange(settings)
-        self._synced_at = -math.inf
-        self._member_id_since = -math.inf
-        self._refused_since = math.inf
-        self._stays_as = ""
 
     @property
     def state(self) -> State:
@@ -109,8 +99,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         return frozenset({self._member.member_id, *self._leaves.member_ids}) - {""}
 
     def _news(self) -> Iterable[MemberChanged]:
-        self._member.is_leaving_as(self._leaves.member_ids)
-        return super()._news()
+        return self._member.news(self._leaves.member_ids)
 
     # -- the application's side
 
@@ -159,7 +148,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if self._member.has_generation:
             self._heartbeat_state.hurry()
         self._leaves.abandon_requests()
-        self._describing.ended()
+        self._member.leader.describing.ended()
         if self.state is State.SYNCING:
             self._member.must_rejoin(because)
 
@@ -184,16 +173,16 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             return self._maybe_join()
         if self._is_in_doubt():
             return NEVER
-        due = self._member.advance(self._now, self._cluster)
+        due = self._member.advance(self._timer.now)
         self._tell_failure()
         return due
 
     def _maybe_join(self) -> float:
-        if not self._member.wants_to_join():
+        if not self._member.subscription.wants_to_join():
             return NEVER
-        if self._now < self._calls.retry_at:
+        if self._timer.now < self._calls.retry_at:
             return self._calls.retry_at
-        self._member.begin(self._member.rejoin or "first join", self._now)
+        self._member.begin(self._member.rejoin or "first join", self._timer.now)
         return AGAIN
 
     # -- JoinGroup and SyncGroup
@@ -209,7 +198,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             return AGAIN  # an assignor that fails ends the membership
         if self.state is not State.SYNCING:
             return NEVER
-        if now < (ready_at := leader.ready_at(self._cluster)):
+        if now < (ready_at := leader.ready_at):
             return ready_at
         self._sync_group()
         return AGAIN  # an assignor that fails ends the membership
@@ -236,7 +225,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     def _sync_group(self) -> None:
         try:
-            assignments = self._member.assignments(self._cluster)
+            assignments = self._member.assignments()
         except Exception as error:
             self._assignor_failed(error)
             return
@@ -246,13 +235,13 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._call(body, timeout=self.settings.request_timeout)
 
     def _call(self, body: Any, *, timeout: float) -> None:
-        self._refused_since = math.inf
-        note = self._member.me.sends(self._calls.sent(), at=self._now)
+        self._heartbeat_state.tolerate_refusals()
+        note = self._member.me.sends(self._calls.sent(), at=self._timer.now)
         self.send(
             self.request(
                 body,
                 to=Destination.COORDINATOR,
-                deadline=self._now + timeout,
+                deadline=self._timer.now + timeout,
                 context=note,
                 lane=Lane.HOLDS,
             )
@@ -276,7 +265,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._joined(response, sent)
         elif Do.TAKE_MEMBER_ID in means(Answer.JOIN_GROUP, error):
             # The next poll sends JoinGroup with this id.
-            self._member_id_since = sent.at
+            self._heartbeat_state.named(sent.at)
             self._member.is_named(response.member_id)
         else:
             self._group_error(Answer.JOIN_GROUP, error, received)
@@ -284,20 +273,20 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def _joined(self, response: Any, sent: GroupRequestSent) -> None:
         member = self._member
         member.joined(response)
-        self._stays_as = ""
+        self._leaves.joined()
         self.log = member.log
         if not sent.member_id:
-            self._member_id_since = sent.at
+            self._heartbeat_state.named(sent.at)
         # Do not take this answer for a renewal of the session. The coordinator renews the session
         # when a rebalance ends, but it may answer JoinGroup without a rebalance (to a member that
         # asks again because an answer was lost), and SyncGroup in a stable group, without renewing
         # it (Kafka 4, GroupMetadataManager). Only a heartbeat extends the session; that of a new
         # member begins with the JoinGroup which gave it its id.
-        self._extend_session(self._member_id_since)
-        self._heartbeat_state.start(self._now)
+        self._extend_session(self._heartbeat_state.member_since)
+        self._heartbeat_state.start(self._timer.now)
         self._hurry_if_over()
         try:
-            member.lead_or_follow(response, self._cluster, self._now)
+            member.lead_or_follow(response, self._timer.now)
         except Exception as error:
             self._assignor_failed(error)
 
@@ -338,8 +327,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._assignor_failed(error)
             return
         self._calls.answered()
-        self._synced_at = self._now
-        self._heartbeat_state.start(self._now, quick=self.assignors.cooperative)
+        self._heartbeat_state.start(self._timer.now, quick=self._member.is_cooperative)
         self._hurry_if_over()
         self._member.synced(assigned)
 
@@ -354,7 +342,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._calls.failed(received.now, received.jitter)
             self._fenced(error, meaning)
         elif Do.REJOIN in meaning:
-            self._member.begin("the group rebalances again", self._now)
+            self._begin_again("the group rebalances again")
         else:
             if Do.FIND_COORDINATOR in meaning:
                 self._suspect(received.node, because)
@@ -370,7 +358,11 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             because=because,
         )
         if member.state is State.SYNCING:
-            member.begin(because, self._now)
+            self._begin_again(because)
+
+    def _begin_again(self, because: str) -> None:
+        self._member.begin(because, self._timer.now)
+        self._hurry_if_over()
 
     # -- heartbeats
 
@@ -405,14 +397,32 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._heartbeat_state.failed(received.now, received.jitter)
         if not sent.is_by(self._member.me):
             self._dropped(received.request, "the generation changed meanwhile")
+        elif Do.REJOIN in meaning and self._may_have_overtaken_sync(sent.at):
+            self._end_session()
         elif confirmed:
             self._extend_session(sent.at)
-            if Do.REJOIN in meaning and sent.at >= self._synced_at:
+            if Do.REJOIN in meaning:
                 self._member.rebalance_announced()
         else:
             self._heartbeat_refused(error, received)
-        if confirmed:
+        if confirmed and self.state is not State.SYNCING:  # it is sent when that is answered
             self._hurry_if_over()
+
+    def _may_have_overtaken_sync(self, asked_at: float) -> bool:
+        """Whether a heartbeat that said REBALANCE_IN_PROGRESS was sent before SyncGroup was
+        answered.
+
+        Kafka answers so if the group rebalances again: it has answered SyncGroup, too, and that
+        answer may be late or lost. If it comes when the group has gone on without this member, its
+        partitions are another member's. An old broker answers so to each heartbeat between
+        JoinGroup and SyncGroup (before KAFKA-10134, 2.7), and so it is no reason to join again (nor
+        is it in Java). But what the member owns is given out only when a heartbeat that is sent
+        after the answer to SyncGroup is answered.
+        """
+        return self.state is State.SYNCING or asked_at < self._heartbeat_state.started_at
+
+    def _end_session(self) -> None:
+        self._tell(SessionExtended(until=self._heartbeat_state.end_session(self._timer.now)))
 
     def _heartbeat_refused(self, error: type[Exception], received: ResponseReceived) -> None:
         meaning, because = means(Answer.HEARTBEAT, error), name_of(error)
@@ -430,25 +440,25 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if self.state is not State.JOINING or not self._calls.in_flight:
             return False
         if Do.REJOIN in meaning:
-            self._refused_since = min(self._refused_since, self._now)
+            self._heartbeat_state.refused(self._timer.now)
             # What is owned may be another member's by now: nothing of it is given out until the
             # group confirms the member.
-            self._tell(SessionExtended(until=math.nextafter(self._now, -math.inf)))
-        return self._now < self._refused_since + REFUSALS_TOLERATED
+            self._tell(SessionExtended(until=math.nextafter(self._timer.now, -math.inf)))
+        return self._heartbeat_state.tolerates(self._timer.now)
 
     # -- what a leader that skips the assignment has to learn
 
     def _wants_description(self) -> bool:
         member = self._member
         able = self.state is State.STABLE and self._coordinator is not None
-        return able and member.leader.must_learn(self._cluster)
+        return able and member.leader.must_learn
 
     def _describe_group(self, now: float, _jitter: float) -> float:
         if not self._wants_description():
             return NEVER
-        if now < self._describing.due:
-            return self._describing.due
-        self._describing.sent()
+        if now < self._member.leader.describing.due:
+            return self._member.leader.describing.due
+        self._member.leader.describing.sent()
         deadline = now + attempt_time(self.settings)
         body = group_requests.describe_group(self.settings)
         self.send(self._question(body, deadline, self._member.me))
@@ -457,10 +467,10 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     @answers_to(DescribeGroupsRequest)
     def on_described(self, received: ResponseReceived) -> None:
         """The answer to DescribeGroups: what the members are assigned, or an error."""
-        self._describing.ended()
+        self._member.leader.describing.ended()
         leader = self._member.leader
         asked_by = received.request.context
-        if asked_by != self._member.me or not leader.must_learn(self._cluster):
+        if asked_by != self._member.me or not leader.must_learn:
             self._dropped(received.request, "the generation changed meanwhile")
             return
         (described,) = received.response.groups
@@ -468,9 +478,9 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         again = Do.RETRY in means(Answer.DESCRIBE_GROUPS, error)
         assignments = group_requests.assignments_of(described) if error is NoError else None
         if again or (error is NoError and assignments is None):
-            self._describing.failed(received.now, received.jitter)
+            self._member.leader.describing.failed(received.now, received.jitter)
             return
-        self._describing.answered()
+        self._member.leader.describing.answered()
         try:
             leader.learn(assignments or ())
         except Exception as broken:
@@ -480,14 +490,14 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     def _learn_nothing(self, because: str) -> None:
         self.log.warning("assignment.unknown", because=because)
-        self._member.leader.learn_nothing(self._cluster)
+        self._member.leader.learn_nothing()
 
     # -- leaving
 
     def _leave_late(self) -> None:
         because = self._trace_late()
-        self._member.await_poll()
-        self._begin_leaving(because, self._now + self.settings.request_timeout)
+        self._member.subscription.await_poll()
+        self._begin_leaving(because, self._timer.now + self.settings.request_timeout)
         self._depart(because, Do.NEW_MEMBER_ID)
 
     def _begin_leaving(
@@ -499,9 +509,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         operation: Operation = Operation.DEFAULT,
     ) -> None:
         """Tell the group, unless this member stays: then it may be let go later."""
-        who = self._member.member_id or self._stays_as
-        leave = self._leaves.add(who, because, deadline, of_join=of_join, operation=operation)
-        self._stays_as = who if leave is None else ""
+        who = self._member.member_id
+        self._leaves.add(who, because, deadline, of_join=of_join, operation=operation)
 
     def _begin_leaves(self, now: float, _jitter: float) -> float:
         """Those that were asked for without a deadline, by a message, have one from now on."""
@@ -541,11 +550,12 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def _fail(self, error: Exception, meaning: Do) -> None:
         """The user has to do something: lose everything, tell, try again after the next poll."""
         self.log.error("group.failed", state=self.state, because=error)
-        self._member.await_poll()
-        self._calls.pause(self._now + REFUSED_PAUSE)
+        self._member.subscription.await_poll()
+        self._calls.pause(self._timer.now + REFUSED_PAUSE)
         self._failure = Failure(error)
         if Do.LEAVE in meaning:
-            self._begin_leaving(type(error).__name__, self._now + self.settings.request_timeout)
+            deadline = self._timer.now + self.settings.request_timeout
+            self._begin_leaving(type(error).__name__, deadline)
         self._depart(f"after {type(error).__name__}", meaning)
         self._tell_failure()
 
@@ -618,8 +628,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     @failure_of(DescribeGroupsRequest)
     def on_description_failed(self, failed: RequestFailed) -> None:
         """Ask again, or assign without it."""
-        self._describing.ended()
+        self._member.leader.describing.ended()
         if Do.RETRY in means(Answer.DESCRIBE_GROUPS, type(failed.error)):
-            self._describing.failed(failed.now, failed.jitter)
-        elif self._member.leader.must_learn(self._cluster):
+            self._member.leader.describing.failed(failed.now, failed.jitter)
+        elif self._member.leader.must_learn:
             self._learn_nothing(name_of(type(failed.error)))

@@ -17,7 +17,8 @@ _NOTHING: Final[frozenset[TopicPartition]] = frozenset()
 
 
 class Rebalance:
-    """Owns what operators are told of the rebalance under way."""
+    """Owns what operators are told of the rebalance under way, and whether the application has
+    applied its assignment."""
 
     def __init__(self, incarnation: int) -> None:
         # Answers to an earlier incarnation's steps must not be taken for answers to ours.
@@ -27,6 +28,9 @@ class Rebalance:
         self.began_at = 0.0
         self.added = _NOTHING
         self.revoked = 0
+        #: Whether the assigned callback succeeded, when it has been run. (Not its error, whose
+        #: traceback holds the consumer.)
+        self.callback_succeeded: bool | None = None
 
     @property
     def is_first(self) -> bool:
@@ -45,6 +49,14 @@ class Rebalance:
     def explain(self, because: str) -> None:
         """This is why it is under way."""
         self.because = because
+
+    def forget_callback(self) -> None:
+        """No assigned callback has run: for what is assigned now, or there is nothing to assign."""
+        self.callback_succeeded = None
+
+    def applied(self, *, succeeded: bool) -> None:
+        """The application has applied it, and its assigned callback has returned or raised."""
+        self.callback_succeeded = succeeded
 
     def note_added(self, partitions: frozenset[TopicPartition]) -> None:
         """The application is given these, and had them not before."""

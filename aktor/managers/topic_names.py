@@ -29,6 +29,11 @@ class TopicNames:
         #: Ids whose name is that of another topic by now: a snapshot or the coordinator is late.
         self._doubtful: frozenset[Any] = frozenset()
         self._tracked: frozenset[str] = frozenset()
+        self._cluster = Cluster()
+
+    def cluster_changed(self, cluster: Cluster) -> None:
+        """The metadata that is known from now on."""
+        self._cluster = cluster
 
     def __getitem__(self, topic_id: Any) -> str:
         return self._names[topic_id]
@@ -38,16 +43,16 @@ class TopicNames:
         """Whether the metadata manager has yet to say what some of the target's topics are."""
         return bool(self._unnamed or self._doubtful)
 
-    def resolve(self, target: Collection[Any], cluster: Cluster) -> dict[Any, str]:
+    def resolve(self, target: Collection[Any]) -> dict[Any, str]:
         """The names of the target's topics, as far as they are known; asks for the others."""
-        known = {info.topic_id: name for name, info in cluster.topics.items()}
+        known = {info.topic_id: name for name, info in self._cluster.topics.items()}
         for topic_id in target:
             name = known.get(topic_id)
             if name is not None:
                 self._names[topic_id] = name
         unnamed = frozenset(target) - self._names.keys()
         # Either the coordinator or the metadata has yet to hear that a topic was created anew.
-        doubtful = frozenset(self.recreated(target, cluster))
+        doubtful = frozenset(self.recreated(target))
         if doubtful - self._doubtful:
             self._tell(RefreshMetadata(because="a topic has another id than its partitions have"))
         self._doubtful = doubtful
@@ -63,12 +68,12 @@ class TopicNames:
             self._log.info("rebalance.unresolved", topics=len(unnamed))
         self._tell(NameTopics(topic_ids=unnamed))
 
-    def recreated(self, topic_ids: Iterable[Any], cluster: Cluster) -> list[Any]:
+    def recreated(self, topic_ids: Iterable[Any]) -> list[Any]:
         """Those whose names are those of other topics by now: deleted and created anew."""
-        return [one for one in topic_ids if self._is_recreated(one, cluster)]
+        return [one for one in topic_ids if self._is_recreated(one)]
 
-    def _is_recreated(self, topic_id: Any, cluster: Cluster) -> bool:
-        info = cluster.topics.get(self._names.get(topic_id, ""))
+    def _is_recreated(self, topic_id: Any) -> bool:
+        info = self._cluster.topics.get(self._names.get(topic_id, ""))
         return info is not None and info.topic_id not in (None, topic_id)
 
     def learn(self, names: Mapping[Any, str]) -> None:

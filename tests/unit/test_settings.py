@@ -12,9 +12,10 @@ import pytest
 from aktor.actors.runtime import Dispatcher
 from aktor.consumer.system import Host, actors, composition
 from aktor.events.routes import ROUTES
-from aktor.managers.auto_membership import AutoMembershipManager, Choice
+from aktor.managers.auto_membership import AutoMembershipManager
 from aktor.managers.consumer_membership import ConsumerMembershipManager
 from aktor.managers.membership import ClassicMembershipManager
+from aktor.managers.protocol_choice import ProtocolChoice
 from aktor.settings import Settings
 from aktor.trace import silent
 from aktor.values import replace
@@ -113,7 +114,7 @@ def test_each_actor_of_a_consumer_is_given_what_it_declares(protocol: str) -> No
 def test_with_auto_each_protocols_manager_is_given_its_own_part(spoken: str) -> None:
     kind = ClassicMembershipManager if spoken == "classic" else ConsumerMembershipManager
 
-    manager = AutoMembershipManager(WHOLE, choice=Choice(protocol=spoken))
+    manager = AutoMembershipManager(WHOLE, choice=ProtocolChoice(protocol=spoken))
 
     assert isinstance(manager._chosen, kind)
     assert {*manager._chosen.settings.FIELDS} == {*kind.READS}

@@ -11,9 +11,10 @@ from kafka.structs import TopicPartition
 from aktor.events.membership import LeaveGroup, Operation, SubscriptionChanged
 from aktor.events.metadata import Cluster, ClusterChanged, TopicsNamed
 from aktor.events.network import Request
-from aktor.managers.auto_membership import AutoMembershipManager, Choice
+from aktor.managers.auto_membership import AutoMembershipManager
 from aktor.managers.consumer_membership import ConsumerMembershipManager
 from aktor.managers.consumer_states import State
+from aktor.managers.protocol_choice import ProtocolChoice
 from aktor.protocol.consumer_group import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -228,8 +229,8 @@ class ConsumerScene(Scene):
 class AutoScene(ConsumerScene):
     """A member that has yet to find out which protocol its group speaks."""
 
-    def __init__(self, *, choice: Choice | None = None, **settings: Any) -> None:
-        self.choice = choice or Choice()
+    def __init__(self, *, choice: ProtocolChoice | None = None, **settings: Any) -> None:
+        self.choice = choice or ProtocolChoice()
         super().__init__(**settings)
 
     def make_manager(self, settings: Settings, incarnation: int, trace: Trace) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from typing import Any
 
 import pytest
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
@@ -1451,6 +1452,69 @@ def test_a_rebalance_that_sync_has_ended_is_not_begun_again_by_a_late_heartbeat(
     assert scene.manager.state is State.STABLE
 
 
+def a_member_whose_group_rebalances_again_while_it_syncs() -> Scene:
+    """And the answer to SyncGroup, which says so, is late."""
+    scene = a_stable_cooperative_member("a-0")
+    scene.beats(REBALANCE_IN_PROGRESS)
+    scene.answer(scene.sent(JoinGroupRequest), joined(2, assignor="cooperative-sticky"))
+    assert scene.manager.state is State.SYNCING
+    return scene
+
+
+def test_an_assignment_that_a_rebalance_may_have_overtaken_is_used_when_the_group_confirms_it() -> (
+    None
+):
+    """A broker before Kafka 2.7 answers so to each heartbeat before SyncGroup is answered."""
+    scene = a_member_whose_group_rebalances_again_while_it_syncs()
+    scene.beats(REBALANCE_IN_PROGRESS)
+    assert scene.last_said(SessionExtended).until < scene.now
+
+    scene.answer(scene.sent(SyncGroupRequest), synced("a-0"))
+    heartbeat = scene.sent(HeartbeatRequest)  # at once
+    assert not scene.has_said(SessionExtended)
+
+    scene.answer(heartbeat, beaten())
+    assert scene.last_said(SessionExtended).until == scene.now + 45.0
+
+
+def test_an_assignment_that_a_rebalance_has_overtaken_is_not_used() -> None:
+    scene = a_member_whose_group_rebalances_again_while_it_syncs()
+    scene.beats(REBALANCE_IN_PROGRESS)
+    assert scene.last_said(SessionExtended).until < scene.now
+    scene.answer(scene.sent(SyncGroupRequest), synced("a-0"))
+    scene.apply()
+
+    scene.answer(scene.sent(HeartbeatRequest), beaten(UNKNOWN_MEMBER_ID))
+
+    assert not scene.has_said(SessionExtended)
+    assert scene.last_said(RevokePartitions).loss is Loss.LOST
+
+
+def test_a_heartbeat_that_syncgroup_has_overtaken_confirms_nothing() -> None:
+    scene = a_member_whose_group_rebalances_again_while_it_syncs()
+    scene.after(3.0)
+    heartbeat = scene.sent(HeartbeatRequest)
+    scene.now += 0.01
+    scene.answer(scene.sent(SyncGroupRequest), synced("a-0"))
+
+    scene.answer(heartbeat, beaten(REBALANCE_IN_PROGRESS))
+
+    assert scene.last_said(SessionExtended).until < scene.now
+    scene.answer(scene.sent(HeartbeatRequest), beaten())
+    assert scene.last_said(SessionExtended).until == scene.now + 45.0
+
+
+def test_a_member_that_joins_again_gives_its_partitions_out_once_the_group_confirms_it() -> None:
+    scene = a_member_whose_group_rebalances_again_while_it_syncs()
+    scene.beats(REBALANCE_IN_PROGRESS)
+
+    scene.answer(scene.sent(SyncGroupRequest), sync_refused(REBALANCE_IN_PROGRESS))
+
+    assert scene.manager.state is State.JOINING
+    scene.answer(scene.sent(HeartbeatRequest), beaten(REBALANCE_IN_PROGRESS))
+    assert scene.last_said(SessionExtended).until == scene.now + 45.0
+
+
 def test_a_broken_connection_is_suspicious_while_join_group_waits_on_another() -> None:
     """As in `AbstractCoordinator` of the Java client."""
     scene = a_stable_cooperative_member("a-0")
@@ -1904,10 +1968,10 @@ def test_the_trace_of_states_is_a_walk_through_the_table() -> None:
 class Storm:
     """Anything that may happen to a member, in any order, drawn by a seed."""
 
-    def __init__(self, seed: int, **settings: object) -> None:
+    def __init__(self, seed: int, **settings: Any) -> None:
         self.random = random.Random(seed)
         self.scene = Scene(max_poll_interval=20.0, session_timeout=6.0, **settings)
-        self.assignor = next(iter(self.scene.manager.assignors.by_name))
+        (self.assignor,) = {one.name for one in settings["partition_assignment_strategy"]}
         self.tickets = 0
 
     def blow(self, steps: int) -> None:

@@ -1,0 +1,55 @@
+"""What a member of a group wants: the topics, and whether it may join for them."""
+
+from __future__ import annotations
+
+__all__ = ["MemberSubscription"]
+
+
+class MemberSubscription:
+    """Owns the topics that the application wants, or the pattern (KIP-848), and whether it waits.
+
+    A member joins only when the application has polled since it subscribed, as with kafka-python
+    and the Java client; and after the member had to leave, only when it polls again.
+    """
+
+    __slots__ = ("_has_polled", "joined_topics", "regex", "topics")
+
+    def __init__(self) -> None:
+        self.topics: frozenset[str] = frozenset()
+        self.regex = ""
+        self._has_polled = False
+        #: Those that the last JoinGroup was made with.
+        self.joined_topics: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.topics or self.regex)
+
+    def change(self, topics: frozenset[str], regex: str = "") -> None:
+        """Other topics, or another pattern; the application has yet to poll for them."""
+        self.topics = topics
+        self.regex = regex
+        self._has_polled = False
+
+    def clear(self) -> None:
+        """Nothing is wanted any more."""
+        self.change(frozenset())
+
+    def polled(self) -> None:
+        """The application polls: it may be given partitions."""
+        self._has_polled = True
+
+    def await_poll(self) -> None:
+        """Do not join before the application polls again."""
+        self._has_polled = False
+
+    def wants_to_join(self) -> bool:
+        """Whether there is something to join for, and a poll has asked for it."""
+        return bool(self) and self._has_polled
+
+    def joins(self) -> None:
+        """The member joins, or joins again, with these topics."""
+        self.joined_topics = self.topics
+
+    def has_changed(self) -> bool:
+        """Whether the application has polled with other topics than the member has joined with."""
+        return self.topics != self.joined_topics and self._has_polled

@@ -1,0 +1,76 @@
+"""What the group has of a KIP-848 member, as far as is known here, and what it need not be told."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from aktor.managers.consumer_heartbeats import Report, SentFields
+from aktor.settings import Settings
+
+__all__ = ["Registration", "RegistrationStatus"]
+
+
+class RegistrationStatus(enum.Enum):
+    """What the group has under our member id.
+
+    The member's state says what we do; this says whether the group has to be told when the consumer
+    closes.
+    """
+
+    NONE = "none"
+    """Nothing: no heartbeat was sent yet, or we have left, or the coordinator does not know us."""
+
+    MEMBER = "member"
+    """A member, or perhaps one: a heartbeat was sent, by this actor or by the one that was
+    restarted. It has to leave, otherwise the group keeps partitions for it until its session
+    ends."""
+
+    AWAITED = "awaited"
+    """A static member that has left with epoch -2. Its partitions are kept for it until its session
+    ends."""
+
+
+class Registration:
+    """Owns the status, the fields that the coordinator was told, and who has our
+    `group_instance_id`.
+
+    `has_predecessor`: this actor was restarted, and the one before may have joined.
+    """
+
+    def __init__(self, settings: Settings, *, has_predecessor: bool) -> None:
+        status = RegistrationStatus
+        self.status = status.MEMBER if has_predecessor else status.NONE
+        self._fields = SentFields(settings, has_predecessor=has_predecessor)
+        #: Who has our `group_instance_id`, as the coordinator explained it.
+        self.taken_because = ""
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the group has a member under our id, or perhaps one."""
+        return self.status is RegistrationStatus.MEMBER
+
+    def heartbeat(self, report: Report) -> Any:
+        """A heartbeat, which is sent now: from here on the group may have us."""
+        self.status = RegistrationStatus.MEMBER
+        return self._fields.heartbeat(report)
+
+    def is_subscribed(self, report: Report) -> bool:
+        """Whether the coordinator was told this subscription."""
+        return self._fields.is_subscribed(report)
+
+    def forget_fields(self) -> None:
+        """It is unknown what the coordinator has read: the next heartbeat has all fields."""
+        self._fields.forget()
+
+    def taken(self, because: str) -> None:
+        """The group has another member of our `group_instance_id`."""
+        self.taken_because = because
+
+    def left(self, *, stays: bool) -> None:
+        """The group was told that the member leaves, or could not be told in time."""
+        self.status = RegistrationStatus.AWAITED if stays else RegistrationStatus.NONE
+
+    def ended(self, *, is_member: bool) -> None:
+        """The membership is over for us; `is_member`: the group may have the member still."""
+        self.status = RegistrationStatus.MEMBER if is_member else RegistrationStatus.NONE
