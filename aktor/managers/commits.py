@@ -112,9 +112,6 @@ class CommitManager(RequestManager):
         self._attempt = attempt_time(self.settings)
         self._errors = CommitErrors(self.settings.group_id)
         self._consumed = Consumed()
-        #: Whether the application is still where its last `Poll` told, as far as is known here: it
-        #: has asked for no commit since.
-        self._is_where_told = False
         self._clock = AutoCommitClock(self.settings)
         self._queue = CommitQueue()
         self._look_ups = LookUps(
@@ -154,7 +151,7 @@ class CommitManager(RequestManager):
         due = self._clock.due(now)
         if now < due:
             return due
-        if not (self._is_where_told and self._may_auto_commit()):
+        if not (self._consumed.are_up_to_date and self._may_auto_commit()):
             return NEVER  # a message will change that
         refresh = self._clock.begin(now)
         if self._consumed.to_commit(everything=refresh):
@@ -213,7 +210,7 @@ class CommitManager(RequestManager):
     @handles(CommitOffsets)
     def on_commit_offsets(self, asked: CommitOffsets) -> None:
         """Join the queue."""
-        self._is_where_told = False
+        self._consumed.commit_asked()
         if self.settings.group_id is None:
             self._tell(Failed(ticket=asked.ticket, error=self._errors.no_group("commit")))
             return
@@ -279,7 +276,6 @@ class CommitManager(RequestManager):
     @handles(Poll)
     def on_poll(self, poll: Poll) -> None:
         """Note the positions."""
-        self._is_where_told = True
         self._consumed.moved(poll.positions)
 
     def _may_auto_commit(self) -> bool:
