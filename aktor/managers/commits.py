@@ -36,7 +36,7 @@ from aktor.events.coordinator import (
     SuspectCoordinator,
 )
 from aktor.events.membership import ConfirmSession, MemberChanged, MemberState
-from aktor.events.metadata import Broker, ClusterChanged, RefreshMetadata
+from aktor.events.metadata import ClusterChanged, RefreshMetadata
 from aktor.events.network import Destination, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.events.positions import AssignmentChanged
@@ -52,6 +52,7 @@ from aktor.managers.commit_queue import Commit, CommitQueue, Kind
 from aktor.managers.commit_requests import Offsets, TopicIds, offset_commit, offset_commit_codes
 from aktor.managers.consumed import UNHEARD, Consumed
 from aktor.managers.exchange import Exchange, attempt_time
+from aktor.managers.known_coordinator import KnownCoordinator
 from aktor.managers.look_ups import Asker, LookUps, OffsetFetchSent
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.values import Value
@@ -100,9 +101,7 @@ class CommitManager(RequestManager):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._coordinator: Broker | None = None
-        #: Why no coordinator is known: what was heard of it last.
-        self._missing = ""
+        self._coordinator = KnownCoordinator()
         self._member = MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED)
         self._known_ids: TopicIds = {}
         #: Topics that the brokers say do not exist.
@@ -199,11 +198,8 @@ class CommitManager(RequestManager):
 
     @property
     def _coordinator_now(self) -> Coordinator:
-        return Coordinator(
-            broker=self._coordinator,
-            missing=self._missing,
-            rebalancing=self._member.state is MemberState.REBALANCING,
-        )
+        is_rebalancing = self._member.state is MemberState.REBALANCING
+        return self._coordinator.as_told(rebalancing=is_rebalancing)
 
     # -- what others want
 
@@ -279,7 +275,7 @@ class CommitManager(RequestManager):
         self._consumed.moved(poll.positions)
 
     def _may_auto_commit(self) -> bool:
-        if self._coordinator is None or self._queue.has_auto():
+        if self._coordinator.node_id is None or self._queue.has_auto():
             return False
         return self._member.generation >= 0 or not self._managed
 
@@ -326,23 +322,22 @@ class CommitManager(RequestManager):
     @handles(CoordinatorFound)
     def on_coordinator_found(self, found: CoordinatorFound) -> None:
         """What waits may go."""
-        self._coordinator = found.broker
+        self._coordinator.found(found.broker)
 
     @handles(CoordinatorLost)
     def on_coordinator_lost(self, lost: CoordinatorLost) -> None:
         """Hold back what waits; what is in flight is answered or fails by itself."""
-        self._coordinator = None
-        self._missing = lost.because
+        self._coordinator.lost(lost.because)
 
     @handles(CoordinatorMissing)
     def on_coordinator_missing(self, missing: CoordinatorMissing) -> None:
         """Note why: the error of a commit or look-up that times out says it."""
-        self._missing = missing.because
+        self._coordinator.not_found(missing.because)
 
     @handles(CoordinatorRefused)
     def on_coordinator_refused(self, refused: CoordinatorRefused) -> None:
         """Nothing that waits can be done."""
-        self._coordinator = None
+        self._coordinator.refused()
         for commit in self._queue:
             if commit.in_flight:
                 continue
@@ -358,31 +353,30 @@ class CommitManager(RequestManager):
 
     def _suspect(self, node: int, because: str) -> None:
         """Say that `node` is not the coordinator, and hold back until there is a new one."""
-        if self._coordinator is None or self._coordinator.node_id != node:
-            return
-        self._coordinator = None
-        self._missing = because
-        self._tell(SuspectCoordinator(node_id=node, because=because))
+        if self._coordinator.node_id == node:
+            self._coordinator.lost(because)
+            self._tell(SuspectCoordinator(node_id=node, because=because))
 
     # -- commits on the way
 
     def _send_commits(self, now: float, _jitter: float) -> float:
         """OffsetCommit of what is due. Commits that may not go any more end here."""
-        if not self._queue or self._coordinator is None:
+        node = self._coordinator.node_id
+        if not self._queue or node is None:
             return NEVER
         for commit in list(self._queue.revocations):
             ready = now >= commit.due(now) and not self._queue.must_wait(commit)
             if ready and self._may_go(commit):
-                self._commit([commit], self._coordinator.node_id, now)
+                self._commit([commit], node, now)
         if head := self._head_of_queue(now):
-            self._commit(head, self._coordinator.node_id, now)
+            self._commit(head, node, now)
         return self._queue.due(now)
 
     def _send_look_ups(self, now: float, _jitter: float) -> float:
         """OffsetFetch of what is due."""
         if not self._look_ups:
             return NEVER
-        node = None if self._coordinator is None else self._coordinator.node_id
+        node = self._coordinator.node_id
         unanswered = self._queue.unanswered()
         for request in self._look_ups.to_send(now, node, unanswered):
             self.send(request)
