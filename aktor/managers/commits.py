@@ -49,7 +49,8 @@ from aktor.managers.commit_errors import (
     worst,
 )
 from aktor.managers.commit_queue import Commit, CommitQueue, Kind
-from aktor.managers.commit_requests import Offsets, TopicIds, offset_commit, offset_commit_codes
+from aktor.managers.commit_requests import Offsets, offset_commit, offset_commit_codes
+from aktor.managers.commit_topics import CommitTopics
 from aktor.managers.consumed import UNHEARD, Consumed
 from aktor.managers.exchange import Exchange, attempt_time
 from aktor.managers.known_coordinator import KnownCoordinator
@@ -62,7 +63,6 @@ __all__ = ["CommitManager"]
 #: Commits that may wait in the queue: an application that never waits for one, while there is no
 #: coordinator, must not fill the memory.
 QUEUE_MAX: Final = 10_000
-
 
 #: An asynchronous commit is not retried. But STALE_MEMBER_EPOCH is ordinary in a KIP-848 group, and
 #: not the application's concern: then it is sent again, so often at most.
@@ -103,9 +103,7 @@ class CommitManager(RequestManager):
         super().__init__(*args, **kwargs)
         self._coordinator = KnownCoordinator()
         self._member = MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED)
-        self._known_ids: TopicIds = {}
-        #: Topics that the brokers say do not exist.
-        self._deleted: frozenset[str] = frozenset()
+        self._topics = CommitTopics()
         #: Whether the group hands out our partitions, as opposed to `assign`.
         self._managed = False
         self._attempt = attempt_time(self.settings)
@@ -225,7 +223,7 @@ class CommitManager(RequestManager):
                 retry=asked.retry,
                 owned=self._consumed.ownerships(asked.offsets),
                 by_group=self._managed,
-                topic_ids=self._known_ids,
+                topic_ids=self._topics.known,
                 exchange=Exchange(self.settings),
             )
         )
@@ -248,7 +246,7 @@ class CommitManager(RequestManager):
                 # partition may belong to another member.
                 owned={one: self._consumed.owned.get(one, UNHEARD) for one in asked.offsets},
                 by_group=True,
-                topic_ids=self._known_ids,
+                topic_ids=self._topics.known,
                 exchange=Exchange(self.settings),
             )
         )
@@ -299,25 +297,15 @@ class CommitManager(RequestManager):
         if member.member_id != self._member.member_id:
             self.log = self.log.bind(member=member.member_id)
         self._member = member
-        self._look_ups.know(member, self._topic_ids, self.log)
+        self._topics.assign(member.topic_ids)
+        self._look_ups.know(member, self._topics.ids, self.log)
 
     @handles(ClusterChanged)
     def on_cluster_changed(self, changed: ClusterChanged) -> None:
         """Name topics by their ids where they are known; forget positions of those of before."""
-        self._known_ids = {
-            name: info.topic_id
-            for name, info in changed.cluster.topics.items()
-            if info.topic_id is not None
-        }
-        self._deleted = changed.cluster.unknown
-        self._consumed.know(self._known_ids, by_name=not self._member.topic_ids)
-        self._look_ups.know(self._member, self._topic_ids, self.log)
-
-    @property
-    def _topic_ids(self) -> TopicIds:
-        # The positions belong to the topic that was assigned to us, not to a topic of the same name
-        # that was created later.
-        return {**self._known_ids, **self._member.topic_ids}
+        self._topics.follow(changed.cluster)
+        self._consumed.know(self._topics.known, by_name=self._topics.are_assigned_by_name)
+        self._look_ups.know(self._member, self._topics.ids, self.log)
 
     @handles(CoordinatorFound)
     def on_coordinator_found(self, found: CoordinatorFound) -> None:
@@ -417,7 +405,7 @@ class CommitManager(RequestManager):
     def _may_go(self, commit: Commit) -> bool:
         """Whether it may be sent as things are now; if not it ends here."""
         if self._member.protocol == "classic":  # the others name topics by their ids
-            commit.leave_out_outdated(self._known_ids)
+            commit.leave_out_outdated(self._topics.known)
         error = self._objection(commit)
         if error is not None:
             self._end(commit, error)
@@ -440,18 +428,10 @@ class CommitManager(RequestManager):
         if (
             commit.kind is Kind.ASKED
             and commit.attempts.made
-            and (gone := self._created_anew(commit))
+            and (gone := self._topics.created_anew(commit.remaining))
         ):
             return self._errors.created_anew(gone)  # the others' offsets are stored
         return None
-
-    def _created_anew(self, commit: Commit) -> set[TopicPartition]:
-        given, known = self._member.topic_ids, self._known_ids
-        return {
-            one
-            for one in commit.remaining
-            if one.topic in given.keys() & known.keys() and given[one.topic] != known[one.topic]
-        }
 
     def _commit(self, commits: list[Commit], node: int, now: float) -> None:
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -477,7 +457,7 @@ class CommitManager(RequestManager):
             at=now,
             owned={one: self._consumed.ownership(one) for one in offsets},
         )
-        body = offset_commit(self.settings, member, offsets, self._topic_ids)
+        body = offset_commit(self.settings, member, offsets, self._topics.ids)
         deadline = now + self._attempt
         self.send(self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note))
 
@@ -600,8 +580,8 @@ class CommitManager(RequestManager):
             rejoins = member.state is MemberState.REBALANCING and not member.is_revoking
             return member.generation >= 0 and (is_newer or rejoins)
         if Do.AWAIT_TOPIC in meaning:
-            deleted = {one.topic for one in commit.remaining} <= self._deleted
-            if deleted or commit.kind is Kind.REVOCATION:
+            is_deleted = self._topics.are_deleted(commit.remaining)
+            if is_deleted or commit.kind is Kind.REVOCATION:
                 return False
         return Do.RETRY in meaning
 
