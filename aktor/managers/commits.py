@@ -35,7 +35,7 @@ from aktor.events.coordinator import (
     CoordinatorRefused,
     SuspectCoordinator,
 )
-from aktor.events.membership import ConfirmSession, MemberChanged, MemberState
+from aktor.events.membership import ConfirmSession, MemberChanged
 from aktor.events.metadata import ClusterChanged, RefreshMetadata
 from aktor.events.network import Destination, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
@@ -48,6 +48,7 @@ from aktor.managers.commit_errors import (
     meaning_of,
     worst,
 )
+from aktor.managers.commit_member import CommitMember
 from aktor.managers.commit_queue import Commit, CommitQueue, Kind
 from aktor.managers.commit_requests import Offsets, offset_commit, offset_commit_codes
 from aktor.managers.commit_topics import CommitTopics
@@ -102,10 +103,8 @@ class CommitManager(RequestManager):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._coordinator = KnownCoordinator()
-        self._member = MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED)
+        self._member = CommitMember()
         self._topics = CommitTopics()
-        #: Whether the group hands out our partitions, as opposed to `assign`.
-        self._managed = False
         self._attempt = attempt_time(self.settings)
         self._errors = CommitErrors(self.settings.group_id)
         self._consumed = Consumed()
@@ -196,8 +195,7 @@ class CommitManager(RequestManager):
 
     @property
     def _coordinator_now(self) -> Coordinator:
-        is_rebalancing = self._member.state is MemberState.REBALANCING
-        return self._coordinator.as_told(rebalancing=is_rebalancing)
+        return self._coordinator.as_told(rebalancing=self._member.is_rebalancing)
 
     # -- what others want
 
@@ -222,7 +220,7 @@ class CommitManager(RequestManager):
                 deadline=asked.deadline,
                 retry=asked.retry,
                 owned=self._consumed.ownerships(asked.offsets),
-                by_group=self._managed,
+                by_group=self._member.is_managed,
                 topic_ids=self._topics.known,
                 exchange=Exchange(self.settings),
             )
@@ -275,7 +273,7 @@ class CommitManager(RequestManager):
     def _may_auto_commit(self) -> bool:
         if self._coordinator.node_id is None or self._queue.has_auto():
             return False
-        return self._member.generation >= 0 or not self._managed
+        return self._member.may_commit
 
     # -- the others' news
 
@@ -289,14 +287,14 @@ class CommitManager(RequestManager):
             if UNHEARD in commit.owned.values():
                 commit.owned = self._consumed.heard_of(commit.owned)
                 commit.by_group = commit.by_group or changed.by_group
-        self._managed = changed.by_group
+        self._member.assigned(by_group=changed.by_group)
 
     @handles(MemberChanged)
     def on_member_changed(self, member: MemberChanged) -> None:
         """Commit as this member from now on."""
-        if member.member_id != self._member.member_id:
+        if member.member_id != self._member.now.member_id:
             self.log = self.log.bind(member=member.member_id)
-        self._member = member
+        self._member.changed(member)
         self._topics.assign(member.topic_ids)
         self._look_ups.know(member, self._topics.ids, self.log)
 
@@ -305,7 +303,7 @@ class CommitManager(RequestManager):
         """Name topics by their ids where they are known; forget positions of those of before."""
         self._topics.follow(changed.cluster)
         self._consumed.know(self._topics.known, by_name=self._topics.are_assigned_by_name)
-        self._look_ups.know(self._member, self._topics.ids, self.log)
+        self._look_ups.know(self._member.now, self._topics.ids, self.log)
 
     @handles(CoordinatorFound)
     def on_coordinator_found(self, found: CoordinatorFound) -> None:
@@ -404,7 +402,7 @@ class CommitManager(RequestManager):
 
     def _may_go(self, commit: Commit) -> bool:
         """Whether it may be sent as things are now; if not it ends here."""
-        if self._member.protocol == "classic":  # the others name topics by their ids
+        if self._member.now.protocol == "classic":  # the others name topics by their ids
             commit.leave_out_outdated(self._topics.known)
         error = self._objection(commit)
         if error is not None:
@@ -414,7 +412,7 @@ class CommitManager(RequestManager):
     def _objection(self, commit: Commit) -> Exception | None:
         if commit.outdated and not commit.remaining:
             return self._errors.created_anew(commit.outdated)  # the others' offsets are stored
-        if not (self._managed or commit.by_group):
+        if not (self._member.is_managed or commit.by_group):
             return None
         taken = {
             one
@@ -423,8 +421,8 @@ class CommitManager(RequestManager):
         }
         if taken:
             return self._errors.given_away(taken)
-        if self._member.generation < 0:
-            return self._errors.no_member(commit.remaining, self._member.state)
+        if not self._member.has_joined:
+            return self._errors.no_member(commit.remaining, self._member.now.state)
         if (
             commit.kind is Kind.ASKED
             and commit.attempts.made
@@ -440,7 +438,7 @@ class CommitManager(RequestManager):
             commit.exchange.sent()
             commit.attempts.sent_at = now
             offsets |= commit.remaining
-        member = self._member
+        member = self._member.now
         self.log.debug(
             "commit.sent",
             kind=commits[0].kind,
@@ -488,7 +486,7 @@ class CommitManager(RequestManager):
         error = self._errors.commit_refused(
             decides,
             {one for one in commit.remaining if errors[one] is decides},
-            member=self._member,
+            member=self._member.now,
             generation=sent.generation,
         )
         meaning = means(Answer.OFFSET_COMMIT, decides)
@@ -567,18 +565,12 @@ class CommitManager(RequestManager):
             return False  # in the next generation another member may have read on and committed
         if moved_on and Do.RETRY in meaning:
             patient = commit.retry or commit.attempts.made < STALE_ATTEMPTS
-            return patient and self._member.generation >= 0
+            return patient and self._member.has_joined
         if not commit.retry:
             return False
         if moved_on:
-            # We are a member of a newer generation, or will be soon: this answer may arrive before
-            # MemberChanged does. (Before the commit is sent again, `_objection` checks that we
-            # still own the partitions.) But while partitions are being revoked we do not join, and
-            # the revocation waits for this commit: waiting for a new generation would never end.
-            member = self._member
-            is_newer = member.generation != sent.generation
-            rejoins = member.state is MemberState.REBALANCING and not member.is_revoking
-            return member.generation >= 0 and (is_newer or rejoins)
+            # Before the commit is sent again, `_objection` checks that we still own the partitions.
+            return self._member.moves_on_from(sent.generation)
         if Do.AWAIT_TOPIC in meaning:
             is_deleted = self._topics.are_deleted(commit.remaining)
             if is_deleted or commit.kind is Kind.REVOCATION:
