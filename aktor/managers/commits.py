@@ -105,7 +105,6 @@ class CommitManager(RequestManager):
         self._coordinator = KnownCoordinator()
         self._member = CommitMember()
         self._topics = CommitTopics()
-        self._attempt = attempt_time(self.settings)
         self._errors = CommitErrors(self.settings.group_id)
         self._consumed = Consumed()
         self._clock = AutoCommitClock(self.settings)
@@ -113,7 +112,6 @@ class CommitManager(RequestManager):
         self._look_ups = LookUps(
             self.settings,
             consumed=self._consumed,
-            attempt=self._attempt,
             request=self.request,
             tell=self._tell,
             log=self.log,
@@ -456,7 +454,7 @@ class CommitManager(RequestManager):
             owned={one: self._consumed.ownership(one) for one in offsets},
         )
         body = offset_commit(self.settings, member, offsets, self._topics.ids)
-        deadline = now + self._attempt
+        deadline = now + attempt_time(self.settings)
         self.send(self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note))
 
     # -- what became of them

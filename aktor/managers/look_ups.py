@@ -30,7 +30,7 @@ from aktor.managers.commit_requests import (
     offset_fetch_answers,
 )
 from aktor.managers.consumed import Consumed
-from aktor.managers.exchange import Exchange
+from aktor.managers.exchange import Exchange, attempt_time
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.protocol.refusals import topics_refused
 from aktor.settings import Settings
@@ -116,7 +116,6 @@ class LookUps:
         settings: Settings,
         *,
         consumed: Consumed,
-        attempt: float,
         request: Callable[..., Request],
         tell: Callable[[Message], None],
         log: Trace,
@@ -126,7 +125,7 @@ class LookUps:
         self._settings = settings
         self._errors = CommitErrors(settings.group_id)
         self._consumed = consumed
-        self._attempt = attempt
+        self._attempt = attempt_time(settings)
         self._request = request
         self._under_way: list[LookUp] = []
         self._member = MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED)
