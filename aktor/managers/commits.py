@@ -41,13 +41,7 @@ from aktor.events.network import Destination, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.events.positions import AssignmentChanged
 from aktor.managers.auto_commit import AutoCommitClock
-from aktor.managers.commit_errors import (
-    CommitErrors,
-    Coordinator,
-    Waited,
-    meaning_of,
-    worst,
-)
+from aktor.managers.commit_errors import CommitErrors, Coordinator, meaning_of, worst
 from aktor.managers.commit_member import CommitMember
 from aktor.managers.commit_queue import Commit, CommitQueue, Kind
 from aktor.managers.commit_requests import Offsets, offset_commit, offset_commit_codes
@@ -159,7 +153,7 @@ class CommitManager(RequestManager):
             return NEVER
         for waiting in self._waiting():
             if waiting.since is None:
-                waiting.since = now
+                waiting.begin_waiting(now)
         return NEVER
 
     def _waiting(self) -> Iterator[Commit | Asker]:
@@ -176,14 +170,7 @@ class CommitManager(RequestManager):
             return due
         for commit in self._queue:
             if not commit.attempts.ended and commit.deadline <= now:
-                waited = Waited(
-                    since=commit.since,
-                    until=now,
-                    attempts=commit.attempts.made,
-                    last_error=commit.attempts.last_error,
-                    sent_at=commit.attempts.sent_at if commit.in_flight else None,
-                    coordinator=self._coordinator_now,
-                )
+                waited = commit.waited(now, self._coordinator_now)
                 error = self._errors.commit_timeout(
                     commit.remaining, waited, unsure=commit.in_flight
                 )
@@ -283,8 +270,8 @@ class CommitManager(RequestManager):
         self._consumed.assign(changed.partitions)
         for commit in self._queue:
             if UNHEARD in commit.owned.values():
-                commit.owned = self._consumed.heard_of(commit.owned)
-                commit.by_group = commit.by_group or changed.by_group
+                owned = self._consumed.heard_of(commit.owned)
+                commit.learn_ownership(owned, by_group=changed.by_group)
         self._member.assigned(by_group=changed.by_group)
 
     @handles(MemberChanged)
@@ -432,9 +419,7 @@ class CommitManager(RequestManager):
     def _commit(self, commits: list[Commit], node: int, now: float) -> None:
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         for commit in commits:
-            commit.attempts.made += 1
-            commit.exchange.sent()
-            commit.attempts.sent_at = now
+            commit.sent(now)
             offsets |= commit.remaining
         member = self._member.now
         self.log.debug(
@@ -505,16 +490,14 @@ class CommitManager(RequestManager):
         if not stored:
             return
         self._consumed.stored(stored, sent.owned)
-        for one in stored:
-            del commit.remaining[one]
+        commit.leave_out(stored)
         if commit.kind is Kind.REVOCATION:
             self._overtake(commit, stored)
 
     def _overtake(self, revocation: Commit, stored: Offsets) -> None:
         """A revocation passed the queue: nothing older may be stored after it."""
         for waiting in self._queue.passed(revocation):
-            for one in stored.keys() & waiting.remaining.keys():
-                del waiting.remaining[one]
+            waiting.leave_out(stored)
             if waiting.kind is Kind.ASKED and not waiting.remaining and not waiting.in_flight:
                 self._end(waiting, None)
 
@@ -541,7 +524,7 @@ class CommitManager(RequestManager):
             self._succeeded(commit, sent, now)
             return
         commit.exchange.ended()
-        commit.attempts.last_error = error
+        commit.attempts.failed(error)
         if commit.attempts.ended or not self._is_retried(commit, sent, error):
             if commit.kind is Kind.AUTO and Do.RETRY in meaning_of(error):
                 self._clock.failed(now, jitter)
@@ -582,7 +565,7 @@ class CommitManager(RequestManager):
         if commit.attempts.ended:
             self.log.debug("answer.dropped", request="OffsetCommit", because="its deadline passed")
             return
-        commit.attempts.ended = True
+        commit.attempts.end()
         if error is None and commit.outdated:
             error = self._errors.created_anew(commit.outdated)
         if error is not None:
@@ -631,6 +614,6 @@ class CommitManager(RequestManager):
             self._look_ups.failed(note, failed.error, failed.now, failed.jitter)
             return
         for commit in note.commits:
-            commit.attempts.unsure = True
+            commit.attempts.unanswered()
             error = self._errors.no_answer(commit.remaining, failed.error)
             self._attempt_failed(commit, note, error, failed.now, failed.jitter)

@@ -48,6 +48,10 @@ class Asker:
     deadline: float
     since: float | None = None
 
+    def begin_waiting(self, now: float) -> None:
+        """It is looked at for the first time."""
+        self.since = now
+
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class LookUp:
