@@ -49,7 +49,8 @@ from aktor.managers.commit_topics import CommitTopics
 from aktor.managers.consumed import UNHEARD, Consumed
 from aktor.managers.exchange import Exchange, attempt_time
 from aktor.managers.known_coordinator import KnownCoordinator
-from aktor.managers.look_ups import Asker, LookUps, OffsetFetchSent
+from aktor.managers.look_up import Asker, OffsetFetchSent
+from aktor.managers.look_ups import LookUps
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.values import Value
 
