@@ -314,8 +314,6 @@ STILL_SET = {
         ("fetch_plan.py", "share.held"),
         ("fetch_plan.py", "share.looked_up"),
         ("fetch_plan.py", "share.read"),
-        ("leave_group.py", "one.deadline"),
-        ("leave_group.py", "self._open[-1].tickets"),
         ("metadata.py", "question.since"),
         ("metadata.py", "unknown.answers"),
         ("positions.py", "partition.asked"),
