@@ -309,7 +309,6 @@ STILL_SET = {
         ("tls.py", "context.verify_flags"),
     },
     "managers": {
-        ("auto_membership.py", "self._choice.protocol"),
         ("fetch_plan.py", "share.crowded"),
         ("fetch_plan.py", "share.held"),
         ("fetch_plan.py", "share.looked_up"),

@@ -49,6 +49,10 @@ class Choice:
 
     protocol: str = ""
 
+    def stay_with(self, protocol: str) -> None:
+        """The group speaks this one."""
+        self.protocol = protocol
+
 
 class AutoMembershipManager(RequestManager):
     """Owns the manager that is tried first, and the one that takes over if it must."""
@@ -130,13 +134,13 @@ class AutoMembershipManager(RequestManager):
         if self._chosen is not self._first:
             return said
         if self._first.protocol_confirmed:
-            self._choice.protocol = "consumer"
+            self._choice.stay_with("consumer")
         errors = [one.error for one in said if isinstance(one, GroupFailed)]
         refusals = [one for one in errors if self._first.falls_back_to_classic(one)]
         if not refusals:
             return said
         self.log.info("protocol.chosen", protocol="classic", because=refusals[0])
-        self._choice.protocol = "classic"
+        self._choice.stay_with("classic")
         self._chosen = self._make_classic()
         kept = [one for one in said if not isinstance(one, GroupFailed | MemberChanged)]
         for fact in self._heard.known():
