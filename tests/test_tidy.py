@@ -309,10 +309,6 @@ STILL_SET = {
         ("tls.py", "context.verify_flags"),
     },
     "managers": {
-        ("fetch_plan.py", "share.crowded"),
-        ("fetch_plan.py", "share.held"),
-        ("fetch_plan.py", "share.looked_up"),
-        ("fetch_plan.py", "share.read"),
         ("metadata.py", "question.since"),
         ("metadata.py", "unknown.answers"),
         ("positions.py", "partition.asked"),
