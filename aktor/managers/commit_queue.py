@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kafka.structs import OffsetAndMetadata, TopicPartition
@@ -14,7 +14,7 @@ from aktor.actors.manager import NEVER
 from aktor.events.answers import Answered, Failed
 from aktor.events.commits import AutoCommitFinished, RevocationCommitted
 from aktor.events.message import Message
-from aktor.managers.commit_errors import says_expelled
+from aktor.managers.commit_errors import Coordinator, Waited, says_expelled
 from aktor.managers.commit_requests import TopicIds
 from aktor.managers.exchange import Exchange
 
@@ -40,6 +40,23 @@ class Attempts:
     last_error: Exception | None = None
     #: Whether the commit is over, although an answer may still come.
     ended: bool = False
+
+    def sent(self, now: float) -> None:
+        """One is made now."""
+        self.made += 1
+        self.sent_at = now
+
+    def unanswered(self) -> None:
+        """The one under way gets no answer: the broker may have stored the offsets, or not."""
+        self.unsure = True
+
+    def failed(self, error: Exception) -> None:
+        """The one under way has failed."""
+        self.last_error = error
+
+    def end(self) -> None:
+        """The commit is over, and whoever wanted it is told: no answer changes that any more."""
+        self.ended = True
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -80,6 +97,29 @@ class Commit:
         self.offsets = dict(offsets)
         self.remaining = dict(offsets)
 
+    def queued(self, serial: int) -> None:
+        """It takes its place in the queue."""
+        self.serial = serial
+
+    def begin_waiting(self, now: float) -> None:
+        """It is looked at for the first time."""
+        self.since = now
+
+    def sent(self, now: float) -> None:
+        """An attempt is made."""
+        self.attempts.sent(now)
+        self.exchange.sent()
+
+    def learn_ownership(self, owned: Mapping[TopicPartition, int], *, by_group: bool) -> None:
+        """The assignment was not known when it was asked for, and is now."""
+        self.owned = owned
+        self.by_group = self.by_group or by_group
+
+    def leave_out(self, partitions: Iterable[TopicPartition]) -> None:
+        """Nothing is left to store of these: their offsets are stored, or newer ones."""
+        for one in partitions:
+            self.remaining.pop(one, None)
+
     def leave_out_outdated(self, topic_ids: TopicIds) -> None:
         """An offset in a topic that was created anew is none in the new one of its name."""
         was = self.topic_ids
@@ -98,6 +138,17 @@ class Commit:
         deadline has come already when it is first looked at."""
         is_first = self.attempts.made == 0 and self.since == now
         return self.exchange.due if now < self.deadline or is_first else NEVER
+
+    def waited(self, now: float, coordinator: Coordinator) -> Waited:
+        """How long it has waited, and what stood in its way."""
+        return Waited(
+            since=self.since,
+            until=now,
+            attempts=self.attempts.made,
+            last_error=self.attempts.last_error,
+            sent_at=self.attempts.sent_at if self.in_flight else None,
+            coordinator=coordinator,
+        )
 
     def outcome(self, error: Exception | None) -> Message:
         """What whoever wanted it is told."""
@@ -149,7 +200,7 @@ class CommitQueue:
 
     def add(self, commit: Commit) -> None:
         """Take it in at its place."""
-        commit.serial = self._serial
+        commit.queued(self._serial)
         self._serial += 1
         (self.revocations if commit.kind is Kind.REVOCATION else self.standing).append(commit)
 

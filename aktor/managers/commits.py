@@ -35,24 +35,22 @@ from aktor.events.coordinator import (
     CoordinatorRefused,
     SuspectCoordinator,
 )
-from aktor.events.membership import ConfirmSession, MemberChanged, MemberState
-from aktor.events.metadata import Broker, ClusterChanged, RefreshMetadata
+from aktor.events.membership import ConfirmSession, MemberChanged
+from aktor.events.metadata import ClusterChanged, RefreshMetadata
 from aktor.events.network import Destination, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.events.positions import AssignmentChanged
 from aktor.managers.auto_commit import AutoCommitClock
-from aktor.managers.commit_errors import (
-    CommitErrors,
-    Coordinator,
-    Waited,
-    meaning_of,
-    worst,
-)
+from aktor.managers.commit_errors import CommitErrors, Coordinator, meaning_of, worst
+from aktor.managers.commit_member import CommitMember
 from aktor.managers.commit_queue import Commit, CommitQueue, Kind
-from aktor.managers.commit_requests import Offsets, TopicIds, offset_commit, offset_commit_codes
+from aktor.managers.commit_requests import Offsets, offset_commit, offset_commit_codes
+from aktor.managers.commit_topics import CommitTopics
 from aktor.managers.consumed import UNHEARD, Consumed
 from aktor.managers.exchange import Exchange, attempt_time
-from aktor.managers.look_ups import Asker, LookUps, OffsetFetchSent
+from aktor.managers.known_coordinator import KnownCoordinator
+from aktor.managers.look_up import Asker, OffsetFetchSent
+from aktor.managers.look_ups import LookUps
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.values import Value
 
@@ -61,7 +59,6 @@ __all__ = ["CommitManager"]
 #: Commits that may wait in the queue: an application that never waits for one, while there is no
 #: coordinator, must not fill the memory.
 QUEUE_MAX: Final = 10_000
-
 
 #: An asynchronous commit is not retried. But STALE_MEMBER_EPOCH is ordinary in a KIP-848 group, and
 #: not the application's concern: then it is sent again, so often at most.
@@ -100,27 +97,16 @@ class CommitManager(RequestManager):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._coordinator: Broker | None = None
-        #: Why no coordinator is known: what was heard of it last.
-        self._missing = ""
-        self._member = MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED)
-        self._known_ids: TopicIds = {}
-        #: Topics that the brokers say do not exist.
-        self._deleted: frozenset[str] = frozenset()
-        #: Whether the group hands out our partitions, as opposed to `assign`.
-        self._managed = False
-        self._attempt = attempt_time(self.settings)
+        self._coordinator = KnownCoordinator()
+        self._member = CommitMember()
+        self._topics = CommitTopics()
         self._errors = CommitErrors(self.settings.group_id)
         self._consumed = Consumed()
-        #: Whether the application is still where its last `Poll` told, as far as is known here: it
-        #: has asked for no commit since.
-        self._is_where_told = False
         self._clock = AutoCommitClock(self.settings)
         self._queue = CommitQueue()
         self._look_ups = LookUps(
             self.settings,
             consumed=self._consumed,
-            attempt=self._attempt,
             request=self.request,
             tell=self._tell,
             log=self.log,
@@ -154,7 +140,7 @@ class CommitManager(RequestManager):
         due = self._clock.due(now)
         if now < due:
             return due
-        if not (self._is_where_told and self._may_auto_commit()):
+        if not (self._consumed.are_up_to_date and self._may_auto_commit()):
             return NEVER  # a message will change that
         refresh = self._clock.begin(now)
         if self._consumed.to_commit(everything=refresh):
@@ -168,7 +154,7 @@ class CommitManager(RequestManager):
             return NEVER
         for waiting in self._waiting():
             if waiting.since is None:
-                waiting.since = now
+                waiting.begin_waiting(now)
         return NEVER
 
     def _waiting(self) -> Iterator[Commit | Asker]:
@@ -185,14 +171,7 @@ class CommitManager(RequestManager):
             return due
         for commit in self._queue:
             if not commit.attempts.ended and commit.deadline <= now:
-                waited = Waited(
-                    since=commit.since,
-                    until=now,
-                    attempts=commit.attempts.made,
-                    last_error=commit.attempts.last_error,
-                    sent_at=commit.attempts.sent_at if commit.in_flight else None,
-                    coordinator=self._coordinator_now,
-                )
+                waited = commit.waited(now, self._coordinator_now)
                 error = self._errors.commit_timeout(
                     commit.remaining, waited, unsure=commit.in_flight
                 )
@@ -202,18 +181,14 @@ class CommitManager(RequestManager):
 
     @property
     def _coordinator_now(self) -> Coordinator:
-        return Coordinator(
-            broker=self._coordinator,
-            missing=self._missing,
-            rebalancing=self._member.state is MemberState.REBALANCING,
-        )
+        return self._coordinator.as_told(rebalancing=self._member.is_rebalancing)
 
     # -- what others want
 
     @handles(CommitOffsets)
     def on_commit_offsets(self, asked: CommitOffsets) -> None:
         """Join the queue."""
-        self._is_where_told = False
+        self._consumed.commit_asked()
         if self.settings.group_id is None:
             self._tell(Failed(ticket=asked.ticket, error=self._errors.no_group("commit")))
             return
@@ -231,8 +206,8 @@ class CommitManager(RequestManager):
                 deadline=asked.deadline,
                 retry=asked.retry,
                 owned=self._consumed.ownerships(asked.offsets),
-                by_group=self._managed,
-                topic_ids=self._known_ids,
+                by_group=self._member.is_managed,
+                topic_ids=self._topics.known,
                 exchange=Exchange(self.settings),
             )
         )
@@ -255,7 +230,7 @@ class CommitManager(RequestManager):
                 # partition may belong to another member.
                 owned={one: self._consumed.owned.get(one, UNHEARD) for one in asked.offsets},
                 by_group=True,
-                topic_ids=self._known_ids,
+                topic_ids=self._topics.known,
                 exchange=Exchange(self.settings),
             )
         )
@@ -279,13 +254,12 @@ class CommitManager(RequestManager):
     @handles(Poll)
     def on_poll(self, poll: Poll) -> None:
         """Note the positions."""
-        self._is_where_told = True
         self._consumed.moved(poll.positions)
 
     def _may_auto_commit(self) -> bool:
-        if self._coordinator is None or self._queue.has_auto():
+        if self._coordinator.node_id is None or self._queue.has_auto():
             return False
-        return self._member.generation >= 0 or not self._managed
+        return self._member.may_commit
 
     # -- the others' news
 
@@ -297,56 +271,45 @@ class CommitManager(RequestManager):
         self._consumed.assign(changed.partitions)
         for commit in self._queue:
             if UNHEARD in commit.owned.values():
-                commit.owned = self._consumed.heard_of(commit.owned)
-                commit.by_group = commit.by_group or changed.by_group
-        self._managed = changed.by_group
+                owned = self._consumed.heard_of(commit.owned)
+                commit.learn_ownership(owned, by_group=changed.by_group)
+        self._member.assigned(by_group=changed.by_group)
 
     @handles(MemberChanged)
     def on_member_changed(self, member: MemberChanged) -> None:
         """Commit as this member from now on."""
-        if member.member_id != self._member.member_id:
+        if member.member_id != self._member.now.member_id:
             self.log = self.log.bind(member=member.member_id)
-        self._member = member
-        self._look_ups.know(member, self._topic_ids, self.log)
+        self._member.changed(member)
+        self._topics.assign(member.topic_ids)
+        self._look_ups.know(member, self._topics.ids, self.log)
 
     @handles(ClusterChanged)
     def on_cluster_changed(self, changed: ClusterChanged) -> None:
         """Name topics by their ids where they are known; forget positions of those of before."""
-        self._known_ids = {
-            name: info.topic_id
-            for name, info in changed.cluster.topics.items()
-            if info.topic_id is not None
-        }
-        self._deleted = changed.cluster.unknown
-        self._consumed.know(self._known_ids, by_name=not self._member.topic_ids)
-        self._look_ups.know(self._member, self._topic_ids, self.log)
-
-    @property
-    def _topic_ids(self) -> TopicIds:
-        # The positions belong to the topic that was assigned to us, not to a topic of the same name
-        # that was created later.
-        return {**self._known_ids, **self._member.topic_ids}
+        self._topics.follow(changed.cluster)
+        self._consumed.know(self._topics.known, by_name=self._topics.are_assigned_by_name)
+        self._look_ups.know(self._member.now, self._topics.ids, self.log)
 
     @handles(CoordinatorFound)
     def on_coordinator_found(self, found: CoordinatorFound) -> None:
         """What waits may go."""
-        self._coordinator = found.broker
+        self._coordinator.found(found.broker)
 
     @handles(CoordinatorLost)
     def on_coordinator_lost(self, lost: CoordinatorLost) -> None:
         """Hold back what waits; what is in flight is answered or fails by itself."""
-        self._coordinator = None
-        self._missing = lost.because
+        self._coordinator.lost(lost.because)
 
     @handles(CoordinatorMissing)
     def on_coordinator_missing(self, missing: CoordinatorMissing) -> None:
         """Note why: the error of a commit or look-up that times out says it."""
-        self._missing = missing.because
+        self._coordinator.not_found(missing.because)
 
     @handles(CoordinatorRefused)
     def on_coordinator_refused(self, refused: CoordinatorRefused) -> None:
         """Nothing that waits can be done."""
-        self._coordinator = None
+        self._coordinator.refused()
         for commit in self._queue:
             if commit.in_flight:
                 continue
@@ -362,31 +325,30 @@ class CommitManager(RequestManager):
 
     def _suspect(self, node: int, because: str) -> None:
         """Say that `node` is not the coordinator, and hold back until there is a new one."""
-        if self._coordinator is None or self._coordinator.node_id != node:
-            return
-        self._coordinator = None
-        self._missing = because
-        self._tell(SuspectCoordinator(node_id=node, because=because))
+        if self._coordinator.node_id == node:
+            self._coordinator.lost(because)
+            self._tell(SuspectCoordinator(node_id=node, because=because))
 
     # -- commits on the way
 
     def _send_commits(self, now: float, _jitter: float) -> float:
         """OffsetCommit of what is due. Commits that may not go any more end here."""
-        if not self._queue or self._coordinator is None:
+        node = self._coordinator.node_id
+        if not self._queue or node is None:
             return NEVER
         for commit in list(self._queue.revocations):
             ready = now >= commit.due(now) and not self._queue.must_wait(commit)
             if ready and self._may_go(commit):
-                self._commit([commit], self._coordinator.node_id, now)
+                self._commit([commit], node, now)
         if head := self._head_of_queue(now):
-            self._commit(head, self._coordinator.node_id, now)
+            self._commit(head, node, now)
         return self._queue.due(now)
 
     def _send_look_ups(self, now: float, _jitter: float) -> float:
         """OffsetFetch of what is due."""
         if not self._look_ups:
             return NEVER
-        node = None if self._coordinator is None else self._coordinator.node_id
+        node = self._coordinator.node_id
         unanswered = self._queue.unanswered()
         for request in self._look_ups.to_send(now, node, unanswered):
             self.send(request)
@@ -426,8 +388,8 @@ class CommitManager(RequestManager):
 
     def _may_go(self, commit: Commit) -> bool:
         """Whether it may be sent as things are now; if not it ends here."""
-        if self._member.protocol == "classic":  # the others name topics by their ids
-            commit.leave_out_outdated(self._known_ids)
+        if self._member.now.protocol == "classic":  # the others name topics by their ids
+            commit.leave_out_outdated(self._topics.known)
         error = self._objection(commit)
         if error is not None:
             self._end(commit, error)
@@ -436,7 +398,7 @@ class CommitManager(RequestManager):
     def _objection(self, commit: Commit) -> Exception | None:
         if commit.outdated and not commit.remaining:
             return self._errors.created_anew(commit.outdated)  # the others' offsets are stored
-        if not (self._managed or commit.by_group):
+        if not (self._member.is_managed or commit.by_group):
             return None
         taken = {
             one
@@ -445,32 +407,22 @@ class CommitManager(RequestManager):
         }
         if taken:
             return self._errors.given_away(taken)
-        if self._member.generation < 0:
-            return self._errors.no_member(commit.remaining, self._member.state)
+        if not self._member.has_joined:
+            return self._errors.no_member(commit.remaining, self._member.now.state)
         if (
             commit.kind is Kind.ASKED
             and commit.attempts.made
-            and (gone := self._created_anew(commit))
+            and (gone := self._topics.created_anew(commit.remaining))
         ):
             return self._errors.created_anew(gone)  # the others' offsets are stored
         return None
 
-    def _created_anew(self, commit: Commit) -> set[TopicPartition]:
-        given, known = self._member.topic_ids, self._known_ids
-        return {
-            one
-            for one in commit.remaining
-            if one.topic in given.keys() & known.keys() and given[one.topic] != known[one.topic]
-        }
-
     def _commit(self, commits: list[Commit], node: int, now: float) -> None:
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         for commit in commits:
-            commit.attempts.made += 1
-            commit.exchange.sent()
-            commit.attempts.sent_at = now
+            commit.sent(now)
             offsets |= commit.remaining
-        member = self._member
+        member = self._member.now
         self.log.debug(
             "commit.sent",
             kind=commits[0].kind,
@@ -487,8 +439,8 @@ class CommitManager(RequestManager):
             at=now,
             owned={one: self._consumed.ownership(one) for one in offsets},
         )
-        body = offset_commit(self.settings, member, offsets, self._topic_ids)
-        deadline = now + self._attempt
+        body = offset_commit(self.settings, member, offsets, self._topics.ids)
+        deadline = now + attempt_time(self.settings)
         self.send(self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note))
 
     # -- what became of them
@@ -518,7 +470,7 @@ class CommitManager(RequestManager):
         error = self._errors.commit_refused(
             decides,
             {one for one in commit.remaining if errors[one] is decides},
-            member=self._member,
+            member=self._member.now,
             generation=sent.generation,
         )
         meaning = means(Answer.OFFSET_COMMIT, decides)
@@ -539,16 +491,14 @@ class CommitManager(RequestManager):
         if not stored:
             return
         self._consumed.stored(stored, sent.owned)
-        for one in stored:
-            del commit.remaining[one]
+        commit.leave_out(stored)
         if commit.kind is Kind.REVOCATION:
             self._overtake(commit, stored)
 
     def _overtake(self, revocation: Commit, stored: Offsets) -> None:
         """A revocation passed the queue: nothing older may be stored after it."""
         for waiting in self._queue.passed(revocation):
-            for one in stored.keys() & waiting.remaining.keys():
-                del waiting.remaining[one]
+            waiting.leave_out(stored)
             if waiting.kind is Kind.ASKED and not waiting.remaining and not waiting.in_flight:
                 self._end(waiting, None)
 
@@ -575,7 +525,7 @@ class CommitManager(RequestManager):
             self._succeeded(commit, sent, now)
             return
         commit.exchange.ended()
-        commit.attempts.last_error = error
+        commit.attempts.failed(error)
         if commit.attempts.ended or not self._is_retried(commit, sent, error):
             if commit.kind is Kind.AUTO and Do.RETRY in meaning_of(error):
                 self._clock.failed(now, jitter)
@@ -597,21 +547,15 @@ class CommitManager(RequestManager):
             return False  # in the next generation another member may have read on and committed
         if moved_on and Do.RETRY in meaning:
             patient = commit.retry or commit.attempts.made < STALE_ATTEMPTS
-            return patient and self._member.generation >= 0
+            return patient and self._member.has_joined
         if not commit.retry:
             return False
         if moved_on:
-            # We are a member of a newer generation, or will be soon: this answer may arrive before
-            # MemberChanged does. (Before the commit is sent again, `_objection` checks that we
-            # still own the partitions.) But while partitions are being revoked we do not join, and
-            # the revocation waits for this commit: waiting for a new generation would never end.
-            member = self._member
-            is_newer = member.generation != sent.generation
-            rejoins = member.state is MemberState.REBALANCING and not member.is_revoking
-            return member.generation >= 0 and (is_newer or rejoins)
+            # Before the commit is sent again, `_objection` checks that we still own the partitions.
+            return self._member.moves_on_from(sent.generation)
         if Do.AWAIT_TOPIC in meaning:
-            deleted = {one.topic for one in commit.remaining} <= self._deleted
-            if deleted or commit.kind is Kind.REVOCATION:
+            is_deleted = self._topics.are_deleted(commit.remaining)
+            if is_deleted or commit.kind is Kind.REVOCATION:
                 return False
         return Do.RETRY in meaning
 
@@ -622,7 +566,7 @@ class CommitManager(RequestManager):
         if commit.attempts.ended:
             self.log.debug("answer.dropped", request="OffsetCommit", because="its deadline passed")
             return
-        commit.attempts.ended = True
+        commit.attempts.end()
         if error is None and commit.outdated:
             error = self._errors.created_anew(commit.outdated)
         if error is not None:
@@ -671,6 +615,6 @@ class CommitManager(RequestManager):
             self._look_ups.failed(note, failed.error, failed.now, failed.jitter)
             return
         for commit in note.commits:
-            commit.attempts.unsure = True
+            commit.attempts.unanswered()
             error = self._errors.no_answer(commit.remaining, failed.error)
             self._attempt_failed(commit, note, error, failed.now, failed.jitter)

@@ -30,6 +30,9 @@ class Consumed:
         self.owned: dict[TopicPartition, int] = {}
         #: How many answers have said that offsets are stored: the age of a look-up.
         self.commits_stored = 0
+        #: Whether the application is still at the positions of its last `Poll`, as far as is known
+        #: here: it has asked for no commit since.
+        self.are_up_to_date = False
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._positions: dict[TopicPartition, OffsetAndMetadata] = {}
         self._topic_ids: dict[str, Any] = {}
@@ -46,8 +49,16 @@ class Consumed:
                 del known[gone]
 
     def moved(self, positions: Offsets) -> None:
-        """The application has consumed up to these."""
+        """The application polls, and has consumed up to these."""
+        self.are_up_to_date = True
         self._positions.update({k: v for k, v in positions.items() if k in self.owned})
+
+    def commit_asked(self) -> None:
+        """The application asks for a commit, perhaps of records that it got since its last `Poll`.
+
+        It has moved on from the positions of that `Poll`, then.
+        """
+        self.are_up_to_date = False
 
     def know(self, topic_ids: TopicIds, *, by_name: bool) -> None:
         """Forget what was read, and committed, of a topic that was created anew since.

@@ -67,6 +67,14 @@ class _Share:
     looked_up: int = 0
     held: int = 0
 
+    def count(self, known: _PartitionState, sign: int) -> None:
+        """A partition in this state belongs to the node now (`sign` is 1), or no more (-1)."""
+        state = known.state
+        self.held += sign * known.held
+        self.read += sign * (state in _READ)
+        self.crowded += sign * (state is FetchState.CROWDED)
+        self.looked_up += sign * (state is FetchState.LOOKED_UP)
+
 
 class FetchPlan:
     """Owns the cursors, what is paused, and where each partition stands."""
@@ -248,11 +256,10 @@ class FetchPlan:
         self.readable += sign * known.held
         if known.source is None:
             return
-        share = self._shares.setdefault(known.source, _Share())
-        share.held += sign * known.held
-        share.read += sign * (known.state in _READ)
-        share.crowded += sign * (known.state is FetchState.CROWDED)
-        share.looked_up += sign * (known.state is FetchState.LOOKED_UP)
+        share = self._shares.get(known.source)
+        if share is None:  # `setdefault` would make one each time
+            share = self._shares[known.source] = _Share()
+        share.count(known, sign)
 
     def _take_out(self, tp: TopicPartition, before: _PartitionState) -> None:
         if before.state is FetchState.READY:

@@ -42,6 +42,14 @@ class Leave:
         self.of_join = None
         self.member_id = member_id
 
+    def give_up_at(self, deadline: float) -> None:
+        """It has until then."""
+        self.deadline = deadline
+
+    def take_over(self, tickets: list[int]) -> None:
+        """These waited for a request that is over, and wait for this one now."""
+        self.tickets += tickets
+
 
 class LeaveSent(Value):
     """Note on one attempt of a `Leave`, by its number."""
@@ -118,12 +126,12 @@ class Leaves:
         """From `now` on, those that have no deadline yet have `request_timeout_ms`."""
         for one in self._open:
             if one.deadline == NEVER:
-                one.deadline = now + self._settings.request_timeout
+                one.give_up_at(now + self._settings.request_timeout)
 
     def last(self, deadline: float) -> Leave | None:
         """The latest; None if there is none. All have until `deadline` from now on."""
         for one in self._open:
-            one.deadline = deadline
+            one.give_up_at(deadline)
         return self._open[-1] if self._open else None
 
     def end(self, leave: Leave) -> list[int]:
@@ -131,7 +139,7 @@ class Leaves:
         self._open.remove(leave)
         if not self._open:
             return leave.tickets
-        self._open[-1].tickets += leave.tickets
+        self._open[-1].take_over(leave.tickets)
         return []
 
     def of_join(self, number: int) -> list[Leave]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from kafka.errors import TopicAuthorizationFailedError, UnknownError
@@ -22,7 +20,7 @@ from aktor.events.membership import ConfirmSession, MemberChanged, MemberState
 from aktor.events.message import Message
 from aktor.events.metadata import RefreshMetadata
 from aktor.events.network import Destination, Request
-from aktor.managers.commit_errors import CommitErrors, Coordinator, Waited
+from aktor.managers.commit_errors import CommitErrors, Coordinator
 from aktor.managers.commit_requests import (
     TopicIds,
     committed,
@@ -30,78 +28,14 @@ from aktor.managers.commit_requests import (
     offset_fetch_answers,
 )
 from aktor.managers.consumed import Consumed
-from aktor.managers.exchange import Exchange
+from aktor.managers.exchange import Exchange, attempt_time
+from aktor.managers.look_up import Asker, LookUp, OffsetFetchSent, Outcome
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.protocol.refusals import topics_refused
 from aktor.settings import Settings
 from aktor.trace import Trace
-from aktor.values import Value
 
-__all__ = ["OffsetFetchSent", "Asker", "LookUp", "LookUps", "Outcome"]
-
-
-@dataclass(slots=True, eq=False)
-class Asker:
-    """An application call that waits for committed offsets."""
-
-    ticket: int
-    deadline: float
-    since: float | None = None
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class LookUp:
-    """One OffsetFetch on its way, and the questions that wait for it.
-
-    `for_positions` are the partitions that the position manager waits for, each with the number of
-    its ownership. `as_of` counts the commits that were stored when it was first sent: a question
-    that came after a later commit must not be answered by it. `by_name`: the ids of these topics
-    that we know are not the broker's. `held_until`: it waits for a commit, but no longer.
-    """
-
-    partitions: frozenset[TopicPartition]
-    exchange: Exchange
-    wanted: frozenset[TopicPartition]
-    found: dict[TopicPartition, OffsetAndMetadata | None] = field(default_factory=dict)
-    askers: list[Asker] = field(default_factory=list)
-    for_positions: dict[TopicPartition, int] = field(default_factory=dict)
-    as_of: int | None = None
-    by_name: bool = False
-    sent_at: float = -math.inf
-    held_until: float = -math.inf
-    last_error: Exception | None = None
-
-    @property
-    def needed(self) -> bool:
-        """Whether anybody still waits for something."""
-        return bool(self.wanted) and bool(self.askers or self.for_positions)
-
-    @property
-    def attempts(self) -> int:
-        """How often it was sent."""
-        return 0 if self.as_of is None else self.exchange.failures + self.exchange.in_flight
-
-    @property
-    def due(self) -> float:
-        """When it may be sent."""
-        return max(self.exchange.due, self.held_until)
-
-
-class OffsetFetchSent(Value):
-    """Note on an OffsetFetch: for which look-up, of which partitions, from whom."""
-
-    look_up: LookUp
-    partitions: frozenset[TopicPartition]
-    node: int
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What an OffsetFetch brought: offsets, errors that a retry may mend, and final ones."""
-
-    found: dict[TopicPartition, OffsetAndMetadata | None] = field(default_factory=dict)
-    again: dict[TopicPartition, Exception] = field(default_factory=dict)
-    refused: dict[TopicPartition, Exception] = field(default_factory=dict)
+__all__ = ["LookUps"]
 
 
 class LookUps:
@@ -116,7 +50,6 @@ class LookUps:
         settings: Settings,
         *,
         consumed: Consumed,
-        attempt: float,
         request: Callable[..., Request],
         tell: Callable[[Message], None],
         log: Trace,
@@ -126,7 +59,7 @@ class LookUps:
         self._settings = settings
         self._errors = CommitErrors(settings.group_id)
         self._consumed = consumed
-        self._attempt = attempt
+        self._attempt = attempt_time(settings)
         self._request = request
         self._under_way: list[LookUp] = []
         self._member = MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED)
@@ -153,7 +86,7 @@ class LookUps:
             self._tell(Answered(ticket=asked.ticket, value={}))
             return
         look_up = self._joinable(asked.partitions) or self._add(asked.partitions)
-        look_up.askers.append(Asker(asked.ticket, asked.deadline))
+        look_up.asked_by(Asker(asked.ticket, asked.deadline))
 
     def find_starting(self, asked: FindStartingOffsets) -> None:
         """Look these up until they are answered, unless that is under way already."""
@@ -172,7 +105,7 @@ class LookUps:
                 # A look-up that was sent before the partition was assigned to us may be answered
                 # with an offset that its former owner has since moved on.
                 look_up = self._add(partitions)
-            look_up.for_positions.update(wanted)
+            look_up.find_for_positions(wanted)
 
     def _is_being_found(self, partition: TopicPartition, ownership: int) -> bool:
         """Whether a look-up under way is fresh enough to tell it.
@@ -184,7 +117,7 @@ class LookUps:
                 continue
             if look_up.for_positions[partition] == ownership and self._is_fresh(look_up):
                 return True
-            del look_up.for_positions[partition]
+            look_up.forget_positions([partition])
         return False
 
     def _is_fresh(self, look_up: LookUp) -> bool:
@@ -201,9 +134,19 @@ class LookUps:
                 return look_up
         return None
 
-    def _add(self, partitions: frozenset[TopicPartition]) -> LookUp:
+    def _add(
+        self,
+        partitions: frozenset[TopicPartition],
+        askers: Iterable[Asker] = (),
+        *,
+        by_name: bool = False,
+    ) -> LookUp:
         look_up = LookUp(
-            partitions=partitions, wanted=partitions, exchange=Exchange(self._settings)
+            partitions=partitions,
+            wanted=partitions,
+            askers=list(askers),
+            by_name=by_name,
+            exchange=Exchange(self._settings),
         )
         self._under_way.append(look_up)
         return look_up
@@ -211,7 +154,7 @@ class LookUps:
     def forget_positions(self) -> None:
         """A restarted position manager asks again: forget what the old one asked."""
         for look_up in list(self._under_way):
-            look_up.for_positions.clear()
+            look_up.forget_positions(list(look_up.for_positions))
             self._drop_unless_needed(look_up)
 
     def _drop_unless_needed(self, look_up: LookUp) -> None:
@@ -234,8 +177,8 @@ class LookUps:
         """Answer the calls whose deadline has come."""
         for look_up in list(self._under_way):
             for asker in [one for one in look_up.askers if one.deadline <= now]:
-                look_up.askers.remove(asker)
-                waited = self._waited(look_up, asker.since, now, coordinator)
+                look_up.dismiss(asker)
+                waited = look_up.waited(asker.since, now, coordinator)
                 error = self._errors.look_up_timeout(look_up.wanted, waited)
                 self._tell(Failed(ticket=asker.ticket, error=error))
             self._drop_unless_needed(look_up)
@@ -244,20 +187,8 @@ class LookUps:
         """What the look-up of this committed offset for the position manager waits for."""
         for look_up in self._under_way:
             if tp in look_up.for_positions:
-                return self._waited(look_up, None, now, coordinator).because
+                return look_up.waited(None, now, coordinator).because
         return "it was not looked up in time"
-
-    def _waited(
-        self, look_up: LookUp, since: float | None, now: float, coordinator: Coordinator
-    ) -> Waited:
-        return Waited(
-            since=since,
-            until=now,
-            attempts=look_up.attempts,
-            last_error=look_up.last_error,
-            sent_at=look_up.sent_at if look_up.exchange.in_flight else None,
-            coordinator=coordinator,
-        )
 
     # -- on the way
 
@@ -277,35 +208,24 @@ class LookUps:
             return []
         for look_up in self._under_way:
             if now >= look_up.exchange.due:
-                self._hold(look_up, now, unanswered)
+                look_up.hold(unanswered, until=now + self._attempt)
         return [self._send(one, node, now) for one in self._under_way if now >= one.due]
-
-    def _hold(self, look_up: LookUp, now: float, unanswered: Collection[TopicPartition]) -> None:
-        """Hold it back while its answer would miss a commit of ours.
-
-        A partition that is assigned again by `assign` would then start at the offset from before
-        that commit, and records would be given out twice. The wait is bounded, because a commit may
-        be retried for as long as its caller likes.
-        """
-        if look_up.for_positions.keys().isdisjoint(unanswered):
-            look_up.held_until = -math.inf
-        elif look_up.held_until == -math.inf:
-            look_up.held_until = now + self._attempt
 
     def _forget_lost(self, look_up: LookUp) -> None:
         """The starting offset of a lost partition is not needed any more."""
-        for one, ownership in list(look_up.for_positions.items()):
-            if self._consumed.changed_hands(one, ownership):
-                del look_up.for_positions[one]
+        look_up.forget_positions(
+            [
+                one
+                for one, ownership in look_up.for_positions.items()
+                if self._consumed.changed_hands(one, ownership)
+            ]
+        )
         if not look_up.askers and not look_up.exchange.in_flight:
-            look_up.partitions = look_up.wanted = look_up.wanted & look_up.for_positions.keys()
+            look_up.ask_only_for_positions()
         self._drop_unless_needed(look_up)
 
     def _send(self, look_up: LookUp, node: int, now: float) -> Request:
-        look_up.exchange.sent()
-        look_up.sent_at = now
-        if look_up.as_of is None:
-            look_up.as_of = self._consumed.commits_stored
+        look_up.sent(now, self._consumed.commits_stored)
         self._log.debug("offsets.requested", partitions=look_up.wanted, node=node)
         ids: TopicIds = {} if look_up.by_name else self._topic_ids
         return self._request(
@@ -363,14 +283,11 @@ class LookUps:
         self, look_up: LookUp, outcome: Outcome, now: float = 0.0, jitter: float = 0.5
     ) -> None:
         """Answer whom the outcome answers; the rest is asked for again, at its time."""
-        look_up.exchange.ended()
-        look_up.found.update(outcome.found)
-        look_up.wanted = frozenset(outcome.again)
+        look_up.answered(outcome)
         if outcome.found:
             self._log.info("offsets.fetched", partitions=len(outcome.found))
         if outcome.again:
-            look_up.last_error = next(iter(outcome.again.values()))
-            retry_at = look_up.exchange.failed(now, jitter)
+            retry_at = look_up.failed(next(iter(outcome.again.values())), now, jitter)
             self._log.info(
                 "offsets.retried",
                 partitions=look_up.wanted,
@@ -388,9 +305,7 @@ class LookUps:
         self._tell_positions(look_up, outcome)
         self._tell_askers(look_up, outcome)
         if outcome.refused:
-            # What is left is asked for the position manager only: no later question may share it.
-            look_up.partitions = look_up.wanted
-            look_up.found.clear()
+            look_up.drop_answers()
         self._drop_unless_needed(look_up)
 
     def _ask_by_name(self, look_up: LookUp) -> None:
@@ -400,9 +315,7 @@ class LookUps:
         alone: a partition that the group has given us belongs to the topic with that id.
         """
         if look_up.askers and not look_up.by_name:
-            again = self._add(look_up.partitions)
-            again.by_name = True
-            again.askers, look_up.askers = look_up.askers, []
+            self._add(look_up.partitions, look_up.dismiss_all(), by_name=True)
 
     def _tell_positions(self, look_up: LookUp, outcome: Outcome) -> None:
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
@@ -410,7 +323,7 @@ class LookUps:
         for one, ownership in list(look_up.for_positions.items()):
             if one in outcome.again:
                 continue
-            del look_up.for_positions[one]
+            look_up.forget_positions([one])
             if self._consumed.changed_hands(one, ownership):
                 self._log.debug("offset.dropped", partition=one, because="it changed hands")
             elif one in outcome.refused:
@@ -434,12 +347,12 @@ class LookUps:
             no_time = only_unknown and look_up.exchange.retry_at >= asker.deadline
             if outcome.again and not no_time:
                 continue
-            look_up.askers.remove(asker)
+            look_up.dismiss(asker)
             value = {one: look_up.found.get(one) for one in look_up.partitions}
             self._tell(Answered(ticket=asker.ticket, value=value))
 
     def _fail_askers(self, look_up: LookUp, error: Exception) -> None:
-        askers, look_up.askers = look_up.askers, []
+        askers = look_up.dismiss_all()
         if askers:
             self._log.warning("offsets.failed", partitions=look_up.partitions, because=error)
         for asker in askers:

@@ -19,13 +19,12 @@ def a_commit(kind: Kind = Kind.ASKED, *, deadline: float = 10.0) -> Commit:
     settings = Settings(retry_backoff=1.0, retry_backoff_max=1.0)
     offsets = {T0: OffsetAndMetadata(1, "", -1)}
     commit = Commit(kind=kind, exchange=Exchange(settings), offsets=offsets, deadline=deadline)
-    commit.since = 5.0
+    commit.begin_waiting(5.0)
     return commit
 
 
 def sent(commit: Commit) -> Commit:
-    commit.attempts.made += 1
-    commit.exchange.sent()
+    commit.sent(6.0)
     return commit
 
 

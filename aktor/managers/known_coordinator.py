@@ -1,0 +1,43 @@
+"""The group's coordinator, as the coordinator manager tells of it."""
+
+from __future__ import annotations
+
+from aktor.events.metadata import Broker
+from aktor.managers.commit_errors import Coordinator
+
+__all__ = ["KnownCoordinator"]
+
+
+class KnownCoordinator:
+    """Owns which broker is the group's coordinator, or why none is known."""
+
+    def __init__(self) -> None:
+        self._broker: Broker | None = None
+        #: What was heard last of why no coordinator is known.
+        self._missing = ""
+
+    @property
+    def node_id(self) -> int | None:
+        """The coordinator's node; None while no coordinator is known."""
+        return None if self._broker is None else self._broker.node_id
+
+    def found(self, broker: Broker) -> None:
+        """This broker is the coordinator."""
+        self._broker = broker
+
+    def lost(self, because: str) -> None:
+        """The broker is not the coordinator any more, or cannot be asked."""
+        self._broker = None
+        self._missing = because
+
+    def not_found(self, because: str) -> None:
+        """The search for the coordinator goes on: this stood in its way last."""
+        self._missing = because
+
+    def refused(self) -> None:
+        """There is no coordinator for us: we may not use the group."""
+        self._broker = None
+
+    def as_told(self, *, rebalancing: bool) -> Coordinator:
+        """What an error says of it; `rebalancing`: the group rebalances."""
+        return Coordinator(broker=self._broker, missing=self._missing, rebalancing=rebalancing)
