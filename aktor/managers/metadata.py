@@ -34,7 +34,6 @@ from aktor.events.metadata import (
     PartitionInfo,
     RefreshMetadata,
     TopicInfo,
-    TopicPattern,
     TopicsNamed,
     TopicsRefused,
     TrackTopics,
@@ -50,6 +49,7 @@ from aktor.events.routes import APPLICATION, MEMBERSHIP
 from aktor.managers.exchange import Exchange
 from aktor.managers.former_ids import FormerIds
 from aktor.managers.metadata_refresh import Refresh
+from aktor.managers.tracked_topics import TrackedTopics
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.protocol.refusals import topics_refused
 from aktor.values import Value, replace
@@ -129,8 +129,7 @@ class MetadataManager(RequestManager):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.cluster = Cluster(version=(self.incarnation - 1) * VERSIONS_PER_INCARNATION)
-        self._tracked: dict[str, frozenset[str]] = {}
-        self._patterns: dict[str, TopicPattern] = {}
+        self._tracked = TrackedTopics()
         self._questions: dict[int, _Question] = {}
         self._unnamed: frozenset[Any] = frozenset()
         self._naming = Exchange(self.settings)
@@ -150,24 +149,24 @@ class MetadataManager(RequestManager):
     @handles(TrackTopics)
     def on_track_topics(self, track: TrackTopics) -> None:
         """Ask for new topics at once; drop topics that no owner tracks any more."""
-        before, pattern = self._tracked_topics(), self._patterns.pop(track.owner, None)
+        before, pattern = self._tracked.named, self._tracked.pattern_of(track.owner)
         if track.owner == APPLICATION:
-            self._ask_again(track.topics - self._tracked.get(track.owner, frozenset()))
-        self._tracked.pop(track.owner, None)
-        if track.topics:
-            self._tracked[track.owner] = track.topics
-        if track.pattern is not None:
-            self._patterns[track.owner] = track.pattern
-        after = self._tracked_topics()
+            self._ask_again(track.topics - self._tracked.named_by(APPLICATION))
+        self._tracked.track(track)
+        after = self._tracked.named
 
         if after - before or (track.pattern is not None and track.pattern != pattern):
             self._refreshing.at_once("new topics are tracked")
             self._refreshing.forget_unresolved()
-        known = self.cluster.topics
-        gone = before - after if pattern is None else known.keys() - after
-        gone = frozenset(one for one in gone if not self._is_matched(one, known.get(one)))
+        gone = before - after if pattern is None else self.cluster.topics.keys() - after
+        gone = frozenset(one for one in gone if not self._is_matched(one))
         if gone:
             self._forget(gone)
+
+    def _is_matched(self, topic: str) -> bool:
+        """Whether the topic is in the snapshot, and a pattern matches it."""
+        info = self.cluster.topics.get(topic)
+        return info is not None and self._tracked.is_matched(topic, info)
 
     def _ask_again(self, topics: frozenset[str]) -> None:
         """The user subscribes to these topics. If one is refused already, and stays tracked for
@@ -175,13 +174,6 @@ class MetadataManager(RequestManager):
         for topic in topics & self._refused.keys():
             del self._refused[topic]
             self._refreshing.at_once("a topic that was refused is subscribed to")
-
-    def _is_matched(self, topic: str, info: TopicInfo | None) -> bool:
-        patterns = self._patterns.values()
-        return info is not None and any(one.matches(topic, info) for one in patterns)
-
-    def _tracked_topics(self) -> frozenset[str]:
-        return frozenset().union(*self._tracked.values())
 
     def _forget(self, gone: frozenset[str]) -> None:
         self._seen -= gone
@@ -247,10 +239,11 @@ class MetadataManager(RequestManager):
             return due
         # A name the broker called invalid will never be valid: it is not asked for again.
         invalid = {name for name, kind in self._refused.items() if not _may_be_mended(kind)}
-        topics = self._tracked_topics() - invalid
+        topics = self._tracked.named - invalid
         self.log.debug("metadata.requested", topics=topics, because=self._refreshing.because)
         body = _metadata_request(
-            None if self._patterns else topics, create=self.settings.allow_auto_create_topics
+            None if self._tracked.has_pattern else topics,
+            create=self.settings.allow_auto_create_topics,
         )
         deadline = now + self._refreshing.exchange.patience(PATIENCE)
         self._refreshing.sent()
@@ -347,7 +340,7 @@ class MetadataManager(RequestManager):
 
         A topic with an error that passes, or that is missing in the answer, stays as it was.
         """
-        tracked, now = self._tracked_topics(), received.now
+        tracked, now = self._tracked.named, received.now
         topics = dict(self.cluster.topics)
         newly_refused: dict[type[Exception], set[str]] = {}
         for answer in self._answers(received, tracked):
@@ -377,17 +370,18 @@ class MetadataManager(RequestManager):
         """
         response = received.response
         for answer in response.topics:
-            if answer.name in tracked or self._is_found(answer, response.API_VERSION):
+            if answer.name in tracked or self._matches_a_pattern(answer, response.API_VERSION):
                 yield answer
         if received.request.body.topics is None:
             needed = tracked | self.cluster.topics.keys()
             for name in sorted(needed - {one.name for one in response.topics}):
                 yield _Missing(name)
 
-    def _is_found(self, answer: Any, version: int | None) -> bool:
-        if not self._patterns or answer.error_code:
+    def _matches_a_pattern(self, answer: Any, version: int | None) -> bool:
+        """Whether a pattern matches the topic that an answer describes."""
+        if answer.error_code or not self._tracked.has_pattern:
             return False
-        return self._is_matched(answer.name, _topic_info(answer, version))
+        return self._tracked.is_matched(answer.name, _topic_info(answer, version))
 
     def _is_lastingly_unknown(self, name: str, topics: dict[str, TopicInfo], now: float) -> bool:
         """Count the answer; True if the application should hear of it.
@@ -401,12 +395,12 @@ class MetadataManager(RequestManager):
             return False
         if topics.pop(name, None) is not None:
             self.log.info("topic.deleted", topic=name)
-        if name not in self._tracked_topics():
+        if name not in self._tracked.named:
             del self._unknown[name]  # a pattern found it: there is nothing to wait for
         return (
             now - unknown.since >= UNKNOWN_SECONDS
             and name not in self._seen
-            and name in self._tracked.get(APPLICATION, ())
+            and name in self._tracked.named_by(APPLICATION)
         )
 
     def _refuse(self, kind: type[Exception], names: set[str]) -> TopicsRefused:
@@ -499,7 +493,7 @@ class MetadataManager(RequestManager):
         """True while asking again soon may help."""
         if self._unknown:
             return True
-        for name in self._tracked_topics():
+        for name in self._tracked.named:
             info = self.cluster.topics.get(name)
             if info is None:
                 # A right may be granted; a name does not become valid.
