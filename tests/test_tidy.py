@@ -335,7 +335,6 @@ STILL_SET = {
         ("look_ups.py", "look_up.sent_at"),
         ("look_ups.py", "look_up.wanted"),
         ("metadata.py", "question.since"),
-        ("metadata.py", "unknown.answers"),
         ("positions.py", "partition.asked"),
         ("positions.py", "partition.because"),
         ("positions.py", "partition.epoch"),

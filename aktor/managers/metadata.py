@@ -15,7 +15,6 @@ from typing import Any, Final
 from kafka.errors import (
     KafkaTimeoutError,
     MetadataEmptyBrokerList,
-    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
 from kafka.protocol.metadata import MetadataRequest
@@ -49,6 +48,7 @@ from aktor.events.routes import APPLICATION, MEMBERSHIP
 from aktor.managers.exchange import Exchange
 from aktor.managers.former_ids import FormerIds
 from aktor.managers.metadata_refresh import Refresh
+from aktor.managers.missing_topics import MissingTopics
 from aktor.managers.tracked_topics import TrackedTopics
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.protocol.refusals import topics_refused
@@ -58,11 +58,6 @@ __all__ = ["MetadataManager"]
 
 #: How long a broker may take for its first answer, in seconds.
 PATIENCE: Final = 3.0
-
-#: A topic that no answer had so far is reported as unknown after this many answers in a row ...
-UNKNOWN_ANSWERS: Final = 2
-#: ... and this many seconds: a topic that is being created is unknown for a moment.
-UNKNOWN_SECONDS: Final = 2.0
 
 #: Before Metadata v9 (Kafka 2.4) a broker may tell leader epochs that lag behind (KAFKA-9212).
 RELIABLE_EPOCHS: Final = 9
@@ -104,14 +99,6 @@ class _Question:
     since: float | None = None
 
 
-@dataclass(slots=True)
-class _Unknown:
-    """A tracked topic that brokers do not know: since when, and in how many answers in a row."""
-
-    since: float
-    answers: int = 0
-
-
 class MetadataManager(RequestManager):
     """Owns the cluster snapshot, the topics to keep fresh in it, and the questions about topics."""
 
@@ -139,10 +126,8 @@ class MetadataManager(RequestManager):
         answered_at = -math.inf if self.incarnation == 1 else math.inf
         self._refreshing = Refresh(self.settings, answered_at=answered_at)
 
-        self._seen: set[str] = set()
+        self._missing = MissingTopics()
         self._former_ids = FormerIds()
-        self._unknown: dict[str, _Unknown] = {}
-        self._refused: dict[str, type[Exception]] = {}
 
     # -- what others want
 
@@ -171,16 +156,13 @@ class MetadataManager(RequestManager):
     def _ask_again(self, topics: frozenset[str]) -> None:
         """The user subscribes to these topics. If one is refused already, and stays tracked for
         the group, forget that: a refusal is told once, and has to be told for this subscription."""
-        for topic in topics & self._refused.keys():
-            del self._refused[topic]
+        if self._missing.forget_refusals(topics):
             self._refreshing.at_once("a topic that was refused is subscribed to")
 
     def _forget(self, gone: frozenset[str]) -> None:
-        self._seen -= gone
+        self._missing.forget(gone)
         for topic in gone:
             self._former_ids.forget(topic)
-            self._unknown.pop(topic, None)
-            self._refused.pop(topic, None)
         kept = {name: info for name, info in self.cluster.topics.items() if name not in gone}
         self._take(self.cluster.cluster_id, self.cluster.brokers, kept)
 
@@ -237,9 +219,7 @@ class MetadataManager(RequestManager):
         due = self._refreshing.due
         if now < due:
             return due
-        # A name the broker called invalid will never be valid: it is not asked for again.
-        invalid = {name for name, kind in self._refused.items() if not _may_be_mended(kind)}
-        topics = self._tracked.named - invalid
+        topics = self._tracked.named - self._missing.invalid
         self.log.debug("metadata.requested", topics=topics, because=self._refreshing.because)
         body = _metadata_request(
             None if self._tracked.has_pattern else topics,
@@ -350,16 +330,14 @@ class MetadataManager(RequestManager):
             if Do.AWAIT_TOPIC in meaning:
                 refuse = self._is_lastingly_unknown(name, topics, now)
             else:
-                self._unknown.pop(name, None)
+                self._missing.not_unknown(name)
                 refuse = Do.RAISE in meaning
             if Do.DONE in meaning:
-                self._seen.add(name)
-                self._refused.pop(name, None)
+                self._missing.described(name)
                 topics[name] = self._merge(name, _topic_info(answer, received.response.API_VERSION))
             elif refuse:
                 topics.pop(name, None)
-                if self._refused.get(name) is not kind:
-                    self._refused[name] = kind
+                if self._missing.refuse(name, kind):
                     newly_refused.setdefault(kind, set()).add(name)
         return topics, tuple(self._refuse(kind, names) for kind, names in newly_refused.items())
 
@@ -384,24 +362,16 @@ class MetadataManager(RequestManager):
         return self._tracked.is_matched(answer.name, _topic_info(answer, version))
 
     def _is_lastingly_unknown(self, name: str, topics: dict[str, TopicInfo], now: float) -> bool:
-        """Count the answer; True if the application should hear of it.
-
-        A topic that we know disappears with the second such answer in a row: a single broker may
-        lag behind the others.
-        """
-        unknown = self._unknown.setdefault(name, _Unknown(now))
-        unknown.answers += 1
-        if unknown.answers < UNKNOWN_ANSWERS:
+        """An answer does not know the topic; True if the application should hear of it."""
+        if not self._missing.count_unknown(name, now):
             return False
         if topics.pop(name, None) is not None:
             self.log.info("topic.deleted", topic=name)
         if name not in self._tracked.named:
-            del self._unknown[name]  # a pattern found it: there is nothing to wait for
-        return (
-            now - unknown.since >= UNKNOWN_SECONDS
-            and name not in self._seen
-            and name in self._tracked.named_by(APPLICATION)
-        )
+            self._missing.not_unknown(name)  # a pattern found it: there is nothing to wait for
+            return False
+        by_application = name in self._tracked.named_by(APPLICATION)
+        return by_application and self._missing.never_existed(name, now)
 
     def _refuse(self, kind: type[Exception], names: set[str]) -> TopicsRefused:
         error: Exception
@@ -473,12 +443,8 @@ class MetadataManager(RequestManager):
             cluster_id=cluster_id,
             brokers=brokers,
             topics=topics,
-            unknown=frozenset(self._unknown.keys() - topics.keys()),
-            forbidden=frozenset(
-                name
-                for name, kind in self._refused.items()
-                if kind is TopicAuthorizationFailedError
-            ),
+            unknown=frozenset(self._missing.unknown - topics.keys()),
+            forbidden=self._missing.forbidden,
         )
         if self.cluster == old:
             self.cluster = old
@@ -491,14 +457,12 @@ class MetadataManager(RequestManager):
 
     def _lacks_something(self) -> bool:
         """True while asking again soon may help."""
-        if self._unknown:
+        if self._missing.unknown:
             return True
         for name in self._tracked.named:
             info = self.cluster.topics.get(name)
             if info is None:
-                # A right may be granted; a name does not become valid.
-                refused = self._refused.get(name)
-                if refused is None or _may_be_mended(refused):
+                if self._missing.may_appear(name):
                     return True
             elif any(one.leader not in self.cluster.brokers for one in info.partitions.values()):
                 return True
@@ -623,10 +587,6 @@ def _metadata_request(topics: Iterable[str] | None, *, create: bool) -> Any:
         include_topic_authorized_operations=False,
         min_version=1,
     )
-
-
-def _may_be_mended(refused: type[Exception]) -> bool:
-    return Do.RETRY in means(Answer.METADATA_TOPIC, refused)
 
 
 def _refusal_of(response: Any) -> Exception | None:
