@@ -50,6 +50,7 @@ from aktor.managers.former_ids import FormerIds
 from aktor.managers.metadata_refresh import Refresh
 from aktor.managers.missing_topics import MissingTopics
 from aktor.managers.tracked_topics import TrackedTopics
+from aktor.managers.unnamed_topics import UnnamedTopics
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.protocol.refusals import topics_refused
 from aktor.values import Value, replace
@@ -61,9 +62,6 @@ PATIENCE: Final = 3.0
 
 #: Before Metadata v9 (Kafka 2.4) a broker may tell leader epochs that lag behind (KAFKA-9212).
 RELIABLE_EPOCHS: Final = 9
-
-#: From Metadata v12 on topics may be asked for by their ids (KIP-516).
-BY_ID: Final = 12
 
 #: Versions of incarnation n begin at n times this: a restart must not make the version smaller.
 VERSIONS_PER_INCARNATION: Final = 1_000_000_000
@@ -118,8 +116,7 @@ class MetadataManager(RequestManager):
         self.cluster = Cluster(version=(self.incarnation - 1) * VERSIONS_PER_INCARNATION)
         self._tracked = TrackedTopics()
         self._questions: dict[int, _Question] = {}
-        self._unnamed: frozenset[Any] = frozenset()
-        self._naming = Exchange(self.settings)
+        self._unnamed = UnnamedTopics(self.settings)
 
         # A fresh consumer asks for the brokers at once. A restarted manager first waits to hear
         # again what is tracked: a snapshot without topics would look as if they were deleted.
@@ -200,13 +197,12 @@ class MetadataManager(RequestManager):
     @handles(NameTopics)
     def on_name_topics(self, asked: NameTopics) -> None:
         """Ask for these by their ids, until all are known."""
-        self._unnamed = asked.topic_ids
-        self._naming.hurry()
+        self._unnamed.ask_for(asked.topic_ids)
 
     @after_restart_of(MEMBERSHIP)
     def on_membership_restarted(self) -> None:
         """Drop what the old member had tracked or asked for. The new one begins with nothing."""
-        self._unnamed = frozenset()
+        self._unnamed.ask_for(frozenset())
         self.on_track_topics(TrackTopics(owner=MEMBERSHIP, topics=frozenset()))
 
     # -- what is sent
@@ -249,19 +245,12 @@ class MetadataManager(RequestManager):
         self.send(self.request(body, to=Destination.ANY, deadline=deadline, context=note))
 
     def _ask_names(self, now: float, _jitter: float) -> float:
-        if not self._unnamed:
-            return NEVER
-        if now < self._naming.due:
-            return self._naming.due
-        topic = MetadataRequest.MetadataRequestTopic
-        body = MetadataRequest(
-            topics=[topic(name=None, topic_id=one) for one in sorted(self._unnamed)],
-            allow_auto_topic_creation=False,
-            include_topic_authorized_operations=False,
-            min_version=BY_ID,
-        )
-        deadline = now + self._naming.patience(PATIENCE)
-        self._naming.sent()
+        due = self._unnamed.due
+        if now < due:
+            return due
+        body = self._unnamed.request()
+        deadline = now + self._unnamed.patience(PATIENCE)
+        self._unnamed.sent()
         self.send(self.request(body, to=Destination.ANY, deadline=deadline, context=_NamingSent()))
         return NEVER
 
@@ -499,17 +488,14 @@ class MetadataManager(RequestManager):
             for one in received.response.topics
             if Do.DONE in means(Answer.METADATA_NAME, error_of(one.error_code)) and one.name
         }
-        self._naming.ended()
-        self._unnamed -= names.keys()
-        if self._unnamed:
-            self._naming.failed(received.now, received.jitter)
+        self._unnamed.answered(names, received.now, received.jitter)
         if names:
             self._tell(TopicsNamed(names=names))
 
     @failure_of(MetadataRequest, note=_NamingSent)
     def on_naming_failed(self, failed: RequestFailed) -> None:
         """Ask again after the backoff."""
-        self._naming.failed(failed.now, failed.jitter)
+        self._unnamed.failed(failed.now, failed.jitter)
 
     # -- questions
 
