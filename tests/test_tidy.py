@@ -334,15 +334,6 @@ STILL_SET = {
         ("look_ups.py", "look_up.partitions"),
         ("look_ups.py", "look_up.sent_at"),
         ("look_ups.py", "look_up.wanted"),
-        ("metadata.py", "question.since"),
-        ("positions.py", "partition.asked"),
-        ("positions.py", "partition.because"),
-        ("positions.py", "partition.epoch"),
-        ("positions.py", "partition.from_offset"),
-        ("positions.py", "partition.strategy"),
-        ("positions.py", "question.in_flight"),
-        ("positions.py", "question.since"),
-        ("positions.py", "self._partitions[tp].trouble"),
     },
 }
 

@@ -96,6 +96,17 @@ class _Question:
     exchange: Exchange
     since: float | None = None
 
+    def sent(self, now: float) -> None:
+        """A request for it is on its way: the first one, or another attempt."""
+        if self.since is None:
+            self.since = now
+        self.exchange.sent()
+
+    def waited(self, now: float) -> float:
+        """How long ago the first request for it was sent, in seconds."""
+        assert self.since is not None, "an answer to a question that was never sent"
+        return now - self.since
+
 
 class MetadataManager(RequestManager):
     """Owns the cluster snapshot, the topics to keep fresh in it, and the questions about topics."""
@@ -235,12 +246,11 @@ class MetadataManager(RequestManager):
         return min((one.exchange.due for one in self._questions.values()), default=NEVER)
 
     def _ask(self, question: _Question, now: float) -> None:
-        question.since = now if question.since is None else question.since
         asked = question.asked
         # Asking creates nothing: kafka-python's `partitions_for_topic` and `topics` do not.
         body = _metadata_request(asked.topics, create=False)
         deadline = min(asked.deadline, now + question.exchange.patience(PATIENCE))
-        question.exchange.sent()
+        question.sent(now)
         note = _QuestionSent(asked.ticket)
         self.send(self.request(body, to=Destination.ANY, deadline=deadline, context=note))
 
@@ -545,12 +555,11 @@ class MetadataManager(RequestManager):
             return
         if question.exchange.failed(now, jitter) < question.asked.deadline:
             return
-        assert question.since is not None, "an answer to a question that was never sent"
         topics = question.asked.topics
         what = "all topics" if topics is None else f"the topics {', '.join(sorted(topics))}"
         servers = ", ".join(f"{host}:{port}" for host, port in self.settings.bootstrap_servers)
         timeout = KafkaTimeoutError(
-            f"no broker described {what} within {now - question.since:.1f} s"
+            f"no broker described {what} within {question.waited(now):.1f} s"
             f" ({question.exchange.failures} attempts); the last one failed with {error}."
             f" Check that the brokers are up and can be reached (bootstrap_servers: {servers})."
         )
