@@ -269,9 +269,8 @@ class Conversation:
     def _write(self, body: Any, request_id: int | None) -> None:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         data, due = write_request(
-            body, self._agreed, self._correlation_id, self._settings.client_id
+            body, self._agreed, self._correlation_id, self._settings.client_id, request_id
         )
-        due.request_id = request_id
         self.in_flight.append(due)
         self.unsent.append(data)
 

@@ -91,7 +91,11 @@ class Agreed:
 
 
 def write_request(
-    body: Any, agreed: Agreed | None, correlation_id: int, client_id: str
+    body: Any,
+    agreed: Agreed | None,
+    correlation_id: int,
+    client_id: str,
+    request_id: int | None = None,
 ) -> tuple[bytes, InFlightRequest]:
     """The frame of a request, with its length. A body that has a version keeps it."""
     version = body.API_VERSION
@@ -104,7 +108,10 @@ def write_request(
     size = _HEADER.size - _WORD.size + len(client) + len(tags) + len(data)
     head = _HEADER.pack(size, key, version, correlation_id, len(client))
     frame = b"".join((head, client, tags, data))
-    return frame, InFlightRequest(api_key=key, version=version, correlation_id=correlation_id)
+    due = InFlightRequest(
+        api_key=key, version=version, correlation_id=correlation_id, request_id=request_id
+    )
+    return frame, due
 
 
 def _encode(body: Any, version: int) -> bytes:

@@ -66,12 +66,20 @@ _BLOCKED: Final = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.
 _RESET: Final = struct.pack("ii", 1, 0)
 
 
+class _Reader(Task):  # type: ignore[misc]  # kafka-python is untyped
+    """The task that reads a socket, which stays registered: see `_Loop.parked`."""
+
+    def park(self) -> None:
+        """It waits until the loop finds its socket readable."""
+        self.state = TaskState.WAIT_IO
+
+
 class _Loop(NetworkSelector):  # type: ignore[misc]  # kafka-python is untyped
     """kafka.net's loop, with a reader that stays registered (its own `wait_read` registers anew
     with the kernel for every wait)."""
 
     def parked(self) -> KernelEvent:
-        """Await this to be called when the registered socket is readable."""
+        """A reader awaits this to be called when its registered socket is readable."""
         return KernelEvent("_park")
 
     def turn(self, timeout: float) -> None:
@@ -84,7 +92,7 @@ class _Loop(NetworkSelector):  # type: ignore[misc]  # kafka-python is untyped
         return KernelEvent("_rejoin")
 
     def _park(self) -> None:
-        self._current.state = TaskState.WAIT_IO
+        self._current.park()
 
     def _rejoin(self) -> None:
         self._add_ready_task(self._current)
@@ -405,7 +413,7 @@ class _Connection:
 
     def _start_reading(self) -> None:
         assert self._dial.sock is not None, "nothing is read before there is a socket"
-        self._tasks["read"] = reader = Task(self._read)
+        self._tasks["read"] = reader = _Reader(self._read)
         self._loop.add_reader(self._dial.sock, reader)
 
     async def _read(self) -> None:

@@ -63,6 +63,10 @@ class ClientRequest:
         self.sent_at = now
         self.body_name = type(request.body).__name__.removesuffix("Request")
 
+    def sent(self, now: float) -> None:
+        """It is on its way to the broker."""
+        self.sent_at = now
+
 
 class Link:
     """Owns what is known about one way to a broker, and the requests which wait for it.
@@ -139,7 +143,7 @@ class Link:
 
     def sent(self, waiting: ClientRequest, now: float) -> None:
         """This request is sent."""
-        waiting.sent_at = now
+        waiting.sent(now)
         self.in_flight[waiting.request_id] = waiting
         self.used_at = now
 
@@ -170,11 +174,16 @@ class Link:
     def adopt(self, other: Link) -> None:
         """Take over the open connection of another link to the same address."""
         self.on(LinkEvent.ADOPTED)
-        other.on(LinkEvent.GIVEN)
-        self.key, other.key = other.key, ""
-        self.in_flight, other.in_flight = other.in_flight, {}
+        self.key, self.in_flight = other.give()
         self.proven, self.used_at, self.heard_at = other.proven, other.used_at, other.heard_at
         self.throttled_until = other.throttled_until
+
+    def give(self) -> tuple[str, dict[int, ClientRequest]]:
+        """Another link takes over the connection: returns its key and what is in flight on it."""
+        self.on(LinkEvent.GIVEN)
+        given = self.key, self.in_flight
+        self.key, self.in_flight = "", {}
+        return given
 
     @property
     def connect_at(self) -> float:

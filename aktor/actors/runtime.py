@@ -254,8 +254,12 @@ class CooperativeActor(pykka.Actor):
 
     def drop(self, message: Message) -> None:
         """A dead letter: the actor has no handler for this type of message. Count and trace it."""
-        self.dead_letters += 1
+        self.count_dead_letter()
         self.log.warning("message.dropped", message=type(message).__name__, because="unknown")
+
+    def count_dead_letter(self) -> None:
+        """A message for this actor is dropped: it has no handler for it, or was restarted."""
+        self.dead_letters += 1
 
     def say(self, message: Message) -> None:
         """Tell the message to each receiver that the routes name for its type."""
@@ -420,7 +424,7 @@ class Dispatcher:
         if type(message) not in _CLOCKWORK:
             self._rounds.note(actor.name)
         if actor.actor_stopped.is_set():
-            actor.dead_letters += 1
+            actor.count_dead_letter()
             self._drop(message, because=f"{actor.name} was restarted")
             return
         try:
@@ -538,6 +542,10 @@ class VirtualTime:
     def __call__(self) -> float:
         return self.now
 
+    def jump_to(self, when: float) -> None:
+        """It is this time now, unless it is later already."""
+        self.now = max(self.now, when)
+
 
 def run_until(
     dispatcher: Dispatcher,
@@ -561,6 +569,6 @@ def run_until(
             continue
         target = min((wake_at, until, *stops))
         if target >= until:
-            clock.now = max(clock.now, until)
+            clock.jump_to(until)
             return
-        clock.now = max(clock.now, target)
+        clock.jump_to(target)

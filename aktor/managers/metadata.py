@@ -15,7 +15,6 @@ from typing import Any, Final
 from kafka.errors import (
     KafkaTimeoutError,
     MetadataEmptyBrokerList,
-    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
 from kafka.protocol.metadata import MetadataRequest
@@ -34,7 +33,6 @@ from aktor.events.metadata import (
     PartitionInfo,
     RefreshMetadata,
     TopicInfo,
-    TopicPattern,
     TopicsNamed,
     TopicsRefused,
     TrackTopics,
@@ -50,6 +48,9 @@ from aktor.events.routes import APPLICATION, MEMBERSHIP
 from aktor.managers.exchange import Exchange
 from aktor.managers.former_ids import FormerIds
 from aktor.managers.metadata_refresh import Refresh
+from aktor.managers.missing_topics import MissingTopics
+from aktor.managers.tracked_topics import TrackedTopics
+from aktor.managers.unnamed_topics import UnnamedTopics
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.protocol.refusals import topics_refused
 from aktor.values import Value, replace
@@ -59,16 +60,8 @@ __all__ = ["MetadataManager"]
 #: How long a broker may take for its first answer, in seconds.
 PATIENCE: Final = 3.0
 
-#: A topic that no answer had so far is reported as unknown after this many answers in a row ...
-UNKNOWN_ANSWERS: Final = 2
-#: ... and this many seconds: a topic that is being created is unknown for a moment.
-UNKNOWN_SECONDS: Final = 2.0
-
 #: Before Metadata v9 (Kafka 2.4) a broker may tell leader epochs that lag behind (KAFKA-9212).
 RELIABLE_EPOCHS: Final = 9
-
-#: From Metadata v12 on topics may be asked for by their ids (KIP-516).
-BY_ID: Final = 12
 
 #: Versions of incarnation n begin at n times this: a restart must not make the version smaller.
 VERSIONS_PER_INCARNATION: Final = 1_000_000_000
@@ -103,13 +96,16 @@ class _Question:
     exchange: Exchange
     since: float | None = None
 
+    def sent(self, now: float) -> None:
+        """A request for it is on its way: the first one, or another attempt."""
+        if self.since is None:
+            self.since = now
+        self.exchange.sent()
 
-@dataclass(slots=True)
-class _Unknown:
-    """A tracked topic that brokers do not know: since when, and in how many answers in a row."""
-
-    since: float
-    answers: int = 0
+    def waited(self, now: float) -> float:
+        """How long ago the first request for it was sent, in seconds."""
+        assert self.since is not None, "an answer to a question that was never sent"
+        return now - self.since
 
 
 class MetadataManager(RequestManager):
@@ -129,66 +125,52 @@ class MetadataManager(RequestManager):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.cluster = Cluster(version=(self.incarnation - 1) * VERSIONS_PER_INCARNATION)
-        self._tracked: dict[str, frozenset[str]] = {}
-        self._patterns: dict[str, TopicPattern] = {}
+        self._tracked = TrackedTopics()
         self._questions: dict[int, _Question] = {}
-        self._unnamed: frozenset[Any] = frozenset()
-        self._naming = Exchange(self.settings)
+        self._unnamed = UnnamedTopics(self.settings)
 
         # A fresh consumer asks for the brokers at once. A restarted manager first waits to hear
         # again what is tracked: a snapshot without topics would look as if they were deleted.
         answered_at = -math.inf if self.incarnation == 1 else math.inf
         self._refreshing = Refresh(self.settings, answered_at=answered_at)
 
-        self._seen: set[str] = set()
+        self._missing = MissingTopics()
         self._former_ids = FormerIds()
-        self._unknown: dict[str, _Unknown] = {}
-        self._refused: dict[str, type[Exception]] = {}
 
     # -- what others want
 
     @handles(TrackTopics)
     def on_track_topics(self, track: TrackTopics) -> None:
         """Ask for new topics at once; drop topics that no owner tracks any more."""
-        before, pattern = self._tracked_topics(), self._patterns.pop(track.owner, None)
+        before, pattern = self._tracked.named, self._tracked.pattern_of(track.owner)
         if track.owner == APPLICATION:
-            self._ask_again(track.topics - self._tracked.get(track.owner, frozenset()))
-        self._tracked.pop(track.owner, None)
-        if track.topics:
-            self._tracked[track.owner] = track.topics
-        if track.pattern is not None:
-            self._patterns[track.owner] = track.pattern
-        after = self._tracked_topics()
+            self._ask_again(track.topics - self._tracked.named_by(APPLICATION))
+        self._tracked.track(track)
+        after = self._tracked.named
 
         if after - before or (track.pattern is not None and track.pattern != pattern):
             self._refreshing.at_once("new topics are tracked")
             self._refreshing.forget_unresolved()
-        known = self.cluster.topics
-        gone = before - after if pattern is None else known.keys() - after
-        gone = frozenset(one for one in gone if not self._is_matched(one, known.get(one)))
+        gone = before - after if pattern is None else self.cluster.topics.keys() - after
+        gone = frozenset(one for one in gone if not self._is_matched(one))
         if gone:
             self._forget(gone)
+
+    def _is_matched(self, topic: str) -> bool:
+        """Whether the topic is in the snapshot, and a pattern matches it."""
+        info = self.cluster.topics.get(topic)
+        return info is not None and self._tracked.is_matched(topic, info)
 
     def _ask_again(self, topics: frozenset[str]) -> None:
         """The user subscribes to these topics. If one is refused already, and stays tracked for
         the group, forget that: a refusal is told once, and has to be told for this subscription."""
-        for topic in topics & self._refused.keys():
-            del self._refused[topic]
+        if self._missing.forget_refusals(topics):
             self._refreshing.at_once("a topic that was refused is subscribed to")
 
-    def _is_matched(self, topic: str, info: TopicInfo | None) -> bool:
-        patterns = self._patterns.values()
-        return info is not None and any(one.matches(topic, info) for one in patterns)
-
-    def _tracked_topics(self) -> frozenset[str]:
-        return frozenset().union(*self._tracked.values())
-
     def _forget(self, gone: frozenset[str]) -> None:
-        self._seen -= gone
+        self._missing.forget(gone)
         for topic in gone:
             self._former_ids.forget(topic)
-            self._unknown.pop(topic, None)
-            self._refused.pop(topic, None)
         kept = {name: info for name, info in self.cluster.topics.items() if name not in gone}
         self._take(self.cluster.cluster_id, self.cluster.brokers, kept)
 
@@ -226,13 +208,12 @@ class MetadataManager(RequestManager):
     @handles(NameTopics)
     def on_name_topics(self, asked: NameTopics) -> None:
         """Ask for these by their ids, until all are known."""
-        self._unnamed = asked.topic_ids
-        self._naming.hurry()
+        self._unnamed.ask_for(asked.topic_ids)
 
     @after_restart_of(MEMBERSHIP)
     def on_membership_restarted(self) -> None:
         """Drop what the old member had tracked or asked for. The new one begins with nothing."""
-        self._unnamed = frozenset()
+        self._unnamed.ask_for(frozenset())
         self.on_track_topics(TrackTopics(owner=MEMBERSHIP, topics=frozenset()))
 
     # -- what is sent
@@ -245,12 +226,11 @@ class MetadataManager(RequestManager):
         due = self._refreshing.due
         if now < due:
             return due
-        # A name the broker called invalid will never be valid: it is not asked for again.
-        invalid = {name for name, kind in self._refused.items() if not _may_be_mended(kind)}
-        topics = self._tracked_topics() - invalid
+        topics = self._tracked.named - self._missing.invalid
         self.log.debug("metadata.requested", topics=topics, because=self._refreshing.because)
         body = _metadata_request(
-            None if self._patterns else topics, create=self.settings.allow_auto_create_topics
+            None if self._tracked.has_pattern else topics,
+            create=self.settings.allow_auto_create_topics,
         )
         deadline = now + self._refreshing.exchange.patience(PATIENCE)
         self._refreshing.sent()
@@ -266,29 +246,21 @@ class MetadataManager(RequestManager):
         return min((one.exchange.due for one in self._questions.values()), default=NEVER)
 
     def _ask(self, question: _Question, now: float) -> None:
-        question.since = now if question.since is None else question.since
         asked = question.asked
         # Asking creates nothing: kafka-python's `partitions_for_topic` and `topics` do not.
         body = _metadata_request(asked.topics, create=False)
         deadline = min(asked.deadline, now + question.exchange.patience(PATIENCE))
-        question.exchange.sent()
+        question.sent(now)
         note = _QuestionSent(asked.ticket)
         self.send(self.request(body, to=Destination.ANY, deadline=deadline, context=note))
 
     def _ask_names(self, now: float, _jitter: float) -> float:
-        if not self._unnamed:
-            return NEVER
-        if now < self._naming.due:
-            return self._naming.due
-        topic = MetadataRequest.MetadataRequestTopic
-        body = MetadataRequest(
-            topics=[topic(name=None, topic_id=one) for one in sorted(self._unnamed)],
-            allow_auto_topic_creation=False,
-            include_topic_authorized_operations=False,
-            min_version=BY_ID,
-        )
-        deadline = now + self._naming.patience(PATIENCE)
-        self._naming.sent()
+        due = self._unnamed.due
+        if now < due:
+            return due
+        body = self._unnamed.request()
+        deadline = now + self._unnamed.patience(PATIENCE)
+        self._unnamed.sent()
         self.send(self.request(body, to=Destination.ANY, deadline=deadline, context=_NamingSent()))
         return NEVER
 
@@ -347,7 +319,7 @@ class MetadataManager(RequestManager):
 
         A topic with an error that passes, or that is missing in the answer, stays as it was.
         """
-        tracked, now = self._tracked_topics(), received.now
+        tracked, now = self._tracked.named, received.now
         topics = dict(self.cluster.topics)
         newly_refused: dict[type[Exception], set[str]] = {}
         for answer in self._answers(received, tracked):
@@ -357,16 +329,14 @@ class MetadataManager(RequestManager):
             if Do.AWAIT_TOPIC in meaning:
                 refuse = self._is_lastingly_unknown(name, topics, now)
             else:
-                self._unknown.pop(name, None)
+                self._missing.not_unknown(name)
                 refuse = Do.RAISE in meaning
             if Do.DONE in meaning:
-                self._seen.add(name)
-                self._refused.pop(name, None)
+                self._missing.described(name)
                 topics[name] = self._merge(name, _topic_info(answer, received.response.API_VERSION))
             elif refuse:
                 topics.pop(name, None)
-                if self._refused.get(name) is not kind:
-                    self._refused[name] = kind
+                if self._missing.refuse(name, kind):
                     newly_refused.setdefault(kind, set()).add(name)
         return topics, tuple(self._refuse(kind, names) for kind, names in newly_refused.items())
 
@@ -377,37 +347,30 @@ class MetadataManager(RequestManager):
         """
         response = received.response
         for answer in response.topics:
-            if answer.name in tracked or self._is_found(answer, response.API_VERSION):
+            if answer.name in tracked or self._matches_a_pattern(answer, response.API_VERSION):
                 yield answer
         if received.request.body.topics is None:
             needed = tracked | self.cluster.topics.keys()
             for name in sorted(needed - {one.name for one in response.topics}):
                 yield _Missing(name)
 
-    def _is_found(self, answer: Any, version: int | None) -> bool:
-        if not self._patterns or answer.error_code:
+    def _matches_a_pattern(self, answer: Any, version: int | None) -> bool:
+        """Whether a pattern matches the topic that an answer describes."""
+        if answer.error_code or not self._tracked.has_pattern:
             return False
-        return self._is_matched(answer.name, _topic_info(answer, version))
+        return self._tracked.is_matched(answer.name, _topic_info(answer, version))
 
     def _is_lastingly_unknown(self, name: str, topics: dict[str, TopicInfo], now: float) -> bool:
-        """Count the answer; True if the application should hear of it.
-
-        A topic that we know disappears with the second such answer in a row: a single broker may
-        lag behind the others.
-        """
-        unknown = self._unknown.setdefault(name, _Unknown(now))
-        unknown.answers += 1
-        if unknown.answers < UNKNOWN_ANSWERS:
+        """An answer does not know the topic; True if the application should hear of it."""
+        if not self._missing.count_unknown(name, now):
             return False
         if topics.pop(name, None) is not None:
             self.log.info("topic.deleted", topic=name)
-        if name not in self._tracked_topics():
-            del self._unknown[name]  # a pattern found it: there is nothing to wait for
-        return (
-            now - unknown.since >= UNKNOWN_SECONDS
-            and name not in self._seen
-            and name in self._tracked.get(APPLICATION, ())
-        )
+        if name not in self._tracked.named:
+            self._missing.not_unknown(name)  # a pattern found it: there is nothing to wait for
+            return False
+        by_application = name in self._tracked.named_by(APPLICATION)
+        return by_application and self._missing.never_existed(name, now)
 
     def _refuse(self, kind: type[Exception], names: set[str]) -> TopicsRefused:
         error: Exception
@@ -479,12 +442,8 @@ class MetadataManager(RequestManager):
             cluster_id=cluster_id,
             brokers=brokers,
             topics=topics,
-            unknown=frozenset(self._unknown.keys() - topics.keys()),
-            forbidden=frozenset(
-                name
-                for name, kind in self._refused.items()
-                if kind is TopicAuthorizationFailedError
-            ),
+            unknown=frozenset(self._missing.unknown - topics.keys()),
+            forbidden=self._missing.forbidden,
         )
         if self.cluster == old:
             self.cluster = old
@@ -497,14 +456,12 @@ class MetadataManager(RequestManager):
 
     def _lacks_something(self) -> bool:
         """True while asking again soon may help."""
-        if self._unknown:
+        if self._missing.unknown:
             return True
-        for name in self._tracked_topics():
+        for name in self._tracked.named:
             info = self.cluster.topics.get(name)
             if info is None:
-                # A right may be granted; a name does not become valid.
-                refused = self._refused.get(name)
-                if refused is None or _may_be_mended(refused):
+                if self._missing.may_appear(name):
                     return True
             elif any(one.leader not in self.cluster.brokers for one in info.partitions.values()):
                 return True
@@ -541,17 +498,14 @@ class MetadataManager(RequestManager):
             for one in received.response.topics
             if Do.DONE in means(Answer.METADATA_NAME, error_of(one.error_code)) and one.name
         }
-        self._naming.ended()
-        self._unnamed -= names.keys()
-        if self._unnamed:
-            self._naming.failed(received.now, received.jitter)
+        self._unnamed.answered(names, received.now, received.jitter)
         if names:
             self._tell(TopicsNamed(names=names))
 
     @failure_of(MetadataRequest, note=_NamingSent)
     def on_naming_failed(self, failed: RequestFailed) -> None:
         """Ask again after the backoff."""
-        self._naming.failed(failed.now, failed.jitter)
+        self._unnamed.failed(failed.now, failed.jitter)
 
     # -- questions
 
@@ -601,12 +555,11 @@ class MetadataManager(RequestManager):
             return
         if question.exchange.failed(now, jitter) < question.asked.deadline:
             return
-        assert question.since is not None, "an answer to a question that was never sent"
         topics = question.asked.topics
         what = "all topics" if topics is None else f"the topics {', '.join(sorted(topics))}"
         servers = ", ".join(f"{host}:{port}" for host, port in self.settings.bootstrap_servers)
         timeout = KafkaTimeoutError(
-            f"no broker described {what} within {now - question.since:.1f} s"
+            f"no broker described {what} within {question.waited(now):.1f} s"
             f" ({question.exchange.failures} attempts); the last one failed with {error}."
             f" Check that the brokers are up and can be reached (bootstrap_servers: {servers})."
         )
@@ -629,10 +582,6 @@ def _metadata_request(topics: Iterable[str] | None, *, create: bool) -> Any:
         include_topic_authorized_operations=False,
         min_version=1,
     )
-
-
-def _may_be_mended(refused: type[Exception]) -> bool:
-    return Do.RETRY in means(Answer.METADATA_TOPIC, refused)
 
 
 def _refusal_of(response: Any) -> Exception | None:

@@ -147,6 +147,34 @@ class _Partition:
         self.state = follow(TRANSITIONS, self.state, trigger)
         self.exchange.ended()
 
+    def sought(self, epoch: int) -> None:
+        """The application knows where to read. What was found out for an older epoch is void."""
+        self.epoch = epoch
+        self.move(Trigger.SOUGHT)
+
+    def reset(self, epoch: int, from_offset: int | None) -> None:
+        """The application wants another position. `from_offset`: the one that is out of range, if
+        that is why."""
+        self.epoch = epoch
+        self.from_offset = from_offset
+        self.move(Trigger.RESET_WANTED)
+
+    def await_reset(self, strategy: ResetStrategy | None, because: str) -> None:
+        """Where its log begins or ends is to be asked, and this is why."""
+        self.strategy = strategy
+        self.because = because
+        self.exchange.hurry()
+
+    def sent(self, node: int, now: float) -> None:
+        """This broker is asked."""
+        self.asked = _AskedOf(node, now)
+        self.exchange.sent()
+
+    def failed(self, trouble: object, now: float, jitter: float) -> None:
+        """The attempt has failed with this; None: it was not made, since no leader is known."""
+        self.trouble = trouble
+        self.exchange.failed(now, jitter)
+
 
 class _Wanted(Value, kw_only=False):
     """What a reset in flight was asked for; it counts only while this is still wanted."""
@@ -183,6 +211,19 @@ class _Question:
     def due(self) -> float:
         """When leaders may be asked; its requests are in flight one by one, to several leaders."""
         return self.backoff.retry_at if self.to_ask() else NEVER
+
+    def begin(self, now: float) -> None:
+        """Leaders are asked from now on, unless they are asked already."""
+        if self.since is None:
+            self.since = now
+
+    def waited(self, now: float) -> float:
+        """How long ago it was begun, in seconds."""
+        return now - (now if self.since is None else self.since)
+
+    def sent(self, partitions: Iterable[TopicPartition], node: int, now: float) -> None:
+        """This broker is asked for these."""
+        self.in_flight.update(dict.fromkeys(partitions, _AskedOf(node, now)))
 
     def to_ask(self) -> list[TopicPartition]:
         """Neither answered nor in flight."""
@@ -275,8 +316,7 @@ class PositionManager(RequestManager):
         for tp, to in sought.partitions.items():
             partition = self._assigned(tp, because="a seek")
             if partition is not None:
-                partition.epoch = to.epoch
-                partition.move(Trigger.SOUGHT)
+                partition.sought(to.epoch)
                 self._awaiting.pop(tp, None)
 
     @handles(ResetPositions)
@@ -287,9 +327,7 @@ class PositionManager(RequestManager):
             partition = self._assigned(tp, because="a reset")
             if partition is None:
                 continue
-            partition.epoch = wanted.epoch
-            partition.from_offset = wanted.from_offset
-            partition.move(Trigger.RESET_WANTED)
+            partition.reset(wanted.epoch, wanted.from_offset)
             if not self._await_reset(tp, wanted.strategy, reset.because):
                 refused.append(tp)
         self._refuse_for_policy(refused)
@@ -302,11 +340,9 @@ class PositionManager(RequestManager):
 
     def _await_reset(self, tp: TopicPartition, strategy: ResetStrategy | None, why: str) -> bool:
         """Note what a partition in AWAIT_RESET waits for; False if the policy allows nothing."""
-        partition = self._partitions[tp]
-        partition.strategy = strategy or POLICIES.get(self.settings.auto_offset_reset)
-        partition.because = why
-        partition.exchange.hurry()
-        if partition.strategy is None:
+        strategy = strategy or POLICIES.get(self.settings.auto_offset_reset)
+        self._partitions[tp].await_reset(strategy, why)
+        if strategy is None:
             return False
         self._awaiting[tp] = None
         return True
@@ -433,8 +469,7 @@ class PositionManager(RequestManager):
     def _ask_resets(self, due: list[TopicPartition], now: float, jitter: float) -> None:
         by_leader, leaderless = self._by_leader(due)
         for tp in leaderless:
-            self._partitions[tp].trouble = None
-            self._partitions[tp].exchange.failed(now, jitter)
+            self._partitions[tp].failed(None, now, jitter)
         if leaderless:
             self._tell(_want_leaders(leaderless))
         for node, partitions in by_leader.items():
@@ -444,11 +479,10 @@ class PositionManager(RequestManager):
             for tp in partitions:
                 partition = self._partitions[tp]
                 assert partition.strategy is not None, "a reset without a strategy"
-                partition.asked = _AskedOf(node, now)
                 timestamps[tp] = partition.strategy.value
                 wanted[tp] = _Wanted(partition.epoch, partition.strategy)
                 patience = max(patience, partition.exchange.patience(PATIENCE))
-                partition.exchange.sent()
+                partition.sent(node, now)
             self._list_offsets(node, timestamps, now, now + patience, _ResetsSent(wanted))
 
     def _look_offsets_up(self, now: float, jitter: float) -> float:
@@ -456,8 +490,7 @@ class PositionManager(RequestManager):
         if not self._questions:
             return NEVER
         for question in self._questions.values():
-            if question.since is None:
-                question.since = now
+            question.begin(now)
             if now >= question.due:
                 self._ask_leaders(question, now, jitter)
         return min((one.due for one in self._questions.values()), default=NEVER)
@@ -472,7 +505,7 @@ class PositionManager(RequestManager):
                 question.troubles.pop(tp, None)
             self._tell(_want_leaders(leaderless))
         for node, partitions in by_leader.items():
-            question.in_flight |= dict.fromkeys(partitions, _AskedOf(node, now))
+            question.sent(partitions, node, now)
             timestamps = {tp: question.asked.timestamps[tp] for tp in partitions}
             context = _TimesSent(question.asked.ticket, frozenset(partitions))
             self._list_offsets(node, timestamps, now, deadline, context)
@@ -570,8 +603,7 @@ class PositionManager(RequestManager):
                 resets[tp] = offset
             elif tp not in listed.refused:
                 troubles[tp] = listed.troubles.get(tp) or OffsetNotAvailableError()
-                self._partitions[tp].trouble = troubles[tp]
-                self._partitions[tp].exchange.failed(now, jitter)
+                self._partitions[tp].failed(troubles[tp], now, jitter)
         self._reset(resets)
         for error, refused in listed.refusals(wanted):
             self._fail(refused, error)
@@ -668,7 +700,6 @@ class PositionManager(RequestManager):
         overdue = [one for one in self._questions.values() if now >= one.asked.deadline]
         for question in overdue:
             missing = sorted(question.asked.timestamps.keys() - question.found.keys())
-            waited = now - (now if question.since is None else question.since)
             reasons = "; ".join(
                 f"{name_of_partition(tp)}: "
                 + self._obstacle(tp, question.in_flight.get(tp), question.troubles.get(tp), now)
@@ -676,7 +707,7 @@ class PositionManager(RequestManager):
             )
             more = f"; and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
             error = KafkaTimeoutError(
-                f"no offset was found within {waited:.1f} s for {reasons}{more}."
+                f"no offset was found within {question.waited(now):.1f} s for {reasons}{more}."
                 " Check that the partitions exist and that their leaders can be reached."
             )
             self._end_question(Failed(ticket=question.asked.ticket, error=error))

@@ -16,7 +16,9 @@ from aktor.events.metadata import (
     TrackTopics,
 )
 from aktor.events.network import Request
-from aktor.managers.metadata import BY_ID, UNKNOWN_SECONDS, MetadataManager
+from aktor.managers.metadata import MetadataManager
+from aktor.managers.missing_topics import UNKNOWN_SECONDS
+from aktor.managers.unnamed_topics import BY_ID
 from aktor.settings import Settings
 from tests.unit.managers.builders_positions import (
     INVALID_TOPIC,
