@@ -6,7 +6,8 @@ __all__ = ["MemberSubscription"]
 
 
 class MemberSubscription:
-    """Owns the topics that the application wants, or the pattern (KIP-848), and whether it waits.
+    """Owns the topics that the application wants (KIP-848: or the pattern), those that the member
+    has joined with, and whether the application has polled for them.
 
     A member joins only when the application has polled since it subscribed, as with kafka-python
     and the Java client; and after the member had to leave, only when it polls again.
