@@ -8,7 +8,7 @@ growing backoff, while a tracked topic is unknown or a partition has no leader.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -167,10 +167,13 @@ class MetadataManager(RequestManager):
         if self._missing.forget_refusals(topics):
             self._refreshing.at_once("a topic that was refused is subscribed to")
 
-    def _forget(self, gone: frozenset[str]) -> None:
+    def _forget_what_was_heard(self, gone: Collection[str]) -> None:
         self._missing.forget(gone)
         for topic in gone:
             self._former_ids.forget(topic)
+
+    def _forget(self, gone: frozenset[str]) -> None:
+        self._forget_what_was_heard(gone)
         kept = {name: info for name, info in self.cluster.topics.items() if name not in gone}
         self._take(self.cluster.cluster_id, self.cluster.brokers, kept)
 
@@ -367,7 +370,7 @@ class MetadataManager(RequestManager):
         if topics.pop(name, None) is not None:
             self.log.info("topic.deleted", topic=name)
         if name not in self._tracked.named:
-            self._missing.not_unknown(name)  # a pattern found it: there is nothing to wait for
+            self._forget_what_was_heard((name,))  # a pattern found it: there is nothing to wait for
             return False
         by_application = name in self._tracked.named_by(APPLICATION)
         return by_application and self._missing.never_existed(name, now)

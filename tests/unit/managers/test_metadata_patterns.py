@@ -110,6 +110,20 @@ def test_a_topic_that_goes_is_forgotten_when_two_brokers_do_not_know_it() -> Non
     assert not refusals_in(said)
 
 
+def test_a_topic_that_has_gone_is_as_one_that_never_was_when_it_is_subscribed_to_by_name() -> None:
+    manager = a_manager_that_found("a.*", a_topic("a1"), a_topic("a2"))
+    refresh(manager, metadata(a_topic("a1")), now=1.0)
+    refresh(manager, metadata(a_topic("a1")), now=2.0)
+
+    manager.handle(TrackTopics(owner="application", topics=frozenset({"a2"})))
+    said: list[object] = []
+    for now in (3.0, 4.0, 4.0 + UNKNOWN_SECONDS):
+        said += refresh(manager, metadata(a_topic("a2", error=UNKNOWN_TOPIC)), now=now)
+
+    (refusal,) = refusals_in(said)
+    assert refusal.topics == {"a2"}
+
+
 def test_when_it_has_gone_nothing_is_asked_before_the_snapshot_is_old() -> None:
     manager = a_manager_that_found("a.*", a_topic("a1"), a_topic("a2"))
     refresh(manager, metadata(a_topic("a1")), now=1.0)
