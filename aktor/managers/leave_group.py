@@ -46,6 +46,10 @@ class Leave:
         """It has until then."""
         self.deadline = deadline
 
+    def is_awaited_by(self, ticket: int) -> None:
+        """The application waits for it."""
+        self.tickets.append(ticket)
+
     def take_over(self, tickets: list[int]) -> None:
         """These waited for a request that is over, and wait for this one now."""
         self.tickets += tickets

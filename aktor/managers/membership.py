@@ -133,7 +133,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
                 self._member.move(Trigger.LEAVE, message.because)
                 self._member.move(Trigger.LEFT, "there is nobody to tell")
             return
-        leave.tickets.append(message.ticket)
+        leave.is_awaited_by(message.ticket)
         if self.state is not State.LEAVING:
             self._member.move(Trigger.LEAVE, message.because)
 
