@@ -120,8 +120,8 @@ def bound(actor: object, names: Mapping[Any, str]) -> dict[Any, Callable[[Any], 
 
 
 class Handlers(Generic[D]):
-    """Owns the methods by which one actor handles messages, and the ends of its requests, and its
-    `duties`, which it does as time passes."""
+    """Owns the methods by which one actor handles messages, the responses to its requests and their
+    failures, and its `duties`, which it does as time passes."""
 
     __slots__ = ("_failures", "_responses", "duties", "of_message")
 

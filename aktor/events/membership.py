@@ -164,8 +164,8 @@ class MemberChanged(Message):
 class SessionExtended(Message):
     """membership ▶ application: the group confirmed us; records may be given out until `until`.
 
-    `until` is past if the group has said that it does not know us: nothing is given out
-    before it confirms us again.
+    `until` is past if the group has said that it does not know us, or may have gone on without us:
+    nothing is given out before it confirms us again.
     """
 
     until: float

@@ -41,7 +41,7 @@ class CommitTopics:
 
     @property
     def are_assigned_by_name(self) -> bool:
-        """Whether the group names topics, and does not say which of those that had the name."""
+        """Whether the group has told no topic ids."""
         return not self._assigned
 
     @property

@@ -266,7 +266,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
         return True
 
     def _finish(self) -> bool:
-        """The application may have applied it; what its callback refused is tried again."""
+        """If the assigned callback has returned, acknowledge, or try again; False if it has not."""
         succeeded = self.rebalance.callback_succeeded
         if succeeded is None:
             return False

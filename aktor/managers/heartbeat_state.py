@@ -23,7 +23,6 @@ SHARES: Final = (1 / 2, 1 / 6, 1 / 3, 1 / 2)
 #: member hears of it only by the answer to a heartbeat. Eight requests in four seconds.
 QUICK_BEATS: Final = (0.015, 0.03, 0.06, 0.12, 0.24, 0.48, 0.96, 1.92)
 
-
 #: While JoinGroup waits for its answer, heartbeats may be refused (UNKNOWN_MEMBER_ID,
 #: ILLEGAL_GENERATION) because the answer with the new generation is on its way. After so many
 #: seconds of refusals it is not: the connection of that JoinGroup is half-open.
@@ -31,7 +30,8 @@ REFUSALS_TOLERATED: Final = 3.0
 
 
 class HeartbeatState:
-    """Owns when the next heartbeat is due, which one is in flight, and the end of the session."""
+    """Owns when the next heartbeat is due, which one is in flight, what refused ones have in
+    common, and the session: since when, and until when."""
 
     def __init__(self, settings: Settings) -> None:
         #: When the next one is to be sent. NEVER while one is in flight, unless `start` was called
@@ -41,8 +41,10 @@ class HeartbeatState:
         self.answered_at = -math.inf
         #: When the request was sent that gave the member its id: its first session begins then.
         self.member_since = -math.inf
-        #: When `start` was called last.
+        #: When JoinGroup or SyncGroup was answered last.
         self.started_at = -math.inf
+        #: Whether a heartbeat was answered with REBALANCE_IN_PROGRESS since.
+        self.rebalance_announced = False
         #: Seconds between heartbeats, and until a member that is not heard is expelled.
         self.interval = settings.heartbeat_interval
         self.session = settings.session_timeout
@@ -77,6 +79,7 @@ class HeartbeatState:
         self._quick = [one for one in QUICK_BEATS if one < self.interval] if quick else []
         self._exchange.hurry()
         self.started_at = now
+        self.rebalance_announced = False
         self.due = self._after(now)
 
     def sent(self) -> int:
@@ -118,17 +121,22 @@ class HeartbeatState:
         """The coordinator does not know the member, or its generation; it may know it soon."""
         self._refused_since = min(self._refused_since, now)
 
-    def tolerate_refusals(self) -> None:
-        """A request is sent whose answer may bring another generation."""
+    def restart_tolerance(self) -> None:
+        """JoinGroup or SyncGroup is sent, whose answer may bring another generation."""
         self._refused_since = math.inf
 
     def tolerates(self, now: float) -> bool:
         """Whether the answer with the new generation may still be on its way."""
         return now < self._refused_since + REFUSALS_TOLERATED
 
+    def note_rebalance(self) -> None:
+        """A heartbeat was answered with REBALANCE_IN_PROGRESS before SyncGroup was answered."""
+        self.rebalance_announced = True
+
     def end_session(self, now: float) -> float:
-        """What the member owned may be another's by now, until the group confirms the member by an
-        answer to a heartbeat that is sent later; returns the session's end."""
+        """What the member owns may be another's by now, until the answer to a heartbeat that is
+        sent later confirms the member; returns the session's end."""
+        self.member_since = -math.inf
         self._session_until = math.nextafter(now, -math.inf)
         return self._session_until
 

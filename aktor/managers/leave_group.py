@@ -91,18 +91,19 @@ class Leaves:
         of_join: int | None = None,
         operation: Operation = Operation.DEFAULT,
     ) -> Leave | None:
-        """A LeaveGroup to be sent; None if the member stays, as a static one does (KIP-345).
-
-        Without a `member_id` it is of the member that stayed before, if one did.
-        """
-        member_id = member_id or self._stayed_as
+        """A LeaveGroup to be sent; None if the member stays, as a static one does (KIP-345)."""
         static = self._settings.group_instance_id is not None
         leaves = operation is Operation.LEAVE_GROUP if static else operation is not REMAIN
         if not leaves or (not member_id and of_join is None):
-            self._stayed_as = member_id
             return None
-        self._stayed_as = ""
         return self._open_one(member_id, because, deadline, of_join=of_join)
+
+    def add_own(self, member_id: str, because: str, deadline: float, **more: Any) -> None:
+        """As `add`, for the member that we are, or were: if it stays it may be let go later, when
+        it has no id any more."""
+        who = member_id or self._stayed_as
+        leave = self.add(who, because, deadline, **more)
+        self._stayed_as = who if leave is None else ""
 
     def replace(self, member_id: str, because: str, deadline: float, *, stays: bool) -> None:
         """One request in place of what was to be sent before; it takes over the tickets."""

@@ -126,6 +126,7 @@ class Member(GroupMember[State, Trigger]):
 
     def rebalance_announced(self) -> None:
         """The coordinator said that the group rebalances."""
+        # While it joins, the member takes part in that rebalance already.
         synced = self.state in (State.ASSIGNING, State.STABLE, State.REVOKING)
         if synced and self.rejoin is None:
             self.rejoin = "the coordinator said that the group rebalances"

@@ -19,7 +19,7 @@ class MemberSubscription:
         self.topics: frozenset[str] = frozenset()
         self.regex = ""
         self._has_polled = False
-        #: Those that the last JoinGroup was made with.
+        #: Those that the last rebalance was begun with.
         self.joined_topics: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
@@ -48,7 +48,7 @@ class MemberSubscription:
         return bool(self) and self._has_polled
 
     def joins(self) -> None:
-        """The member joins, or joins again, with these topics."""
+        """A rebalance begins: the member joins, or joins again, with these topics."""
         self.joined_topics = self.topics
 
     def has_changed(self) -> bool:

@@ -235,7 +235,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._call(body, timeout=self.settings.request_timeout)
 
     def _call(self, body: Any, *, timeout: float) -> None:
-        self._heartbeat_state.tolerate_refusals()
+        self._heartbeat_state.restart_tolerance()
         note = self._member.me.sends(self._calls.sent(), at=self._timer.now)
         self.send(
             self.request(
@@ -327,7 +327,10 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._assignor_failed(error)
             return
         self._calls.answered()
+        is_overtaken = self._heartbeat_state.rebalance_announced
         self._heartbeat_state.start(self._timer.now, quick=self._member.is_cooperative)
+        if is_overtaken:
+            self._doubt_assignment()
         self._hurry_if_over()
         self._member.synced(assigned)
 
@@ -342,7 +345,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._calls.failed(received.now, received.jitter)
             self._fenced(error, meaning)
         elif Do.REJOIN in meaning:
-            self._begin_again("the group rebalances again")
+            self._member.begin("the group rebalances again", self._timer.now)
         else:
             if Do.FIND_COORDINATOR in meaning:
                 self._suspect(received.node, because)
@@ -358,11 +361,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             because=because,
         )
         if member.state is State.SYNCING:
-            self._begin_again(because)
-
-    def _begin_again(self, because: str) -> None:
-        self._member.begin(because, self._timer.now)
-        self._hurry_if_over()
+            member.begin(because, self._timer.now)
 
     # -- heartbeats
 
@@ -397,31 +396,35 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._heartbeat_state.failed(received.now, received.jitter)
         if not sent.is_by(self._member.me):
             self._dropped(received.request, "the generation changed meanwhile")
-        elif Do.REJOIN in meaning and self._may_have_overtaken_sync(sent.at):
-            self._end_session()
         elif confirmed:
             self._extend_session(sent.at)
             if Do.REJOIN in meaning:
-                self._member.rebalance_announced()
+                self._rebalance_announced(sent.at)
         else:
             self._heartbeat_refused(error, received)
-        if confirmed and self.state is not State.SYNCING:  # it is sent when that is answered
+        if confirmed:
             self._hurry_if_over()
 
-    def _may_have_overtaken_sync(self, asked_at: float) -> bool:
-        """Whether a heartbeat that said REBALANCE_IN_PROGRESS was sent before SyncGroup was
+    def _rebalance_announced(self, asked_at: float) -> None:
+        """REBALANCE_IN_PROGRESS. From Kafka 2.7 on (KAFKA-10134) it always means that the group
+        rebalances again, also before SyncGroup is answered: Kafka then refuses SyncGroup with the
+        same error.
+
+        But an answer to SyncGroup from before may be on its way, and come when the group has gone
+        on without this member: its partitions are another member's by then. So what such an answer
+        assigns is doubted until a later heartbeat confirms the member. It is no reason to join
+        again (nor is it in Java): older brokers answer so to each heartbeat before SyncGroup is
         answered.
-
-        Kafka answers so if the group rebalances again: it has answered SyncGroup, too, and that
-        answer may be late or lost. If it comes when the group has gone on without this member, its
-        partitions are another member's. An old broker answers so to each heartbeat between
-        JoinGroup and SyncGroup (before KAFKA-10134, 2.7), and so it is no reason to join again (nor
-        is it in Java). But what the member owns is given out only when a heartbeat that is sent
-        after the answer to SyncGroup is answered.
         """
-        return self.state is State.SYNCING or asked_at < self._heartbeat_state.started_at
+        if self.state is State.SYNCING:
+            self._heartbeat_state.note_rebalance()
+        elif asked_at < self._heartbeat_state.started_at:
+            self._doubt_assignment()
+        else:
+            self._member.rebalance_announced()
 
-    def _end_session(self) -> None:
+    def _doubt_assignment(self) -> None:
+        """Give nothing out before the answer to a heartbeat that is sent from now on."""
         self._tell(SessionExtended(until=self._heartbeat_state.end_session(self._timer.now)))
 
     def _heartbeat_refused(self, error: type[Exception], received: ResponseReceived) -> None:
@@ -510,7 +513,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     ) -> None:
         """Tell the group, unless this member stays: then it may be let go later."""
         who = self._member.member_id
-        self._leaves.add(who, because, deadline, of_join=of_join, operation=operation)
+        self._leaves.add_own(who, because, deadline, of_join=of_join, operation=operation)
 
     def _begin_leaves(self, now: float, _jitter: float) -> float:
         """Those that were asked for without a deadline, by a message, have one from now on."""

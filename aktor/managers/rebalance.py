@@ -51,7 +51,7 @@ class Rebalance:
         self.because = because
 
     def forget_callback(self) -> None:
-        """No assigned callback has run: for what is assigned now, or there is nothing to assign."""
+        """Forget whether an assigned callback succeeded: another assignment begins, or none."""
         self.callback_succeeded = None
 
     def applied(self, *, succeeded: bool) -> None:

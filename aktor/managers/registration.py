@@ -1,4 +1,4 @@
-"""What the group has of a KIP-848 member, as far as is known here, and what it need not be told."""
+"""What the group has of a KIP-848 member, as far as is known here, and which fields it was told."""
 
 from __future__ import annotations
 

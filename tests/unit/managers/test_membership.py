@@ -1452,8 +1452,8 @@ def test_a_rebalance_that_sync_has_ended_is_not_begun_again_by_a_late_heartbeat(
     assert scene.manager.state is State.STABLE
 
 
-def a_member_whose_group_rebalances_again_while_it_syncs() -> Scene:
-    """And the answer to SyncGroup, which says so, is late."""
+def a_syncing_cooperative_member() -> Scene:
+    """It keeps a-0 while its group rebalances."""
     scene = a_stable_cooperative_member("a-0")
     scene.beats(REBALANCE_IN_PROGRESS)
     scene.answer(scene.sent(JoinGroupRequest), joined(2, assignor="cooperative-sticky"))
@@ -1461,27 +1461,27 @@ def a_member_whose_group_rebalances_again_while_it_syncs() -> Scene:
     return scene
 
 
-def test_an_assignment_that_a_rebalance_may_have_overtaken_is_used_when_the_group_confirms_it() -> (
-    None
-):
-    """A broker before Kafka 2.7 answers so to each heartbeat before SyncGroup is answered."""
-    scene = a_member_whose_group_rebalances_again_while_it_syncs()
+def a_member_with_an_assignment_in_doubt() -> Scene:
+    """Its group rebalanced again, as far as it knows, before SyncGroup was answered."""
+    scene = a_syncing_cooperative_member()
     scene.beats(REBALANCE_IN_PROGRESS)
-    assert scene.last_said(SessionExtended).until < scene.now
-
+    assert scene.last_said(SessionExtended).until > scene.now
     scene.answer(scene.sent(SyncGroupRequest), synced("a-0"))
-    heartbeat = scene.sent(HeartbeatRequest)  # at once
-    assert not scene.has_said(SessionExtended)
+    assert scene.last_said(SessionExtended).until < scene.now
+    return scene
 
-    scene.answer(heartbeat, beaten())
+
+def test_what_was_assigned_before_a_rebalance_is_used_when_a_heartbeat_confirms_it() -> None:
+    """A broker before Kafka 2.7 answers so to each heartbeat before SyncGroup is answered."""
+    scene = a_member_with_an_assignment_in_doubt()
+
+    scene.answer(scene.sent(HeartbeatRequest), beaten())  # it is sent at once
+
     assert scene.last_said(SessionExtended).until == scene.now + 45.0
 
 
-def test_an_assignment_that_a_rebalance_has_overtaken_is_not_used() -> None:
-    scene = a_member_whose_group_rebalances_again_while_it_syncs()
-    scene.beats(REBALANCE_IN_PROGRESS)
-    assert scene.last_said(SessionExtended).until < scene.now
-    scene.answer(scene.sent(SyncGroupRequest), synced("a-0"))
+def test_what_was_assigned_before_a_rebalance_is_lost_if_the_group_went_on() -> None:
+    scene = a_member_with_an_assignment_in_doubt()
     scene.apply()
 
     scene.answer(scene.sent(HeartbeatRequest), beaten(UNKNOWN_MEMBER_ID))
@@ -1490,8 +1490,49 @@ def test_an_assignment_that_a_rebalance_has_overtaken_is_not_used() -> None:
     assert scene.last_said(RevokePartitions).loss is Loss.LOST
 
 
-def test_a_heartbeat_that_syncgroup_has_overtaken_confirms_nothing() -> None:
-    scene = a_member_whose_group_rebalances_again_while_it_syncs()
+def test_a_member_with_an_assignment_in_doubt_joins_again_when_a_heartbeat_confirms_it() -> None:
+    scene = a_member_with_an_assignment_in_doubt()
+    scene.apply()
+    scene.subscribe("a", "b")
+    scene.poll()
+    assert not scene.has_sent(JoinGroupRequest)
+
+    scene.answer(scene.sent(HeartbeatRequest), beaten())
+
+    assert scene.has_sent(JoinGroupRequest)
+
+
+def test_what_is_in_doubt_stays_so_when_joingroup_is_answered() -> None:
+    scene = a_syncing_cooperative_member()
+    scene.after(3.0)
+    heartbeat = scene.sent(HeartbeatRequest)
+    scene.now += 0.01
+    scene.answer(scene.sent(SyncGroupRequest), synced("a-0"))
+    scene.apply()
+    scene.subscribe("a", "b")
+    scene.poll()
+    scene.answer(heartbeat, beaten(REBALANCE_IN_PROGRESS))
+    assert scene.last_said(SessionExtended).until < scene.now
+
+    scene.answer(scene.sent(JoinGroupRequest), joined(3, assignor="cooperative-sticky"))
+
+    assert not scene.has_said(SessionExtended)
+
+
+def test_the_assignment_of_the_next_rebalance_is_not_in_doubt() -> None:
+    scene = a_member_with_an_assignment_in_doubt()
+    scene.apply()
+    scene.answer(scene.sent(HeartbeatRequest), beaten(REBALANCE_IN_PROGRESS))
+    scene.answer(scene.sent(JoinGroupRequest), joined(3, assignor="cooperative-sticky"))
+    assert scene.last_said(SessionExtended).until > scene.now
+
+    scene.answer(scene.sent(SyncGroupRequest), synced("a-0"))
+
+    assert not scene.has_said(SessionExtended)
+
+
+def test_a_heartbeat_that_syncgroup_has_overtaken_puts_the_assignment_in_doubt() -> None:
+    scene = a_syncing_cooperative_member()
     scene.after(3.0)
     heartbeat = scene.sent(HeartbeatRequest)
     scene.now += 0.01
@@ -1504,15 +1545,16 @@ def test_a_heartbeat_that_syncgroup_has_overtaken_confirms_nothing() -> None:
     assert scene.last_said(SessionExtended).until == scene.now + 45.0
 
 
-def test_a_member_that_joins_again_gives_its_partitions_out_once_the_group_confirms_it() -> None:
-    scene = a_member_whose_group_rebalances_again_while_it_syncs()
-    scene.beats(REBALANCE_IN_PROGRESS)
+@pytest.mark.parametrize("code", [UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION])
+def test_a_member_that_is_expelled_before_syncgroup_is_answered_loses_everything_at_once(
+    code: int,
+) -> None:
+    scene = a_syncing_cooperative_member()
 
-    scene.answer(scene.sent(SyncGroupRequest), sync_refused(REBALANCE_IN_PROGRESS))
+    scene.beats(code)
 
-    assert scene.manager.state is State.JOINING
-    scene.answer(scene.sent(HeartbeatRequest), beaten(REBALANCE_IN_PROGRESS))
-    assert scene.last_said(SessionExtended).until == scene.now + 45.0
+    assert scene.manager.state is State.LOSING
+    assert scene.last_said(RevokePartitions).loss is Loss.LOST
 
 
 def test_a_broken_connection_is_suspicious_while_join_group_waits_on_another() -> None:
