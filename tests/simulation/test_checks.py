@@ -1525,6 +1525,11 @@ FORGIVEN: list[tuple[Check, Story]] = [
             [sought("x", 2)],
             [given("x", 5, 7), back("x"), to_be_committed()],
             [given("x", 5, 7), back("x"), released("x"), assigned("x")],
+            [  # storm 5200066: a revocation commits while an automatic commit is in flight
+                *(given("x", 5, 6), back("x"), to_commit("x", 7, "auto"), given("x", 7, 7)),
+                *(back("x"), to_commit("x", 8, "revocation"), succeeded("x", 7)),
+                *(succeeded("x", 8), later(2)),
+            ],
             [  # storm 3100546: the answer to a commit of before the rebalance comes last
                 *(given("x", 5, 7), back("x"), to_commit("x", 5, "auto")),
                 *(released("x"), assigned("x"), FOUND_AT_8, succeeded("x", 5), back("x")),

@@ -476,14 +476,20 @@ class _Kept:
 
     #: What its consumer knows to be committed; None: not known.
     committed: int | None = None
-    #: Sent, and not known to be stored.
-    sent: set[int] = field(default_factory=set)
+    #: Sent, and not known to be stored; the last one stands last.
+    sent: list[int] = field(default_factory=list)
     #: Where the user was when they polled, if that is elsewhere than before, and when that was.
     places: list[tuple[float, int]] = field(default_factory=list)
 
     def is_at(self, offset: int | None, now: float) -> None:
         if offset is not None and (not self.places or self.places[-1][1] != offset):
             self.places.append((now, offset))
+
+    def is_stored(self, offset: int) -> None:
+        """It is committed. One that was sent later may still be on its way: two are in flight while
+        a revocation commits."""
+        self.committed = offset
+        del self.sent[: self.sent.index(offset) + 1]
 
     def lately(self, now: float) -> set[int]:
         """Where the user may be for what the background knows; nowhere: it may know of nothing."""
@@ -546,14 +552,13 @@ def an_automatic_commit_leaves_nothing_out(history: History) -> list[str]:
                 if event["kind"] == "auto" and event["at"] > asked[who] + SETTLED:
                     complaints += _left_out(event, reader, kept, replay)
                 for one, offset in event["offsets"].items():
-                    kept[who, one].sent.add(offset)
+                    kept[who, one].sent.append(offset)
             case "commit.succeeded":
                 for one, offset in event["offsets"].items():
                     # Not if it was sent before the partition was assigned again: that is older
                     # than what the position was resolved by.
                     if offset in kept[who, one].sent:
-                        kept[who, one].committed = offset
-                        kept[who, one].sent.clear()
+                        kept[who, one].is_stored(offset)
     return complaints
 
 
