@@ -47,6 +47,26 @@ def test_names_of_java_and_values_of_text_become_our_settings() -> None:
     }
 
 
+@pytest.mark.parametrize("text", ["a:1,b:2,", "a:1, ,b:2", ",a:1,,b:2 "])
+def test_empty_items_of_the_bootstrap_servers_are_left_out_as_by_java(text: str) -> None:
+    """ClientUtils.parseAndValidateAddresses of the client that Spark's own source has (3.9)."""
+    given = {"bootstrap.servers": text}
+
+    check(given)
+    producer_settings.check(given, transactional=False)
+    assert consumer_settings(given) == {"bootstrap_servers": "a:1,b:2"}
+    settings = producer_settings.read(given, transactional=False)
+    assert settings.given["bootstrap_servers"] == "a:1,b:2"
+
+
+@pytest.mark.parametrize("text", ["", " , ", ","])
+def test_bootstrap_servers_of_empty_items_only_are_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"kafka\.bootstrap\.servers"):
+        check({"bootstrap.servers": text})
+    with pytest.raises(ConfigurationError, match=r"kafka\.bootstrap\.servers"):
+        producer_settings.check({"bootstrap.servers": text}, transactional=False)
+
+
 def test_a_jaas_line_has_the_user_and_the_password() -> None:
     assert consumer_settings({"sasl.jaas.config": JAAS}) == {
         "sasl_plain_username": "alice",
