@@ -236,6 +236,30 @@ def test_a_reference_is_resolved_where_the_client_connects(
     assert resolved("sasl.username", f"x-${{directory:{tmp_path}:user}}") == "x-alice"
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("password=a=b:c", "a=b:c"),
+        ("  password : s3cret", "s3cret"),
+        ("password s3cret", "s3cret"),
+        (r"password=a\\b\u00e9\=\tc\q", "a\\bé=\tcq"),
+        ("password=s3\\\n   cret", "s3cret"),
+        ("!password=no\n#password=no\npassword=s3cret", "s3cret"),
+        ("password=old\npassword=new", "new"),
+        (r"pass\:word=no" + "\n" + r"p\u0061ssword=s3cret", "s3cret"),
+        ("password", ""),
+        ("password=\\ s3cret\\ \r", " s3cret "),
+    ],
+)
+def test_a_file_with_secrets_is_read_as_java_reads_properties(
+    tmp_path: Path, text: str, value: str
+) -> None:
+    """java.util.Properties, which Kafka's FileConfigProvider uses: the same file serves both."""
+    (tmp_path / "secrets").write_text(f"user=me\n{text}\n\nother = x", encoding="utf-8")
+
+    assert resolved("sasl.password", f"${{file:{tmp_path}/secrets:password}}") == value
+
+
 @pytest.mark.parametrize("text", ["${env:NOWHERE}", "${file:/nowhere:a}", "${directory:/no:a}"])
 def test_a_reference_to_nothing_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="stands for nothing in this process"):
