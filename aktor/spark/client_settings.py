@@ -56,6 +56,10 @@ SECRETS: Final = re.compile(r"password|secret|jaas|token|key\.pem", re.IGNORECAS
 
 _SECURITY: Final = re.compile(r"(sasl|ssl|security)\.")
 _REFERENCE: Final = re.compile(r"\$\{(env|file|directory):([^}:]+)(?::([^}]+))?\}")
+#: An entry of a file of properties: name and value, which may be empty.
+_ENTRY: Final = re.compile(r"((?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)")
+_ESCAPED: Final = re.compile(r"\\(u([0-9a-fA-F]{4})|.)")
+_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _BOOLEANS: Final = {"true": True, "false": False}
 
 #: Settings that text cannot give a value to.
@@ -198,13 +202,35 @@ def resolved(name: str, text: str) -> str:
 
 
 def _file_entry(path: str, key: str) -> str | None:
-    """The value of this key of a file of `key=value` lines."""
+    """The value of this key of a file of properties."""
     try:
-        lines = Path(path).read_text().splitlines()
+        text = Path(path).read_text(encoding="utf-8")
     except OSError:
         return None
-    entries = (line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
-    return next((value.strip() for name, value in entries if name.strip() == key), None)
+    return _properties(text).get(key)
+
+
+def _properties(text: str) -> dict[str, str]:
+    """The entries of a file in the format of java.util.Properties, as FileConfigProvider reads
+    it."""
+    found: dict[str, str] = {}
+    lines = (line.lstrip(" \t\f") for line in re.split(r"\r?\n|\r", text))
+    for entry in lines:
+        if not entry or entry.startswith(("#", "!")):
+            continue
+        while (len(entry) - len(entry.rstrip("\\"))) % 2:  # goes on in the next line
+            entry = entry[:-1] + next(lines, "")
+        name, value = _ENTRY.fullmatch(entry).groups()  # type: ignore[union-attr]
+        found[_unescaped(name)] = _unescaped(value)
+    return found
+
+
+def _unescaped(text: str) -> str:
+    def meant(match: re.Match[str]) -> str:
+        character, code = match.groups()
+        return chr(int(code, 16)) if code else _ESCAPES.get(character, character)
+
+    return _ESCAPED.sub(meant, text)
 
 
 def _whole_file(path: str, key: str) -> str | None:

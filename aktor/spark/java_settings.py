@@ -56,6 +56,12 @@ def translated_names() -> list[str]:
     ]
 
 
+def _servers(text: str) -> dict[str, Any]:
+    """Java's client skips empty items (ClientUtils.parseAndValidateAddresses): "a:9092,b:9092,"."""
+    items = [one.strip() for one in text.split(",") if one.strip()]
+    return {"bootstrap_servers": ",".join(items) or text}
+
+
 def _jaas(text: str) -> dict[str, Any]:
     """User name and password of a JAAS line (PlainLoginModule, ScramLoginModule)."""
     found = {key: _unquoted(value) for key, value in _JAAS.findall(text)}
@@ -113,6 +119,7 @@ _INLINE: Final = "a PEM text cannot be a value: write it into a file, and name t
 _LOGIN: Final = Refused(f"{_A_CLASS}use kafka.sasl.jaas.config with a user name and a password")
 
 _RULES: Final[dict[str, Rule]] = {
+    "bootstrap.servers": _servers,
     # Logins, certificates: translated.
     "sasl.jaas.config": _jaas,
     "sasl.username": lambda text: {"sasl_plain_username": text},

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,24 @@ def test_a_batch_is_written_as_by_sparks_own_sink(
 
     assert len(ours) == 1000
     assert ours == written("kafka", f"{topic}-theirs")
+
+
+@pytest.mark.once("what docs/spark_sink.md says of threads is true of Spark, whichever Kafka it is")
+def test_a_batch_is_written_from_a_thread_whose_session_is_active(
+    spark: Any, kafka: Cluster, topic: str
+) -> None:
+    topics.create_topic(kafka.bootstrap_servers, topic)
+    writer = spark.range(3).selectExpr("'a' AS value").write.format("aktor").mode("append")
+    writer = writer.options(**{"kafka.bootstrap.servers": bootstrap(kafka), "topic": topic})
+
+    def write() -> None:
+        spark.createDataFrame([(1,)], "a int")
+        writer.save()
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(write).result(120)
+
+    assert len(content(kafka, topic)) == 3
 
 
 def test_what_is_wrong_is_said_before_a_job_starts(spark: Any, kafka: Cluster, topic: str) -> None:

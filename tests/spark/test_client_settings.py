@@ -47,6 +47,26 @@ def test_names_of_java_and_values_of_text_become_our_settings() -> None:
     }
 
 
+@pytest.mark.parametrize("text", ["a:1,b:2,", "a:1, ,b:2", ",a:1,,b:2 "])
+def test_empty_items_of_the_bootstrap_servers_are_left_out_as_by_java(text: str) -> None:
+    """ClientUtils.parseAndValidateAddresses of the client that Spark's own source has (3.9)."""
+    given = {"bootstrap.servers": text}
+
+    check(given)
+    producer_settings.check(given, transactional=False)
+    assert consumer_settings(given) == {"bootstrap_servers": "a:1,b:2"}
+    settings = producer_settings.read(given, transactional=False)
+    assert settings.given["bootstrap_servers"] == "a:1,b:2"
+
+
+@pytest.mark.parametrize("text", ["", " , ", ","])
+def test_bootstrap_servers_of_empty_items_only_are_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"kafka\.bootstrap\.servers"):
+        check({"bootstrap.servers": text})
+    with pytest.raises(ConfigurationError, match=r"kafka\.bootstrap\.servers"):
+        producer_settings.check({"bootstrap.servers": text}, transactional=False)
+
+
 def test_a_jaas_line_has_the_user_and_the_password() -> None:
     assert consumer_settings({"sasl.jaas.config": JAAS}) == {
         "sasl_plain_username": "alice",
@@ -214,6 +234,30 @@ def test_a_reference_is_resolved_where_the_client_connects(
     assert resolved("client.rack", "${env:RACK}") == "eu-1b"
     assert resolved("sasl.password", f"${{file:{tmp_path}/secrets:password}}") == "s3cret"
     assert resolved("sasl.username", f"x-${{directory:{tmp_path}:user}}") == "x-alice"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("password=a=b:c", "a=b:c"),
+        ("  password : s3cret", "s3cret"),
+        ("password s3cret", "s3cret"),
+        (r"password=a\\b\u00e9\=\tc\q", "a\\bé=\tcq"),
+        ("password=s3\\\n   cret", "s3cret"),
+        ("!password=no\n#password=no\npassword=s3cret", "s3cret"),
+        ("password=old\npassword=new", "new"),
+        (r"pass\:word=no" + "\n" + r"p\u0061ssword=s3cret", "s3cret"),
+        ("password", ""),
+        ("password=\\ s3cret\\ \r", " s3cret "),
+    ],
+)
+def test_a_file_with_secrets_is_read_as_java_reads_properties(
+    tmp_path: Path, text: str, value: str
+) -> None:
+    """java.util.Properties, which Kafka's FileConfigProvider uses: the same file serves both."""
+    (tmp_path / "secrets").write_text(f"user=me\n{text}\n\nother = x", encoding="utf-8")
+
+    assert resolved("sasl.password", f"${{file:{tmp_path}/secrets:password}}") == value
 
 
 @pytest.mark.parametrize("text", ["${env:NOWHERE}", "${file:/nowhere:a}", "${directory:/no:a}"])
