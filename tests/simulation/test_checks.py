@@ -1530,6 +1530,9 @@ FORGIVEN: list[tuple[Check, Story]] = [
                 *(back("x"), to_commit("x", 8, "revocation"), succeeded("x", 7)),
                 *(succeeded("x", 8), later(2)),
             ],
+            # storm 5200128: since then the user waits for something else, and does not poll
+            [given("x", 5, 7), back("x"), given("x", 8, 8), later(2)],
+            [given("x", 5, 7), back("x"), ("x", "member.frozen", {}), later(2)],
             [  # storm 3100546: the answer to a commit of before the rebalance comes last
                 *(given("x", 5, 7), back("x"), to_commit("x", 5, "auto")),
                 *(released("x"), assigned("x"), FOUND_AT_8, succeeded("x", 5), back("x")),

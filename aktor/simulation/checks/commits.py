@@ -499,13 +499,24 @@ class _Kept:
         return {offset for _, offset in (before[-1], *self.places[len(before) :])}
 
 
+#: The user is not in a poll any more, or in none that goes on.
+_OUT_OF_POLL: Final = frozenset(
+    {"member.frozen", "records.delivered", "user.hears", "user.position"}
+)
+
+
 def _left_out(
-    event: Event, reader: Reader, kept: Mapping[tuple[str, str], _Kept], replay: Replay
+    event: Event,
+    reader: Reader,
+    kept: Mapping[tuple[str, str], _Kept],
+    replay: Replay,
+    polled_until: float,
 ) -> Iterator[str]:
-    """Complaints about partitions that this automatic commit should have, and has not."""
+    """Complaints about partitions that this automatic commit should have, and has not. The user's
+    places are told by polls, of which the last one ended at `polled_until`."""
     for one in sorted(reader.owned.keys() - event["offsets"].keys()):
         mine = kept.get((event["member"], one), _Kept())
-        places = mine.lately(event["at"])
+        places = mine.lately(min(event["at"], polled_until))
         if mine.committed is None or not places:
             continue
         if not any(
@@ -525,11 +536,18 @@ def an_automatic_commit_leaves_nothing_out(history: History) -> list[str]:
     complaints: list[str] = []
     kept: dict[tuple[str, str], _Kept] = defaultdict(_Kept)
     asked: dict[str, float] = defaultdict(lambda: -math.inf)
+    #: When the user left the last poll; inf: they are in one, for what is known.
+    left: dict[str, float] = defaultdict(lambda: math.inf)
     replay = Replay(history)
     for event, reader in replay:
         who = event["member"]
+        if event["event"] in _OUT_OF_POLL:
+            left[who] = min(left[who], event["at"])
         match event["event"]:
+            case "loop.polled":
+                left[who] = math.inf
             case "user.returned":
+                left[who] = math.inf
                 for one, mine in reader.owned.items():
                     kept[who, one].is_at(mine.next, event["at"])
             case "position.sought" | "position.reset":  # until they poll with that
@@ -550,7 +568,7 @@ def an_automatic_commit_leaves_nothing_out(history: History) -> list[str]:
                 kept.clear()
             case "commit.sent":
                 if event["kind"] == "auto" and event["at"] > asked[who] + SETTLED:
-                    complaints += _left_out(event, reader, kept, replay)
+                    complaints += _left_out(event, reader, kept, replay, left[who])
                 for one, offset in event["offsets"].items():
                     kept[who, one].sent.append(offset)
             case "commit.succeeded":
