@@ -120,6 +120,7 @@ _LOGIN: Final = Refused(f"{_A_CLASS}use kafka.sasl.jaas.config with a user name 
 
 _RULES: Final[dict[str, Rule]] = {
     "bootstrap.servers": _servers,
+    "security.protocol": lambda text: {"security_protocol": text.strip().upper()},
     # Logins, certificates: translated.
     "sasl.jaas.config": _jaas,
     "sasl.username": lambda text: {"sasl_plain_username": text},

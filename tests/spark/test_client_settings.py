@@ -67,6 +67,17 @@ def test_bootstrap_servers_of_empty_items_only_are_refused(text: str) -> None:
         producer_settings.check({"bootstrap.servers": text}, transactional=False)
 
 
+def test_the_security_protocol_may_be_in_small_letters_as_for_java() -> None:
+    """CommonClientConfigs checks it by CaseInsensitiveValidString."""
+    given = {"bootstrap.servers": "a:1", "security.protocol": "ssl"}
+
+    check(given)
+    producer_settings.check(given, transactional=False)
+    assert consumer_settings(given)["security_protocol"] == "SSL"
+    with pytest.raises(ConfigurationError, match=r"kafka\.security\.protocol is 'TSL'"):
+        check(given | {"security.protocol": "tsl"})
+
+
 def test_a_jaas_line_has_the_user_and_the_password() -> None:
     assert consumer_settings({"sasl.jaas.config": JAAS}) == {
         "sasl_plain_username": "alice",
