@@ -122,6 +122,8 @@ def test_a_question_may_be_answered_by_being_sent_back_to_the_bootstrap_servers(
 
     assert Rebootstrap(because="REBOOTSTRAP_REQUIRED") in said
     assert [one for one in said if isinstance(one, Failed)] == []
+    again = [one for one in tick(manager, 10.2).requests if one.body.topics]
+    assert [[one.name for one in request.body.topics] for request in again] == [["t"], ["t"]]
 
 
 def test_a_fresh_consumer_asks_any_broker_for_the_brokers_alone() -> None:
