@@ -1783,6 +1783,10 @@ FORGIVEN: list[tuple[Check, Story]] = [
             [later(50), ("x", "commit.failed", {}), later(50), polls(300)],
             [later(50), restarted("commits"), later(100), polls(300)],
             [sought("x", 0), given("x", 0, 4), later(100), polls(300)],
+            [  # storm 5200285: offset 7 is a marker, which is passed over
+                *(released("x"), assigned("x"), FOUND_AT_8, sought("x", 0), given("x", 0, 6)),
+                *(back("x"), later(100), polls(300)),
+            ],
             [
                 to_commit("x", 5, "auto"),
                 sought("x", 3),

@@ -115,8 +115,8 @@ class _Owed:
     given: set[str] = field(default_factory=set)
     #: By partition, in order.
     places: dict[str, list[_Place]] = field(default_factory=dict)
-    #: What was sent last, perhaps before the user came back. After a seek back there is nothing to
-    #: commit when the position is that again.
+    #: What was sent last, perhaps before the user came back, or was found to be committed. After a
+    #: seek back there is nothing to commit when the position is that again.
     last_sent: dict[str, int] = field(default_factory=dict)
     #: How long what was committed had waited, since it was known that the user polls.
     waits: list[_Wait] = field(default_factory=list)
@@ -211,6 +211,8 @@ def _happened(event: Event, reader: Reader, owed: _Owed, hindrances: Hindrances)
                 owed.moved(one)
                 if event["event"].startswith("partitions."):
                     owed.last_sent.pop(one, None)
+        case "position.resolved" if event.get("because") == "committed":
+            owed.last_sent.update(event["partitions"])
         case "consumer.closing" | "member.lost" | "user.leaves" | "user.processes":
             owed.forget()
         case "commit.sent":
