@@ -151,6 +151,8 @@ def after_a_failure_everything_is_said_again(history: History) -> list[str]:
     latest: dict[str, object] = {}
     #: How many heartbeats of each a broker refused before the group heard of them.
     refused: Counter[str] = Counter()
+    #: Those that were on their way when another failed. Their answers are dropped.
+    given_up: dict[str, object] = {}
     for event in history.events:
         who, name = event["member"], event["event"]
         complete = name == "heartbeat.heard" and event["full"] and event["owned"] is not None
@@ -158,6 +160,7 @@ def after_a_failure_everything_is_said_again(history: History) -> list[str]:
             owing.pop(who, None)
         elif name == "heartbeat.failed":
             owing[who] = None
+            given_up[who] = latest.get(who)
         if event.get("api") != "ConsumerGroupHeartbeat":
             continue
         if name == "request.hindered":
@@ -168,7 +171,8 @@ def after_a_failure_everything_is_said_again(history: History) -> list[str]:
         elif name == "request.answered" and refused[who]:
             refused[who] -= 1
         elif name == "request.answered" and who in owing:
-            owing[who] = event
+            if (number := event.get("request")) is None or number != given_up.get(who):
+                owing[who] = event
         elif name == "request.sent" and (answered := owing.get(who)) is not None:
             complaints.append(f"{when(answered)} was answered, and had not said everything again")
             del owing[who]
