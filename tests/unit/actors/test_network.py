@@ -526,6 +526,17 @@ def test_a_broker_that_is_needed_is_lost_after_thirty_seconds_though_nothing_els
     assert bench.of(BrokersLost)[0].brokers.keys() == {2}
 
 
+def test_the_broker_with_the_id_0_is_lost_as_any_other() -> None:
+    cluster = a_cluster(a=0, b=1)
+    bench = connected().tell(cluster).send(a_request(0, deadline=1e6)).refuse()
+    bench.send(a_request(0, deadline=1e6)).sleep_until_it_connects()
+
+    while not bench.of(BrokersLost):
+        bench.sleep()
+
+    assert bench.of(BrokersLost)[0].brokers.keys() == {0}
+
+
 def test_both_connections_to_a_broker_go_with_it_to_its_new_address() -> None:
     bench = connected().send(a_request(1, lane=FETCH)).open()
     old = sorted(key for key, _ in bench.net.connects)

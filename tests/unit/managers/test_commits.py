@@ -524,6 +524,25 @@ def test_the_timeout_says_that_the_group_rebalances() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("attempts", "reason"), [(0, "earlier commits were not done"), (1, "it was not answered")]
+)
+def test_the_timeout_says_whether_the_commit_was_sent(attempts: int, reason: str) -> None:
+    coordinator = Coordinator(
+        broker=Broker(node_id=1, host="b1", port=9092), missing="", rebalancing=False
+    )
+    waited = Waited(
+        since=1.0,
+        until=4.0,
+        attempts=attempts,
+        last_error=None,
+        sent_at=None,
+        coordinator=coordinator,
+    )
+
+    assert str(waited) == f"3.0 s ({reason})"
+
+
 def test_the_timeout_says_what_was_heard_of_the_coordinator_last() -> None:
     manager = committing(T0)
     manager.handle(CoordinatorLost(because="it moved"))

@@ -187,6 +187,14 @@ def test_bytes_that_the_application_can_read_are_counted_at_the_node_they_came_f
     assert (table.plan.readable, table.plan.held(2)) == (50, 0)
 
 
+def test_a_partition_whose_offset_is_looked_up_has_nothing_buffered() -> None:
+    table = Table({0: 1})
+    table.add(1, offset=None)
+    table.look(0, 1)
+
+    assert (table.plan.readable, table.plan.held(1)) == (0, 0)
+
+
 def test_a_partition_that_waits_is_looked_at_when_its_time_has_come() -> None:
     table = Table({0: 1, 1: 1})
     table.cursor(0).retry_at = 1.0

@@ -48,6 +48,15 @@ def test_a_fetch_stays_within_the_bound_or_asks_for_a_least_request_beyond_it(
         assert at.readable + at.room.reserved + asked <= at.bound
 
 
+def test_what_the_application_can_read_may_fill_the_bound_beside_paused_partitions() -> None:
+    room = FetchRoom(100, 40)
+    room.fill(100)
+    beside = room.beside(2)
+
+    assert room.for_sessionless(beside, nodes=2, readable=100 - beside, held=0) == beside
+    assert room.for_sessionless(beside, nodes=2, readable=101 - beside, held=0) == 0
+
+
 @settings(max_examples=300)
 @given(moments(), st.integers(1, 5000))
 def test_a_fetch_beside_a_long_poll_asks_for_no_more_than_is_kept_for_it(
