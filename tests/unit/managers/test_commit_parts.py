@@ -5,9 +5,16 @@ from __future__ import annotations
 import math
 
 import pytest
+from kafka.errors import (
+    CoordinatorLoadInProgressError,
+    NotCoordinatorError,
+    OffsetMetadataTooLargeError,
+    TopicAuthorizationFailedError,
+)
 
 from aktor.events.membership import MemberState
 from aktor.events.metadata import Broker, Cluster
+from aktor.managers.commit_errors import worst
 from aktor.managers.commit_member import CommitMember
 from aktor.managers.commit_topics import CommitTopics
 from aktor.managers.consumed import Consumed
@@ -196,3 +203,20 @@ def test_a_look_up_for_which_no_call_waits_asks_only_for_the_position_manager() 
 
     assert look_up.partitions == look_up.wanted == {T0}
     assert look_up.needed
+
+
+# -- errors
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [
+        (OffsetMetadataTooLargeError, TopicAuthorizationFailedError),
+        (TopicAuthorizationFailedError, NotCoordinatorError),
+        (NotCoordinatorError, CoordinatorLoadInProgressError),
+    ],
+)
+def test_the_worst_error_of_a_commit_decides(errors: tuple[type[Exception], ...]) -> None:
+    """A fatal one, then a forbidden topic, then one about which more is done than a retry."""
+    assert worst(errors) is errors[0]
+    assert worst(reversed(errors)) is errors[0]
