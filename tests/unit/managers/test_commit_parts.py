@@ -205,6 +205,15 @@ def test_a_look_up_for_which_no_call_waits_asks_only_for_the_position_manager() 
     assert look_up.needed
 
 
+def test_a_look_up_for_which_nobody_waits_is_not_needed() -> None:
+    look_up = a_look_up()
+
+    look_up.forget_positions({T0})
+
+    assert look_up.wanted
+    assert not look_up.needed
+
+
 # -- errors
 
 

@@ -20,12 +20,18 @@ from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 from aktor.events.answers import Answered, Failed
-from aktor.events.commits import FindStartingOffsets, StartingOffsetsFailed, StartingOffsetsFound
+from aktor.events.commits import (
+    ExplainStartingOffset,
+    FindStartingOffsets,
+    StartingOffsetsFailed,
+    StartingOffsetsFound,
+)
 from aktor.events.metadata import Cluster, ClusterChanged, RefreshMetadata
 from aktor.events.network import Request
 from aktor.events.positions import (
     Assigned,
     AssignmentChanged,
+    ExplainPosition,
     LookUpOffsets,
     Position,
     PositionsFailed,
@@ -770,6 +776,47 @@ def test_every_state_but_the_resolved_is_left_by_itself_or_told_to_the_applicati
 
 
 _BY_APPLICATION = {Trigger.SOUGHT, Trigger.RESET_WANTED}
+
+
+# -- what a position waits for
+
+
+def explained(manager: PositionManager, tp: TopicPartition = T0, now: float = 3.0) -> object:
+    """What is said to the question what this partition's position waits for."""
+    (said,) = manager.handle(ExplainPosition(ticket=7, partition=tp, now=now))
+    return said.value if isinstance(said, Answered) else said
+
+
+def test_a_position_that_waits_for_its_committed_offset_is_explained_by_the_commit_manager() -> (
+    None
+):
+    manager = a_manager()
+    assign(manager, T0)
+
+    assert explained(manager) == ExplainStartingOffset(ticket=7, partition=T0, now=3.0)
+
+
+def test_a_position_that_waits_for_the_end_of_the_log_is_explained_by_what_the_leader_said() -> (
+    None
+):
+    manager = a_manager_resetting(T0, auto_offset_reset="latest")
+    assert explained(manager) == "where its log ends: broker 1 at b1:9092 was not asked in time"
+
+    request = tick(manager, 1.0).request
+    said = explained(manager, now=3.5)
+    assert said == "where its log ends: broker 1 at b1:9092 has not answered for 2.5 s"
+
+    answer(manager, request, offsets(errors={T0: NOT_LEADER}), now=4.0)
+    assert "where its log ends: broker 1 at b1:9092: " in str(explained(manager))
+
+
+def test_a_position_that_is_known_or_not_assigned_waits_for_nothing() -> None:
+    manager = a_manager()
+    assign(manager, T0)
+    commits_say(manager, {T0: 5})
+
+    assert explained(manager, T0) == "it was not looked up in time"
+    assert explained(manager, T1) == "it was not looked up in time"
 
 
 def events_named(events: Iterable[dict[str, Any]], name: str) -> list[dict[str, Any]]:
