@@ -142,6 +142,16 @@ def test_a_message_nobody_is_named_for_is_counted_and_traced() -> None:
     assert [one["event"] for one in events] == ["message.dropped"]
 
 
+def test_a_message_to_an_actor_that_is_not_there_is_counted_and_traced() -> None:
+    trace, events = recording()
+    dispatcher = Dispatcher({}, trace=trace)
+
+    dispatcher.tell("fetch", RefreshMetadata(because="a test"))
+
+    assert dispatcher.dead_letters == 1
+    assert [one["because"] for one in events] == ["there is no fetch"]
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_under_any_seed_each_actor_reads_its_own_mail_in_order(seed: int) -> None:
     dispatcher, heard = a_dispatcher("one", "two", "three", order=Seeded(seed))
