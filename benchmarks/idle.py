@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import re
 import resource
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from statistics import median
 from typing import Any, Final
 
 from benchmarks import child
+from benchmarks.child import ROOT
 from benchmarks.clients import installed, open_client
 from benchmarks.site import Site, new_name
 from benchmarks.tables import Table, at_most, ratio, spread
@@ -17,9 +24,17 @@ SECONDS: Final = 20.0
 SECONDS_TO_SETTLE: Final = 5.0
 TARGET_PERCENT: Final = 0.15
 TARGET_WAKES: Final = 10.0
+BROKERS: Final = (1, 3, 10, 30)
+#: A pair by which the application wakes the background.
+WAKING_SOCKETS: Final = 2
 
 
 def tables(site: Site) -> list[Table]:
+    """An idle consumer beside its peers; what its connections cost."""
+    return [_beside_peers(site), _connections(site)]
+
+
+def _beside_peers(site: Site) -> Table:
     """Processor time and wake-ups of idle consumers, each in a process, all at the same time."""
     topic = site.new_topic(4)
     names = installed()
@@ -51,24 +66,90 @@ def tables(site: Site) -> list[Table]:
                 ", ".join(targets) if name == "aktor" else "",
             ]
         )
-    return [
-        Table(
-            title=(
-                f"idle: subscribed in a group, 4 partitions, nothing arrives, poll of 1 s in a "
-                f"loop, {seconds:.0f} s, {rounds} rounds"
-            ),
-            columns=[
-                "client",
-                "% of a core",
-                "x kafka-python",
-                "voluntary switches/s",
-                "dispatcher sleeps/s",
-                "target",
-            ],
-            rows=rows,
-            notes=["Each client in its own process, all at the same time."],
+    return Table(
+        title=(
+            f"idle: subscribed in a group, 4 partitions, nothing arrives, poll of 1 s in a "
+            f"loop, {seconds:.0f} s, {rounds} rounds"
+        ),
+        columns=[
+            "client",
+            "% of a core",
+            "x kafka-python",
+            "voluntary switches/s",
+            "dispatcher sleeps/s",
+            "target",
+        ],
+        rows=rows,
+        notes=["Each client in its own process, all at the same time."],
+    )
+
+
+def _connections(site: Site) -> Table:
+    """A consumer whose partitions are led by so many brokers, of an embedded cluster."""
+    seconds = 2.0 if site.quick else SECONDS
+    rows = []
+    for brokers in BROKERS:
+        with serving(brokers) as bootstrap:
+            found = child.run(connected, bootstrap=bootstrap, seconds=seconds)
+        rows.append(
+            [
+                str(brokers),
+                f"{found['connections']:.0f}",
+                f"{found['percent']:.2f}",
+                f"{found['megabytes']:.1f}",
+            ]
         )
-    ]
+    return Table(
+        title=f"idle connections: in a group, two partitions for each broker, {seconds:.0f} s",
+        columns=["brokers", "connections", "% of a core", "resident MB"],
+        rows=rows,
+        notes=["Every two seconds a Fetch to each broker is answered and sent again."],
+    )
+
+
+@contextmanager
+def serving(brokers: int) -> Iterator[list[str]]:
+    """The addresses of an embedded cluster, in a process of its own."""
+    topic = f"orders:{2 * brokers}"
+    command = ["broker", "--brokers", str(brokers), "--port", "0", "--topic", topic]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "aktor.cli", *command], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert server.stdout is not None
+    addresses: list[str] = []
+    while not addresses:
+        addresses = re.findall(r"127\.0\.0\.1:\d+", server.stdout.readline())
+    yield addresses
+    server.terminate()
+    server.wait()
+
+
+def connected(bootstrap: list[str], seconds: float) -> dict[str, float]:
+    """Sockets to brokers, percent of a core, and resident memory of an idle consumer."""
+    none = _sockets()
+    reader = open_client("aktor", bootstrap, "orders", new_name("group"))
+    _poll_for(reader, SECONDS_TO_SETTLE)
+    cpu, start = time.process_time(), time.monotonic()
+    _poll_for(reader, seconds)
+    figures = {
+        "connections": float(_sockets() - none - WAKING_SOCKETS),
+        "percent": (time.process_time() - cpu) / (time.monotonic() - start) * 100,
+        "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+    reader.close()
+    return figures
+
+
+def _sockets() -> int:
+    folder = "/proc/self/fd"
+    return sum(_is_socket(f"{folder}/{name}") for name in os.listdir(folder))
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return os.readlink(path).startswith("socket:")
+    except OSError:  # that of the folder itself
+        return False
 
 
 def idle(client: str, bootstrap: list[str], topic: str, seconds: float) -> dict[str, float]:
