@@ -1531,6 +1531,30 @@ def test_the_assignment_of_the_next_rebalance_is_not_in_doubt() -> None:
     assert not scene.has_said(SessionExtended)
 
 
+def test_while_syncgroup_is_not_answered_the_application_that_asks_causes_no_more_heartbeats() -> (
+    None
+):
+    """An old broker answers so to each of them: the session goes on, and nobody has to ask."""
+    scene = a_syncing_cooperative_member()
+    scene.beats(REBALANCE_IN_PROGRESS)
+
+    assert scene.last_said(SessionExtended).until > scene.now
+    assert not scene.has_sent(HeartbeatRequest)
+    scene.after(2.9)
+    assert not scene.has_sent(HeartbeatRequest)
+
+
+def test_a_member_that_slept_while_it_syncs_asks_again_at_once() -> None:
+    scene = a_syncing_cooperative_member()
+    scene.after(3.0)
+    heartbeat = scene.sent(HeartbeatRequest)
+    scene.now += 60.0
+
+    scene.answer(heartbeat, beaten())
+
+    assert scene.has_sent(HeartbeatRequest)
+
+
 def test_a_heartbeat_that_syncgroup_has_overtaken_puts_the_assignment_in_doubt() -> None:
     scene = a_syncing_cooperative_member()
     scene.after(3.0)
