@@ -30,8 +30,8 @@ REFUSALS_TOLERATED: Final = 3.0
 
 
 class HeartbeatState:
-    """Owns when the next heartbeat is due, which one is in flight, what refused ones have in
-    common, and the session: since when, and until when."""
+    """Owns when the next heartbeat is due, which one is in flight, since when heartbeats are
+    refused, and the session: when it began and when it ends."""
 
     def __init__(self, settings: Settings) -> None:
         #: When the next one is to be sent. NEVER while one is in flight, unless `start` was called
@@ -43,8 +43,8 @@ class HeartbeatState:
         self.member_since = -math.inf
         #: When JoinGroup or SyncGroup was answered last.
         self.started_at = -math.inf
-        #: Whether a heartbeat was answered with REBALANCE_IN_PROGRESS since.
-        self.rebalance_announced = False
+        #: Whether a heartbeat was answered with REBALANCE_IN_PROGRESS since then.
+        self.rebalances_again = False
         #: Seconds between heartbeats, and until a member that is not heard is expelled.
         self.interval = settings.heartbeat_interval
         self.session = settings.session_timeout
@@ -79,7 +79,7 @@ class HeartbeatState:
         self._quick = [one for one in QUICK_BEATS if one < self.interval] if quick else []
         self._exchange.hurry()
         self.started_at = now
-        self.rebalance_announced = False
+        self.rebalances_again = False
         self.due = self._after(now)
 
     def sent(self) -> int:
@@ -131,7 +131,7 @@ class HeartbeatState:
 
     def note_rebalance(self) -> None:
         """A heartbeat was answered with REBALANCE_IN_PROGRESS before SyncGroup was answered."""
-        self.rebalance_announced = True
+        self.rebalances_again = True
 
     def end_session(self, now: float) -> float:
         """What the member owns may be another's by now, until the answer to a heartbeat that is

@@ -327,7 +327,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._assignor_failed(error)
             return
         self._calls.answered()
-        is_overtaken = self._heartbeat_state.rebalance_announced
+        is_overtaken = self._heartbeat_state.rebalances_again
         self._heartbeat_state.start(self._timer.now, quick=self._member.is_cooperative)
         if is_overtaken:
             self._doubt_assignment()

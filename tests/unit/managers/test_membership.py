@@ -1461,6 +1461,16 @@ def a_syncing_cooperative_member() -> Scene:
     return scene
 
 
+def a_member_whose_heartbeat_syncgroup_has_overtaken() -> tuple[Scene, Request]:
+    """SyncGroup is answered while a heartbeat, which was sent before, is not."""
+    scene = a_syncing_cooperative_member()
+    scene.after(3.0)
+    heartbeat = scene.sent(HeartbeatRequest)
+    scene.now += 0.01
+    scene.answer(scene.sent(SyncGroupRequest), synced("a-0"))
+    return scene, heartbeat
+
+
 def a_member_with_an_assignment_in_doubt() -> Scene:
     """Its group rebalanced again, as far as it knows, before SyncGroup was answered."""
     scene = a_syncing_cooperative_member()
@@ -1503,11 +1513,7 @@ def test_a_member_with_an_assignment_in_doubt_joins_again_when_a_heartbeat_confi
 
 
 def test_what_is_in_doubt_stays_so_when_joingroup_is_answered() -> None:
-    scene = a_syncing_cooperative_member()
-    scene.after(3.0)
-    heartbeat = scene.sent(HeartbeatRequest)
-    scene.now += 0.01
-    scene.answer(scene.sent(SyncGroupRequest), synced("a-0"))
+    scene, heartbeat = a_member_whose_heartbeat_syncgroup_has_overtaken()
     scene.apply()
     scene.subscribe("a", "b")
     scene.poll()
@@ -1556,11 +1562,7 @@ def test_a_member_that_slept_while_it_syncs_asks_again_at_once() -> None:
 
 
 def test_a_heartbeat_that_syncgroup_has_overtaken_puts_the_assignment_in_doubt() -> None:
-    scene = a_syncing_cooperative_member()
-    scene.after(3.0)
-    heartbeat = scene.sent(HeartbeatRequest)
-    scene.now += 0.01
-    scene.answer(scene.sent(SyncGroupRequest), synced("a-0"))
+    scene, heartbeat = a_member_whose_heartbeat_syncgroup_has_overtaken()
 
     scene.answer(heartbeat, beaten(REBALANCE_IN_PROGRESS))
 
