@@ -351,13 +351,16 @@ class Dispatcher:
                 self.tell(name, message, wake=wake)
         if mails:
             self._order.put_all(mails)
-            self._wake_for_mail(wake)
+            if wake and self._sleeping:
+                self._wake_for_mail()
 
     def tell(self, name: str, message: Message, *, wake: bool = True) -> None:
         """Tell the receiver called `name`."""
         actor = self._actors.get(name)
         if actor is not None:
-            self.post((actor, message), wake=wake)
+            self._order.put((actor, message))
+            if wake and self._sleeping:
+                self._wake_for_mail()
             return
         receiver = self._others.get(name)
         if receiver is None:
@@ -365,15 +368,16 @@ class Dispatcher:
         else:
             receiver.tell(message)
 
-    def post(self, mail: _Mail, *, wake: bool = True) -> None:
+    def post(self, mail: _Mail) -> None:
         """Queue one message for one actor."""
         self._order.put(mail)
-        self._wake_for_mail(wake)
+        if self._sleeping:
+            self._wake_for_mail()
 
-    def _wake_for_mail(self, wake: bool) -> None:
-        # `_sleeping` is read after the append: either this thread sees that the dispatcher sleeps,
-        # or the dispatcher sees the message (see `_sleep`).
-        if wake and self._sleeping and threading.get_ident() != self._thread_id:
+    def _wake_for_mail(self) -> None:
+        # The caller reads `_sleeping` after it has put the message: either it sees that the
+        # dispatcher sleeps, or the dispatcher sees the message (see `_sleep`).
+        if threading.get_ident() != self._thread_id:
             self._wake()
 
     def _wake(self) -> None:
@@ -434,7 +438,7 @@ class Dispatcher:
 
     def _hand_over(self, actor: CooperativeActor, message: _Letter) -> None:
         """It is the actor's turn. A simulation overrides this to inject faults before it."""
-        if isinstance(message, Envelope):
+        if type(message) is Envelope:
             actor.receive(message)
         else:
             actor.on_receive(message)

@@ -395,10 +395,11 @@ class SimulatedDispatcher(Dispatcher):
         #: The receiver of each name.
         self.receivers: dict[str, Any] = {}
         self._site = site
+        self._sleeping = True  # always: without a thread it turns only when it was woken
 
-    def _wake_for_mail(self, wake: bool) -> None:
+    def _wake_for_mail(self) -> None:
         site = self._site
-        if wake and not site.queued:  # most mail comes to one that is: asked here, for speed
+        if not site.queued:  # most mail comes to one that is: asked here, for speed
             site.mail_came()
 
     def connect(self, name: str, receiver: Any) -> None:

@@ -359,10 +359,10 @@ class WorldDispatcher(Dispatcher):
         super().__init__(*args, **kwargs)
         self.site = site
         self.ended = False
+        self._sleeping = True  # always: without a thread it turns only when it was woken
 
-    def _wake_for_mail(self, wake: bool) -> None:
-        if wake:
-            self.site.asleep_until = -math.inf
+    def _wake_for_mail(self) -> None:
+        self.site.asleep_until = -math.inf
 
     def _hand_over(self, actor: CooperativeActor, message: Any) -> None:
         if self.site.before_each is not None:
