@@ -19,7 +19,7 @@ from aktor.managers.reconciliation import Event, Reconciliation, ReconciliationS
 from aktor.managers.revocation import Revocation
 from aktor.managers.topic_names import TopicNames
 from aktor.settings import Settings
-from aktor.trace import Trace
+from aktor.trace import Trace, reasons
 
 __all__ = ["ConsumerMember"]
 
@@ -114,9 +114,9 @@ class ConsumerMember(GroupMember[State, Trigger]):
                 topics=len(target),
             )
         if self.state is State.JOINING:
-            self._begin("the group has taken this member in", now)
+            self._begin(reasons.TAKEN_IN, now)
         elif self.state is State.STABLE and target is not None and not self._is_reached():
-            self._begin("the coordinator assigned other partitions", now)
+            self._begin(reasons.ASSIGNED_ANEW, now)
 
     def _begin(self, because: str, now: float) -> None:
         self.rebalance.begin(now)
@@ -135,7 +135,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
         if self._is_reached():
             self._settle(now)
         else:
-            self.move(Trigger.RECONCILE, "the target is not reached yet")
+            self.move(Trigger.RECONCILE, reasons.TARGET_NOT_REACHED)
 
     def _settle(self, now: float) -> None:
         self.move(Trigger.SETTLE, "the target is owned")
@@ -157,7 +157,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
             self.join(Trigger.REJOIN, self.rebalance.because)
             return AGAIN
         if self.state is State.STABLE and self._recreated():
-            self._begin("a topic was deleted and created anew", now)
+            self._begin(reasons.TOPIC_RECREATED, now)
             return AGAIN
         return NEVER
 

@@ -34,7 +34,7 @@ from aktor.managers.registration import Registration, RegistrationStatus
 from aktor.protocol.consumer_group import ConsumerGroupHeartbeatRequest
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
-from aktor.trace import Trace
+from aktor.trace import Trace, reasons
 
 __all__ = ["ConsumerMembershipManager"]
 
@@ -190,11 +190,11 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             and not self._leaves
             and member.subscription.wants_to_join()
         ):
-            self._join(Trigger.JOIN, "first join")
+            self._join(Trigger.JOIN, reasons.FIRST_JOIN)
             return AGAIN
         if self._may_rejoin():
             self._leaves.clear()
-            self._join(Trigger.REJOIN, "the application polls again")
+            self._join(Trigger.REJOIN, reasons.POLLS_AGAIN)
             return AGAIN
         if self._is_in_doubt():
             return NEVER
@@ -384,7 +384,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
     def _fenced(self, meaning: Do, because: str) -> None:
         self._registration.ended(is_member=Do.LEAVE in meaning)
         self._stop_heartbeats()
-        self._member.depart(Trigger.FENCE, f"fenced: {because}")
+        self._member.depart(Trigger.FENCE, f"{reasons.FENCED}{because}")
 
     def _fail(self, error: Exception) -> None:
         """The user has to do something: lose everything, tell, and do no more."""
@@ -393,7 +393,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         self._failure = Failure(error)
         self._registration.ended(is_member=self._member.has_generation)
         self._stop_heartbeats()
-        self._member.depart(Trigger.FAIL, f"after {type(error).__name__}")
+        self._member.depart(Trigger.FAIL, f"{reasons.AFTER}{type(error).__name__}")
         self._tell_failure()
 
     def falls_back_to_classic(self, error: Exception) -> bool:

@@ -43,7 +43,7 @@ from aktor.managers.leave_group import Leave, Leaves, LeaveSent
 from aktor.managers.poll_timer import PollTimer
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
-from aktor.trace import Trace
+from aktor.trace import Trace, reasons
 
 __all__ = ["Failure", "GroupMembershipManager"]
 
@@ -259,7 +259,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     def _trace_late(self) -> str:
         """Tell operators what to do about it; returns it in short, for the group."""
-        because = f"no poll for {self._timer.elapsed:.3f} s (max_poll_interval_ms)"
+        because = f"{reasons.NO_POLL_FOR}{self._timer.elapsed:.3f} s (max_poll_interval_ms)"
         self.log.warning(
             "poll.late",
             by=round(self._timer.late_by, 3),

@@ -13,6 +13,7 @@ from aktor.events.routes import MEMBERSHIP
 from aktor.managers.assignment import Assignors, LeaderPlan, partition_ids, read_assignments
 from aktor.managers.exchange import Exchange
 from aktor.settings import Settings
+from aktor.trace import reasons
 
 __all__ = ["Leader"]
 
@@ -139,7 +140,7 @@ class Leader:
             return None
         current = partition_ids(self._cluster, self._assigned_by)
         changed = sorted(one for one, ids in current.items() if ids != self._assigned_by[one])
-        return f"the partitions of {', '.join(changed)} changed" if changed else None
+        return f"{reasons.PARTITIONS_OF}{', '.join(changed)} changed" if changed else None
 
     def _track(self, topics: frozenset[str]) -> None:
         if topics == self._tracked:

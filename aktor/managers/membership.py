@@ -46,7 +46,7 @@ from aktor.managers.leave_group import Leave
 from aktor.managers.member import Member
 from aktor.protocol.error_codes import REFUSED_FOR_GOOD, Answer, Do, error_of, means, name_of
 from aktor.settings import Settings
-from aktor.trace import Trace
+from aktor.trace import Trace, reasons
 
 __all__ = ["ClassicMembershipManager"]
 
@@ -150,7 +150,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._leaves.abandon_requests()
         self._member.leader.describing.ended()
         if self.state is State.SYNCING:
-            self._member.must_rejoin(because)
+            self._member.must_rejoin(f"{reasons.COORDINATOR_LOST}{because}")
 
     # -- deciding
 
@@ -182,7 +182,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             return NEVER
         if self._timer.now < self._calls.retry_at:
             return self._calls.retry_at
-        self._member.begin(self._member.rejoin or "first join", self._timer.now)
+        self._member.begin(self._member.rejoin or reasons.FIRST_JOIN, self._timer.now)
         return AGAIN
 
     # -- JoinGroup and SyncGroup
@@ -345,7 +345,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._calls.failed(received.now, received.jitter)
             self._fenced(error, meaning)
         elif Do.REJOIN in meaning:
-            self._member.begin("the group rebalances again", self._timer.now)
+            self._member.begin(reasons.REBALANCES_AGAIN, self._timer.now)
         else:
             if Do.FIND_COORDINATOR in meaning:
                 self._suspect(received.node, because)
@@ -361,7 +361,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             because=because,
         )
         if member.state is State.SYNCING:
-            member.begin(because, self._timer.now)
+            member.begin(f"{reasons.SYNC_FAILED}{because}", self._timer.now)
 
     # -- heartbeats
 
@@ -542,7 +542,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     # -- being thrown out
 
     def _fenced(self, error: type[Exception], meaning: Do) -> None:
-        self._depart(f"fenced: {name_of(error)}", meaning)
+        self._depart(f"{reasons.FENCED}{name_of(error)}", meaning)
 
     def _refused(self, error: type[Exception], meaning: Do) -> None:
         member = self.settings.group_instance_id or self._member.member_id
@@ -559,7 +559,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if Do.LEAVE in meaning:
             deadline = self._timer.now + self.settings.request_timeout
             self._begin_leaving(type(error).__name__, deadline)
-        self._depart(f"after {type(error).__name__}", meaning)
+        self._depart(f"{reasons.AFTER}{type(error).__name__}", meaning)
         self._tell_failure()
 
     def _tell_failure(self) -> None:
