@@ -24,7 +24,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Generic, TypeAlias, TypeVar, overload
 
-from aktor.events.network import Request
+from aktor.events.network import Request, RequestFailed, ResponseReceived
 
 __all__ = [
     "Handlers",
@@ -48,7 +48,6 @@ A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
 D = TypeVar("D")
-F = TypeVar("F", bound=Callable[..., Any])
 
 _MESSAGES: Final = "__handles__"
 _RESPONSES: Final = "__answers_to__"
@@ -71,17 +70,21 @@ def handles(*kinds: type) -> Callable[[Any], Any]:
     return _marked(_MESSAGES, kinds)
 
 
-def answers_to(*requests: Any, note: type | None = None) -> Callable[[F], F]:
+def answers_to(
+    *requests: Any, note: type | None = None
+) -> Callable[[Callable[[S, ResponseReceived], R]], Callable[[S, ResponseReceived], R]]:
     """Declare the protocol requests whose `ResponseReceived` a method takes."""
     return _marked(_RESPONSES, tuple((request, note) for request in requests))
 
 
-def failure_of(*requests: Any, note: type | None = None) -> Callable[[F], F]:
+def failure_of(
+    *requests: Any, note: type | None = None
+) -> Callable[[Callable[[S, RequestFailed], R]], Callable[[S, RequestFailed], R]]:
     """Declare the protocol requests whose `RequestFailed` a method takes."""
     return _marked(_FAILURES, tuple((request, note) for request in requests))
 
 
-def after_restart_of(*actors: str) -> Callable[[F], F]:
+def after_restart_of(*actors: str) -> Callable[[Callable[[S], R]], Callable[[S], R]]:
     """Declare the actors whose restart a method mends: what they had been asked is lost."""
     return _marked(_ACTORS, actors)
 

@@ -52,6 +52,7 @@ from aktor.events.network import (
     ResponseReceived,
     SendRequests,
 )
+from aktor.events.routes import NETWORK
 from aktor.settings import Settings
 from aktor.trace import Trace, silent
 
@@ -77,7 +78,7 @@ class NetworkActor(CooperativeActor):
     requests and the sockets' reports, and jitter with ticks.
     """
 
-    name = "network"
+    name = NETWORK
     #: It needs nobody: no other actor's restart leaves it with connections that are worth nothing.
     NEEDS: ClassVar[tuple[str, ...]] = ()
     #: The settings that it reads, with those that the sockets read.

@@ -52,6 +52,9 @@ class Supervisor(CooperativeActor):
             raise ValueError("the last child takes the requests, and no other")
         by_name = {child.name: child for child in children}
         starting = start_order({name: child.needs for name, child in by_name.items()})
+        for child in children:
+            if unknown := set(child.asks) - by_name.keys():
+                raise ValueError(f"{child.name} asks {', '.join(unknown)}: there is no such child")
         #: In start order.
         self.children = tuple(by_name[name] for name in starting)
         #: The last one takes the requests.

@@ -19,6 +19,7 @@ from aktor.consumer.partition import Partition
 from aktor.consumer.runs import runs
 from aktor.events.fetching import Chunk
 from aktor.events.positions import Assigned, Position, PositionsFailed, PositionsResolved, Reset
+from aktor.events.routes import APPLICATION
 from aktor.records import Columns, RecordReader
 from aktor.trace import Trace
 
@@ -121,7 +122,7 @@ class Delivery:
         self.taken = Taken()
         #: Partitions to be fetched again from their positions, because fetched records had a gap.
         self.offset_gaps: set[TopicPartition] = set()
-        self.log = trace.bind(actor="application")
+        self.log = trace.bind(actor=APPLICATION)
         self._make_reader = make_reader
         self._isolation_level = isolation_level
         self._epoch = 0

@@ -40,6 +40,7 @@ from aktor.events.network import (
     BrokersUnreachable,
 )
 from aktor.events.positions import PositionsFailed, PositionsResolved
+from aktor.events.routes import APPLICATION, MEMBERSHIP, NETWORK
 from aktor.trace import Trace
 
 __all__ = ["ApplicationPort", "Publish", "Settle"]
@@ -56,7 +57,7 @@ class ApplicationPort:
 
     def __init__(self, bell: Bell, trace: Trace) -> None:
         self.bell = bell
-        self.log = trace.bind(actor="application")
+        self.log = trace.bind(actor=APPLICATION)
         #: What `poll` must act on, in order: rebalance steps, errors, restarts, commit outcomes.
         self.events: deque[Message] = deque()
         #: Position outcomes, read also by `position()`.
@@ -146,9 +147,9 @@ class ApplicationPort:
                 error = ActorRestartedError(actor=actor)
                 error.__cause__ = restarted.because
                 self._settle(ticket, None, error)
-        if "network" in restarted.actors:
+        if NETWORK in restarted.actors:
             self.connections.on_restarted()
-        if "membership" in restarted.actors:
+        if MEMBERSHIP in restarted.actors:
             self.membership.on_restarted()
         self._add_event(restarted)
 

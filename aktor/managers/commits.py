@@ -40,6 +40,7 @@ from aktor.events.metadata import ClusterChanged, RefreshMetadata
 from aktor.events.network import Destination, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
 from aktor.events.positions import AssignmentChanged
+from aktor.events.routes import COMMITS, COORDINATOR, MEMBERSHIP, POSITIONS
 from aktor.managers.auto_commit import AutoCommitClock
 from aktor.managers.commit_errors import CommitErrors, Coordinator, meaning_of, worst
 from aktor.managers.commit_member import CommitMember
@@ -83,8 +84,8 @@ class CommitManager(RequestManager):
     it owns the partitions; only the unstable partitions of a look-up are asked for again.
     """
 
-    name = "commits"
-    NEEDS = ("coordinator", "membership")
+    name = COMMITS
+    NEEDS = (COORDINATOR, MEMBERSHIP)
     READS = (
         "auto_commit_interval",
         "enable_auto_commit",
@@ -318,7 +319,7 @@ class CommitManager(RequestManager):
             self._end(commit, refused.error)
         self._look_ups.refuse(refused.error)
 
-    @after_restart_of("positions")
+    @after_restart_of(POSITIONS)
     def on_positions_restarted(self) -> None:
         """Forget what the old position manager asked. The new one asks again."""
         self._look_ups.forget_positions()

@@ -26,6 +26,7 @@ from aktor.events.coordinator import (
 )
 from aktor.events.metadata import Broker
 from aktor.events.network import Destination, Rebootstrap, RequestFailed, ResponseReceived
+from aktor.events.routes import COORDINATOR, NETWORK
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.state_table import follow
 
@@ -87,8 +88,8 @@ class CoordinatorManager(RequestManager):
     before `REFUSED_PAUSE` is over.
     """
 
-    name = "coordinator"
-    NEEDS = ("network",)
+    name = COORDINATOR
+    NEEDS = (NETWORK,)
     READS = (
         "group_id",
         "request_timeout",

@@ -32,6 +32,7 @@ from aktor.events.positions import (
     ResetPositions,
     SeekPartitions,
 )
+from aktor.events.routes import FETCH, METADATA, POSITIONS
 from aktor.managers.fetch_answer import FetchAnswer
 from aktor.managers.fetch_bandwidth import PATIENCE, FetchBandwidth
 from aktor.managers.fetch_cursor import FetchCursor
@@ -133,8 +134,8 @@ class _Node:
 class FetchManager(RequestManager):
     """Owns fetch cursors and sessions, preferred replicas, high watermarks, bytes outstanding."""
 
-    name = "fetch"
-    NEEDS = ("positions", "metadata")
+    name = FETCH
+    NEEDS = (POSITIONS, METADATA)
     READS = (
         "client_rack",
         "enable_incremental_fetch_sessions",

@@ -36,6 +36,7 @@ from aktor.events.message import Message
 from aktor.events.metadata import Broker, ClusterChanged
 from aktor.events.network import Destination, Request, RequestFailed, ResponseReceived
 from aktor.events.polling import Poll
+from aktor.events.routes import COMMITS, COORDINATOR, MEMBERSHIP, METADATA
 from aktor.managers.exchange import attempt_time
 from aktor.managers.group_member import GroupMember
 from aktor.managers.heartbeat_state import HeartbeatState
@@ -73,8 +74,8 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     their answers mean.
     """
 
-    name = "membership"
-    NEEDS = ("coordinator",)
+    name = MEMBERSHIP
+    NEEDS = (COORDINATOR,)
 
     #: States in which partitions are ours, or about to be revoked as ours.
     HOLDING: ClassVar[Collection[object]]
@@ -228,12 +229,12 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         """A leader may assign differently; a topic that we wait for may be there."""
         self._member.cluster_changed(message.cluster)
 
-    @after_restart_of("commits")
+    @after_restart_of(COMMITS)
     def on_commits_restarted(self) -> None:
         """A commit before a revocation was lost: nobody would answer that it is done."""
         self._member.commits_restarted()
 
-    @after_restart_of("metadata")
+    @after_restart_of(METADATA)
     def on_metadata_restarted(self) -> None:
         """The new metadata manager knows nothing of the topics that the group needs."""
         self._member.track_again()

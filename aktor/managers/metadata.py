@@ -44,7 +44,7 @@ from aktor.events.network import (
     RequestFailed,
     ResponseReceived,
 )
-from aktor.events.routes import APPLICATION, MEMBERSHIP
+from aktor.events.routes import APPLICATION, MEMBERSHIP, METADATA, NETWORK
 from aktor.managers.exchange import Exchange
 from aktor.managers.former_ids import FormerIds
 from aktor.managers.metadata_refresh import Refresh
@@ -111,8 +111,8 @@ class _Question:
 class MetadataManager(RequestManager):
     """Owns the cluster snapshot, the topics to keep fresh in it, and the questions about topics."""
 
-    name = "metadata"
-    NEEDS = ("network",)
+    name = METADATA
+    NEEDS = (NETWORK,)
     READS = (
         "allow_auto_create_topics",
         "bootstrap_servers",

@@ -46,6 +46,7 @@ from aktor.events.positions import (
     ResetStrategy,
     SeekPartitions,
 )
+from aktor.events.routes import COMMITS, METADATA, POSITIONS
 from aktor.managers.exchange import Exchange
 from aktor.protocol.error_codes import Answer, Do, error_of, means
 from aktor.protocol.partitions import listed, name_of_partition
@@ -258,8 +259,8 @@ class _Listed:
 class PositionManager(RequestManager):
     """Owns the way of each assigned partition to its position, and the questions about offsets."""
 
-    name = "positions"
-    NEEDS = ("commits", "metadata")
+    name = POSITIONS
+    NEEDS = (COMMITS, METADATA)
     READS = (
         "auto_offset_reset",
         "group_id",
