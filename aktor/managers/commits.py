@@ -7,7 +7,7 @@ is held back while the coordinator is unknown, and ends at its deadline at the l
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kafka.errors import (
@@ -50,7 +50,7 @@ from aktor.managers.commit_topics import CommitTopics
 from aktor.managers.consumed import UNHEARD, Consumed
 from aktor.managers.exchange import Exchange, attempt_time
 from aktor.managers.known_coordinator import KnownCoordinator
-from aktor.managers.look_up import Asker, OffsetFetchSent
+from aktor.managers.look_up import OffsetFetchSent
 from aktor.managers.look_ups import LookUps
 from aktor.protocol.error_codes import Answer, Do, error_of, means, name_of
 from aktor.values import Value
@@ -153,25 +153,20 @@ class CommitManager(RequestManager):
         """What came since the last poll waits from now on."""
         if not (self._queue or self._look_ups):
             return NEVER
-        for waiting in self._waiting():
+        for waiting in (*self._queue, *self._look_ups.askers()):
             if waiting.since is None:
                 waiting.begin_waiting(now)
         return NEVER
-
-    def _waiting(self) -> Iterator[Commit | Asker]:
-        """Everything with a deadline."""
-        yield from (commit for commit in self._queue if not commit.attempts.ended)
-        yield from self._look_ups.askers()
 
     def _end_overdue(self, now: float, _jitter: float) -> float:
         """Say why what has a deadline has not ended by then."""
         if not (self._queue or self._look_ups):
             return NEVER
-        due = min((waiting.deadline for waiting in self._waiting()), default=NEVER)
+        due = min(min((one.ends_at for one in self._queue), default=NEVER), self._look_ups.deadline)
         if now < due:
             return due
         for commit in self._queue:
-            if not commit.attempts.ended and commit.deadline <= now:
+            if commit.ends_at <= now:
                 waited = commit.waited(now, self._coordinator_now)
                 error = self._errors.commit_timeout(
                     commit.remaining, waited, unsure=commit.in_flight
@@ -338,8 +333,7 @@ class CommitManager(RequestManager):
         if not self._queue or node is None:
             return NEVER
         for commit in list(self._queue.revocations):
-            ready = now >= commit.due(now) and not self._queue.must_wait(commit)
-            if ready and self._may_go(commit):
+            if now >= self._queue.due_of(commit, now) and self._may_go(commit):
                 self._commit([commit], node, now)
         if head := self._head_of_queue(now):
             self._commit(head, node, now)

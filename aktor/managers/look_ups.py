@@ -164,9 +164,14 @@ class LookUps:
     # -- when
 
     def askers(self) -> Iterator[Asker]:
-        """All questions, each with its deadline."""
+        """All calls that wait."""
         for look_up in self._under_way:
             yield from look_up.askers
+
+    @property
+    def deadline(self) -> float:
+        """When the first of the calls that wait fails."""
+        return min((one.deadline for one in self.askers()), default=NEVER)
 
     @property
     def due(self) -> float:
