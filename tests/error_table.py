@@ -6,7 +6,7 @@ import ast
 import inspect
 from pathlib import Path
 
-from aktor.protocol.error_codes import ROWS, Answer, Do, Rows, name_of
+from aktor.protocol.error_codes import LASTING, ROWS, Answer, Do, Rows, name_of
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "errors.md"
 
@@ -80,12 +80,24 @@ def name_of_row(error: type[BaseException]) -> str:
     return name_of(error)
 
 
+def lasting() -> list[str]:
+    """The errors of a partition that only a seek ends."""
+    names = ", ".join(f"`{one.__name__}`" for one in LASTING)
+    return [
+        "## Errors of a partition that stand until a seek",
+        "",
+        f"{names}: the application gets such an error again at a later `poll`, until it seeks or"
+        " pauses the partition. Each other error of a partition is raised once for each attempt to"
+        " find its position, or to fetch from it (`aktor/consumer/position_errors.py`).",
+    ]
+
+
 def document() -> str:
     """The whole page."""
     lines = ["\n\n".join(HEAD), "", *actions()]
     for answer in Answer:
         lines += ["", f"## {answer.value}", "", *_table(ROWS[answer], whole=answer not in PARTS)]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", *lasting()]) + "\n"
 
 
 if __name__ == "__main__":
