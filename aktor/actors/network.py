@@ -17,7 +17,7 @@ from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, Kaf
 from aktor.actors.bootstrap import Bootstrap, BootstrapEvent
 from aktor.actors.complaints import Complaints
 from aktor.actors.diagnosis import reason_of
-from aktor.actors.handlers import Handlers, handlers, handles
+from aktor.actors.handlers import handles
 from aktor.actors.lanes import Lanes
 from aktor.actors.links import ClientRequest, Link, LinkEvent, LinkState
 from aktor.actors.manager import AGAIN, NEVER, REFUSED_PAUSE, Backoff, stretched
@@ -108,14 +108,11 @@ class NetworkActor(CooperativeActor):
         dispatcher: Dispatcher | None = None,
         trace: Trace | None = None,
     ) -> None:
-        super().__init__(dispatcher=dispatcher)
+        super().__init__(dispatcher=dispatcher, incarnation=incarnation)
         self.settings = settings
-        self.incarnation = incarnation
         self.log = (trace or silent()).bind(actor=self.name, incarnation=incarnation)
         self._counters: dict[str, float] = {}
         self._moment = Moment()
-        self._handlers = Handlers(self, self._duties())
-        self._said: list[Message] = []
         #: Of requests, in the order in which they came, and of attempts to connect.
         self._numbers = itertools.count(1)
         self._anywhere: deque[ClientRequest] = deque()
@@ -128,7 +125,7 @@ class NetworkActor(CooperativeActor):
         self._complaints = Complaints(self._bootstrap, self.log)
         self._net = net(self._report)
 
-    def _duties(self) -> tuple[Callable[[float], float], ...]:
+    def duties(self) -> tuple[Callable[[float], float], ...]:
         """What is done on a tick, in this order. As the duties of a manager, each does what is due
         and returns when it is due next if no message comes before. AGAIN: it closed a connection,
         for which another duty may have a use; a tick closes each once at most."""
@@ -157,30 +154,14 @@ class NetworkActor(CooperativeActor):
         """The sockets: whatever comes in from a broker ends the sleep."""
         return self._net
 
-    @classmethod
-    def understands(cls) -> frozenset[type]:
-        """Every message type this actor has a handler for."""
-        return frozenset(handlers(cls))
+    # -- what the runtime calls
 
-    # -- what the runtime and the tests call
-
-    def handle(self, message: Message) -> list[Message]:
-        """Handle one message; returns what is to be said, answers to requests included."""
-        handler = self._handlers.of_message.get(type(message))
-        if handler is None:
-            self.drop(message)
-            return []
-        handler(message)
-        said, self._said = self._said, []
-        return said
-
-    def on_receive(self, message: Message) -> None:
-        """Pykka's hook: handle, then say; an answer goes to the sender of its request."""
-        for said in self.handle(message):
-            if isinstance(said, ResponseReceived | RequestFailed):
-                self.tell(said.request.sender, said)
-            else:
-                self.say(said)
+    def say(self, message: Message) -> None:
+        """The answer to a request goes to its sender, all else to whom the routes name."""
+        if isinstance(message, ResponseReceived | RequestFailed):
+            self.tell(message.request.sender, message)
+        else:
+            super().say(message)
 
     def on_stop(self) -> None:
         """Pykka's hook: close every socket."""
@@ -349,7 +330,7 @@ class NetworkActor(CooperativeActor):
         link.attempts.pause(self._moment.now + stretched(REFUSED_PAUSE, self._moment.next_jitter()))
         while self._anywhere:
             self._fail(self._anywhere.popleft(), error, node=link.node)
-        self._said.append(BrokerRefused(error=error))
+        self._outgoing.say(BrokerRefused(error=error))
 
     @handles(ConnectionClosed)
     def on_connection_closed(self, report: ConnectionClosed) -> None:
@@ -398,7 +379,7 @@ class NetworkActor(CooperativeActor):
             ms=milliseconds(now - waiting.sent_at),
             throttle_ms=milliseconds(report.throttle),
         )
-        self._said.append(
+        self._outgoing.say(
             ResponseReceived(
                 request=waiting.request,
                 response=report.response,
@@ -413,7 +394,7 @@ class NetworkActor(CooperativeActor):
             link.prove()
             self._complaints.advertised.answered(link.address, as_broker=link.node >= 0)
             if self._bootstrap.answered():
-                self._said.append(BrokersReached())
+                self._outgoing.say(BrokersReached())
 
     @handles(RequestBroken)
     def on_request_broken(self, report: RequestBroken) -> None:
@@ -435,7 +416,7 @@ class NetworkActor(CooperativeActor):
         wake_at = AGAIN
         while wake_at == AGAIN:
             wake_at = min([duty(now) for duty in self._handlers.duties])
-        self._said.append(
+        self._outgoing.say(
             Ticked(actor=self.name, incarnation=self.incarnation, requests=(), wake_at=wake_at)
         )
 
@@ -684,7 +665,8 @@ class NetworkActor(CooperativeActor):
         """Tell the application of brokers that cannot be reached."""
         anybody = bool(self._anywhere)
         said, again_at = self._complaints.due(self._links(), now, anybody=anybody)
-        self._said += said
+        for one in said:
+            self._outgoing.say(one)
         return again_at
 
     @handles(ReportBootstrap)
@@ -693,7 +675,7 @@ class NetworkActor(CooperativeActor):
         bootstrap = self._bootstrap
         wanted = bootstrap.is_begun and bootstrap.is_nobody_there
         value = bootstrap.error() if wanted else None
-        self._said.append(Answered(ticket=asked.ticket, value=value))
+        self._outgoing.say(Answered(ticket=asked.ticket, value=value))
 
     # -- answers out
 
@@ -705,7 +687,7 @@ class NetworkActor(CooperativeActor):
             request=waiting.request_id,
             because=error,
         )
-        self._said.append(
+        self._outgoing.say(
             RequestFailed(
                 request=waiting.request,
                 error=error,

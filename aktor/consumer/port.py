@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from aktor.actors.handlers import bound, handlers, handles
+from aktor.actors.handlers import MessageHandler, handles
 from aktor.actors.runtime import Bell, Reply
 from aktor.consumer.connection_view import ConnectionView
 from aktor.consumer.membership_view import MembershipView
@@ -52,10 +52,11 @@ Publish = Callable[..., None]
 Settle = Callable[[Any, BaseException | None], None]
 
 
-class ApplicationPort:
+class ApplicationPort(MessageHandler):
     """Owns the messages that the application has not read yet, and its open questions."""
 
     def __init__(self, bell: Bell, trace: Trace) -> None:
+        super().__init__()
         self.bell = bell
         self.log = trace.bind(actor=APPLICATION)
         #: What `poll` must act on, in order: rebalance steps, errors, restarts, commit outcomes.
@@ -71,22 +72,12 @@ class ApplicationPort:
         self._watches_cluster = False
         self._tickets = itertools.count(1)
         self._open: dict[int, tuple[str, Settle]] = {}
-        self._table = bound(self, handlers(type(self)))
 
     # -- the background's side
 
     def tell(self, message: Message) -> None:
         """Take one message; the runtime's `Receiver`."""
-        handler = self._table.get(type(message))
-        if handler is None:
-            self.log.warning("message.dropped", message=type(message).__name__, because="unknown")
-        else:
-            handler(message)
-
-    @classmethod
-    def understands(cls) -> frozenset[type]:
-        """Every message type that the application handles."""
-        return frozenset(handlers(cls))
+        self.handle(message)
 
     @handles(RecordsFetched)
     def _on_records(self, fetched: RecordsFetched) -> None:
