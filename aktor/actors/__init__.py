@@ -1,1 +1,1 @@
-"""How it is said: the runtime, supervision, the network."""
+"""What runs the managers: the runtime, the supervision, the network."""

@@ -52,7 +52,7 @@ class AddressBook:
 
 
 def _families_in_turns(addresses: Sequence[Address]) -> list[Address]:
-    """Beginning with the family that the resolver prefers."""
+    """IPv6 and IPv4 addresses in turns, beginning with the family that the resolver prefers."""
     families: dict[int, list[Address]] = {}
     for address in addresses:
         families.setdefault(address[0], []).append(address)
@@ -61,7 +61,8 @@ def _families_in_turns(addresses: Sequence[Address]) -> list[Address]:
 
 
 def head_start(addresses: int, within: float) -> float:
-    """How long each may take before the next one is tried: all get their share of the time."""
+    """How long each address may take before the next one is tried: each gets its share of the
+    time."""
     return min(HEAD_START, within / max(1, addresses))
 
 
@@ -92,7 +93,8 @@ class Race(Generic[_T]):
         self._over = Future()
 
     async def winner(self) -> tuple[Address, _T]:
-        """The address, and what connecting to it made; the last failure if none can be had."""
+        """The address, and what connecting to it made. Raises the last failure if no address
+        connects."""
         self._try_next()
         won, failure = await self._over
         if failure is not None:
@@ -100,7 +102,7 @@ class Race(Generic[_T]):
         return won  # type: ignore[no-any-return]
 
     def end(self) -> None:
-        """Give up what is still under way."""
+        """Give up the attempts that are still under way."""
         for task in self._under_way.values():
             self._loop.cancel(task)
         self._under_way.clear()
@@ -128,7 +130,7 @@ class Race(Generic[_T]):
     async def _try(self, address: Address) -> None:
         try:
             made = await self._connect(address)
-        except Exception as error:  # also what bad settings make of it
+        except Exception as error:  # bad settings may raise anything
             self._failure = error
             del self._under_way[address]
             self._try_next()

@@ -2,7 +2,7 @@
 
 A bootstrap server can be reached and advertise addresses that cannot: another network's names, a
 container's port. Its answers then look as if all were well, so it is counted here which addresses
-have ever answered. A cluster that was reached and goes down is another matter: it is waited for.
+have ever answered. If a cluster that was reached goes down, that is no error: the client waits.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from aktor.errors import AuthenticationError, BrokersUnreachableError
 
 __all__ = ["PROBES", "Advertised"]
 
-#: `GRACE` where packets are swallowed: TCP has sent its first packet three times by then (0, 1 and
-#: 3 s), so it is neither a lost packet nor a slow start.
+#: As `GRACE`, if packets get no answer at all: TCP has sent its first packet three times by then
+#: (0, 1 and 3 s), so the cause is neither a lost packet nor a slow start.
 SILENCE: Final = 5.0
 
 #: When none of the brokers that are needed has answered for so long, others are tried, and again.
@@ -36,9 +36,9 @@ class Advertised:
     def __init__(self) -> None:
         #: The broker that told us the addresses.
         self.by = ""
-        #: One of the addresses has answered since they are known.
+        #: One of the advertised addresses has answered.
         self.reached = False
-        #: The application believes that none can be reached.
+        #: The application was told that none can be reached, and has not heard otherwise.
         self.told = False
         self._answered: set[str] = set()
         self._addresses: frozenset[str] = frozenset()
@@ -47,7 +47,7 @@ class Advertised:
         self._wanted_at = -math.inf
 
     def told_by(self, address: str) -> None:
-        """The broker there has answered Metadata: it told us the addresses."""
+        """The broker at this address has answered Metadata: it told us the addresses."""
         self.by = address
 
     def changed(self, addresses: Iterable[str], *, others: Iterable[str]) -> None:
@@ -59,13 +59,13 @@ class Advertised:
             self._since, self._told_at = None, -math.inf
 
     def answered(self, address: str, *, as_broker: bool) -> None:
-        """A broker answered there. `as_broker`: it is an advertised address, though the metadata of
-        which it is part may be yet to come (the coordinator's)."""
+        """A broker answered at this address. `as_broker`: it is an advertised address, even if no
+        metadata with it has come yet (the coordinator's)."""
         self._answered.add(address)
         self.reached = self.reached or as_broker or address in self._addresses
 
     def tried(self, now: float) -> None:
-        """A connection to one of them is begun."""
+        """A connection to one of the addresses is begun."""
         if self._since is None:
             self._since = now
 
@@ -75,7 +75,7 @@ class Advertised:
 
     @property
     def in_doubt(self) -> bool:
-        """Some were tried, and none has answered yet."""
+        """Some of the addresses were tried, and none has answered yet."""
         return self._since is not None and not self.reached
 
     def probe_at(self, link: Link) -> float:
@@ -97,7 +97,7 @@ class Advertised:
         if self._wanted_at <= now - REPEAT and not any(one.unsent for one in links):
             return math.inf
         if any(one.is_open or isinstance(one.failure, AuthenticationError) for one in links):
-            return math.inf  # a broker is there (that it refused our credentials was told)
+            return math.inf  # a broker is there (if it refused our credentials, that was told)
         failures = {one.address: one.failure for one in links if one.failure is not None}
         enough = min(PROBES, len({one.address for one in links}))
         hard = len(failures) >= enough and not any(
@@ -106,7 +106,7 @@ class Advertised:
         return max(self._since + (GRACE if hard else SILENCE), self._told_at + REPEAT)
 
     def complain(self, links: Iterable[Link], now: float) -> BrokersUnreachableError:
-        """What to tell the application now."""
+        """The error to tell the application now."""
         self.told, self._told_at = True, now
         attempts: dict[str, str] = {}
         for link in sorted(links, key=lambda one: one.attempts.begun_at):

@@ -1,4 +1,4 @@
-"""What came of the attempts to reach one broker, and when the next one may be made."""
+"""How the attempts to reach one broker ended, and when the next one may be made."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Attempts:
         self.begun_at = -math.inf
         #: When an attempt, a connection or an answer last failed.
         self.failed_at = -math.inf
-        #: No attempt may be begun before.
+        #: No attempt may be begun before this time.
         self.retry_at = -math.inf
         #: When the first of the failures in a row was; None once the broker has answered again.
         self.failing_since: float | None = None
@@ -50,10 +50,10 @@ class Attempts:
         self._backoff.reset()
 
     def pause(self, until: float) -> None:
-        """Begin no other before, whatever the backoff says."""
+        """Begin no attempt before `until`, whatever the backoff says."""
         self.retry_at = until
 
     def begin_anew(self) -> None:
-        """The next attempt may be begun at once: what failed before says nothing about it."""
+        """Forget the failures: the next attempt may be begun at once (it is to another address)."""
         self._backoff.reset()
         self.retry_at = -math.inf

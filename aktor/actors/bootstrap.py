@@ -18,11 +18,11 @@ from aktor.errors import AuthenticationError, BootstrapError
 
 __all__ = ["GRACE", "REPEAT", "Bootstrap", "BootstrapEvent", "BootstrapState"]
 
-#: How long hard failures (refused, a name that nobody knows) may last before the application is
-#: told that nobody is there; a broker that is just starting gets this time.
+#: How long hard failures (connection refused, an unknown name) may last before the application is
+#: told that no server can be reached; a broker that is just starting gets this time.
 GRACE: Final = 2.0
 
-#: The application is told at most this often, while it lasts.
+#: While no server can be reached, the application is told once in this many seconds.
 REPEAT: Final = 2.0
 
 
@@ -33,7 +33,7 @@ class BootstrapState(enum.Enum):
     """No connection was begun, because there was no request."""
 
     TRYING = "trying"
-    """Connections were begun to brokers that others know; none has answered yet."""
+    """Connections were begun to known brokers, not to bootstrap servers; none has answered yet."""
 
     ASKING = "asking"
     """The bootstrap servers are asked; none has answered yet."""
@@ -50,7 +50,7 @@ class BootstrapState(enum.Enum):
 
 
 class BootstrapEvent(enum.Enum):
-    """What moves it."""
+    """What moves the bootstrap from one state to the next."""
 
     TRIED = "tried"
     ASKED = "asked"
@@ -74,7 +74,7 @@ TRANSITIONS: Final[Mapping[BootstrapState, Mapping[BootstrapEvent, BootstrapStat
 class Bootstrap:
     """Owns the bootstrap servers, and what the application was told of them.
 
-    `patience`: how long servers that say nothing are waited for (`bootstrap_timeout_ms`).
+    `patience`: how long to wait for servers that send no answer (`bootstrap_timeout_ms`).
     """
 
     def __init__(self, servers: Sequence[Link], *, patience: float) -> None:
@@ -107,7 +107,7 @@ class Bootstrap:
         self._servers = self._servers[start:] + self._servers[:start]
 
     def on(self, event: BootstrapEvent) -> bool:
-        """The only place where `state` is assigned; says whether it changed."""
+        """The only place where `state` is assigned; returns whether it changed."""
         before = self.state
         self.state = TRANSITIONS[before].get(event, before)
         return self.state is not before
@@ -132,13 +132,13 @@ class Bootstrap:
         return max(self._began_at + (GRACE if hard else self._patience), self._told_at + REPEAT)
 
     def complain(self, now: float) -> BootstrapError:
-        """What to tell the application now."""
+        """The error to tell the application now."""
         self._told_at = now
         self.on(BootstrapEvent.TOLD)
         return self.error()
 
     def error(self) -> BootstrapError:
-        """What came of the attempts so far."""
+        """An error that says how the attempts so far have ended."""
         attempts = {
             one.address: reason_of(one.failure) if one.failure else "no answer yet"
             for one in self._servers

@@ -1,8 +1,9 @@
 """kafka-python writes the code of a message at its first use; here it is asked to do so in advance.
 
-Writing it takes 1 to 2 ms a message and direction. What a consumer needs before its first record is
-written while it waits for the answers to its first requests; the rest when nothing has happened for
-a while, so that no member that joins pays for it between two steps of a rebalance.
+Writing it takes 1 to 2 ms a message and direction. The code that a consumer needs before its first
+record is written while it waits for the answers to its first requests. The rest is written when
+nothing has happened for a while, so that a member does not write it between two steps of a
+rebalance.
 """
 
 from __future__ import annotations
@@ -35,21 +36,21 @@ _Used: TypeAlias = tuple[tuple[Any, int], ...]
 
 
 class Codecs:
-    """What is still to be written, each by one call: `soon` at any time at which there is nothing
-    to do, `later` only in silence."""
+    """Owns the code that is still to be written, each part by one call: `soon` whenever there is
+    nothing else to do, `later` only when nothing has happened for a while."""
 
     def __init__(self) -> None:
         self.soon: deque[Callable[[], None]] = deque()
         self.later: deque[Callable[[], None]] = deque()
 
     def plan(self, versions: BrokerVersionData, settings: Settings) -> None:
-        """Write what a consumer of these settings will say to a broker of these versions."""
+        """Plan the code that a consumer of these settings needs for a broker of these versions."""
         self.soon = _calls(needed_soon(settings), versions)
         self.later = _calls(needed_later(settings), versions)
 
 
 def needed_soon(settings: Settings) -> _Used:
-    """What is sent before the first record, in this order."""
+    """The requests that are sent before the first record, in this order."""
     metadata = (MetadataRequest, MetadataRequest.max_version)
     # ListOffsets only if there is no committed offset. (Fetch needs no code: see protocol/fetch*.)
     offsets = (ListOffsetsRequest, 11)
@@ -66,7 +67,7 @@ def needed_soon(settings: Settings) -> _Used:
 
 
 def needed_later(settings: Settings) -> _Used:
-    """What a member sends after its first record."""
+    """The requests that a member sends after its first record."""
     if settings.group_id is None:
         return ()
     if settings.group_protocol == "classic":

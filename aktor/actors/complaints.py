@@ -1,8 +1,8 @@
 """What the application is told of brokers that cannot be reached, and when.
 
-Three things are told apart: no bootstrap server answers (`Bootstrap`); a server does, and none of
-the addresses that the brokers advertise (`Advertised`); or some brokers that are needed have not
-been reached for long.
+Three cases: no bootstrap server answers (`Bootstrap`); a server answers, but none of the addresses
+that the brokers advertise (`Advertised`); or some brokers that are needed have not been reached for
+long.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Complaints:
     def due(
         self, links: Collection[Link], now: float, *, anybody: bool
     ) -> tuple[list[Message], float]:
-        """What is to be said now, and when something is to be said next if no message comes before.
+        """The messages to send now, and when the next one may be due if no message comes before.
 
         `anybody`: a request that any broker may answer waits.
         """
@@ -60,7 +60,7 @@ class Complaints:
         advertised = self.advertised
         if not (advertised.in_doubt or advertised.told):
             return NEVER
-        links = [one for one in all_links if one.node >= 0]  # all that lead to such an address
+        links = [one for one in all_links if one.node >= 0]  # those to advertised addresses
         due = advertised.due(links, now)
         if now >= due:
             error = advertised.complain(links, now)
@@ -73,7 +73,8 @@ class Complaints:
         return due
 
     def _lost_now(self, said: list[Message], links: Iterable[Link], now: float) -> float:
-        """Tell of brokers that are needed and have not been reached for long, and when they are."""
+        """Tell which needed brokers have not been reached for long, also when they are reached
+        again."""
         lost: dict[int, str] = {}
         again_at = NEVER
         for link in links:
@@ -105,7 +106,8 @@ class Complaints:
         moments = {one: self.advertised.probe_at(one) for one in nodes}
         due = [one for one, moment in moments.items() if moment <= now]
         due.sort(key=lambda one: one.attempts.begun_at)
-        # What is due and has no room waits for the end of an attempt, which is a message.
+        # If there is no room for a broker that is due, it waits until an attempt ends: a message
+        # tells that.
         room = max(0, PROBES - sum(one.state is LinkState.CONNECTING for one in nodes))
         later = (moment for moment in moments.values() if moment > now)
         return due[:room], min(later, default=NEVER)

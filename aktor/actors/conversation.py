@@ -4,11 +4,11 @@
     conversation.begin("broker.example")        ApiVersions, and a login if the settings ask for one
     conversation.send(1, request)               a request of the network actor's
     conversation.receive(sock.recv_into)        bytes in
-    conversation.unsent                         bytes out: who carries them takes them from there
+    conversation.unsent                         bytes out: the owner of the socket sends them
     conversation.news                           what to do next, as data: see `News`
 
 `kafka_net` carries it over a socket (with TLS, or through a proxy), the simulation over a simulated
-network. It has no clock: whoever carries it measures the time until a login is to be renewed.
+network. It has no clock: the owner of the socket measures the time until a login is to be renewed.
 """
 
 from __future__ import annotations
@@ -82,15 +82,15 @@ class RenewAfter(Value, kw_only=False):
     seconds: float
 
 
-#: What to do next. `Work` may block: it is done elsewhere, and `worked` is told what came of it.
+#: What to do next. `Work` may block: it is done on another thread, and `worked` takes its result.
 News: TypeAlias = Opened | ResponseRead | Broken | RenewAfter | Work
 
 
 class ConversationState(enum.Enum):
-    """What is being said."""
+    """How far the conversation is."""
 
     SILENT = "silent"
-    """Nothing yet: there is no connection."""
+    """Nothing was sent: there is no connection yet."""
 
     VERSIONING = "versioning"
     """ApiVersions was asked (KIP-35)."""
@@ -102,12 +102,12 @@ class ConversationState(enum.Enum):
     """Requests are sent and answered."""
 
     RENEWING = "renewing"
-    """As LOGGING_IN, on a connection that was open. Requests are held back until it is over
-    (KIP-368); what was sent before is answered before."""
+    """As LOGGING_IN, on a connection that was open. Requests are held back until the login is done
+    (KIP-368); requests sent before it are answered before it."""
 
 
 class ConversationEvent(enum.Enum):
-    """What moves it."""
+    """What moves the conversation from one state to the next."""
 
     BEGUN = "begun"
     LOGIN_WANTED = "login wanted"
@@ -149,7 +149,7 @@ class Conversation:
         #: The part of the handshake that is under way, and what it waits for.
         self._steps: Steps[None] | None = None
         self._host = ""
-        #: Which versions are spoken, once the broker has said which ones it speaks.
+        #: The versions that both sides speak, once the broker has said which ones it speaks.
         self._agreed: Agreed | None = None
         self._correlation_id = 0
         #: Requests that wait for the renewal of the login.
@@ -166,17 +166,17 @@ class Conversation:
         self._take_up(self._shake_hands())
 
     def begin_with(self, versions: BrokerVersionData) -> None:
-        """Without a handshake, to a broker of which is known what it speaks (in simulations)."""
+        """Open without a handshake: the versions of the broker are known (in simulations)."""
         self._agreed = Agreed(versions)
         self._open(lifetime=0.0)
 
     def renew(self) -> None:
-        """The login ends soon: log in again. What is sent meanwhile is held back."""
+        """The login ends soon: log in again. Requests are held back meanwhile."""
         self._move(ConversationEvent.LOGIN_ENDS)
         self._take_up(self._log_in_again())
 
     def worked(self, result: Any, error: Exception | None) -> None:
-        """What came of the `Work` that was asked for."""
+        """The result or the error of the `Work` that was asked for."""
         self._go_on(result, error)
 
     def _move(self, event: ConversationEvent) -> None:
@@ -226,7 +226,7 @@ class Conversation:
         self._go_on(None)
 
     def _go_on(self, result: Any, error: Exception | None = None) -> None:
-        """Let the handshake go on until it waits for something."""
+        """Let the handshake go on until it waits for an answer or for `Work`."""
         steps = self._steps
         assert steps is not None, "nothing waits for that"
         try:
@@ -253,7 +253,7 @@ class Conversation:
     # -- bytes out
 
     def send(self, request_id: int, body: Any) -> None:
-        """Send for the network actor: in the newest version that both sides speak."""
+        """Send a request of the network actor's, in the newest version that both sides speak."""
         if self.state is ConversationState.RENEWING:
             self._held.append((request_id, body))
             return
@@ -290,7 +290,7 @@ class Conversation:
         try:
             got = self._cutter.receive(recv_into, plain)
         except BadLength:
-            self._read_frames()  # what precedes it is well
+            self._read_frames()  # the frames before it are sound
             raise
         self._read_frames()
         return got
@@ -337,5 +337,6 @@ class Conversation:
         milliseconds = getattr(response, "throttle_time_ms", None)
         if not milliseconds or self._agreed is None:
             return 0.0
-        # Before 2.0 the broker itself waited, and the time is history (KIP-219).
+        # Before Kafka 2.0 the broker delayed its answer by the throttle time, so that time is over
+        # when the answer comes. From 2.0 on the client must wait (KIP-219).
         return milliseconds / 1000.0 if self._agreed.versions.broker_version >= (2, 0) else 0.0

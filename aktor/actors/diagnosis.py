@@ -1,7 +1,7 @@
 """Why a connection did not come about or ended: an error that names the broker and the cause.
 
 Sockets and TLS say what went wrong in their own terms ("wrong version number", end of file). Here
-that becomes what a user can act on ("the broker's listener seems to expect TLS").
+that becomes a text on which a user can act ("the broker's listener seems to expect TLS").
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SECRETS: Final = ("sasl_plain_password", "ssl_password")
 class Phase(enum.Enum):
     """How far a connection is; the value completes "the broker closed the connection ...".
 
-    Those of phases that can run out of time complete "no answer within 10 s ..." as well.
+    The values of phases that can run out of time complete "no answer within 10 s ..." as well.
     """
 
     RESOLVING = "while the broker's name was looked up"
@@ -46,18 +46,18 @@ class Diagnosis:
     ) -> None:
         self.broker = broker
         self.phase = Phase.RESOLVING
-        #: The broker is of the kind that hangs up instead of saying no (before KIP-152).
+        #: The broker closes the connection instead of refusing a login (before KIP-152).
         self.mute = False
         self._security_protocol = security_protocol
         self._mechanism = mechanism
         self._secrets = [value for name in _SECRETS if isinstance(value := config.get(name), str)]
 
     def enter(self, phase: Phase) -> None:
-        """The connection is so far."""
+        """The connection has reached this phase."""
         self.phase = phase
 
     def expect_hang_up(self, *, mute: bool) -> None:
-        """During the login: whether the broker hangs up instead of saying no."""
+        """During the login: whether the broker closes the connection instead of refusing it."""
         self.mute = mute
 
     @property
@@ -66,7 +66,8 @@ class Diagnosis:
         return self.phase in (Phase.UNPROVEN, Phase.PROVEN)
 
     def refused(self, reason: str, cause: BaseException | None = None) -> AuthenticationError:
-        """One side refused who the other says it is."""
+        """Authentication failed: the broker rejected our credentials, or our settings for the login
+        or for TLS cannot be used."""
         mechanism = "SSL" if self.phase is Phase.SECURING else self._mechanism
         error = AuthenticationError(
             broker=self.broker, mechanism=mechanism, reason=self._redact(reason)
@@ -75,7 +76,7 @@ class Diagnosis:
         return error
 
     def failed(self, reason: str, cause: BaseException | None = None) -> Exception:
-        """Anything that may be better next time."""
+        """Any other failure of the connection: the next attempt may succeed."""
         error: Exception = KafkaConnectionError(f"broker {self.broker}: {self._redact(reason)}")
         error.__cause__ = cause
         return error
@@ -147,7 +148,7 @@ class Diagnosis:
 
 
 def _what_speaks(error: BadLength) -> str:
-    """What the peer is, told by its first bytes."""
+    """What kind of server the peer is, by its first bytes."""
     if error.head[:2] in (b"\x15\x03", b"\x16\x03"):
         return "its listener seems to expect TLS, security_protocol SSL or SASL_SSL"
     if error.head == b"HTTP":
@@ -156,7 +157,7 @@ def _what_speaks(error: BadLength) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """The text of an error without the parts that a list of brokers says anyway."""
+    """The text of an error without the broker's name, for a list that has it already."""
     if isinstance(error, FrameError | AuthenticationError):
         return str(error.reason)
     text = str(error.args[0]) if error.args else type(error).__name__

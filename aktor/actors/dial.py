@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 
 class Dialer:
-    """Owns one attempt to reach a broker, and the `sock` that comes of it.
+    """Owns one attempt to reach a broker, and its socket, `sock`.
 
     `loop` is `kafka.net`'s; what is awaited here is awaited on it. `addresses` are known to all
     attempts. `canonical`: ask the resolver for the full name and go on with that (for Kerberos).
@@ -49,7 +49,7 @@ class Dialer:
         addresses: AddressBook,
         resolve: Resolver,
     ) -> None:
-        #: As whom the broker is known to certificates and Kerberos principals.
+        #: The broker's name in certificates and Kerberos principals.
         self.host = name
         self.sock: socket.socket | None = None
         self._loop = loop
@@ -74,14 +74,15 @@ class Dialer:
             await self._secure()
 
     def note(self, *, works: bool) -> None:
-        """A connection to the address was opened, or has ended: the next attempt begins by that."""
+        """A connection to the address was opened (`works`), or has ended. The next attempt begins
+        with this address, or with the one after it."""
         latest = self._race.latest if self._race is not None else None
         address = self._address or latest
         if address is not None:
             self._addresses.note(self._name, self._port, address, works=works)
 
     def end(self) -> None:
-        """Give up what is under way; the socket stays."""
+        """Give up the attempt under way; the socket stays open."""
         self._ended = True
         if self._race is not None:
             self._race.end()
@@ -93,7 +94,7 @@ class Dialer:
             self.sock = None
 
     async def in_thread(self, work: Callable[[], _T]) -> _T:
-        """Run on a thread of its own what may block; the loop goes on."""
+        """Run `work`, which may block, on a thread of its own; the loop goes on."""
         done = Future()
 
         def finish(result: Any, error: Exception | None) -> None:
@@ -117,7 +118,7 @@ class Dialer:
     # -- name and address
 
     async def _connect(self, timeout: float) -> None:
-        # A proxy looks names up when it is made, so it is made by the thread that may wait.
+        # A proxy object looks names up when it is made, so a thread that may wait makes it.
         factory, found = await self._resolve()
         self._diagnosis.enter(Phase.CONNECTING)
         addresses = self._addresses.ordered(self._name, self._port, found)
@@ -149,7 +150,7 @@ class Dialer:
         return self._config.get("proxy_url") or self._config.get("socks5_proxy")
 
     def _look_up(self, flags: int = 0) -> list[Address]:
-        # Anew for every attempt: brokers move, and a cached address would outlive them.
+        # Looked up again for every attempt: brokers move, and a cached address would be wrong then.
         return list(self._resolver(self.host, self._port, type=socket.SOCK_STREAM, flags=flags))
 
     def _resolve_proxy(self) -> tuple[Any, list[Address]]:
@@ -189,7 +190,7 @@ class Dialer:
             (socket.SO_RCVBUF, self._config.get("receive_buffer_bytes")),
             (socket.SO_SNDBUF, self._config.get("send_buffer_bytes")),
         )
-        # -1 is Kafka's word for the system's default.
+        # In Kafka's settings -1 means the system's default.
         return [*options, *((socket.SOL_SOCKET, name, n) for name, n in sizes if n and n > 0)]
 
     # -- TLS

@@ -29,7 +29,7 @@ _LENGTH: Final = struct.Struct(">i")
 
 
 class BadLength(ValueError):
-    """A length that no answer has; `head` is what stood in its place."""
+    """A length that no answer can have; `head` are the four bytes that were read as the length."""
 
     def __init__(self, head: bytes, limit: int) -> None:
         self.head = head
@@ -86,7 +86,7 @@ class FrameCutter:
         self._head = b""
         #: The frame that is arriving.
         self._frame: GrowingFrame | FrameMemory | None = None
-        #: How many bytes have come, and had when this was last asked.
+        #: How many bytes have come, and how many had come at the last call of `has_heard`.
         self._received = self._heard_of = 0
 
     @property
@@ -105,7 +105,7 @@ class FrameCutter:
         """Receive once; returns how many bytes came and how many could have.
 
         `plain`: the descriptor, if `recv_into` is that of a socket without TLS. Raises `BadLength`;
-        what precedes the bad frame is in `frames`.
+        then `frames` has the frames before the bad one.
         """
         if self._frame is not None:
             received, room = self._receive_rest(self._frame, recv_into, plain)

@@ -6,7 +6,7 @@
 So the list of what an actor understands is the list of its handlers, the type checker compares
 each declaration with the handler's parameter, and a search for a message finds who handles it.
 
-The end of a request is declared the same way: its response, and that there will be none.
+The end of a request is declared the same way: its response, or the failure if there is none.
 
     @answers_to(HeartbeatRequest)
     def on_heartbeat_answer(self, received: ResponseReceived) -> None: ...
@@ -88,7 +88,8 @@ def failure_of(
 
 
 def after_restart_of(*actors: str) -> Callable[[Callable[[S], R]], Callable[[S], R]]:
-    """Declare the actors whose restart a method mends: what they had been asked is lost."""
+    """Declare the actors after whose restart a method is called: questions to them are lost, and
+    it asks again or gives up."""
     return _marked(_ACTORS, actors)
 
 
@@ -116,7 +117,7 @@ def failure_handlers(of: type) -> Mapping[Purpose, str]:
 
 
 def mending(of: type) -> Mapping[str, str]:
-    """Actor -> the name of the handler that mends what its restart has lost."""
+    """Actor -> the name of the handler that is called after this actor's restart."""
     return _collected(of, _ACTORS)
 
 

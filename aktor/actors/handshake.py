@@ -1,7 +1,7 @@
 """What is said on a connection before it is open: the API versions of both sides, and the login.
 
-It knows no socket, and does nothing: its methods are generators that yield what they want (`Ask`,
-`AskRaw`, `SayRaw`, `Work`) and are sent what came of it. A `conversation.Conversation` drives them.
+It has no socket: its methods are generators that yield what they want done (`Ask`, `AskRaw`,
+`SayRaw`, `Work`), and are sent the result. A `conversation.Conversation` drives them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _API_VERSIONS: Final = 18
 _UNSUPPORTED_MECHANISM: Final = 33
 _ILLEGAL_SASL_STATE: Final = 34
 
-#: What the SASL mechanisms expect to find, as kafka-python's defaults have it.
+#: Settings that the SASL mechanisms need, with kafka-python's defaults.
 _SASL_DEFAULTS: Final[Mapping[str, Any]] = {
     "sasl_plain_username": None,
     "sasl_plain_password": None,
@@ -48,7 +48,7 @@ class Ask(Value, kw_only=False):
 
 
 class AskRaw(Value, kw_only=False):
-    """Send this token outside of requests (before KIP-152); go on with the one that answers it."""
+    """Send this token outside of requests (before KIP-152); go on with the token in the answer."""
 
     token: bytes
 
@@ -60,7 +60,7 @@ class SayRaw(Value, kw_only=False):
 
 
 class Work(Value, kw_only=False):
-    """Call this where it may block; go on with what it returns or raises."""
+    """Call this on a thread that may block; go on with what it returns or raises."""
 
     work: Callable[[], Any]
 
@@ -70,7 +70,7 @@ Steps: TypeAlias = Generator[Ask | AskRaw | SayRaw | Work, Any, _T]
 
 
 class Handshake:
-    """Owns what is said at the beginning of one connection, and to renew its login."""
+    """Owns the first requests of one connection: for versions, for the login and its renewal."""
 
     def __init__(self, settings: Settings, diagnosis: Diagnosis) -> None:
         self._settings = settings
@@ -154,7 +154,7 @@ class Handshake:
         return answer.auth_bytes, (answer.session_lifetime_ms or 0) / 1000.0
 
     def _mechanically(self, work: Callable[[], _T]) -> Steps[_T]:
-        """Let the mechanism work on a thread: it may ask for a token over HTTP, or a ticket."""
+        """Run the mechanism's work on a thread: it may fetch a token over HTTP, or a ticket."""
         try:
             return (yield Work(work))  # type: ignore[no-any-return]
         except Exception as error:

@@ -13,7 +13,7 @@ from aktor.protocol.fetch_request import write_fetch_request
 
 __all__ = ["RAW_TOKEN", "Agreed", "InFlightRequest", "write_request"]
 
-#: In place of an API key: the frame is a SASL token and nothing else (before KIP-152).
+#: Used in place of an API key if the frame is just a SASL token (before KIP-152).
 RAW_TOKEN: Final = -1
 
 #: What ends a flexible header (KIP-482).
@@ -42,7 +42,7 @@ class InFlightRequest:
         self.api_key = api_key
         self.version = version
         self.correlation_id = correlation_id
-        #: The network actor's; None if the handshake asked.
+        #: The network actor's id of the request; None if the handshake sent it.
         self.request_id = request_id
         self.response: Any = ResponseClassRegistry._response_class_registry.get(api_key)
         self.name = f"{self.response.name if self.response is not None else api_key} v{version}"
@@ -81,7 +81,7 @@ class Agreed:
         self._found: dict[tuple[type, int | None, int | None], int] = {}
 
     def version_of(self, body: Any) -> int:
-        """For this request. Raises IncompatibleBrokerVersion if there is none."""
+        """The version for this request. Raises IncompatibleBrokerVersion if there is none."""
         # Negotiated once for each type: kafka-python takes 20 calls for it.
         key = (type(body), body._min_version, body._max_version)
         version = self._found.get(key)

@@ -1,14 +1,15 @@
 """KafkaNet: the sockets. It opens connections to brokers and carries their conversations.
 
-What is said on a connection is decided in `conversation`; here are the sockets and their bytes. The
-only module that imports `kafka.net`, but for `dial` (which has the proxies) and `handshake` (which
-has the SASL mechanisms). Taken from there: the loop (`NetworkSelector`, turned step by step by the
+`conversation` decides what is sent on a connection; here are the sockets and their bytes. The only
+module that imports `kafka.net`, but for `dial` (which has the proxies) and `handshake` (which has
+the SASL mechanisms). Taken from there: the loop (`NetworkSelector`, turned step by step by the
 dispatcher, never on a thread of its own); from `kafka.protocol`: the messages and the negotiation
 of versions. Not taken: `KafkaConnection`, its transport and its parser, because they read 4 KiB at
 a time and copy each byte five times, leave a connection open after an answer they cannot read, look
 names up on the loop's thread, and log what they send (SASL passwords included) and every lost
 connection as an error. Since nothing here runs those classes, none of that is logged, and
-kafka-python's loggers need no filter: whoever uses kafka-python beside us sees its log unchanged.
+kafka-python's loggers need no filter: an application that uses kafka-python beside us sees its log
+unchanged.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class _Loop(NetworkSelector):  # type: ignore[misc]  # kafka-python is untyped
 
 
 class KafkaNet:
-    """Owns the selector, the sockets, and what is due on each connection (a `wire.Net`).
+    """Owns the selector, the sockets, and the answers due on each connection (a `wire.Net`).
 
     Belongs to one thread, except for `wake`. Reports through `tell`, which must only note the
     report down. `connection` of the settings: kafka-python's names for TLS, SASL, socket options,
@@ -125,7 +126,7 @@ class KafkaNet:
         self.loop = _Loop(
             client_id=settings.client_id,
             selector=settings.connection.get("selector") or selectors.DefaultSelector,
-            slow_task_threshold_secs=0,  # else two clock readings for each step
+            slow_task_threshold_secs=0,  # otherwise the loop reads the clock twice for each step
         )
         self._connections: dict[str, _Connection] = {}
         self._codecs = Codecs()
@@ -165,7 +166,7 @@ class KafkaNet:
         return connection is not None and connection.has_heard()
 
     def close_connection(self, key: str) -> None:
-        """Close `key`, or end the attempt; no more reports about it. What is due is abandoned."""
+        """Close `key`, or end the attempt; no more reports about it. Answers due are given up."""
         connection = self._connections.pop(key, None)
         if connection is not None:
             connection.close(None)
@@ -184,8 +185,8 @@ class KafkaNet:
         self.loop.close()
 
     def _let_go(self) -> None:
-        """In a forked child: close our copies only. The epoll set is still the parent's, and to
-        unregister a socket here would deafen the parent."""
+        """In a forked child: close our copies only. The child shares the epoll set with the parent:
+        if it unregistered a socket, the parent would hear no more from that socket."""
         for connection in self._connections.values():
             connection.let_go()
         for descriptor in (self.loop._wakeup_r, self.loop._wakeup_w, self.loop._selector):
@@ -194,7 +195,7 @@ class KafkaNet:
     # -- the dispatcher's side
 
     def wait(self, timeout: float) -> None:
-        """Do what the sockets ask for, or sleep up to `timeout` seconds (inf: without limit)."""
+        """Do what is ready on the sockets, or sleep up to `timeout` seconds (inf: no limit)."""
         if timeout > 0 and self._codecs.soon:
             # An answer that comes meanwhile waits for this codec, which will be needed before the
             # first record anyway.
@@ -206,7 +207,7 @@ class KafkaNet:
             self.loop.turn(timeout)
 
     def _write_codec_in_silence(self) -> None:
-        """Sleep a little; if nothing ended that, there is time to write one codec."""
+        """Sleep a little; if nothing has ended the sleep, there is time to write one codec."""
         began = self.clock()
         self.loop.turn(SILENCE)
         if self.clock() - began >= SILENCE:
@@ -231,7 +232,7 @@ class KafkaNet:
 
 class _Connection:
     """Owns one socket, from the look-up of its name to its end. It carries the bytes of one
-    conversation, and does what that wants next."""
+    conversation, and does what the conversation wants next."""
 
     def __init__(
         self, net: KafkaNet, key: str, host: str, port: int, *, canonical: bool, jitter: float
@@ -258,7 +259,7 @@ class _Connection:
         )
         self._closed = False
         self._tls = net.settings.security_protocol in ("SSL", "SASL_SSL")
-        #: Something waits to be sent: for room in the socket or, with `_must_hear`, for the broker.
+        #: Bytes wait to be sent: for room in the socket or, with `_must_hear`, for the broker.
         self._is_writing = False
         self._must_hear = False
         self._tasks: dict[str, Task] = {}
@@ -270,7 +271,7 @@ class _Connection:
     # -- beginning
 
     def start(self, timeout: float) -> None:
-        """Begin; what is not open after `timeout` seconds has failed."""
+        """Begin to connect; if the connection is not open after `timeout` seconds, it failed."""
         self._tasks["open"] = self._loop.call_soon(lambda: self._open(timeout))
         self._set_timer(timeout, lambda: self._give_up(timeout))
 
@@ -298,12 +299,12 @@ class _Connection:
     # -- the conversation
 
     def send(self, request_id: int, body: Any) -> None:
-        """Send for the actor."""
+        """Send a request of the network actor's."""
         self._talk.send(request_id, body)
         self._go_on()
 
     def _say(self, say: Callable[[], None]) -> None:
-        """Let the conversation say something, and do what it wants next."""
+        """Call a method of the conversation, then do what the conversation wants next."""
         try:
             say()
         except Exception as error:
@@ -342,7 +343,7 @@ class _Connection:
                 self._net.note_versions(versions)
                 self._net.tell(ConnectionOpened(key=self._key, now=self._net.clock()))
             case RenewAfter(seconds):
-                # The renewal has no timer of its own: what is held back meanwhile has the actor's
+                # The renewal has no timer of its own: requests held back meanwhile have the actor's
                 # deadlines, and a JoinGroup in flight, whose answer comes first, may take minutes.
                 self._set_timer(seconds, self._renew)
             case Work(work):
@@ -372,7 +373,7 @@ class _Connection:
             self._lost_while_sending(error)
 
     def _flush(self) -> bool:
-        """Send what the socket takes; True when nothing is left that waits for room in it."""
+        """Send what the socket takes; True if no bytes are left that wait for room in it."""
         assert self._dial.sock is not None, "nothing is sent before there is a socket"
         unsent = self._talk.unsent
         while unsent:
@@ -380,7 +381,7 @@ class _Connection:
             try:
                 sent = self._dial.sock.send(data)
             except ssl.SSLWantReadError:
-                # There is room, but TLS must hear from the broker first: the reader goes on here.
+                # There is room, but TLS must hear from the broker first: the reader sends the rest.
                 self._must_hear = True
                 return True
             except _BLOCKED:
@@ -400,7 +401,7 @@ class _Connection:
             self._lost_while_sending(error)
 
     def _lost_while_sending(self, error: OSError) -> None:
-        # What the broker said before it hung up may still lie in the socket.
+        # Answers that the broker sent before it hung up may still be in the socket.
         try:
             while self._read_some():
                 pass
@@ -431,7 +432,7 @@ class _Connection:
             self._lost(error)
 
     def _read_some(self) -> bool:
-        """Take what is there, up to the budget; True if the budget ended it."""
+        """Read what has arrived, up to the budget; True if the budget is used up."""
         left = READ_BUDGET
         while left > 0:
             sock = self._dial.sock
@@ -460,12 +461,12 @@ class _Connection:
         self.close(explained)
 
     def close(self, error: Exception | None, *, abandon: bool = True) -> None:
-        """Close the socket, end what is under way; `error` None: without a report. `abandon`: what
-        the kernel has not sent of requests that are not answered never arrives."""
+        """Close the socket and end all tasks; `error` None: without a report. `abandon`: bytes of
+        unanswered requests that the kernel has not sent yet are never sent."""
         if self._closed:
             return
         self._closed = True
-        self._dial.note(works=False)  # the next attempt goes on from there
+        self._dial.note(works=False)  # the next attempt begins with the address after this one
         self._net.forget(self._key)
         if self._dial.sock is not None:
             self._loop.remove_reader(self._dial.sock)

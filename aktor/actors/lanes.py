@@ -1,9 +1,9 @@
 """The lanes to each broker: which connections there are, and which one a request takes.
 
-A broker answers the requests of one connection in order, so nothing that is answered at once may
-stand behind a request that the broker keeps:
+A broker answers the requests of one connection in order, so a request that is answered at once must
+not wait behind a request that the broker keeps:
 
-    to a broker         ordinary   Metadata, ListOffsets, what anybody may answer
+    to a broker         ordinary   Metadata, ListOffsets, requests that any broker may answer
                         fetch      a Fetch, which the broker keeps until there is data
     to the coordinator  its own    Heartbeat, OffsetCommit, OffsetFetch, LeaveGroup
                         holding    JoinGroup and SyncGroup, which the coordinator keeps until the
@@ -36,8 +36,8 @@ class Lanes:
         #: By node: the ordinary link to each broker, and the link for Fetches if one was needed.
         self.nodes: dict[int, Link] = {}
         self.fetching: dict[int, Link] = {}
-        #: The coordinator's own. It stays when the coordinator is lost: FindCoordinator may find
-        #: the same broker again.
+        #: The coordinator's own link. It stays when the coordinator is lost: FindCoordinator may
+        #: find the same broker again.
         self.coordinator: Link | None = None
         self.is_coordinator_known = False
         #: The links for JoinGroup and SyncGroup. There is a second one only while the coordinator
@@ -102,20 +102,20 @@ class Lanes:
         return [self.coordinator, *self.holding] if self.coordinator is not None else []
 
     def add(self, broker: Broker) -> Link:
-        """A broker that is new here."""
+        """Make the link to a broker that was not known before."""
         link = self._make(str(broker.node_id), broker.node_id, broker.host, broker.port)
         self.nodes[broker.node_id] = link
         return link
 
     def remove(self, node: int) -> list[Link]:
-        """The broker left the cluster; returns what led there."""
+        """The broker left the cluster; returns the links to it."""
         gone = self.of_node(node)
         self.nodes.pop(node, None)
         self.fetching.pop(node, None)
         return gone
 
     def coordinator_found(self) -> None:
-        """The coordinator is known, perhaps the one of before."""
+        """The coordinator is known; it may be the same broker as before."""
         self.is_coordinator_known = True
 
     def coordinator_lost(self) -> None:
@@ -127,12 +127,12 @@ class Lanes:
         self._expected |= nodes
 
     def take_expected(self) -> list[int]:
-        """The brokers that are known of those to which Fetches follow; forgets all."""
+        """The known brokers among those to which Fetches follow; forgets all of them."""
         found, self._expected = sorted(self._expected & self.nodes.keys()), frozenset()
         return found
 
     def coordinator_is(self, broker: Broker) -> list[Link]:
-        """Another broker is the coordinator; returns what led to the former one."""
+        """Another broker is the coordinator; returns the links to the former one."""
         gone, self.holding = self.of_coordinator(), []
         self.coordinator = self._make(
             f"coordinator-{broker.node_id}", broker.node_id, broker.host, broker.port
@@ -140,8 +140,8 @@ class Lanes:
         return gone
 
     def take_spare(self) -> list[Link]:
-        """Forget the links for JoinGroup that are not needed any more, and return them: of those
-        without a request all but one."""
+        """Forget the links for JoinGroup that are not needed any more, and return them: one link
+        without a request is kept."""
         free = [one for one in self.holding if not one.busy]
         free.sort(key=lambda one: one.state is not LinkState.READY)
         spare = free[1:]

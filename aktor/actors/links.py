@@ -64,7 +64,7 @@ class ClientRequest:
         self.body_name = type(request.body).__name__.removesuffix("Request")
 
     def sent(self, now: float) -> None:
-        """It is on its way to the broker."""
+        """The request is on its way to the broker."""
         self.sent_at = now
 
 
@@ -89,12 +89,12 @@ class Link:
         #: When the last answer came.
         self.heard_at = -math.inf
         self.throttled_until = -math.inf
-        #: An answer is late, but some of its bytes have come: it is waited for until then.
+        #: If an answer is late, but some of its bytes have come, it is waited for until this time.
         self.patient_until = -math.inf
         #: The current connection has brought an answer: the listener is the right one.
         self.proven = False
-        #: For JoinGroup and SyncGroup, which the broker keeps on purpose: that an answer is late
-        #: does not mean that the broker is down.
+        #: The link is for JoinGroup and SyncGroup, which the broker keeps on purpose: if an answer
+        #: is late, that does not mean that the broker is down.
         self.holds = False
 
     @property
@@ -129,7 +129,7 @@ class Link:
     # -- what happens to it
 
     def begin(self, key: str, now: float) -> None:
-        """An attempt to connect begins; what is reported of it has this key."""
+        """An attempt to connect begins; reports about it have this key."""
         self.on(LinkEvent.WANTED)
         self.attempts.begin(now)
         self.proven = False
@@ -148,7 +148,7 @@ class Link:
         self.used_at = now
 
     def answered(self, now: float, throttle: float) -> None:
-        """An answer came; the broker wants to be sent nothing for `throttle` seconds."""
+        """An answer came; the broker wants no request for `throttle` seconds."""
         self.used_at = self.heard_at = now
         if throttle:
             self.throttled_until = now + throttle
@@ -159,7 +159,7 @@ class Link:
         self.attempts.succeeded()
 
     def be_patient(self, until: float) -> None:
-        """A late answer is arriving: wait for it until then."""
+        """A late answer is arriving: wait for it up to the time `until`."""
         self.patient_until = until
 
     def move_to(self, host: str, port: int) -> None:
@@ -207,8 +207,8 @@ class Link:
         return min([one.request.deadline for one in self.unsent], default=NEVER)
 
     def late_at(self, longest: float) -> float:
-        """When an answer is late and is not waited for without another look. One that is arriving
-        is waited for, but not for longer than this since its request was sent."""
+        """When the first answer is late, and the network actor must look whether to wait on. An
+        answer that is arriving is waited for, at most `longest` seconds after it was asked for."""
         late_at = NEVER
         for one in self.in_flight.values():
             patient_until = min(self.patient_until, one.sent_at + longest)
@@ -233,7 +233,7 @@ class Link:
         return taken
 
     def take_in_flight(self) -> list[ClientRequest]:
-        """Forget what was sent: no answer will come."""
+        """Forget the requests in flight, and return them: no answer will come."""
         taken = list(self.in_flight.values())
         self.in_flight = {}
         return taken

@@ -48,11 +48,11 @@ AGAIN: Final = -math.inf
 #: next if no message comes before.
 Duty: TypeAlias = Callable[[float, float], float]
 
-#: What a broker refused for good is asked again no sooner than this, in seconds: the user may mend
-#: it from outside (new credentials, an ACL).
+#: A request that a broker refused for good is repeated no sooner than this, in seconds: the user
+#: may mend the cause from outside (new credentials, an ACL).
 REFUSED_PAUSE: Final = 1.0
 
-#: More rounds than any work takes: a duty that is still due then would keep the thread for ever.
+#: More rounds than any work takes. A duty that is still due after them would never end.
 ROUNDS: Final = 1000
 
 
@@ -95,7 +95,7 @@ class Backoff:
         return min(first * 2.0 ** min(self.failures, 30), longest)
 
     def pause(self, until: float) -> None:
-        """Make no attempt before: this one was refused, and would be again at once."""
+        """Make no attempt before `until`: the broker would refuse an earlier one again."""
         self.retry_at = until
 
     def reset(self) -> None:
@@ -112,11 +112,11 @@ class RequestManager(CooperativeActor):
     of a request that gets no response. Every request that it sends needs both of these. Any other
     message is a dead letter.
 
-    `NEEDS` names the actors whose restart leaves this one with state that is worth nothing: it
-    starts afresh with them. `@after_restart_of("actor")` stands above a handler without arguments
-    that mends what was lost where this one lives on: a question to that actor, or what it had
-    asked. What holds in general (`FACTS` in the routes) needs no handler: the supervisor tells it
-    to whoever starts afresh.
+    `NEEDS` names the actors whose restart makes this one's state worthless: it starts afresh with
+    them. `@after_restart_of("actor")` stands above a handler without arguments that is called if
+    this one lives on after a restart of that actor. Its questions to that actor are lost then, and
+    so are those which that actor had asked. Facts (`FACTS` in the routes) need no such handler: the
+    supervisor tells them to each actor that starts afresh.
 
     `READS` names the settings that it reads, with those that its parts read. In a consumer it is
     given no others (`Settings.only`); a test may give it all.
@@ -146,23 +146,23 @@ class RequestManager(CooperativeActor):
 
     @classmethod
     def mends(cls) -> tuple[str, ...]:
-        """The actors whose restart it survives, and must hear of."""
+        """The actors of whose restart it must be told: it lives on, but its questions are lost."""
         return tuple(mending(cls))
 
     # -- what subclasses write
 
     def duties(self) -> tuple[Duty, ...]:
-        """What depends on the time, in the order in which it is done. Read once."""
+        """The duties, in the order in which they are done. Read once."""
         return ()
 
     # -- what they call
 
     def send(self, request: Request) -> None:
-        """Have it sent after this poll."""
+        """Send this request after the present poll."""
         self._outgoing.send(request)
 
     def _tell(self, message: Message) -> None:
-        """Have it said after this message or poll."""
+        """Tell this message after the present message or poll."""
         self._outgoing.say(message)
 
     def request(

@@ -32,5 +32,5 @@ def meter(counters: MutableMapping[str, float], api: str, seconds: float) -> Non
 
 
 def milliseconds(seconds: float) -> float:
-    """As they are traced: with microseconds, and no more."""
+    """Milliseconds, as traces have them: exact to the microsecond."""
     return round(seconds * 1000.0, 3)

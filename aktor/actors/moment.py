@@ -1,4 +1,4 @@
-"""The network actor's time and chance: both come with messages, it reads no clock."""
+"""The network actor's time and jitter: messages bring both, since it reads no clock."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Moment:
         return self.now
 
     def begin_tick(self, now: float, jitter: float) -> float:
-        """A tick brings chance, too."""
+        """A tick brings the time and a random number."""
         self._jitter = jitter
         return self.heed(now)
 
     def next_jitter(self) -> float:
-        """In [0, 1), from the last tick's: what happens between two ticks is spread evenly, lest
-        requests that failed together are all repeated together."""
+        """The next jitter, in [0, 1). The values between two ticks are spread evenly: requests that
+        failed together must not all be repeated together."""
         self._jitter = (self._jitter + _GOLDEN) % 1.0
         return self._jitter

@@ -58,7 +58,7 @@ from aktor.trace import Trace, silent
 
 __all__ = ["NetworkActor"]
 
-#: How much longer a late answer is waited for while its bytes keep arriving; then looked at again.
+#: While the bytes of a late answer keep arriving, it gets this much more time, again and again.
 ARRIVING_PATIENCE: Final = 1.0
 
 #: A connection for JoinGroup is closed when it was idle for so long, in seconds. A router on the
@@ -66,7 +66,7 @@ ARRIVING_PATIENCE: Final = 1.0
 #: get no answer for `request_timeout_ms`, while heartbeats, on another connection, are answered.
 HOLDING_IDLE: Final = 10.0
 
-#: So long at most a JoinGroup waits for the answers to what was sent to the coordinator before it.
+#: A JoinGroup waits at most this long for the answers to requests that the coordinator got before.
 IN_ORDER_FOR: Final = 1.0
 
 
@@ -79,7 +79,7 @@ class NetworkActor(CooperativeActor):
     """
 
     name = NETWORK
-    #: It needs nobody: no other actor's restart leaves it with connections that are worth nothing.
+    #: It needs nobody: its connections stay usable after the restart of any other actor.
     NEEDS: ClassVar[tuple[str, ...]] = ()
     #: The settings that it reads, with those that the sockets read.
     READS: ClassVar[tuple[str, ...]] = (
@@ -126,9 +126,9 @@ class NetworkActor(CooperativeActor):
         self._net = net(self._report)
 
     def duties(self) -> tuple[Callable[[float], float], ...]:
-        """What is done on a tick, in this order. As the duties of a manager, each does what is due
+        """The duties on a tick, in this order. As the duties of a manager, each does what is due
         and returns when it is due next if no message comes before. AGAIN: it closed a connection,
-        for which another duty may have a use; a tick closes each once at most."""
+        so that another duty may open it again; a tick closes each connection once at most."""
         return (
             self._give_up_late,
             self._find_ways,
@@ -175,14 +175,14 @@ class NetworkActor(CooperativeActor):
 
     @handles(SendRequests)
     def on_send_requests(self, message: SendRequests) -> None:
-        """Queue each where it belongs; the tick that follows sends."""
+        """Queue each request at its link; the tick that follows sends them."""
         now = self._moment.heed(message.now)
         for request in message.requests:
             self._enqueue(ClientRequest(request, next(self._numbers), now))
 
     @handles(ExpectFetches)
     def on_expect_fetches(self, message: ExpectFetches) -> None:
-        """Connect while the positions are looked up; the tick that follows does."""
+        """Note the brokers; the tick that follows connects, while positions are looked up."""
         self._lanes.expect(message.nodes)
 
     def _enqueue(self, waiting: ClientRequest) -> None:
@@ -206,7 +206,7 @@ class NetworkActor(CooperativeActor):
 
     @handles(ClusterChanged)
     def on_cluster_changed(self, message: ClusterChanged) -> None:
-        """Follow the brokers: new ones, moved ones, those that left."""
+        """Follow the brokers: some are new, have moved or have left."""
         lanes = self._lanes
         for broker in message.cluster.brokers.values():
             if broker.node_id not in lanes.nodes:
@@ -240,7 +240,7 @@ class NetworkActor(CooperativeActor):
                 return
 
     def _follow(self, link: Link, broker: Broker) -> None:
-        """The broker is at this address now, perhaps another one."""
+        """The broker is at this address now; if that is another one, close the connection."""
         if (link.host, link.port) == (broker.host, broker.port):
             return
         self._drop(link, f"broker {link.node} moved to {broker.host}:{broker.port}")
@@ -261,7 +261,7 @@ class NetworkActor(CooperativeActor):
 
     @handles(CoordinatorLost)
     def on_coordinator_lost(self, message: CoordinatorLost) -> None:
-        """Nothing more goes there. What is in flight may still be answered, so it stays open."""
+        """Send nothing more to it. Its connections stay open: answers may still come."""
         self._lanes.coordinator_lost()
         for link in self._lanes.of_coordinator():
             for waiting in link.take_unsent():
@@ -305,7 +305,7 @@ class NetworkActor(CooperativeActor):
 
     @handles(ConnectionFailed)
     def on_connection_failed(self, report: ConnectionFailed) -> None:
-        """What waited for this attempt fails; the next one waits for the backoff."""
+        """Requests that waited for this attempt fail; the next attempt waits for the backoff."""
         link = self._lanes.closed(report.key)
         if link is None:
             return
@@ -334,7 +334,7 @@ class NetworkActor(CooperativeActor):
 
     @handles(ConnectionClosed)
     def on_connection_closed(self, report: ConnectionClosed) -> None:
-        """What was in flight fails; what was not sent yet waits for the next connection."""
+        """Requests in flight fail; requests not sent yet wait for the next connection."""
         link = self._lanes.closed(report.key)
         if link is None:
             return
@@ -353,7 +353,7 @@ class NetworkActor(CooperativeActor):
 
     @handles(RequestAnswered)
     def on_request_answered(self, report: RequestAnswered) -> None:
-        """Hand the answer to whoever asked."""
+        """Tell the answer to the sender of the request."""
         link = self._lanes.of_key(report.key)
         waiting = link.in_flight.pop(report.request_id, None) if link is not None else None
         if link is None or waiting is None:
@@ -398,7 +398,7 @@ class NetworkActor(CooperativeActor):
 
     @handles(RequestBroken)
     def on_request_broken(self, report: RequestBroken) -> None:
-        """This request cannot be sent on this connection, which is well."""
+        """This request cannot be sent to this broker; the connection is still usable."""
         link = self._lanes.of_key(report.key)
         waiting = link.in_flight.pop(report.request_id, None) if link is not None else None
         self._moment.heed(report.now)
@@ -456,13 +456,14 @@ class NetworkActor(CooperativeActor):
         late = [one for one in link.in_flight.values() if one.request.deadline <= now]
         ends = min(one.sent_at for one in late) + self.settings.request_timeout
         if now < ends and self._net.has_heard(link.key):
-            # A large answer on a slow line is no sign of a dead broker.
+            # A large answer over a slow connection is arriving: the broker is not dead.
             link.be_patient(until=now + ARRIVING_PATIENCE)
         else:
             self._hang_up(link, late, now)
 
     def _hang_up(self, link: Link, late: Iterable[ClientRequest], now: float) -> None:
-        """A connection that brings no answer is given up with all it owes (NetworkClient)."""
+        """Close a connection that brings no answer, as Java's NetworkClient does: all requests in
+        flight on it fail."""
         for waiting in late:
             del link.in_flight[waiting.request_id]
             error = self._late(waiting, now, f"broker {link.address} did not answer")
@@ -517,8 +518,8 @@ class NetworkActor(CooperativeActor):
     # connections
 
     def _connect_ahead(self, now: float) -> float:
-        """Open what will be needed shortly: for Fetches that were announced, and the coordinator's
-        own connection for the heartbeats that follow a JoinGroup."""
+        """Open connections that will be needed shortly: for Fetches that were announced, and the
+        coordinator's own for the heartbeats that follow a JoinGroup."""
         for node in self._lanes.take_expected():
             self._connect_if_due(self._lanes.to_node(node, Lane.FETCH), now)
         own = self._lanes.coordinator
@@ -532,7 +533,7 @@ class NetworkActor(CooperativeActor):
             self._connect(link, now)
 
     def _connect_and_send(self, now: float) -> float:
-        """Send what waits in the queues, over connections that are begun for it."""
+        """Send the queued requests; open the connections that they need."""
         wake_at = NEVER
         for link in self._links():
             if link.unsent:
@@ -552,11 +553,11 @@ class NetworkActor(CooperativeActor):
         self._net.send(link.key, waiting.request_id, waiting.request.body)
 
     def _send_at(self, link: Link) -> float:
-        """When its first request may be sent; NEVER: not before a message comes."""
+        """When the link's first request may be sent; NEVER: not before a message comes."""
         return max(link.send_at(self.settings.max_in_flight), self._in_order_at(link))
 
     def _in_order_at(self, link: Link) -> float:
-        """When a JoinGroup may go although what was sent to the coordinator before is unanswered.
+        """When a JoinGroup may be sent although requests before it are not answered yet.
 
         Over one connection the coordinator would handle the OffsetCommit before the JoinGroup. If
         the JoinGroup came first, it might begin a new generation, and the coordinator would refuse
@@ -592,7 +593,7 @@ class NetworkActor(CooperativeActor):
         return bool(mode == "resolve_canonical_bootstrap_servers_only")
 
     def _drop(self, link: Link, because: str) -> None:
-        """Close from our side; what was in flight fails, what was not sent stays queued."""
+        """Close from our side: requests in flight fail, requests not sent yet stay queued."""
         if link.state is LinkState.IDLE:
             return
         link.on(LinkEvent.DROPPED)
@@ -623,7 +624,7 @@ class NetworkActor(CooperativeActor):
             self._drop(link, because)
 
     def _close_unneeded(self, now: float) -> float:
-        """Close what nobody needs any more."""
+        """Close connections that nobody needs any more."""
         leaving = self._lanes.leaving
         for link in [one for one in leaving if not one.in_flight]:
             leaving.remove(link)
@@ -671,7 +672,7 @@ class NetworkActor(CooperativeActor):
 
     @handles(ReportBootstrap)
     def on_report_bootstrap(self, asked: ReportBootstrap) -> None:
-        """Say what came of the attempts so far, if there were any and no broker was reached."""
+        """Answer with the error of the attempts so far if no broker was reached, else with None."""
         bootstrap = self._bootstrap
         wanted = bootstrap.is_begun and bootstrap.is_nobody_there
         value = bootstrap.error() if wanted else None

@@ -43,14 +43,14 @@ class Rounds:
         self._news.add(actor)
 
     def take_news(self, actor: str) -> bool:
-        """Whether it was given such a message since this was last asked."""
+        """Whether the actor was given such a message since the last call for it."""
         if actor in self._news:
             self._news.remove(actor)
             return True
         return False
 
     def begin(self, now: float) -> TickDue | None:
-        """What the supervisor is told if a round is due."""
+        """Begin a round if one is due: returns the message for the supervisor."""
         if not self._has_work and now < self._wake_at:
             return None
         self._has_work = False

@@ -128,13 +128,13 @@ class Order(Protocol):
     """The order of delivery among actors. The messages of one actor are never reordered."""
 
     def put(self, mail: _Mail) -> None:
-        """Add. From any thread."""
+        """Queue this message. From any thread."""
 
     def put_all(self, mails: Sequence[_Mail]) -> None:
-        """Add these, with nothing between them. From any thread."""
+        """Queue these messages, with no other between them. From any thread."""
 
     def take(self) -> _Mail | None:
-        """The next to deliver, None if there is none."""
+        """The next message to deliver, None if there is none."""
 
 
 class InOrder:
@@ -296,7 +296,7 @@ class Dispatcher:
         trace: Trace | None = None,
     ) -> None:
         self.clock = clock
-        #: That of the last actor that was connected and has one; None if there was none.
+        #: The sleeper of the actor that was connected last and has one; None if there was none.
         self.sleeper: Sleeper | None = None
         self.log = (trace or silent()).bind(actor="dispatcher")
         self.dead_letters = 0
@@ -443,7 +443,7 @@ class Dispatcher:
             self._crashed(actor, message, error)
 
     def _hand_over(self, actor: CooperativeActor, message: _Letter) -> None:
-        """It is the actor's turn. A simulation overrides this to inject faults before it."""
+        """Let the actor handle the message. A simulation overrides this to inject faults before."""
         if type(message) is Envelope:
             actor.receive(message)
         else:
@@ -520,7 +520,7 @@ class Dispatcher:
             self.end()
 
     def end(self) -> None:
-        """Nothing is delivered any more: the supervisor, if there is one, stops all children."""
+        """No message is delivered any more: the supervisor, if there is one, stops all children."""
         supervisor = self._actors.get(SUPERVISOR)
         if supervisor is not None:
             supervisor.on_stop()
@@ -533,7 +533,8 @@ class Dispatcher:
         try:
             mail = self._order.take()
             if mail is not None:
-                # It came after the last look: its sender may not have seen that this thread sleeps.
+                # It came after the last look at the queue: its sender may not have seen that this
+                # thread sleeps, and has not woken it.
                 self._sleeping = False
                 self._deliver(*mail)
                 self.sleeper.wait(0.0)
@@ -553,7 +554,7 @@ class VirtualTime:
         return self.now
 
     def jump_to(self, when: float) -> None:
-        """It is this time now, unless it is later already."""
+        """Set the clock to this time, unless it shows a later one."""
         self.now = max(self.now, when)
 
 

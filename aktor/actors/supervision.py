@@ -1,10 +1,10 @@
 """The supervision policy: data, and functions that read it.
 
-Each child declares whose restart leaves it with state that is worth nothing (`needs`), and whose
-restart it survives but must hear of, because a question of its own was lost (`asks`). From `needs`
-follows in which order they start, and who starts afresh after a crash; from the routes follows
-which facts are told to who starts afresh (`LastFacts`). A child that crashes more often than its
-budget allows is given up, and the consumer with it.
+Each child declares the actors whose restart makes its state worthless (`needs`), and those whose
+restart it survives but must be told of, because a question was lost (`asks`). `needs` decides in
+which order the children start, and which of them start afresh after a crash. The routes decide
+which facts (`LastFacts`) a child is told that starts afresh. A child that crashes more often than
+its budget allows is given up, and the consumer with it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Child(Value, kw_only=False):
 
     When an actor in `needs` starts afresh, this one does, too. When one in `asks` starts afresh,
     this one lives on and is told `ActorsRestarted`. `takes_requests`: it is told `SendRequests`,
-    with what all others want to send.
+    with the requests of all others.
     """
 
     name: str
@@ -50,7 +50,7 @@ class GiveUp(Value):
 
 
 def start_order(needs: Mapping[str, Collection[str]]) -> tuple[str, ...]:
-    """These actors, each after those that it needs; which can start together keep their order.
+    """These actors, each after those that it needs; otherwise they keep their order.
 
     Raises ValueError if some need each other, or an actor that is not there.
     """
@@ -102,10 +102,10 @@ class LastFacts:
         self._last[teller] = fact
 
     def forget(self, tellers: Sequence[str]) -> None:
-        """These start afresh: what they told is to be found out again."""
+        """These actors start afresh: the facts that they told do not hold any more."""
         for name in tellers:
             self._last.pop(name, None)
 
     def known(self) -> tuple[Message, ...]:
-        """All that holds, in the order in which it was told."""
+        """All facts that hold, in the order in which they were told."""
         return tuple(self._last.values())

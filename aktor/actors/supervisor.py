@@ -92,7 +92,7 @@ class Supervisor(CooperativeActor):
 
     @handles(Ticked)
     def on_ticked(self, ticked: Ticked) -> None:
-        """One has answered: keep its requests, and ask the next."""
+        """An actor has answered: keep its requests, and ask the next one."""
         known = ticked.incarnation == self.incarnations[ticked.actor]
         if not known or not self._round.expects(ticked.actor):
             # An answer to a round that a crash cut short; its requests are answered as stale.
@@ -129,9 +129,9 @@ class Supervisor(CooperativeActor):
 
     @handles(ActorCrashed)
     def on_crash(self, crash: ActorCrashed) -> None:
-        """Start it and those that need it afresh, or give the consumer up."""
+        """Restart the crashed actor and those that need it, or give the consumer up."""
         if crash.incarnation != self.incarnations[crash.actor]:
-            return  # it fell while it was being replaced
+            return  # the crashed incarnation was replaced already
         before = self._crashes[crash.actor]
         decision = after_crash(self.children, crash.actor, before, crash.now)
         before.append(crash.now)
@@ -170,15 +170,15 @@ class Supervisor(CooperativeActor):
         )
 
     def _tell_facts(self, fresh: Sequence[str]) -> None:
-        """Tell the actors that start afresh the facts that hold, and that they would have heard."""
+        """Tell the actors that start afresh the last facts, as far as the routes name them."""
         for fact in self.facts.known():
             for name in self.dispatcher.receivers_of(type(fact)):
                 if name in fresh:
                     self.tell(name, fact)
 
     def _announce(self, restarted: ActorsRestarted) -> None:
-        """Tell the actors whose questions are lost, and the application. The application then says
-        what only it knows again, in new epochs."""
+        """Tell the actors whose questions are lost, and the application. The application then tells
+        the new actors again what only it knows, with new partition epochs."""
         fallen = frozenset(restarted.actors)
         for child in self.children:
             if child.name not in fallen and not fallen.isdisjoint(child.asks):

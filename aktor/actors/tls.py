@@ -10,7 +10,8 @@ __all__ = ["make_ssl_context"]
 
 
 def make_ssl_context(config: Mapping[str, Any]) -> ssl.SSLContext:
-    """Made for each connection, so that certificates which were renewed on disk are seen."""
+    """The TLS context for one connection. Each connection makes its own, so that certificates which
+    were renewed on disk are used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = config.get("ssl_check_hostname", True)

@@ -29,8 +29,8 @@ SLOW: Final = 1.0
 def way_for_anybody(
     lanes: Lanes, bootstrap: Bootstrap, now: float, max_in_flight: int
 ) -> Link | float:
-    """The link to send on if it is ready; if it is idle, the one to open; a time: there is none,
-    look again then if no message comes before."""
+    """A ready link: send on it. An idle link: open it. A time: there is no link now; look again at
+    that time, if no message comes before."""
     way = _best(lanes, bootstrap, now, max_in_flight)
     if way is not None:
         return way
@@ -41,7 +41,7 @@ def way_for_anybody(
 
 
 def _changes_at(link: Link) -> float:
-    """When the choice may be another because of this link, if no message comes before."""
+    """When this link may change the choice, if no message comes before."""
     match link.state:
         case LinkState.IDLE:
             return link.connect_at
@@ -84,7 +84,7 @@ def _longest_untried(links: Iterable[Link], now: float) -> Link | None:
 
 
 def _trying_until(link: Link) -> float:
-    """How long nothing is tried beside this attempt; -inf if there is none."""
+    """Until when no other link is tried beside this link's attempt; -inf if it makes none."""
     trying = link.state is LinkState.CONNECTING
     return link.attempts.begun_at + PATIENCE if trying else -math.inf
 

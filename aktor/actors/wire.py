@@ -4,8 +4,8 @@
     NetworkActor ◀──ConnectionOpened | ConnectionFailed | ConnectionClosed── Net
     NetworkActor ◀──RequestAnswered | RequestBroken── Net
 
-A connection is named by a `key` which is used once: what is said about an old one cannot be taken
-for news of its successor. Calls never raise and never report before they return.
+A connection is named by a `key` which is used once: a report about an old connection cannot be
+taken for one about its successor. Calls never raise and never report before they return.
 
 Each report says when it was made (`now`, by the dispatcher's clock), since the actor has none.
 """
@@ -50,7 +50,7 @@ class ConnectionFailed(Message):
 
 
 class ConnectionClosed(Message):
-    """Net ▶ NetworkActor: the open connection is gone, and every answer still due on it."""
+    """Net ▶ NetworkActor: the open connection has ended; answers due on it will not come."""
 
     key: str
     error: Exception
@@ -60,7 +60,7 @@ class ConnectionClosed(Message):
 class RequestAnswered(Message):
     """Net ▶ NetworkActor: the answer, in this version of its API.
 
-    The broker wants to be sent nothing for `throttle` seconds (KIP-219).
+    The broker wants no request for `throttle` seconds (KIP-219).
     """
 
     key: str
@@ -72,7 +72,7 @@ class RequestAnswered(Message):
 
 
 class RequestBroken(Message):
-    """Net ▶ NetworkActor: this request was not sent and cannot be; the connection is well.
+    """Net ▶ NetworkActor: this request cannot be sent; the connection is still usable.
 
     `error` is an `UnsupportedVersionError` if the broker does not speak it.
     """
@@ -84,7 +84,7 @@ class RequestBroken(Message):
 
 
 class Net(Sleeper, Protocol):
-    """Mechanism without policy: does what it is told and reports what happened."""
+    """The sockets for the network actor: they do what it says, and report what happened."""
 
     def connect(
         self,
@@ -103,14 +103,14 @@ class Net(Sleeper, Protocol):
         """
 
     def send(self, key: str, request_id: int, body: Any) -> None:
-        """Send; ends in one report, unless the connection ends first (then in that)."""
+        """Send; ends in one report about the request, or in the report of the connection's end."""
 
     def has_heard(self, key: str) -> bool:
         """Whether part of an answer is here, and some of it came since this was last asked."""
 
     def close_connection(self, key: str) -> None:
-        """Close, or end the attempt. Nothing is reported about it any more, and requests that are
-        not answered arrive now or never: not after what is sent in their place."""
+        """Close, or end the attempt. Nothing is reported about it any more. Unanswered requests
+        must not arrive at the broker later, after the requests that are sent in their place."""
 
     def close(self) -> None:
         """Close everything, orderly; no more reports."""

@@ -88,7 +88,7 @@ class Assignors:
         if isinstance(made, (bytes, bytearray)):
             return bytes(made)
         if self.cooperative:
-            # The assignor remembers what it was given last; what counts is what is owned now.
+            # Report what the member owns now: the assignor remembers only its last assignment.
             made = ConsumerProtocolSubscription(
                 version=max(made.version or 0, _WITH_GENERATION),
                 topics=made.topics,
@@ -106,14 +106,14 @@ class Assignors:
         if assignment:
             decoded = ConsumerProtocolAssignment.decode(bytes(assignment))
         else:
-            # The coordinator's word for a member that the leader left out.
+            # The coordinator sends an empty assignment to a member that the leader left out.
             decoded = ConsumerProtocolAssignment(0, [], b"")
         self.by_name[name].on_assignment(decoded, generation)
         return frozenset(decoded.partitions())
 
 
 def read_assignments(assignments: Iterable[bytes]) -> frozenset[TopicPartition]:
-    """All partitions in these; raises whatever the decoding raises."""
+    """All partitions of these encoded assignments; raises whatever the decoding raises."""
     decoded = (ConsumerProtocolAssignment.decode(bytes(one)) for one in assignments if one)
     return frozenset(partition for one in decoded for partition in one.partitions())
 
@@ -169,6 +169,6 @@ class _AssignorsCluster:
 
 
 def partition_ids(cluster: Cluster, topics: Iterable[str]) -> Mapping[str, frozenset[int] | None]:
-    """What an assignment of these topics depends on; None for a topic that is unknown."""
+    """The partition ids of each topic, on which its assignment depends; None if it is unknown."""
     found = {topic: cluster.partitions_for_topic(topic) for topic in topics}
     return {topic: None if ids is None else frozenset(ids) for topic, ids in found.items()}

@@ -1,4 +1,4 @@
-"""The automatic commit's clock: when the positions are to be stored again, and when all of them."""
+"""When automatic commits are due: of positions that moved, and now and then of all positions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from aktor.settings import Settings
 __all__ = ["REFRESH", "AutoCommitClock"]
 
 #: Committed offsets that nobody commits again expire (`offsets.retention.minutes`, 7 days, counted
-#: from the last commit if the group has no members): with auto-commit on, those that have not
-#: moved are stored again this often, in seconds.
+#: from the last commit if the group has no members): with auto-commit on, positions that have not
+#: moved are committed again this often, in seconds.
 REFRESH: Final = 3600.0
 
 
@@ -25,18 +25,19 @@ class AutoCommitClock:
         self._refresh_due = 0.0
 
     def stop(self) -> None:
-        """Nothing was assigned: the next `due` starts it anew."""
+        """No partition was assigned until now: the next call of `due` starts a new interval."""
         self._due = None
 
     def due(self, now: float) -> float:
-        """When the next commit is due; the first question starts the clock."""
+        """When the next commit is due; the first call starts the interval."""
         if self._due is None:
             self._due = now + self._interval
             self._refresh_due = now + REFRESH
         return self._due
 
     def begin(self, now: float) -> bool:
-        """The commit that is due is made now; whether it has to store what has not moved, too."""
+        """The commit that is due is made now. Returns True if it must also store positions that
+        have not moved."""
         self._due = now + self._interval
         refreshes = now >= self._refresh_due
         if refreshes:
@@ -44,10 +45,11 @@ class AutoCommitClock:
         return refreshes
 
     def succeeded(self) -> None:
-        """The broker stored one."""
+        """The broker stored an automatic commit: the next failure begins with the first backoff."""
         self._backoff.reset()
 
     def failed(self, now: float, jitter: float) -> None:
-        """The broker did not store one: do not wait the whole interval for the next."""
+        """The broker did not store an automatic commit: make the next one after the backoff, if
+        that is sooner than the interval."""
         retry_at = self._backoff.failed(now, jitter)
         self._due = None if self._due is None else min(self._due, retry_at)

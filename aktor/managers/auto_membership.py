@@ -45,7 +45,7 @@ class AutoMembershipManager(RequestManager):
 
     name = MEMBERSHIP
     NEEDS = ClassicMembershipManager.NEEDS
-    #: What it hands on: it may have to make either manager.
+    #: The settings of both managers: it may have to make either of them.
     READS = tuple(sorted({*ClassicMembershipManager.READS, *ConsumerMembershipManager.READS}))
 
     def __init__(
@@ -114,7 +114,8 @@ class AutoMembershipManager(RequestManager):
     def _judge(self, said: list[Message]) -> list[Message]:
         """Replace the consumer protocol's manager if the group does not speak that protocol.
 
-        Then what the classic one says is returned. `said` is what the chosen manager has said.
+        `said` are the messages of the chosen manager. Returns the messages to send: after a
+        replacement also those of the classic manager.
         """
         if self._chosen is not self._first:
             return said
@@ -132,7 +133,7 @@ class AutoMembershipManager(RequestManager):
 
 
 def _refuse_regex(subscription: SubscriptionChanged) -> list[Message]:
-    """In the classic protocol no broker evaluates patterns."""
+    """The error for a broker-side pattern: in the classic protocol no broker evaluates patterns."""
     if not subscription.regex:
         return []
     error = UnsupportedVersionError(

@@ -11,23 +11,23 @@ __all__ = ["Claim"]
 
 
 class Claim:
-    """Owns what is claimed: what the coordinator must not give to another member.
+    """Owns the claim: the partitions that the coordinator must not give to another member.
 
-    The coordinator gives away what is not claimed. So a partition is claimed from the moment in
-    which it is assigned to the application, until the application has released it.
+    The coordinator may give a partition that is not claimed to another member. So a partition is
+    claimed from the moment it is assigned to the application until the application has released it.
     """
 
     def __init__(self) -> None:
-        #: What the application has, with both callbacks returned.
+        #: What the application has, after its revoked and assigned callbacks have returned.
         self.acknowledged: Assignment = {}
-        #: What the application is being given.
+        #: The assignment that the application is being given.
         self.assigning: Assignment = {}
-        #: The target that `acknowledged` is of, as far as it could be reached.
+        #: The number of the target of which `acknowledged` is the part that could be reached.
         self.of_target = 0
         #: A heartbeat that says what is owned is not answered yet.
         self.is_unanswered = False
-        #: The ids of the topics that the application has partitions of, by name. Others are told
-        #: of it: it is replaced, never changed.
+        #: The ids of the topics that the application has partitions of, by name. `MemberChanged`
+        #: carries this mapping to other actors, so it is replaced and never changed in place.
         self.ids: Mapping[str, Any] = {}
 
     @property
@@ -40,30 +40,31 @@ class Claim:
         return claimed(self.acknowledged, self.assigning)[topic_id]
 
     def assign(self, assignment: Assignment, ids: Mapping[str, Any]) -> None:
-        """This is assigned to the application; `ids` are those of its topics, by name."""
+        """`assignment` is being given to the application; `ids` are its topics' ids, by name."""
         self.assigning = assignment
         self.ids = {**self.ids, **ids}
 
     def reported(self) -> None:
-        """A heartbeat is sent that says what is owned."""
+        """A heartbeat that reports the owned partitions is sent."""
         self.is_unanswered = True
 
     def answered(self) -> None:
-        """The coordinator has heard all that was said."""
+        """A heartbeat was answered: the coordinator has read the last report."""
         self.is_unanswered = False
 
     def advance_to(self, target: int) -> None:
-        """As far as this target can be reached, it is what is owned already."""
+        """The member already owns all partitions of this target whose topic names are known: report
+        the target as acknowledged."""
         self.of_target = target
 
     def acknowledge(self, assignment: Assignment, of_target: int) -> None:
-        """The application has this, and nothing else."""
+        """The application has exactly this assignment, and its assigned callback has returned."""
         self.acknowledged, self.of_target = assignment, of_target
         self.assigning = {}
         self.forget_ids()
 
     def drop(self, topics: Collection[Any]) -> None:
-        """The application has nothing of these topics any more."""
+        """The application has no partition of these topics any more."""
         self.acknowledged = _without(self.acknowledged, topics)
         self.assigning = _without(self.assigning, topics)
         self.forget_ids()
@@ -74,7 +75,7 @@ class Claim:
         self.ids = {name: topic for name, topic in self.ids.items() if topic in held}
 
     def clear(self, of_target: int) -> None:
-        """The membership is over: nothing is claimed, released by the application or not."""
+        """The membership is over: claim nothing, even what the application has not released yet."""
         self.acknowledged, self.assigning = {}, {}
         self.of_target = of_target
         self.is_unanswered = False

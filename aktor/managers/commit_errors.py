@@ -40,21 +40,24 @@ __all__ = [
     "worst",
 ]
 
-#: What to do about a coordinator that does not do its work.
+#: What errors advise if the coordinator does not do its work.
 REMEDY: Final = "Check that the group's coordinator is up and can be reached, and call again."
 
 
 def meaning_of(error: Exception | None) -> Do:
-    """What is done about a commit that ended in this: what the broker said of it, if it did."""
+    """What to do about a commit that ended in this error. If the error has a cause, that is the
+    broker's own error, and it decides."""
     if error is None:
         return Do.DONE
     return means(Answer.OFFSET_COMMIT, type(error.__cause__ or error))
 
 
 def worst(errors: Iterable[Any]) -> Any:
-    """The error that decides: a fatal one, then a forbidden topic, then what a retry may mend.
+    """An answer has one error per partition. Return the error that decides about the whole commit:
+    fatal before TOPIC_AUTHORIZATION_FAILED before retriable.
 
-    Of those that a retry may mend, first those about which more has to be done.
+    Of the retriable ones those come first that tell to find the coordinator or to confirm the
+    membership.
     """
 
     def rank(error_type: Any) -> int:
@@ -68,7 +71,7 @@ def worst(errors: Iterable[Any]) -> Any:
 
 
 class Coordinator(Value):
-    """What is known of the group's coordinator: `broker`, or why there is none."""
+    """The group's coordinator as an error names it: `broker`, or why none is known (`missing`)."""
 
     broker: Broker | None = None
     missing: str = ""
@@ -101,7 +104,7 @@ class Waited(Value):
 
     @property
     def because(self) -> str:
-        """What stood in the way."""
+        """Why the commit or look-up was not done."""
         if self.sent_at is not None and self.coordinator.broker is not None:
             reason = f"the coordinator, {self.coordinator}, has not answered for"
             reason = f"{reason} {self.until - self.sent_at:.1f} s"
@@ -139,7 +142,7 @@ class CommitErrors(Value, kw_only=False):
         )
 
     def queue_is_full(self, length: int) -> Exception:
-        """More commits than a coordinator that answers would leave waiting."""
+        """Too many commits wait in the queue: the coordinator answers too slowly, or not at all."""
         return _error(
             CoordinatorNotAvailableError,
             f"{length} commits wait for the coordinator of {self._group} already; commit less"
@@ -147,7 +150,8 @@ class CommitErrors(Value, kw_only=False):
         )
 
     def given_away(self, partitions: Iterable[TopicPartition]) -> Exception:
-        """They were ours when the commit was asked for, and are not (or anew) now."""
+        """The partitions were assigned to us when the commit was asked for. Since then they were
+        revoked, and perhaps assigned again."""
         return _error(
             CommitFailedError,
             f"{_not_committed(partitions)}: {self._group} took these"
@@ -156,7 +160,7 @@ class CommitErrors(Value, kw_only=False):
         )
 
     def created_anew(self, partitions: Iterable[TopicPartition]) -> Exception:
-        """The positions are of a topic that is no more; another has its name."""
+        """The positions belong to a topic that was deleted; a new topic has its name."""
         return _error(
             CommitFailedError,
             f"{_not_committed(partitions)} in {self._group}: their topic was deleted, and created"
@@ -164,7 +168,7 @@ class CommitErrors(Value, kw_only=False):
         )
 
     def being_given_away(self, partitions: Iterable[TopicPartition]) -> Exception:
-        """The last commit before a revocation went past, and may have been stored."""
+        """The last commit before a revocation overtook this commit, and may be stored already."""
         return _error(
             CommitFailedError,
             f"{_not_committed(partitions)} in {self._group}: these"
@@ -172,7 +176,7 @@ class CommitErrors(Value, kw_only=False):
         )
 
     def no_member(self, partitions: Iterable[TopicPartition], state: MemberState) -> Exception:
-        """There is no generation to commit in (yet, or any more)."""
+        """This consumer has no generation to commit in (yet, or any more)."""
         if state is MemberState.REBALANCING:
             return _error(
                 RebalanceInProgressError,
@@ -207,7 +211,8 @@ class CommitErrors(Value, kw_only=False):
         )
 
     def no_answer(self, partitions: Iterable[TopicPartition], error: Exception) -> Exception:
-        """What an unanswered commit ends in if it is not retried: the same class, in our words."""
+        """The error of an unanswered commit that is not retried: of the same class, and it says
+        that the offsets may be stored."""
         if not isinstance(error, (KafkaTimeoutError, KafkaConnectionError)):
             return error
         kind = KafkaTimeoutError if isinstance(error, KafkaTimeoutError) else KafkaConnectionError
@@ -228,7 +233,7 @@ class CommitErrors(Value, kw_only=False):
         member: MemberChanged,
         generation: int,
     ) -> Exception:
-        """What the broker said to a commit of `generation`, as kafka-python's users catch it."""
+        """The broker refused a commit of `generation`: the error that kafka-python would raise."""
         what, code = _not_committed(partitions), name_of(error_type)
         meaning = means(Answer.OFFSET_COMMIT, error_type)
         if error_type is TopicAuthorizationFailedError:
@@ -260,10 +265,10 @@ class CommitErrors(Value, kw_only=False):
     def _member_refused(
         self, error_type: Any, what: str, member: MemberChanged, generation: int
     ) -> Exception:
-        """The group did not take it from this member, which is told why.
+        """The group refused the commit because of the member or its generation.
 
-        While the member rejoins, kafka-python raises `RebalanceInProgressError` and one can poll
-        and commit again; after that `CommitFailedError`.
+        While the member rejoins this is a `RebalanceInProgressError`, as in kafka-python: the user
+        can poll and commit again. Otherwise it is a `CommitFailedError`.
         """
         if error_type in (UnknownMemberIdError, GroupIdNotFoundError):
             return _error(
@@ -290,7 +295,7 @@ class CommitErrors(Value, kw_only=False):
         )
 
     def look_up_refused(self, error_type: Any, partition: TopicPartition) -> Exception:
-        """What the broker said of one partition's committed offset."""
+        """The broker did not tell the committed offset of one partition, because of this error."""
         if error_type is GroupAuthorizationFailedError:
             return self._forbidden()
         return _error(

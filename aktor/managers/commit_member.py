@@ -1,4 +1,4 @@
-"""As whom offsets are committed: the member of the group that we are now, if we are one."""
+"""The group member in whose name offsets are committed, if this consumer is a member now."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["CommitMember"]
 class CommitMember:
     """Owns which member of which generation we are, and whether the group assigns our partitions.
 
-    With `assign` the user does: then we commit without being a member.
+    With `assign` the user chooses the partitions: then we commit without being a member.
     """
 
     def __init__(self) -> None:
-        #: What the membership manager told last.
+        #: The last `MemberChanged` of the membership manager.
         self.now = MemberChanged(member_id="", generation=-1, state=MemberState.UNJOINED)
         #: Whether the group assigns our partitions.
         self.is_managed = False
@@ -39,7 +39,7 @@ class CommitMember:
 
     @property
     def may_commit(self) -> bool:
-        """Whether the group takes commits of what we have now."""
+        """Whether we can commit now: we are a member, or the user assigned the partitions."""
         return self.has_joined or not self.is_managed
 
     def moves_on_from(self, generation: int) -> bool:

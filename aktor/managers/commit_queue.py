@@ -31,37 +31,37 @@ class Kind(enum.Enum):
 
 @dataclass(slots=True, kw_only=True)
 class Attempts:
-    """What came of a commit so far."""
+    """How often a commit was sent, and how these attempts ended."""
 
     made: int = 0
     sent_at: float = -math.inf
-    #: Whether an attempt had no answer: it may have been stored.
+    #: Whether an attempt had no answer: the broker may have stored the offsets.
     unsure: bool = False
     last_error: Exception | None = None
     #: Whether the commit is over, although an answer may still come.
     ended: bool = False
 
     def sent(self, now: float) -> None:
-        """One is made now."""
+        """An attempt is sent now."""
         self.made += 1
         self.sent_at = now
 
     def unanswered(self) -> None:
-        """The one under way gets no answer: the broker may have stored the offsets, or not."""
+        """The attempt in flight gets no answer: the broker may have stored the offsets, or not."""
         self.unsure = True
 
     def failed(self, error: Exception) -> None:
-        """The one under way has failed."""
+        """The attempt in flight has failed."""
         self.last_error = error
 
     def end(self) -> None:
-        """The commit is over, and whoever wanted it is told: no answer changes that any more."""
+        """The commit is over and its outcome is told. A later answer does not change that."""
         self.ended = True
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Commit:
-    """One commit on its way. `number` is the ticket or the rebalance it is answered with.
+    """One commit on its way. `number` is the ticket or the rebalance number for its outcome.
 
     The offsets are copied: the caller's mapping may change (KAFKA-19351).
     """
@@ -72,20 +72,20 @@ class Commit:
     number: int = -1
     deadline: float = math.inf
     retry: bool = False
-    #: The partitions that were ours when it was asked for, each with its ownership's number.
+    #: The partitions that were assigned to us when it was asked for, with their ownership numbers.
     owned: Mapping[TopicPartition, int] = field(default_factory=dict)
-    #: Whether a group had given us those.
+    #: Whether the group had assigned these partitions to us.
     by_group: bool = False
     refresh: bool = False
-    #: The ids of their topics when it was asked for, as far as known.
+    #: The topic ids that were known when it was asked for.
     topic_ids: TopicIds = field(default_factory=dict)
-    #: What is not stored any more, since its topic was created anew.
+    #: Partitions that are left out, because their topic was deleted and created again.
     outdated: set[TopicPartition] = field(default_factory=set)
-    #: Grows in the order in which commits were wanted.
+    #: Counts the commits in the order in which they were asked for.
     serial: int = -1
-    #: What is not stored yet.
+    #: The offsets that are not stored yet.
     remaining: dict[TopicPartition, OffsetAndMetadata] = field(init=False)
-    #: When it was first looked at; the time is not known before.
+    #: The time of the manager's first `poll` with this commit: handlers do not know the time.
     since: float | None = None
     attempts: Attempts = field(default_factory=Attempts)
 
@@ -93,16 +93,16 @@ class Commit:
         self.fill(self.offsets)
 
     def fill(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Let it store these."""
+        """Store these offsets: those of an automatic commit are read only when it is sent."""
         self.offsets = dict(offsets)
         self.remaining = dict(offsets)
 
     def queued(self, serial: int) -> None:
-        """It takes its place in the queue."""
+        """The commit takes its place in the queue."""
         self.serial = serial
 
     def begin_waiting(self, now: float) -> None:
-        """It is looked at for the first time."""
+        """The manager polls with this commit for the first time."""
         self.since = now
 
     def sent(self, now: float) -> None:
@@ -111,17 +111,18 @@ class Commit:
         self.exchange.sent()
 
     def learn_ownership(self, owned: Mapping[TopicPartition, int], *, by_group: bool) -> None:
-        """The assignment was not known when it was asked for, and is now."""
+        """A restarted actor has its first AssignmentChanged: which of the partitions are ours."""
         self.owned = owned
         self.by_group = self.by_group or by_group
 
     def leave_out(self, partitions: Iterable[TopicPartition]) -> None:
-        """Nothing is left to store of these: their offsets are stored, or newer ones."""
+        """These partitions need no commit any more: their offsets, or later ones, are stored."""
         for one in partitions:
             self.remaining.pop(one, None)
 
     def leave_out_outdated(self, topic_ids: TopicIds) -> None:
-        """An offset in a topic that was created anew is none in the new one of its name."""
+        """If a topic was deleted and created again, leave its offsets out: they mean nothing in the
+        new topic."""
         was = self.topic_ids
         for one in [one for one in self.remaining if one.topic in was.keys() & topic_ids.keys()]:
             if was[one.topic] != topic_ids[one.topic]:
@@ -156,7 +157,7 @@ class Commit:
         )
 
     def outcome(self, error: Exception | None) -> Message:
-        """What whoever wanted it is told."""
+        """The message that tells how the commit ended."""
         if self.kind is Kind.REVOCATION:
             return RevocationCommitted(rebalance=self.number, expelled=says_expelled(error))
         if self.kind is Kind.AUTO:
@@ -167,7 +168,7 @@ class Commit:
 
     @property
     def is_of_ours(self) -> bool:
-        """Whether all that it is to store was ours when it was asked for."""
+        """Whether all its partitions were assigned to us when it was asked for."""
         return self.kind is Kind.AUTO or self.remaining.keys() <= self.owned.keys()
 
     @property
@@ -200,17 +201,17 @@ class CommitQueue:
         return bool(self.standing or self.revocations)
 
     def __iter__(self) -> Iterator[Commit]:
-        """All as they are now, those that go first first; they may end meanwhile."""
+        """A copy of all commits, revocations first: commits may end during the iteration."""
         return iter((*self.revocations, *self.standing))
 
     def add(self, commit: Commit) -> None:
-        """Take it in at its place."""
+        """Add a commit behind those that were asked for before; a revocation passes the queue."""
         commit.queued(self._serial)
         self._serial += 1
         (self.revocations if commit.kind is Kind.REVOCATION else self.standing).append(commit)
 
     def remove(self, commit: Commit) -> bool:
-        """It is over; False if it was already."""
+        """The commit is over; False if it was removed before."""
         ranks = self.revocations if commit.kind is Kind.REVOCATION else self.standing
         if commit not in ranks:
             return False
@@ -222,9 +223,9 @@ class CommitQueue:
         return any(one.kind is Kind.AUTO for one in self.standing)
 
     def must_wait(self, commit: Commit) -> bool:
-        """Whether a revocation that goes first has not stored its offsets of the same partitions.
+        """Whether a revocation that goes first still has offsets of the same partitions to store.
 
-        It goes past everything but an earlier revocation.
+        A revocation goes before all other commits, except an earlier revocation.
         """
         return any(
             commit.remaining.keys() & one.remaining.keys()
@@ -255,6 +256,6 @@ class CommitQueue:
         return NEVER if self.must_wait(commit) else commit.due(now)
 
     def due(self, now: float) -> float:
-        """When the first of those that go next may be sent; others wait for these."""
+        """When the next commit may be sent: a revocation, or the head of the queue."""
         first = (*self.revocations, *list(self.standing)[:1])
         return min((self.due_of(one, now) for one in first), default=NEVER)

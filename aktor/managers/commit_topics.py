@@ -16,13 +16,13 @@ class CommitTopics:
     """Owns the ids of topics, by the metadata and by the group, and which topics are deleted.
 
     A KIP-848 group assigns partitions by topic id. The metadata tells another id if the topic was
-    deleted since, and created anew under its name.
+    deleted since, and created again under its name.
     """
 
     def __init__(self) -> None:
-        #: The ids by the metadata, as far as the brokers tell them.
+        #: Topic ids from the metadata, as far as the brokers tell them.
         self.known: TopicIds = {}
-        #: The ids by the group; none if it assigns partitions by name.
+        #: Topic ids from the group; empty if it assigns partitions by name.
         self._assigned: TopicIds = {}
         self._deleted: frozenset[str] = frozenset()
 
@@ -46,7 +46,7 @@ class CommitTopics:
 
     @property
     def ids(self) -> TopicIds:
-        """The ids that requests give.
+        """The topic ids to send in requests.
 
         The positions belong to the topic that was assigned to us, not to a topic of the same name
         that was created later.
@@ -54,7 +54,7 @@ class CommitTopics:
         return {**self.known, **self._assigned}
 
     def created_anew(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Those of a topic that was created anew since the group assigned it."""
+        """The partitions whose topic was deleted and created again since the group assigned it."""
         was, known = self._assigned, self.known
         return {
             one

@@ -67,7 +67,8 @@ STALE_ATTEMPTS: Final = 10
 
 
 class _CommitSent(Value):
-    """Note on an OffsetCommit: which commits, to whom, as whom, when, in which ownerships."""
+    """Note on an OffsetCommit: its commits, the node, our generation, when it was sent, and the
+    ownership number of each partition."""
 
     commits: tuple[Commit, ...]
     node: int
@@ -77,7 +78,7 @@ class _CommitSent(Value):
 
 
 class CommitManager(RequestManager):
-    """Owns the way of commits and look-ups to the coordinator: when each is sent, how it ended.
+    """Owns when each commit and look-up is sent to the coordinator, and how it ended.
 
     Errors follow the Java client's `CommitRequestManager` and kafka-python's classes. What differs
     on purpose: a retried commit follows the coordinator and its own member's generation as long as
@@ -129,9 +130,10 @@ class CommitManager(RequestManager):
         """An automatic commit joins the queue when its interval is over.
 
         It stores the positions that the last `Poll` told: the application is done with all records
-        below them (KAFKA-18641). It waits for no other `Poll`, because one `poll` may wait for
-        long; unless the application has asked for a commit since: that may be of what it was given
-        since, and an automatic commit would go back behind it.
+        below them (KAFKA-18641). It does not wait for the next `Poll`, because one `poll` may wait
+        for long. One exception: if the application has asked for a commit since the last `Poll`,
+        that commit may have later positions, and an automatic commit of the older ones would take
+        the committed offsets back.
         """
         settings = self.settings
         if not settings.enable_auto_commit or settings.group_id is None:
@@ -150,7 +152,7 @@ class CommitManager(RequestManager):
         return AGAIN
 
     def _begin_waiting(self, now: float, _jitter: float) -> float:
-        """What came since the last poll waits from now on."""
+        """Note the time from which new commits and look-ups wait."""
         if not (self._queue or self._look_ups):
             return NEVER
         for waiting in (*self._queue, *self._look_ups.askers()):
@@ -159,7 +161,8 @@ class CommitManager(RequestManager):
         return NEVER
 
     def _end_overdue(self, now: float, _jitter: float) -> float:
-        """Say why what has a deadline has not ended by then."""
+        """Fail each commit and look-up whose deadline has passed. The error says what it waited
+        for."""
         if not (self._queue or self._look_ups):
             return NEVER
         due = min(min((one.ends_at for one in self._queue), default=NEVER), self._look_ups.deadline)
@@ -173,7 +176,7 @@ class CommitManager(RequestManager):
                 )
                 self._end(commit, error)
         self._look_ups.end_overdue(now, self._coordinator_now)
-        return AGAIN  # others may go first now
+        return AGAIN  # the commits behind them may be sent now
 
     @property
     def _coordinator_now(self) -> Coordinator:
@@ -183,7 +186,7 @@ class CommitManager(RequestManager):
 
     @handles(CommitOffsets)
     def on_commit_offsets(self, asked: CommitOffsets) -> None:
-        """Join the queue."""
+        """Put the commit into the queue."""
         self._consumed.commit_asked()
         if self.settings.group_id is None:
             self._tell(Failed(ticket=asked.ticket, error=self._errors.no_group("commit")))
@@ -210,7 +213,7 @@ class CommitManager(RequestManager):
 
     @handles(CommitBeforeRevocation)
     def on_commit_before_revocation(self, asked: CommitBeforeRevocation) -> None:
-        """Pass the queue: these partitions are given away when this has ended."""
+        """Commit before the whole queue: the revocation goes on when this commit has ended."""
         if self.settings.group_id is None or not asked.offsets:
             self._tell(RevocationCommitted(rebalance=asked.rebalance))
             return
@@ -233,12 +236,12 @@ class CommitManager(RequestManager):
 
     @handles(FetchCommittedOffsets)
     def on_fetch_committed_offsets(self, asked: FetchCommittedOffsets) -> None:
-        """Look these up."""
+        """Look up the committed offsets of these partitions."""
         self._look_ups.ask(asked)
 
     @handles(FindStartingOffsets)
     def on_find_starting_offsets(self, asked: FindStartingOffsets) -> None:
-        """Look these up for the position manager."""
+        """Look up the committed offsets of these partitions for the position manager."""
         self._look_ups.find_starting(asked)
 
     @handles(ExplainStartingOffset)
@@ -282,19 +285,21 @@ class CommitManager(RequestManager):
 
     @handles(ClusterChanged)
     def on_cluster_changed(self, changed: ClusterChanged) -> None:
-        """Name topics by their ids where they are known; forget positions of those of before."""
+        """Take over the topic ids; forget positions in topics that were deleted and created
+        again."""
         self._topics.follow(changed.cluster)
         self._consumed.know(self._topics.known, by_name=self._topics.are_assigned_by_name)
         self._look_ups.know(self._member.now, self._topics.ids, self.log)
 
     @handles(CoordinatorFound)
     def on_coordinator_found(self, found: CoordinatorFound) -> None:
-        """What waits may go."""
+        """The coordinator is known: commits and look-ups that wait may be sent."""
         self._coordinator.found(found.broker)
 
     @handles(CoordinatorLost)
     def on_coordinator_lost(self, lost: CoordinatorLost) -> None:
-        """Hold back what waits; what is in flight is answered or fails by itself."""
+        """Send nothing before the next CoordinatorFound. Requests in flight are answered, or
+        fail."""
         self._coordinator.lost(lost.because)
 
     @handles(CoordinatorMissing)
@@ -304,7 +309,7 @@ class CommitManager(RequestManager):
 
     @handles(CoordinatorRefused)
     def on_coordinator_refused(self, refused: CoordinatorRefused) -> None:
-        """Nothing that waits can be done."""
+        """We may not use the group: fail all commits and look-ups that are not in flight."""
         self._coordinator.refused()
         for commit in self._queue:
             if commit.in_flight:
@@ -328,7 +333,7 @@ class CommitManager(RequestManager):
     # -- commits on the way
 
     def _send_commits(self, now: float, _jitter: float) -> float:
-        """OffsetCommit of what is due. Commits that may not go any more end here."""
+        """Send the commits that are due. A commit that may not be sent any more fails here."""
         node = self._coordinator.node_id
         if not self._queue or node is None:
             return NEVER
@@ -340,7 +345,7 @@ class CommitManager(RequestManager):
         return self._queue.due(now)
 
     def _send_look_ups(self, now: float, _jitter: float) -> float:
-        """OffsetFetch of what is due."""
+        """Send the look-ups that are due."""
         if not self._look_ups:
             return NEVER
         node = self._coordinator.node_id
@@ -350,7 +355,7 @@ class CommitManager(RequestManager):
         return NEVER if node is None else self._look_ups.due
 
     def _head_of_queue(self, now: float) -> list[Commit]:
-        """The first in the queue, or asynchronous ones that follow each other.
+        """The first commit in the queue, or several asynchronous ones that follow each other.
 
         Of asynchronous commits the last offset of a partition wins, as if each had been sent.
         """
@@ -374,16 +379,19 @@ class CommitManager(RequestManager):
     def _to_commit_automatically(self, commit: Commit) -> Offsets:
         """The positions as they are now, without partitions for which a commit waits behind this.
 
-        The application has asked for that commit since, perhaps with a smaller offset: sent after
-        the present position it would go back. The next automatic commit has these partitions again.
+        The application has asked for that commit since, perhaps with a smaller offset: stored after
+        the present position, it would take the committed offset back. The next automatic commit has
+        these partitions again.
         """
         later = {one for other in self._queue.after(commit) for one in other.remaining}
         moved = self._consumed.to_commit(everything=commit.refresh)
         return {one: position for one, position in moved.items() if one not in later}
 
     def _may_go(self, commit: Commit) -> bool:
-        """Whether it may be sent as things are now; if not it ends here."""
-        if self._member.now.protocol == "classic":  # the others name topics by their ids
+        """Whether the commit may be sent now; if not, it fails here."""
+        # KIP-848 members send topic ids (OffsetCommit v10), so the broker itself finds out that a
+        # topic was deleted and created again.
+        if self._member.now.protocol == "classic":
             commit.leave_out_outdated(self._topics.known)
         error = self._objection(commit)
         if error is not None:
@@ -392,7 +400,7 @@ class CommitManager(RequestManager):
 
     def _objection(self, commit: Commit) -> Exception | None:
         if commit.outdated and not commit.remaining:
-            return self._errors.created_anew(commit.outdated)  # the others' offsets are stored
+            return self._errors.created_anew(commit.outdated)  # all other offsets are stored
         if not (self._member.is_managed or commit.by_group):
             return None
         taken = {
@@ -409,7 +417,7 @@ class CommitManager(RequestManager):
             and commit.attempts.made
             and (gone := self._topics.created_anew(commit.remaining))
         ):
-            return self._errors.created_anew(gone)  # the others' offsets are stored
+            return self._errors.created_anew(gone)  # all other offsets are stored
         return None
 
     def _commit(self, commits: list[Commit], node: int, now: float) -> None:
@@ -482,7 +490,7 @@ class CommitManager(RequestManager):
         self._attempt_failed(commit, sent, error, received.now, received.jitter)
 
     def _note_stored(self, commit: Commit, stored: Offsets, sent: _CommitSent) -> None:
-        """Take over what the broker has stored; answers commits that it leaves nothing to do."""
+        """The broker has stored these offsets; answer commits that have nothing left to store."""
         if not stored:
             return
         self._consumed.stored(stored, sent.owned)
@@ -555,7 +563,8 @@ class CommitManager(RequestManager):
         return Do.RETRY in meaning
 
     def _end(self, commit: Commit, error: Exception | None) -> None:
-        """Answer whoever wanted it, once. While it is in flight it keeps its place in the queue."""
+        """Tell the outcome of a commit, once. While it is in flight it keeps its place in the
+        queue."""
         if not commit.in_flight and self._queue.remove(commit) and commit.attempts.unsure:
             self._end_passed(commit)
         if commit.attempts.ended:
@@ -589,7 +598,7 @@ class CommitManager(RequestManager):
 
     @answers_to(OffsetFetchRequest)
     def on_fetch_answer(self, received: ResponseReceived) -> None:
-        """Answer whom it answers, ask again for the rest."""
+        """Tell the committed offsets that the answer has; ask again for the rest."""
         asked: OffsetFetchSent = received.request.context
         outcome = self._look_ups.read(received.response, received.request.body, asked.partitions)
         for error in outcome.again.values():
@@ -599,7 +608,7 @@ class CommitManager(RequestManager):
 
     @failure_of(OffsetCommitRequest, OffsetFetchRequest)
     def on_request_failed(self, failed: RequestFailed) -> None:
-        """No answer: look the coordinator up anew, unless it refused our credentials."""
+        """No answer: suspect the coordinator, unless it refused our credentials."""
         note: _CommitSent | OffsetFetchSent = failed.request.context
         looks_up = isinstance(note, OffsetFetchSent)
         answer = Answer.OFFSET_FETCH if looks_up else Answer.OFFSET_COMMIT

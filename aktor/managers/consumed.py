@@ -1,4 +1,4 @@
-"""Consumed positions: what the application has finished with, and how much of it is committed."""
+"""Consumed positions: up to where the application has finished, and what of that is committed."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from aktor.managers.commit_requests import Offsets, TopicIds
 
 __all__ = ["UNHEARD", "Consumed"]
 
-#: The ownership of a partition of whose assignment this (restarted) actor has not heard yet.
+#: The ownership number of any partition before this (restarted) actor has its first
+#: AssignmentChanged.
 UNHEARD: Final = -1
 
-#: The ownership of a partition that was not ours, as this actor found when it heard of it.
+#: Replaces `UNHEARD` if the first AssignmentChanged does not have the partition.
 GONE: Final = -2
 
 
 class Consumed:
     """Owns consumed and committed positions, and the number of each ownership of a partition.
 
-    Only of partitions that are assigned: with the assignment goes all that is known of them, so
-    nothing can be committed for a partition that is somebody else's.
+    A partition gets a new ownership number each time it is assigned. When it is revoked, all that
+    is known of it is forgotten: so nothing is committed for a partition of another member.
     """
 
     def __init__(self) -> None:
-        #: Each assigned partition with the number of this ownership of it.
+        #: The ownership number of each assigned partition.
         self.owned: dict[TopicPartition, int] = {}
-        #: How many answers have said that offsets are stored: the age of a look-up.
+        #: Counts the answers that stored offsets: a look-up from before the last one is too old.
         self.commits_stored = 0
-        #: Whether the application is still at the positions of its last `Poll`, as far as is known
-        #: here: it has asked for no commit since.
+        #: Whether the positions of the last `Poll` are the newest ones: the application has asked
+        #: for no commit since.
         self.are_up_to_date = False
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._positions: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -40,7 +41,7 @@ class Consumed:
         self._heard = False
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are ours now; what is not ours any more is forgotten."""
+        """Exactly these partitions are assigned now; forget all that is known of others."""
         self._heard = True
         self._ownerships += 1
         self.owned = {one: self.owned.get(one, self._ownerships) for one in partitions}
@@ -54,19 +55,17 @@ class Consumed:
         self._positions.update({k: v for k, v in positions.items() if k in self.owned})
 
     def commit_asked(self) -> None:
-        """The application asks for a commit, perhaps of records that it got since its last `Poll`.
-
-        It has moved on from the positions of that `Poll`, then.
-        """
+        """The application asks for a commit, perhaps of records that it got since its last `Poll`:
+        the positions of that `Poll` may not be the newest ones."""
         self.are_up_to_date = False
 
     def know(self, topic_ids: TopicIds, *, by_name: bool) -> None:
-        """Forget what was read, and committed, of a topic that was created anew since.
+        """Forget positions and committed offsets in topics that were deleted and created again.
 
         Not if partitions are assigned by topic id, as in a KIP-848 group (`by_name` is False).
         """
         anew = {topic for topic, was in self._topic_ids.items() if topic_ids.get(topic, was) != was}
-        ours = {one.topic for one in self.owned}  # remembered while they are deleted
+        ours = {one.topic for one in self.owned}  # keep their ids while they do not exist
         kept = {topic: was for topic, was in self._topic_ids.items() if topic in ours}
         self._topic_ids = {**kept, **topic_ids}
         for one in self.owned if by_name and anew else ():
@@ -76,31 +75,32 @@ class Consumed:
 
     def released(self, positions: Offsets) -> None:
         """The application has released partitions at these positions: an automatic commit of older
-        ones would go back.
+        positions would take the committed offsets back.
 
         The `Poll` with these positions comes later, perhaps only after the revoked callback.
         """
         self._positions.update({k: v for k, v in positions.items() if k in self._positions})
 
     def stored(self, offsets: Offsets, ownerships: Mapping[TopicPartition, int]) -> None:
-        """The broker has stored these, sent in these ownerships.
+        """The broker has stored these; `ownerships` are the ownership numbers when they were sent.
 
-        Others may have committed since of what is ours anew.
+        If a partition was revoked and assigned to us again since the commit was sent, ignore its
+        offset: another member may have committed a later one.
         """
         self.commits_stored += 1
         ours = {k: v for k, v in offsets.items() if self.owned.get(k) == ownerships[k]}
         self._committed.update(ours)
 
     def found(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
-        """These were committed before us, and need not be committed again."""
+        """These offsets were committed before we owned the partitions; do not commit them again."""
         for one, value in offsets.items():
             if value is not None and one in self.owned:
                 self._committed.setdefault(one, value)
 
     def to_commit(self, *, everything: bool) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Positions that are not what is committed (a seek may have taken them back).
+        """Positions that differ from the committed offset (after a seek they may be smaller).
 
-        `everything`: all positions, and what is committed where nothing has been consumed.
+        `everything`: all positions; where nothing has been consumed, the committed offset.
         """
         if everything:
             return self._committed | self._positions
@@ -111,20 +111,21 @@ class Consumed:
         }
 
     def ownership(self, partition: TopicPartition) -> int:
-        """The number of the present ownership; 0 if the partition is not ours."""
+        """The ownership number of the partition; 0 if it is not assigned."""
         return self.owned.get(partition, 0)
 
     def ownerships(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Of those that are ours; `UNHEARD` as long as nobody has said what is."""
+        """The ownership number of each of these that is assigned. Before the first
+        AssignmentChanged: `UNHEARD` for all of them."""
         if not self._heard:
             return dict.fromkeys(partitions, UNHEARD)
         return {one: self.owned[one] for one in partitions if one in self.owned}
 
     def heard_of(self, ownerships: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Replace each `UNHEARD` by the number of the present ownership, or by `GONE` if the
-        partition is not owned.
+        """Replace each `UNHEARD` by the present ownership number, or by `GONE` if the partition is
+        not assigned.
 
-        The application says what it has before it gives anything away.
+        The application sends its AssignmentChanged before it gives a partition up.
         """
         return {
             one: self.owned.get(one, GONE) if ownership == UNHEARD else ownership
@@ -132,5 +133,6 @@ class Consumed:
         }
 
     def changed_hands(self, partition: TopicPartition, ownership: int) -> bool:
-        """Whether the partition is not ours any more, or ours anew (0: it was not ours then)."""
+        """True if the partition was revoked since, or revoked and assigned again. `ownership` 0 (it
+        was not assigned at that time) and `UNHEARD` give False."""
         return ownership not in (0, UNHEARD, self.ownership(partition))

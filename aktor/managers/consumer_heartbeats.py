@@ -38,7 +38,7 @@ _WITH_REGEX: Final = 1
 
 
 class Report(Value):
-    """What a member has to say of itself; `target` counts the targets it has been given.
+    """What a heartbeat tells of the member; `target` counts the targets that it has been given.
 
     `owned` is what was assigned to the application and is not revoked, `assigning` what is being
     assigned; `epoch` is 0 while it joins.
@@ -72,7 +72,7 @@ class HeartbeatSent(Value):
 class SentFields:
     """Owns what the coordinator was told last: a field is left out while it is the same.
 
-    `has_predecessor`: this actor was restarted. The one before may have subscribed to a pattern
+    `has_predecessor`: this actor was restarted. Its predecessor may have subscribed to a pattern
     under the same member id; so may an earlier process of a static member.
     """
 

@@ -25,7 +25,8 @@ __all__ = ["ConsumerMember"]
 
 
 class ConsumerMember(GroupMember[State, Trigger]):
-    """Owns besides our epoch, the target, and the parts that know of the reconciliation.
+    """Owns what a `GroupMember` owns, and our epoch, the target, the claim, the topic names and the
+    reconciliation.
 
     Three things are told apart: the target is what the coordinator wants us to own; `owned` is what
     the application has (or is being given); the claim is what we say that we own, which grows
@@ -93,13 +94,13 @@ class ConsumerMember(GroupMember[State, Trigger]):
     # -- what the coordinator says
 
     def join(self, trigger: Trigger, because: str) -> None:
-        """Begin, or begin again, with epoch 0 and nothing."""
+        """Join, or join again, with epoch 0 and no partitions."""
         self.rebalance.explain(because)
         self._trace_triggered(self.member_id)
         self.move(trigger, because)
 
     def answered(self, epoch: int, target: Assignment | None, now: float) -> None:
-        """A heartbeat was answered: our epoch, and the target if it is another."""
+        """A heartbeat was answered: with our epoch, and with a target if that has changed."""
         self._claim.answered()
         self._names.doubt_anew()
         if epoch != self.epoch:
@@ -180,7 +181,8 @@ class ConsumerMember(GroupMember[State, Trigger]):
         return False
 
     def _resolve(self, now: float) -> bool:
-        """Find out what can be reached of the target, and begin with it; False: nothing yet."""
+        """Begin to reconcile the part of the target whose topic names are known; False if there is
+        nothing to do before a message comes."""
         if recreated := self._recreated():
             self._lose(recreated)
             return True
@@ -220,7 +222,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
         return True
 
     def _lose(self, recreated: list[Any]) -> None:
-        """Lose the partitions of topics that were deleted and created anew, by their old ids.
+        """Lose the partitions of topics that were deleted and created again, by their old ids.
 
         Another member may own the partitions of the new topics, which have the same names.
         """
@@ -241,19 +243,20 @@ class ConsumerMember(GroupMember[State, Trigger]):
         super()._on_revoked(step)
         if self._reconciliation.stage in (ReconciliationStage.LOSING, ReconciliationStage.REVOKING):
             self._on_released()
-        else:  # of a membership that is over
+        else:  # the revocation was of a membership that is over
             self._forget_ids()
         self._track()
 
     def _on_released(self) -> None:
-        """The application has released what it had to. Only now is the claim of lost partitions
-        given up: the coordinator gives to others what is not claimed."""
+        """The application has released the lost or revoked partitions. Only now is the claim of
+        lost partitions given up: the coordinator may give to others what is not claimed."""
         self._claim.drop(self._reconciliation.losing)
         self._reconciliation.on(Event.REVOKED)
         self._forget_names()
 
     def _assign(self) -> bool:
-        """Assign what is missing of the target to the application."""
+        """Assign the partitions of the target that the application lacks; False if a heartbeat must
+        be answered first."""
         added = self._reconciliation.missing(self.owned)
         if added and self._claim.is_unanswered:
             return False
@@ -266,7 +269,8 @@ class ConsumerMember(GroupMember[State, Trigger]):
         return True
 
     def _finish(self) -> bool:
-        """If the assigned callback has returned, acknowledge, or try again; False if it has not."""
+        """If the assigned callback has returned, acknowledge the target; if it has raised, run it
+        again with the next poll; False if it still runs."""
         succeeded = self.rebalance.callback_succeeded
         if succeeded is None:
             return False
@@ -318,7 +322,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
         self.move(trigger, because)
 
     def _forget(self) -> None:
-        """No epoch any more, and no target."""
+        """The membership is over: forget the epoch, the target and the claim."""
         self.epoch = 0
         self._target = Target(self._target.number)
         self._claim.clear(of_target=self._target.number)
@@ -341,7 +345,7 @@ class ConsumerMember(GroupMember[State, Trigger]):
         elif self.in_group or self.state is State.FENCED:
             state = MemberState.REBALANCING
         member = self.has_generation
-        # Most questions find no news: compare before a message is made.
+        # Most calls find nothing new: compare before a message is made.
         news: dict[str, Any] = {
             "member_id": self.member_id if member else "",
             "generation": self.epoch if member else -1,
@@ -357,5 +361,5 @@ class ConsumerMember(GroupMember[State, Trigger]):
         return (MemberChanged(**news),)
 
     def track_again(self) -> None:
-        """The metadata manager was restarted."""
+        """The metadata manager was restarted: tell it again which topics the group needs."""
         self._names.track_again()

@@ -125,7 +125,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         member.leave()
         if tells:
             self._begin_leaving(message.because, message.deadline, message.operation)
-        leave = self._leaves.last(message.deadline)
+        leave = self._leaves.set_deadline(message.deadline)
         if leave is not None:  # perhaps it was leaving already, because of a late poll
             leave.is_awaited_by(message.ticket)
         else:
@@ -139,9 +139,10 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             member.move(Trigger.LEFT, "the group does not count on this member any more")
 
     def _has_to_leave(self, operation: Operation) -> bool:
-        """Whether the group has to be told, and was not, or only that a static member comes back.
+        """Whether a leave heartbeat must be sent: the group may have this member, and none was
+        sent, or only epoch -2 (static member will return) and now it leaves for good.
 
-        A dynamic member that is to remain says nothing.
+        A dynamic member that is to remain in the group sends none.
         """
         static = self.settings.group_instance_id is not None
         if static and operation is Operation.LEAVE_GROUP:
@@ -155,11 +156,11 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     @handles(TopicsNamed)
     def on_topics_named(self, message: TopicsNamed) -> None:
-        """These are the topics we wait for."""
+        """The names of topics for which a reconciliation waits."""
         self._member.named(message.names)
 
     def _not_found(self, error: Exception) -> None:
-        """As in the Java client the member stays what it is: a coordinator may be found later."""
+        """As in the Java client the member keeps its state: a coordinator may be found later."""
         self._tell(GroupFailed(error=error))
 
     def _abandon_requests(self, because: str) -> None:
@@ -254,7 +255,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     @answers_to(ConsumerGroupHeartbeatRequest, note=HeartbeatSent)
     def on_heartbeat_answer(self, received: ResponseReceived) -> None:
-        """Our epoch and perhaps another target; or why not."""
+        """The answer has our epoch and perhaps another target, or an error."""
         sent: HeartbeatSent = received.request.context
         if not self._heartbeat_state.expects(sent.number):
             self._dropped(received.request, "it was given up before")
@@ -361,12 +362,12 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     @answers_to(ConsumerGroupHeartbeatRequest, note=LeaveSent)
     def on_leave_answer(self, received: ResponseReceived) -> None:
-        """Whether the member has left."""
+        """A leave heartbeat was answered: the member has left, or it is sent again."""
         self._leave_answered(received)
 
     @failure_of(ConsumerGroupHeartbeatRequest, note=LeaveSent)
     def on_leave_failed(self, failed: RequestFailed) -> None:
-        """Whether it is sent again."""
+        """A leave heartbeat failed: it is sent again, or given up."""
         self._leave_failed(failed)
 
     @property
@@ -387,7 +388,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         self._member.depart(Trigger.FENCE, f"{reasons.FENCED}{because}")
 
     def _fail(self, error: Exception) -> None:
-        """The user has to do something: lose everything, tell, and do no more."""
+        """Only the user can mend this: give up all partitions, tell the application, and stop."""
         if not self.falls_back_to_classic(error):
             self.log.error("group.failed", state=self.state, because=error)
         self._failure = Failure(error)
@@ -397,9 +398,10 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         self._tell_failure()
 
     def falls_back_to_classic(self, error: Exception) -> bool:
-        """Whether the classic protocol takes over after this error, which then nobody is told.
+        """Whether the classic protocol takes over after this error. Then the application does not
+        hear of the error.
 
-        It does not for a pattern: in the classic protocol no broker evaluates one.
+        It does not take over for a pattern: in the classic protocol no broker evaluates one.
         """
         undecided = self._choice.is_open and not self._member.subscription.regex
         return undecided and Do.OTHER_PROTOCOL in means(Answer.CONSUMER_JOIN, type(error))
@@ -412,8 +414,8 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
             self._tell(GroupFailed(error=self._failure.error))
 
     def _tell_failure_again(self, now: float, _jitter: float) -> float:
-        """The application polls, although it has heard that the member has failed. If it heard no
-        more of it, a loop that catches the error would get no records, and not know it."""
+        """The application polls after it was told that the member has failed: tell it again. If it
+        were not, a loop that catches the error would get no records and not know why."""
         failure = self._failure
         if failure is None or not self._member.subscription.wants_to_join():
             return NEVER
@@ -423,7 +425,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         return NEVER
 
     def _stop_heartbeats(self) -> None:
-        """Answers to what was asked so far are dropped."""
+        """Send no more heartbeats, and drop the answer to the one in flight."""
         self._registration.forget_fields()
         self._heartbeat_state.stop()
 

@@ -227,7 +227,7 @@ class CoordinatorManager(RequestManager):
 
     @handles(SuspectCoordinator)
     def on_suspect_coordinator(self, suspect: SuspectCoordinator) -> None:
-        """A broker that does not act as our coordinator is none: look again."""
+        """A broker did not act as our coordinator: look the coordinator up again."""
         if self.broker is None or self.broker.node_id != suspect.node_id:
             self.log.debug(
                 "suspicion.dropped", node=suspect.node_id, because="it is not the coordinator"
@@ -237,7 +237,7 @@ class CoordinatorManager(RequestManager):
 
     @handles(Rebootstrap)
     def on_rebootstrap(self, message: Rebootstrap) -> None:
-        """The coordinator of before may be a broker of another cluster: look again (KIP-1102)."""
+        """The known coordinator may belong to another cluster: look it up again (KIP-1102)."""
         if self.broker is not None:
             self._lose(self.broker, message.because)
 

@@ -1,10 +1,10 @@
 """One outstanding request, and when the next attempt may be made (Java: `RequestState`).
 
-Whoever sends a request asks `due` first, says `sent`, and then one of `answered`, `failed`, `ended`
-or `abandon`. Nobody else decides when such a request is repeated. Some requests have a `Backoff`
+The sender of a request asks `due`, calls `sent`, and then one of `answered`, `failed`, `ended` or
+`abandon`. Nothing else decides when such a request is repeated. Some requests have a `Backoff`
 and no exchange: FindCoordinator, and those that go to several brokers at once (Fetch, and
-ListOffsets for a call of the user's). The sessionless Fetch, which is not repeated because it
-failed, has a growing wait of its own (`sessionless_fetch`).
+ListOffsets for a call of the user's). The sessionless Fetch, which is repeated because it brought
+no records and not because it failed, has a growing wait of its own (`sessionless_fetch`).
 """
 
 from __future__ import annotations
@@ -99,11 +99,11 @@ class Exchange:
         return self._backoff.failed(now, jitter)
 
     def pause(self, until: float) -> None:
-        """Make no attempt before: this one was refused, and would be again at once."""
+        """Make no attempt before `until`: the broker would refuse an earlier one again."""
         self._backoff.pause(until)
 
     def abandon(self) -> None:
-        """Nothing is expected of the attempt in flight any more."""
+        """Give the attempt in flight up: its answer will be dropped."""
         self.number += 1
         self.in_flight = False
 

@@ -4,9 +4,9 @@ It asks leaders, or replicas near us: each node by the Fetch of a session, which
 beside that by a sessionless Fetch. Which messages it hears and says: `docs/protocol.md`.
 
 Fetching runs ahead of the application, bounded by `max_buffered_bytes`: what is buffered and not
-yet paid back by a `Poll`, and what the requests in flight may bring, together stay below it. What
-the application cannot read (of paused partitions) does not keep the others from being fetched:
-while it fills the buffer, each node may bring a little more (see `FetchRoom.part`).
+yet paid back by a `Poll`, and what the requests in flight may bring, together stay below it.
+Records of paused partitions do not keep the others from being fetched: while they fill the buffer,
+each node may bring a little more (see `FetchRoom.part`).
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ from aktor.protocol.partitions import listed
 
 __all__ = ["FetchManager"]
 
-#: An answer that is so late, in seconds, may never come: metadata is asked meanwhile, again and
-#: again, for Kafka may have made another broker the leader since.
+#: If an answer is late by so many seconds, it may never come: metadata is asked then, and again
+#: after each such time, because Kafka may have made another broker the leader.
 LATE: Final = 1.0
 
 #: While a partition's buffer is full, its leader is not left to wait for data of the others for
@@ -60,7 +60,7 @@ EMPTY_PACE: Final = 0.02
 
 
 class _Node:
-    """What is between one broker and us: its session, and at most one request of it in flight."""
+    """The fetching from one broker: the session, and at most one request of it in flight."""
 
     __slots__ = (
         "asked",
@@ -79,12 +79,12 @@ class _Node:
         self.bandwidth = bandwidth
         self.backoff = backoff
         self.asked: Asked | None = None
-        #: What is asked beside it, without a session.
+        #: The Fetch without a session that may be sent beside the session's.
         self.sessionless = SessionlessFetch()
         self.rest_until = -math.inf
         #: Its last answer had no records.
         self.brought_nothing = False
-        #: When the answer to what it was asked is late.
+        #: When the answer to the session's Fetch is late.
         self.late_at = NEVER
         #: When it was asked last, counted in requests: the node that waited longest comes first.
         self.turn = 0
@@ -95,14 +95,14 @@ class _Node:
         return self.asked is not None or self.sessionless.asked is not None
 
     def ask(self, asked: Asked, *, turn: int, late_at: float) -> None:
-        """The Fetch of its session is sent; it covers all that is wanted."""
+        """The session's Fetch is sent; it covers all partitions that are wanted."""
         self.asked = asked
         self.turn = turn
         self.late_at = late_at
         self.sessionless.begin()
 
     def ended(self, asked: Asked) -> None:
-        """What was asked is answered, or will not be."""
+        """This Fetch was answered, or has failed."""
         if asked.sessionless:
             self.sessionless.ended()
         else:
@@ -127,7 +127,7 @@ class _Node:
         self.late_at = late_at
 
     def covers(self, cursor: FetchCursor) -> bool:
-        """Whether the Fetch in flight asks for this partition where it is."""
+        """Whether the session's Fetch in flight asks for this partition at its present offset."""
         return self.asked is not None and cursor.still_wants(self.asked.wanted.get(cursor.tp))
 
 
@@ -154,14 +154,14 @@ class FetchManager(RequestManager):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        #: The nodes that the network actor knows will be asked, once positions are known.
+        #: The nodes of which the network actor was told that Fetches follow (`ExpectFetches`).
         self._expected: set[int] = set()
         self._leaderless = self._new_backoff()
         self._room = FetchRoom(
             self.settings.max_buffered_bytes, self.settings.max_partition_fetch_bytes
         )
         self._plan = FetchPlan(self._room)
-        #: Of these the application has bytes that it did not read yet.
+        #: The partitions of which the application may have bytes that it did not read yet.
         self._buffered: dict[TopicPartition, None] = {}
         self._nodes: dict[int, _Node] = {}
         self._turns = 0
@@ -170,24 +170,24 @@ class FetchManager(RequestManager):
 
     @property
     def bytes_buffered(self) -> int:
-        """What the application has not read yet, as far as is known here."""
+        """The bytes that the application was given and has not given back by a `Poll`."""
         return self._room.buffered
 
     @property
     def bytes_reserved(self) -> int:
-        """What requests under way may bring, as it is counted."""
+        """The bytes that requests in flight may bring, by the account of the room."""
         return self._room.reserved
 
     @property
     def bytes_asked(self) -> int:
-        """The same, by the requests."""
+        """The bytes that requests in flight may bring, added up from these requests."""
         nodes = self._nodes.values()
         under_way = [asked for node in nodes for asked in (node.asked, node.sessionless.asked)]
         return sum(asked.reserved for asked in under_way if asked is not None)
 
     @property
     def picture(self) -> dict[TopicPartition, tuple[int, bool]]:
-        """What it reads: the epoch of each partition, and whether it is paused."""
+        """The epoch of each partition that is fetched, and whether it is paused."""
         plan = self._plan
         return {one: (it.epoch, one in plan.paused) for one, it in plan.cursors.items()}
 
@@ -264,7 +264,7 @@ class FetchManager(RequestManager):
 
     @handles(Poll)
     def on_poll(self, poll: Poll) -> None:
-        """The application has read on: there is room again. It wants records of all it has."""
+        """The application has read on: there is room again. It wants records of all partitions."""
         self._plan.polled()
         freed = self._take_back_credit(poll)
         if not freed and not poll.positions:
@@ -278,7 +278,8 @@ class FetchManager(RequestManager):
             self._consumed_all()
 
     def _take_back_credit(self, poll: Poll) -> bool:
-        """Whether there is more room. An earlier incarnation's credit ended with that."""
+        """Free the bytes that were given back; True if there is more room now. Credit of an earlier
+        incarnation does not count: the account began at zero again."""
         if poll.incarnation != self.incarnation:
             return False
         before = self._room.buffered
@@ -304,10 +305,10 @@ class FetchManager(RequestManager):
     # -- what is sent
 
     def duties(self) -> tuple[Duty, ...]:
-        """It fetches.
+        """It updates the plan, asks for missing leaders, sends Fetches, and doubts late answers.
 
         The supervisor asks a manager only if it was told something, or its wake time has come. So
-        there is no note here that something has changed: a new handler could forget to make it.
+        there is no flag here that something has changed: a new handler could forget to set it.
         """
         return (self._look_again, self._want_leaders, self._send_fetches, self._doubt_late)
 
@@ -321,7 +322,8 @@ class FetchManager(RequestManager):
         return self._plan.wake_at
 
     def _expect(self) -> None:
-        """Say which nodes are asked as soon as positions are known: connecting takes time, too."""
+        """Tell the network actor which nodes will get a Fetch when positions are known: it connects
+        to them meanwhile."""
         expected, before = self._plan.expected_nodes(), self._expected
         if expected == before:
             return
@@ -341,7 +343,7 @@ class FetchManager(RequestManager):
         return self._leaderless.retry_at
 
     def _doubt_late(self, now: float, jitter: float) -> float:
-        """Ask whether partitions of a broker that owes us an answer have another leader now."""
+        """Ask for metadata if a broker's answer is late: its partitions may have another leader."""
         wake_at = NEVER
         for node_id, node in self._nodes.items():
             if node.asked is None:
@@ -446,7 +448,8 @@ class FetchManager(RequestManager):
         return self._room.leaves_room(asked.reserved, waiting=nodes - busy - 1, nodes=nodes)
 
     def _fetch_sessionless(self, node: _Node, node_id: int, now: float) -> float:
-        """Ask at once for what the Fetch in flight does not bring, and nothing is buffered of."""
+        """Send a sessionless Fetch for partitions that the session's Fetch in flight does not cover
+        and of which nothing is buffered."""
         sessionless = node.sessionless
         if sessionless.pending(now):
             part = self._room.for_sessionless(
@@ -525,7 +528,8 @@ class FetchManager(RequestManager):
         )
 
     def _finished(self, asked: Asked) -> _Node:
-        """Whatever came of it: the node can be asked again, the room is free (KAFKA-19259)."""
+        """The Fetch has ended, with or without an answer: the node can be asked again, and the room
+        that was reserved is free (KAFKA-19259)."""
         node = self._nodes[asked.node]
         node.ended(asked)
         self._room.release(asked.reserved)
@@ -551,7 +555,7 @@ class FetchManager(RequestManager):
         asked: Asked = failed.request.context
         node = self._finished(asked)
         if asked.sessionless:
-            # What is wrong with the node or the connection is found out by the session's Fetch.
+            # The session's Fetch finds out whether the node or the connection is broken.
             self._trace_failure(asked, failed.error, node.sessionless.again_at - failed.now)
             return
         node.failed()
@@ -573,7 +577,8 @@ class FetchManager(RequestManager):
         error: Exception,
         because: str,
     ) -> None:
-        """Another node may lead by now; where waiting does not help, the application is told."""
+        """Refresh the metadata: another node may lead by now. Tell the application if no retry
+        mends the error."""
         meaning = means(Answer.FETCH, type(error))
         if Do.REFRESH_METADATA in meaning:
             self._tell(RefreshMetadata(because=because))

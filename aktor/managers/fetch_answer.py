@@ -29,14 +29,15 @@ from aktor.trace import Trace
 
 __all__ = ["FetchAnswer"]
 
-#: How long a partition rests that a broker does not know, at least: the metadata is refreshed
-#: within `retry_backoff_ms`, and says whether it is that of another topic of the same name by then.
+#: If a broker does not know a partition, the next Fetch of it waits at least this long (seconds).
+#: The metadata is refreshed within `retry_backoff_ms`. It then says whether the topic was deleted
+#: and created again.
 UNKNOWN_PACE: Final = 0.5
 
 
 @dataclass(slots=True, kw_only=True)
 class FetchAnswer:
-    """Moves the cursors on, and collects what comes of one answer.
+    """Reads one answer: moves the cursors on, and collects the messages that follow from it.
 
     `chunks` are for the application, `served` are the cursors that got data; `news` tells the
     application and the metadata manager. A preferred replica is read for `replica_age` seconds.
@@ -59,7 +60,8 @@ class FetchAnswer:
     _stale: str = field(init=False, default="")
 
     def read(self, partitions: Iterable[FetchedPartition]) -> None:
-        """File what the broker said of each partition, and what it meant by its silence."""
+        """Read what the answer says of each partition, and of those that an incremental answer
+        leaves out."""
         present = set()
         for fetched in partitions:
             tp = TopicPartition(fetched.topic, fetched.partition)
@@ -69,17 +71,18 @@ class FetchAnswer:
             self._file_unchanged(present)
 
     def refuse_all(self, error: Exception) -> None:
-        """There is no answer, and there will be none by waiting."""
+        """The Fetch failed with an error that no retry mends: report it for each partition that is
+        still wanted."""
         for tp, wanted in self.asked.wanted.items():
             cursor = self.cursors.get(tp)
             if cursor is not None and cursor.still_wants(wanted):
                 self._refuse(cursor, error)
 
     def news(self) -> Iterator[Message]:
-        """What all partitions together come to: messages to the application and the metadata."""
+        """The messages to the application and the metadata manager that follow from the answer."""
         if not self.served:
             for cursor in self._cut_off:
-                # It is the whole answer, and it is not even one batch.
+                # No partition of the whole answer has a complete batch.
                 self._retry_later(cursor, "no complete batch was sent")
         for because, partitions in self._failed.items():
             self.log.warning(
@@ -164,13 +167,13 @@ class FetchAnswer:
         self.served.append(cursor)
         cursor.buffer(following, chunk.size, _watermarks(fetched))
         if following == cursor.offset:
-            # The reader raises at the bad batch before it gets to this; it is for batches that
-            # are sound and still lead nowhere.
+            # Stop here: the batches are valid, but the next offset does not advance, so we would
+            # fetch them for ever. (At a corrupt batch the reader raises before it gets to this.)
             self._halt(cursor, _corrupt(cursor, "nothing that was sent can be continued"))
         cursor.go_to(following)
 
     def _tell_watermarks(self, cursor: FetchCursor, watermarks: Watermarks) -> None:
-        """Without records: only if the application does not know these watermarks yet."""
+        """Send a chunk without records, if the application does not know these watermarks yet."""
         if not cursor.tell_watermarks(watermarks):
             return
         self.chunks.append(
@@ -185,7 +188,7 @@ class FetchAnswer:
         )
 
     def _prefer_replica(self, cursor: FetchCursor, replica: int) -> None:
-        """KIP-392: a broker in our rack has the records too."""
+        """The leader names a replica in our rack: fetch from it from now on (KIP-392)."""
         if replica == self.asked.node:
             return
         if replica not in self.cluster.brokers:
@@ -228,7 +231,8 @@ class FetchAnswer:
     def _on_stale(
         self, cursor: FetchCursor, fetched: FetchedPartition, *, await_topic: bool
     ) -> None:
-        """Not there, or not any more. The broker may name the new leader (KIP-951)."""
+        """The broker does not have the partition, or does not lead it any more. It may name the new
+        leader (KIP-951)."""
         because = error_of(fetched.error_code).__name__
         new = _newer_leader(fetched, cursor.leader)
         if new is not None:
@@ -239,7 +243,8 @@ class FetchAnswer:
         self._stale = f"node {self.asked.node} refused {cursor.name}: {because}"
         self._retry_later(cursor, because)
         if await_topic:
-            # Perhaps it is being created anew: the metadata tells before an old offset is read.
+            # The topic may be deleted and created again. Wait until the metadata says so: an old
+            # offset must not be read in the new topic.
             cursor.rest(until=self.now + UNKNOWN_PACE)
 
     def _retry_later(self, cursor: FetchCursor, because: str) -> None:
@@ -247,13 +252,15 @@ class FetchAnswer:
         self._failed.setdefault(because, []).append(cursor.tp)
 
     def _halt(self, cursor: FetchCursor, error: Exception) -> None:
-        """Tell it in its turn, and ask no more until the partition is sought or reset."""
+        """Tell the application of the error, behind the records before it, and fetch the partition
+        no more until it is sought or reset."""
         cursor.stop()
         self._tell_error(cursor, error)
         self.log.warning("fetch.stopped", partition=cursor.tp, offset=cursor.at, because=error)
 
     def _refuse(self, cursor: FetchCursor, error: Exception) -> None:
-        """Tell it once, and go on trying now and then: it may be mended from outside."""
+        """Tell the application of the error once, and retry now and then: an operator may mend the
+        cause."""
         if not cursor.refused(until=self.now + REFUSED_PAUSE):
             return
         self._tell_error(cursor, error)

@@ -26,7 +26,7 @@ class FetchBandwidth:
         self.bytes = min(most, FIRST_BYTES)
 
     def brought(self, size: int, *, asked: int, seconds: float) -> None:
-        """So many bytes came, of those that were asked for."""
+        """An answer brought `size` bytes in `seconds`; the Fetch asked for `asked` bytes."""
         if size < asked // 2:
             return  # there was no more to bring: that says nothing of the bandwidth
         if seconds > PATIENCE:

@@ -18,13 +18,14 @@ __all__ = ["FetchCursor"]
 
 
 class PreferredReplica(Value, kw_only=False):
-    """A broker near us, named by the leader: read from it until then (KIP-392)."""
+    """A broker near us, named by the leader: read from it up to the time `until` (KIP-392)."""
 
     node: int
     until: float
 
     def serves(self, cluster: Cluster, now: float) -> bool:
-        """Whether it still goes before the leader: its time is not over, and it is there."""
+        """Whether to read from it and not from the leader: until its time is over, or it is gone
+        from the cluster."""
         return now < self.until and self.node in cluster.brokers
 
 
@@ -78,7 +79,7 @@ class FetchCursor:
         self.leader: PartitionInfo | None = None
         #: The leader that a Fetch answer named (KIP-951).
         self._moved_to: PartitionInfo | None = None
-        #: Goes before the leader, if there is one.
+        #: The replica that is read and not the leader, if there is one.
         self.replica: PreferredReplica | None = None
         #: What the next Fetch asks, kept while neither offset nor leader change.
         self._wanted: Wanted | None = None
@@ -93,7 +94,7 @@ class FetchCursor:
 
     @property
     def at(self) -> int:
-        """The offset of a cursor that was asked for."""
+        """The offset; only for a cursor that has one."""
         assert self.offset is not None, "a partition without a position was asked for"
         return self.offset
 
@@ -125,7 +126,7 @@ class FetchCursor:
     # -- when
 
     def try_again(self) -> None:
-        """What stood in the way is gone."""
+        """Forget the failures: the partition may be fetched at once."""
         self.backoff.reset()
         self.retry_at = -math.inf
 
@@ -138,10 +139,11 @@ class FetchCursor:
         self.retry_at = max(self.retry_at, until)
 
     def refused(self, until: float) -> bool:
-        """The broker refuses it, perhaps until somebody mends that: try again at this time.
+        """The broker refuses the partition, perhaps until an operator mends the cause: try again at
+        `until`.
 
-        Returns whether the application has to be told: it was not since the broker last sent
-        anything else.
+        Returns True if the application must be told: this is the first refusal since the last
+        answer without one.
         """
         self.retry_at = until
         is_news = not self._is_refusal_told
@@ -177,7 +179,7 @@ class FetchCursor:
         self.find_leader(cluster)
 
     def move_to(self, leader: PartitionInfo, cluster: Cluster, *, because: str) -> None:
-        """A Fetch answer named this leader, of whom the metadata has not told yet (KIP-951)."""
+        """A Fetch answer named this leader, which the metadata does not know yet (KIP-951)."""
         self._moved_to = leader
         self.find_leader(cluster)
         self.try_again()
@@ -215,8 +217,8 @@ class FetchCursor:
     # -- what the application has
 
     def tell_watermarks(self, watermarks: Watermarks) -> bool:
-        """The broker has sent these and no error; returns whether the application has to be told:
-        it does not know them yet."""
+        """The broker has sent these watermarks and no error. Returns True if the application does
+        not know them yet and must be told."""
         self._is_refusal_told = False
         is_news = watermarks != self.told_watermarks
         self.told_watermarks = watermarks

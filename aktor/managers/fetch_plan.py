@@ -41,7 +41,8 @@ class FetchState(Enum):
     READY = auto()
 
 
-#: These are read from their node, or will be soon: it counts among those that share the room.
+#: Partitions in these states are read from their node, or will be soon: the node gets a share of
+#: the room.
 _READ: Final = frozenset(
     {FetchState.PAUSED, FetchState.WAITING, FetchState.CROWDED, FetchState.READY}
 )
@@ -85,7 +86,7 @@ class FetchPlan:
         #: Assigned by hand since the last Poll: nobody has asked for their records yet.
         self.unpolled: set[TopicPartition] = set()
         self.cluster = Cluster()
-        #: What has no leader now.
+        #: Partitions without a leader now.
         self.leaderless: dict[TopicPartition, FetchCursor] = {}
         #: Bytes that the application can read now.
         self.readable = 0
@@ -94,7 +95,7 @@ class FetchPlan:
         self._shares: dict[int, _Share] = {}
         # In the order in which they were touched.
         self._touched: dict[TopicPartition, None] = {}
-        #: When to look at a partition again, and a heap of that with what holds no more.
+        #: When to look at each partition again; and a heap of these times, some of them outdated.
         self._alarm_at: dict[TopicPartition, float] = {}
         self._alarms: list[tuple[float, TopicPartition]] = []
 
@@ -127,7 +128,7 @@ class FetchPlan:
         self.touch(sorted(partitions))
 
     def polled(self) -> None:
-        """The application polls: it wants records of all it has."""
+        """The application polls: it wants records of all its partitions."""
         if self.unpolled:
             self.touch(sorted(self.unpolled))
             self.unpolled.clear()
@@ -144,12 +145,13 @@ class FetchPlan:
         self._touched.update(dict.fromkeys(partitions))
 
     def touch_all(self) -> None:
-        """What happened concerns all, also those that are assigned no more."""
+        """Look at all partitions again, also at those that are not assigned any more."""
         self.touch(self._states)
         self.touch(self.cursors)
 
     def to_the_end(self, cursor: FetchCursor) -> None:
-        """It brought data: the others of its node come first next time."""
+        """This partition brought records. In the next Fetch to its node it is listed last
+        (fairness)."""
         known = self._states.get(cursor.tp)
         if known is not None and known.state is FetchState.READY:
             assert known.source is not None, "ready, but at no node"
@@ -157,7 +159,8 @@ class FetchPlan:
             ready[cursor.tp] = ready.pop(cursor.tp)
 
     def refresh(self, now: float) -> list[tuple[int, FetchCursor]]:
-        """Look at what was touched, and at what is due; returns those that are ready of them."""
+        """Look at the touched partitions, and at those whose time has come; returns the ready ones,
+        each with its node."""
         while self.wake_at <= now:
             self.touch((heapq.heappop(self._alarms)[1],))
         if not self._touched:
@@ -185,11 +188,11 @@ class FetchPlan:
         return NEVER
 
     def ready_nodes(self) -> list[int]:
-        """The nodes that can be asked for something."""
+        """The nodes that can be asked for at least one partition."""
         return [node for node, share in self._shares.items() if share.ready]
 
     def ready(self, node: int) -> dict[TopicPartition, FetchCursor]:
-        """What this one can be asked for, in this order."""
+        """The partitions that this node can be asked for, in this order."""
         return self._shares[node].ready
 
     def expected_nodes(self) -> set[int]:
@@ -201,7 +204,7 @@ class FetchPlan:
         return self._shares[node].crowded > 0
 
     def held(self, node: int) -> int:
-        """Bytes of this node that the application can read now."""
+        """Bytes from this node that the application can read now."""
         return self._shares[node].held
 
     @property

@@ -58,7 +58,8 @@ def fetch_request(asked: Asked, settings: Settings, *, wait: float) -> FetchRequ
 
 
 def _topics(partitions: Mapping[TopicPartition, Wanted]) -> list[Any]:
-    """In the order given, in which brokers fill the answer. So a topic may occur twice."""
+    """The partitions in the order given, because brokers fill the answer in this order. So a topic
+    may occur twice."""
     topics: list[Any] = []
     for tp, wanted in partitions.items():
         if not topics or topics[-1].topic != tp.topic:

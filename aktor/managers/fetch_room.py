@@ -90,9 +90,9 @@ class FetchRoom:
         if room >= least:
             # Never all: the next answer should be under way while this one is read.
             return min(max(least, room // waiting), max(least, self._bound // nodes))
-        # What the application cannot read now (its partition is paused, or was just sought away
-        # from) must not keep the others from being fetched. Without it there would be room: the
-        # node gets `least` beyond the bound, in which counts what it has brought already.
+        # Records that the application cannot read now (their partition is paused, or a seek left
+        # them behind) must not keep the others from being fetched. If there is room without these
+        # records, the node may bring `least` beyond the bound, less what it has brought already.
         if readable + self._reserved + least <= self._bound and held <= least // 2:
             return least - held
         return 0
@@ -124,7 +124,7 @@ class FetchRoom:
         return self._left - size >= max(0, waiting) * self.least(nodes)
 
     def least(self, nodes: int) -> int:
-        """Less is not worth a request. It is so small that each of `nodes` gets its turn."""
+        """The smallest request size. Small enough that all nodes together fit in the bound."""
         nodes = max(2, nodes)
         return max(1, min(self._per_partition, self._bound // 4, self._bound // nodes))
 

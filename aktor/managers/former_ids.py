@@ -1,4 +1,4 @@
-"""The ids that topics had before they were created anew."""
+"""The ids that topics had before they were deleted and created again."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class FormerIds:
     def is_outdated(self, topic: str, told: object, known: object) -> bool:
         """Whether an answer that tells another id than the known one comes from a broker that lags.
 
-        The id of a topic changes when the topic is deleted and created anew. A broker that lags
-        behind then tells the former id. If the brokers stay with a former id, it was the id in
-        between that was out of date, and theirs is taken.
+        The id of a topic changes when the topic is deleted and created again. A broker that lags
+        behind then tells the former id. If several answers in a row tell a former id, the id that
+        we know was the outdated one, and the told id is taken.
         """
         former = self._ids.setdefault(topic, set())
         times = self._told[topic] = self._told.get(topic, 0) + 1

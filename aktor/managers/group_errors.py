@@ -62,7 +62,8 @@ def refusal(
 def assignor_failed(
     error: BaseException | None, *, group: str | None, assignor: str | None
 ) -> Exception:
-    """The user's own code, or another member's subscription: not a reason to crash."""
+    """The error if an assignor raised: that is the fault of the user's code, or of another member's
+    subscription, and no reason for the actor to crash."""
     failure: Exception = KafkaError(
         f"the assignor {assignor!r} failed in group {group!r}"
         f" ({type(error).__name__}: {error}); use another partition_assignment_strategy or"

@@ -1,4 +1,4 @@
-"""What a member is in either group protocol: its state, what it owns, and the steps it is at."""
+"""A member in either group protocol: its state, its partitions, and the step under way."""
 
 from __future__ import annotations
 
@@ -107,7 +107,8 @@ class GroupMember(ABC, Generic[S, T]):
     # -- what the application answers
 
     def heard(self, answer: StepAnswer) -> bool:
-        """Note that the application or the commits did a step; False (traced) if it is over."""
+        """The application or the commit manager has done a step; False (traced) if the rebalance
+        went on without it."""
         current = answer.rebalance == self.rebalance.number
         if isinstance(answer, CallbackFinished) and answer.assigned:
             if current and self._is_assigning:
@@ -161,7 +162,7 @@ class GroupMember(ABC, Generic[S, T]):
         self._tell(self._revocation.begin(because))
 
     def _advance_revocation(self, now: float) -> float:
-        """The next of: released, committed, callback run; then what waited for it.
+        """The next step of the revocation: the commit, then the callback, then what waits for both.
 
         As a duty: AGAIN if there was a step to take, else when a commit that takes too long is
         given up.
@@ -178,18 +179,18 @@ class GroupMember(ABC, Generic[S, T]):
         if before is RevocationStage.COMMITTING:
             self.log.warning("commit.abandoned", because="it did not end in time")
         if isinstance(said, RunRevokedCallback):
-            # From here on they are not ours: the application drops them when its callback returns,
-            # whatever happens to the membership meanwhile.
+            # From here on the member does not own them: the application drops them when its
+            # callback returns, whatever happens to the membership meanwhile.
             self.owned -= step.partitions
         self._tell(said)
         return AGAIN
 
     def _on_revoked(self, step: Revocation) -> None:
-        """The application has nothing of `step` any more."""
+        """The application has given up the partitions of `step`."""
         self.rebalance.note_revoked(len(step.partitions))
 
     def _lose_everything(self, because: str) -> bool:
-        """Nothing is ours any more; False if the application has nothing to give up."""
+        """The member owns nothing any more; False if the application has nothing to give up."""
         step, self._revocation = self._revocation, None
         self.rebalance.next()
         if self.owned:

@@ -54,7 +54,7 @@ M = TypeVar("M", bound=GroupMember[Any, Any])
 
 @dataclass(slots=True)
 class Failure:
-    """What only the user can mend, and when the application was told of it."""
+    """An error that only the user can mend, and when the application was told of it."""
 
     error: Exception
     told_at: float = -math.inf
@@ -69,15 +69,15 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     It knows the coordinator's address, whose owner is the coordinator manager.
 
-    `handle` and `poll` say a `MemberChanged` before anything else: whoever hears the rest must know
-    who the member is by then. A subclass makes the member, and says what its requests are and what
-    their answers mean.
+    `handle` and `poll` say a `MemberChanged` before anything else: the receivers of the other
+    messages must know first who the member is. A subclass makes the member, and says what its
+    requests are and what their answers mean.
     """
 
     name = MEMBERSHIP
     NEEDS = (COORDINATOR,)
 
-    #: States in which partitions are ours, or about to be revoked as ours.
+    #: States in which the member owns partitions or revokes them (and has not lost them).
     HOLDING: ClassVar[Collection[object]]
 
     #: The answer to a request to leave, in the table of errors.
@@ -154,19 +154,20 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     @handles(ResponseReceived)
     def _on_response(self, received: ResponseReceived) -> None:
-        """An answer tells the time, too."""
+        """Note the time of the answer, then handle it."""
         self._timer.update(received.now)
         super()._on_response(received)
 
     @handles(RequestFailed)
     def _on_failure(self, failed: RequestFailed) -> None:
-        """As an answer."""
+        """Note the time of the failure, then handle it."""
         self._timer.update(failed.now)
         super()._on_failure(failed)
 
     @handles(PartitionsReleased, RevocationCommitted, CallbackFinished)
     def on_step(self, message: PartitionsReleased | RevocationCommitted | CallbackFinished) -> None:
-        """A step of the rebalance is done; what a listener raised the application raises."""
+        """A step of the rebalance is done. An error of a listener is only traced here: the
+        application raises it."""
         if not self._member.heard(message):
             return
         if isinstance(message, RevocationCommitted) and message.expelled:
@@ -206,7 +207,8 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     @handles(CoordinatorRefused)
     def on_coordinator_refused(self, message: CoordinatorRefused) -> None:
-        """We may not use the group; the user has to know if that is what we are about to do."""
+        """We may not use the group: tell the user, if the member is in the group or about to join.
+        Otherwise give up the LeaveGroups that are left."""
         if self._member.in_group:
             self._not_found(message.error)
             return
@@ -215,7 +217,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     @abstractmethod
     def _not_found(self, error: Exception) -> None:
-        """For this reason there is no coordinator for us."""
+        """There is no coordinator for us, because of `error`."""
 
     @handles(ConfirmSession)
     def on_confirm_session(self, message: ConfirmSession) -> None:
@@ -242,7 +244,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     # -- the session and the poll timer
 
     def _extend_session(self, asked_at: float) -> None:
-        """The group confirmed what was asked then."""
+        """The group has confirmed the member: it answered a request sent at `asked_at`."""
         until = self._heartbeat_state.extend(asked_at)
         if until is not None:
             self._tell(SessionExtended(until=until))
@@ -255,11 +257,12 @@ class GroupMembershipManager(RequestManager, Generic[M]):
             self._heartbeat_state.hurry()
 
     def _is_in_doubt(self) -> bool:
-        """Whether what is owned may be another's by now: the next heartbeat's answer tells."""
+        """Whether another member may own our partitions by now: the session is over, and only the
+        answer to the next heartbeat tells."""
         return self._member.state in self.HOLDING and self._heartbeat_state.is_over(self._timer.now)
 
     def _trace_late(self) -> str:
-        """Tell operators what to do about it; returns it in short, for the group."""
+        """Trace that the application polls too late; returns the reason in short, for the group."""
         because = f"{reasons.NO_POLL_FOR}{self._timer.elapsed:.3f} s (max_poll_interval_ms)"
         self.log.warning(
             "poll.late",
@@ -274,7 +277,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
     # -- leaving the group
 
     def _end_leaves(self, now: float, _jitter: float) -> float:
-        """Give up what the coordinator has not answered by its deadline."""
+        """Give up each LeaveGroup that was not answered by its deadline."""
         if not self._leaves:
             return NEVER
         overdue = self._leaves.overdue(now)
@@ -316,7 +319,8 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         return attempt_time(self.settings)
 
     def _leave_answered(self, received: ResponseReceived) -> None:
-        """Gone, or unknown there, which is the same; or not the coordinator."""
+        """LeaveGroup is answered: the member has left, was unknown, or we asked a broker that is
+        not the coordinator."""
         sent: LeaveSent = received.request.context
         leave = sent.leave
         if leave not in self._leaves:
@@ -348,15 +352,16 @@ class GroupMembershipManager(RequestManager, Generic[M]):
             sent.failed(failed.now, failed.jitter)
 
     def _end(self, leave: Leave) -> None:
-        """It is over, whether the group was told or not: the application does not wait longer."""
+        """The LeaveGroup is over, whether the group was told or not: the application waits no
+        longer."""
         for ticket in self._leaves.end(leave):
             self._tell(Answered(ticket=ticket))
 
     # -- the coordinator's faults
 
     def _unanswered(self, answer: Answer, failed: RequestFailed) -> Do:
-        """What is done about a request without this answer; if the table says so, the coordinator
-        is suspected."""
+        """What to do about a request that failed. The coordinator is suspected if the table of
+        errors says so."""
         meaning = means(answer, type(failed.error))
         if Do.FIND_COORDINATOR in meaning and failed.node is not None:
             self._suspect(failed.node, str(failed.error))

@@ -71,7 +71,7 @@ class HeartbeatState:
         self.session = session
 
     def named(self, asked_at: float) -> None:
-        """The group has given the member its id, and was asked for it then."""
+        """The group has given the member its id, in answer to a request sent at `asked_at`."""
         self.member_since = asked_at
 
     def start(self, now: float, *, quick: bool = False) -> None:
@@ -83,38 +83,39 @@ class HeartbeatState:
         self.due = self._after(now)
 
     def sent(self) -> int:
-        """One is sent; returns its number."""
+        """A heartbeat is sent; returns its number."""
         self.due = NEVER
         return self._exchange.sent()
 
     def expects(self, number: int) -> bool:
-        """Whether this one is in flight, and not given up."""
+        """Whether this heartbeat is in flight, and was not given up."""
         return self._exchange.expects(number)
 
     def patience(self) -> float:
-        """How long the next one may take, in seconds."""
+        """How long the next heartbeat may take, in seconds."""
         share = SHARES[min(self._exchange.failures, len(SHARES) - 1)]
         return min(self._settings.request_timeout, self.session * share)
 
     def answered(self, now: float) -> None:
-        """It was answered."""
+        """The heartbeat was answered, and the coordinator knows the member."""
         self.answered_at = now
         self._is_forbidden = False
         self._exchange.answered()
         self.due = self._after(now)
 
     def failed(self, now: float, jitter: float) -> None:
-        """It was not answered, or it was refused."""
+        """The heartbeat was not answered, or it was refused."""
         self.due = self._exchange.failed(now, jitter)
 
     def forbidden(self) -> bool:
-        """It was refused for want of a right, which may be granted; False if the one before was,
-        too: the application has heard of it."""
+        """The heartbeat was refused for want of a right, which may be granted later. False if the
+        heartbeat before it was refused so, too: then the application has heard of it."""
         is_new, self._is_forbidden = not self._is_forbidden, True
         return is_new
 
     def may_be_allowed(self) -> None:
-        """Something else is asked for: the application hears of it if that is forbidden, too."""
+        """The subscription changed. If the coordinator refuses the new one as well, tell the
+        application again."""
         self._is_forbidden = False
 
     def refused(self, now: float) -> None:
@@ -122,7 +123,8 @@ class HeartbeatState:
         self._refused_since = min(self._refused_since, now)
 
     def restart_tolerance(self) -> None:
-        """JoinGroup or SyncGroup is sent, whose answer may bring another generation."""
+        """JoinGroup or SyncGroup was sent. Until it is answered, refused heartbeats are tolerated
+        again (for `REFUSALS_TOLERATED` at most)."""
         self._refused_since = math.inf
 
     def tolerates(self, now: float) -> bool:
@@ -134,14 +136,15 @@ class HeartbeatState:
         self.rebalances_again = True
 
     def end_session(self, now: float) -> float:
-        """What the member owns may be another's by now, until the answer to a heartbeat that is
-        sent later confirms the member; returns the session's end."""
+        """End the session: another member may own our partitions by now, until the answer to a
+        later heartbeat confirms the member. Returns the session's end."""
         self.member_since = -math.inf
         self._session_until = math.nextafter(now, -math.inf)
         return self._session_until
 
     def extend(self, asked_at: float) -> float | None:
-        """The group confirmed what was asked then; returns the session's end if it is later now."""
+        """The group has confirmed the member, in answer to a request sent at `asked_at`; returns
+        the session's end if it is later now."""
         until = asked_at + self.session
         if until <= self._session_until:
             return None
@@ -158,11 +161,11 @@ class HeartbeatState:
             self.due = -math.inf
 
     def abandon(self) -> None:
-        """Nothing is expected of the one in flight any more."""
+        """Give the heartbeat in flight up: its answer will be dropped."""
         self._exchange.abandon()
 
     def stop(self) -> None:
-        """No more."""
+        """Send no more heartbeats, and ignore the answer to the one in flight."""
         self.abandon()
         self.due = NEVER
 

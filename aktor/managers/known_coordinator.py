@@ -13,7 +13,7 @@ class KnownCoordinator:
 
     def __init__(self) -> None:
         self._broker: Broker | None = None
-        #: What was heard last of why no coordinator is known.
+        #: The last reason why no coordinator was known.
         self._missing = ""
 
     @property

@@ -22,7 +22,7 @@ METADATA_WAIT: Final = 1.5
 
 
 class Leader:
-    """Owns what the leader of a generation knows, what it assigned by, and the topics it tracks.
+    """Owns the leader's plan, the partition ids with which it assigned, and the topics it tracks.
 
     A member that does not lead has no plan and tracks nothing.
     """
@@ -76,14 +76,14 @@ class Leader:
     def ready_at(self) -> float:
         """When the group is told its assignment: at once, or after a wait for metadata.
 
-        It does not wait for topics that do not exist: when one appears the group is assigned anew.
+        It does not wait for topics that do not exist: when one appears, the group rebalances.
         """
         if self.plan is None or not self._awaited:
             return -math.inf
         return self._wait_until
 
     def assign(self) -> Mapping[str, bytes] | None:
-        """Member id -> assignment; None if it is not ours to make.
+        """Member id -> assignment; None if this member does not lead, or must keep the assignment.
 
         Raises whatever the assignor raises.
         """

@@ -43,15 +43,15 @@ class Leave:
         self.member_id = member_id
 
     def give_up_at(self, deadline: float) -> None:
-        """It has until then."""
+        """Set the deadline of this LeaveGroup."""
         self.deadline = deadline
 
     def is_awaited_by(self, ticket: int) -> None:
-        """The application waits for it."""
+        """The application's call with this ticket waits for it."""
         self.tickets.append(ticket)
 
     def take_over(self, tickets: list[int]) -> None:
-        """These waited for a request that is over, and wait for this one now."""
+        """Calls that waited for an ended LeaveGroup wait for this one from now on."""
         self.tickets += tickets
 
 
@@ -72,7 +72,7 @@ class Leaves:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        #: The id of a static member that did not leave when it might have: it may be let go later.
+        #: The id of our member if it stayed in the group: LeaveGroup may be sent for it later.
         self._stayed_as = ""
         self._open: list[Leave] = []
 
@@ -99,14 +99,14 @@ class Leaves:
         return self._open_one(member_id, because, deadline, of_join=of_join)
 
     def add_own(self, member_id: str, because: str, deadline: float, **more: Any) -> None:
-        """As `add`, for the member that we are, or were: if it stays it may be let go later, when
-        it has no id any more."""
+        """As `add`, for our own member. A static member is not removed now: remember its id, so
+        that LeaveGroup can be sent for it later."""
         who = member_id or self._stayed_as
         leave = self.add(who, because, deadline, **more)
         self._stayed_as = who if leave is None else ""
 
     def replace(self, member_id: str, because: str, deadline: float, *, stays: bool) -> None:
-        """One request in place of what was to be sent before; it takes over the tickets."""
+        """Open one LeaveGroup in place of all that were open; it takes over their tickets."""
         tickets = [ticket for one in self._open for ticket in one.tickets]
         self._open.clear()
         self._open_one(member_id, because, deadline, tickets=tickets, stays=stays)
@@ -120,7 +120,7 @@ class Leaves:
         return leave
 
     def joined(self) -> None:
-        """The member is in the group (again): there is none that stayed."""
+        """The member is in the group (again): forget the id of the one that stayed."""
         self._stayed_as = ""
 
     def clear(self) -> None:
@@ -128,19 +128,19 @@ class Leaves:
         self._open.clear()
 
     def begin(self, now: float) -> None:
-        """From `now` on, those that have no deadline yet have `request_timeout_ms`."""
+        """LeaveGroups without a deadline get one: `request_timeout_ms` from `now` on."""
         for one in self._open:
             if one.deadline == NEVER:
                 one.give_up_at(now + self._settings.request_timeout)
 
-    def last(self, deadline: float) -> Leave | None:
-        """The latest; None if there is none. All have until `deadline` from now on."""
+    def set_deadline(self, deadline: float) -> Leave | None:
+        """Set the deadline of all open LeaveGroups; return the latest, or None."""
         for one in self._open:
             one.give_up_at(deadline)
         return self._open[-1] if self._open else None
 
     def end(self, leave: Leave) -> list[int]:
-        """It is over; returns the tickets that waited for it, and have no other to wait for."""
+        """This one is over. Returns its tickets if no other is open, else that one takes them."""
         self._open.remove(leave)
         if not self._open:
             return leave.tickets
@@ -157,7 +157,7 @@ class Leaves:
         return frozenset(one.member_id for one in self._open if one.member_id)
 
     def all(self) -> list[Leave]:
-        """Those that are open now; they may end meanwhile."""
+        """A copy of the open ones: they may end during an iteration."""
         return list(self._open)
 
     def overdue(self, now: float) -> list[Leave]:

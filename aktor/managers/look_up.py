@@ -24,7 +24,7 @@ class Asker:
     since: float | None = None
 
     def begin_waiting(self, now: float) -> None:
-        """It is looked at for the first time."""
+        """The manager polls with this call for the first time."""
         self.since = now
 
 
@@ -136,7 +136,7 @@ class LookUp:
             self.as_of = commits_stored
 
     def answered(self, outcome: Outcome) -> None:
-        """The attempt is over: what it did not bring, and may bring yet, is still wanted."""
+        """The attempt is over: partitions whose error a retry may mend are still wanted."""
         self.exchange.ended()
         self.found.update(outcome.found)
         self.wanted = frozenset(outcome.again)

@@ -1,4 +1,4 @@
-"""Look-ups of committed offsets: one OffsetFetch for all who ask the same, until it is answered."""
+"""Look-ups of committed offsets: calls that ask for the same partitions share one OffsetFetch."""
 
 from __future__ import annotations
 
@@ -108,9 +108,9 @@ class LookUps:
             look_up.find_for_positions(wanted)
 
     def _is_being_found(self, partition: TopicPartition, ownership: int) -> bool:
-        """Whether a look-up under way is fresh enough to tell it.
+        """Whether a look-up that is fresh enough finds this partition's offset already.
 
-        An older look-up must not tell it any more: the partition is taken out of that one.
+        The partition is taken out of older look-ups: their answer may be out of date.
         """
         for look_up in self._under_way:
             if partition not in look_up.for_positions:
@@ -287,7 +287,7 @@ class LookUps:
     def settle(
         self, look_up: LookUp, outcome: Outcome, now: float = 0.0, jitter: float = 0.5
     ) -> None:
-        """Answer whom the outcome answers; the rest is asked for again, at its time."""
+        """Answer the calls that the outcome completes; ask again later for the rest."""
         look_up.answered(outcome)
         if outcome.found:
             self._log.info("offsets.fetched", partitions=len(outcome.found))

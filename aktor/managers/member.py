@@ -25,7 +25,7 @@ __all__ = ["Member"]
 
 
 class Member(GroupMember[State, Trigger]):
-    """Owns, besides, the member's id and generation, and the leader's part."""
+    """Owns what a `GroupMember` owns, the member's id and generation, and the leader's part."""
 
     TRANSITIONS = TRANSITIONS
 
@@ -75,7 +75,7 @@ class Member(GroupMember[State, Trigger]):
 
     @property
     def generation(self) -> int:
-        """That of the last JoinGroup; -1 if there is none."""
+        """The generation of the last JoinGroup; -1 if there is none."""
         return self.me.generation
 
     @property
@@ -85,7 +85,7 @@ class Member(GroupMember[State, Trigger]):
     # -- what the application wants
 
     def subscribe(self, topics: frozenset[str], member_id: str) -> None:
-        """Other topics; `member_id` counts before the first rebalance only."""
+        """Subscribe to these topics. `member_id` is used before the first rebalance only."""
         self.subscription.change(topics)
         if self._is_new():
             self.me = Identity(member_id=member_id)
@@ -182,7 +182,7 @@ class Member(GroupMember[State, Trigger]):
         )
 
     def lead_or_follow(self, response: Any, now: float) -> None:
-        """Take up the leader's part, or none; raises whatever decoding the members raises."""
+        """Become the leader or a follower; raises whatever decoding the members raises."""
         leads = response.leader == response.member_id
         if leads:
             self.leader.lead(response, now)
@@ -190,7 +190,7 @@ class Member(GroupMember[State, Trigger]):
             self.leader.follow()
 
     def assignments(self) -> Mapping[str, bytes]:
-        """What SyncGroup carries: the leader's assignment, nothing from everybody else.
+        """The assignments that SyncGroup carries; empty if this member does not lead.
 
         Raises whatever the assignor raises.
         """
@@ -213,7 +213,7 @@ class Member(GroupMember[State, Trigger]):
         return self._assignors.read(self.assignor, assignment, self.me.generation)
 
     def synced(self, assigned: frozenset[TopicPartition]) -> None:
-        """SyncGroup succeeded: this is ours; revoke what is not."""
+        """SyncGroup succeeded: the member owns `assigned`; revoke what is not in it."""
         topics = self.subscription.topics
         self._target = frozenset(one for one in assigned if one.topic in topics)
         self.log.info(
@@ -278,7 +278,7 @@ class Member(GroupMember[State, Trigger]):
         self.move(Trigger.LOSE if gives_up else Trigger.FORGET, because)
 
     def _forget(self, *, member_id: str) -> None:
-        """No generation any more."""
+        """The membership is over: forget the generation; `member_id` is kept for the next join."""
         self.me = Identity(member_id=member_id)
         self.assignor = None
         self.rejoin = None
@@ -291,14 +291,15 @@ class Member(GroupMember[State, Trigger]):
     def news(self, leaving: frozenset[str] = frozenset()) -> Iterable[MemberChanged]:
         """The member's state in the group, if it changed since it was said last.
 
-        `leaving`: the member ids that have yet to leave the group; others may have to know.
+        `leaving`: the member ids whose LeaveGroup is not answered. The application gives them to a
+        restarted membership manager.
         """
         state = MemberState.REBALANCING
         if not self.in_group:
             state = MemberState.UNJOINED
         elif self.state is State.STABLE:
             state = MemberState.STABLE
-        # Most questions find no news: compare before a message is made.
+        # Most calls find nothing new: compare before a message is made.
         news: dict[str, Any] = {
             "member_id": self.member_id if self.has_generation else "",
             "generation": self.me.generation,
@@ -314,7 +315,7 @@ class Member(GroupMember[State, Trigger]):
         return (MemberChanged(**news),)
 
     def track_again(self) -> None:
-        """The metadata manager was restarted."""
+        """The metadata manager was restarted: tell it again which topics the group needs."""
         self.leader.track_again()
 
     def _is_new(self) -> bool:

@@ -85,7 +85,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._member = Member(
             settings, assignors, incarnation=incarnation, tell=self._tell, log=self.log
         )
-        #: JoinGroup or SyncGroup: one of them is waited for at a time.
+        #: JoinGroup and SyncGroup: one of them is in flight at a time.
         self._calls = Exchange(settings)
 
     @property
@@ -123,7 +123,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             operation=message.operation,
         )
         # A LeaveGroup may be under way already: the application polled too late.
-        leave = self._leaves.last(message.deadline)
+        leave = self._leaves.set_deadline(message.deadline)
         self._stop_requests()
         self._failure = None
         self._member.leave()
@@ -248,14 +248,15 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         )
 
     def _assignor_failed(self, error: BaseException | None, assignor: str = "") -> None:
-        """`assignor`: in place of the one that the group has chosen."""
+        """An assignor has raised: the member fails. `assignor` names it, if it is not the one that
+        the group has chosen."""
         named, group = assignor or self._member.assignor, self.settings.group_id
         failure = group_errors.assignor_failed(error, group=group, assignor=named)
         self._fail(failure, REFUSED_FOR_GOOD)
 
     @answers_to(JoinGroupRequest)
     def on_join_answer(self, received: ResponseReceived) -> None:
-        """A new generation, or why not."""
+        """JoinGroup is answered: with a new generation, a member id, or an error."""
         response, sent = received.response, received.request.context
         if not self._calls.ends(sent.number):
             self._on_late_join(received)
@@ -309,7 +310,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     @answers_to(SyncGroupRequest)
     def on_sync_answer(self, received: ResponseReceived) -> None:
-        """Our assignment, or why not."""
+        """SyncGroup is answered: with our assignment, or an error."""
         response, sent = received.response, received.request.context
         if not self._calls.ends(sent.number):
             self._dropped(received.request, "it was given up before")
@@ -377,12 +378,12 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         return NEVER
 
     def _question(self, body: Any, deadline: float, note: object) -> Request:
-        """Something that the coordinator answers at once."""
+        """A request that the coordinator answers at once."""
         return self.request(body, to=Destination.COORDINATOR, deadline=deadline, context=note)
 
     @answers_to(HeartbeatRequest)
     def on_heartbeat_answer(self, received: ResponseReceived) -> None:
-        """Still a member, or not, or the group rebalances."""
+        """Heartbeat is answered: we are a member or not, or the group rebalances."""
         sent = received.request.context
         if not self._heartbeat_state.expects(sent.number):
             self._dropped(received.request, "it was given up before")
@@ -410,11 +411,11 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         rebalances again, also before SyncGroup is answered: Kafka then refuses SyncGroup with the
         same error.
 
-        But an answer to SyncGroup from before may be on its way, and come when the group has gone
-        on without this member: its partitions are another member's by then. So what such an answer
-        assigns is doubted until a later heartbeat confirms the member. It is no reason to join
-        again (nor is it in Java): older brokers answer so to each heartbeat before SyncGroup is
-        answered.
+        But an earlier answer to SyncGroup may be on its way, and arrive after the group has gone on
+        without this member: another member owns the partitions then. So records of an assignment
+        from such an answer are given out only after a later heartbeat has confirmed the member.
+        Before SyncGroup is answered, the error is no reason to join again (nor is it in Java):
+        older brokers answer each heartbeat so at that time.
         """
         if self.state is State.SYNCING:
             self._heartbeat_state.note_rebalance()
@@ -511,12 +512,12 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         of_join: int | None = None,
         operation: Operation = Operation.DEFAULT,
     ) -> None:
-        """Tell the group, unless this member stays: then it may be let go later."""
+        """Open a LeaveGroup for our member. If the member stays, remember its id for later."""
         who = self._member.member_id
         self._leaves.add_own(who, because, deadline, of_join=of_join, operation=operation)
 
     def _begin_leaves(self, now: float, _jitter: float) -> float:
-        """Those that were asked for without a deadline, by a message, have one from now on."""
+        """Give a deadline to the LeaveGroups that a handler opened: it did not know the time."""
         if self._leaves:
             self._leaves.begin(now)
         return NEVER
@@ -526,12 +527,12 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     @answers_to(LeaveGroupRequest)
     def on_leave_answer(self, received: ResponseReceived) -> None:
-        """Whether the member has left."""
+        """LeaveGroup was answered: the member has left, or it is sent again."""
         self._leave_answered(received)
 
     @failure_of(LeaveGroupRequest)
     def on_leave_failed(self, failed: RequestFailed) -> None:
-        """Whether it is sent again."""
+        """LeaveGroup failed: it is sent again, or given up."""
         self._leave_failed(failed)
 
     def _end(self, leave: Leave) -> None:
@@ -551,7 +552,8 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._fail(refusal, meaning)
 
     def _fail(self, error: Exception, meaning: Do) -> None:
-        """The user has to do something: lose everything, tell, try again after the next poll."""
+        """Only the user can mend this: give up all partitions, tell the application, and join again
+        after its next poll."""
         self.log.error("group.failed", state=self.state, because=error)
         self._member.subscription.await_poll()
         self._calls.pause(self._timer.now + REFUSED_PAUSE)
@@ -569,13 +571,13 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._failure = None
 
     def _depart(self, because: str, meaning: Do) -> None:
-        """Everything is given up; the member keeps its id if the table says no other."""
+        """Give up all partitions. The member keeps its id, unless `meaning` has NEW_MEMBER_ID."""
         self._stop_requests()
         kept = "" if Do.NEW_MEMBER_ID in meaning else self._member.member_id
         self._member.depart(because, member_id=kept)
 
     def _stop_requests(self) -> None:
-        """Answers to what was asked so far are dropped."""
+        """Send no more heartbeats, and drop the answers to all requests in flight."""
         self._calls.abandon()
         self._heartbeat_state.stop()
 
@@ -588,7 +590,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     @failure_of(SyncGroupRequest)
     def on_sync_failed(self, failed: RequestFailed) -> None:
-        """As JoinGroup."""
+        """SyncGroup failed: handled as a failed JoinGroup."""
         self._group_request_failed(Answer.SYNC_GROUP, failed)
 
     def _group_request_failed(self, answer: Answer, failed: RequestFailed) -> None:
@@ -613,7 +615,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         if isinstance(error, BrokerResponseError):
             self._refused(type(error), meaning)
         else:
-            self._fail(error, meaning)  # what we cannot send, and the error says why
+            self._fail(error, meaning)  # we cannot send this request; the error says why
 
     @failure_of(HeartbeatRequest)
     def on_heartbeat_failed(self, failed: RequestFailed) -> None:

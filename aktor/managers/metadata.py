@@ -72,7 +72,7 @@ class _RefreshSent(Value, kw_only=False):
 
 
 class _Missing(Value, kw_only=False):
-    """What an answer that describes all topics says of one that it does not have."""
+    """Stands for a topic that we need and that an answer with all topics does not have."""
 
     name: str
     error_code: int = UnknownTopicOrPartitionError.errno
@@ -271,7 +271,7 @@ class MetadataManager(RequestManager):
 
     @answers_to(MetadataRequest, note=_RefreshSent)
     def on_refreshed(self, received: ResponseReceived) -> None:
-        """The brokers and the tracked topics as they are now, or why not."""
+        """The answer has the brokers and the tracked topics as they are now, or an error."""
         error = self._refusal(received.response)
         if error is None:
             self._refreshed(received)
@@ -284,7 +284,8 @@ class MetadataManager(RequestManager):
         self._refresh_failed(failed.error, failed.now, failed.jitter)
 
     def _refusal(self, response: Any) -> Exception | None:
-        """Why an answer as a whole is of no use; it may send us back to the bootstrap servers."""
+        """The error of an answer as a whole, if it has one. REBOOTSTRAP_REQUIRED sends us back to
+        the bootstrap servers."""
         error = _refusal_of(response)
         if error is not None and Do.REBOOTSTRAP in means(Answer.METADATA, type(error)):
             self._rebootstrap(name_of(type(error)))
@@ -344,9 +345,10 @@ class MetadataManager(RequestManager):
         return topics, tuple(self._refuse(kind, names) for kind, names in newly_refused.items())
 
     def _answers(self, received: ResponseReceived, tracked: frozenset[str]) -> Iterator[Any]:
-        """What the response says of the topics that are tracked.
+        """The parts of the response about topics that are tracked, or that a pattern matches.
 
-        When all topics were asked for, it says of a topic that is not there nothing at all.
+        If all topics were asked for, a topic that does not exist is left out of the response: for
+        such a topic this yields `_Missing`.
         """
         response = received.response
         for answer in response.topics:
@@ -422,7 +424,7 @@ class MetadataManager(RequestManager):
         )
 
     def _replace(self, name: str, old: TopicInfo, new: TopicInfo) -> TopicInfo:
-        """A topic was deleted and created anew, unless a broker that lags told a former id."""
+        """A topic was deleted and created again, unless a broker that lags told a former id."""
         if self._former_ids.is_outdated(name, new.topic_id, old.topic_id):
             self._refreshing.soon(f"a broker told an earlier id of {name}")
             self.log.info("topic.outdated", topic=name, told=new.topic_id, known=old.topic_id)
@@ -438,7 +440,7 @@ class MetadataManager(RequestManager):
         brokers: Mapping[int, Broker],
         topics: Mapping[str, TopicInfo],
     ) -> None:
-        """The only place where the snapshot is replaced; says so if anything is different."""
+        """The only place where the snapshot is replaced; tells others if anything is different."""
         old = self.cluster
         self.cluster = Cluster(
             version=old.version,
@@ -514,7 +516,7 @@ class MetadataManager(RequestManager):
 
     @answers_to(MetadataRequest, note=_QuestionSent)
     def on_looked_up(self, received: ResponseReceived) -> None:
-        """The topics that a call has asked about, or why not."""
+        """The answer has the topics that a call has asked about, or an error."""
         ticket, error = received.request.context.ticket, self._refusal(received.response)
         question = self._questions[ticket]
         if error is not None:

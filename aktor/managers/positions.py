@@ -77,7 +77,7 @@ class State(enum.Enum):
     """How far an assigned partition is on its way to a position."""
 
     INITIALIZING = "initializing"
-    """What was committed for it is being asked."""
+    """The commit manager is asked for its committed offset."""
 
     AWAIT_RESET = "await_reset"
     """ListOffsets is asked where its log begins or ends, until a leader says so."""
@@ -86,11 +86,11 @@ class State(enum.Enum):
     """It has a position; from here on the fetch manager and the application move it."""
 
     FAILED = "failed"
-    """It cannot have one; the application was told and decides."""
+    """No position can be found for it; the application was told and decides."""
 
 
 class Trigger(enum.Enum):
-    """What can happen to it."""
+    """What can happen to an assigned partition."""
 
     COMMITTED_FOUND = "an offset is committed"
     NOTHING_COMMITTED = "no offset is committed"
@@ -149,7 +149,7 @@ class _Partition:
         self.exchange.ended()
 
     def sought(self, epoch: int) -> None:
-        """The application knows where to read. What was found out for an older epoch is void."""
+        """The application knows where to read. Answers for an older epoch will be dropped."""
         self.epoch = epoch
         self.move(Trigger.SOUGHT)
 
@@ -178,7 +178,7 @@ class _Partition:
 
 
 class _Wanted(Value, kw_only=False):
-    """What a reset in flight was asked for; it counts only while this is still wanted."""
+    """The epoch and strategy of a reset in flight: its answer counts while both are the same."""
 
     epoch: int
     strategy: ResetStrategy
@@ -227,7 +227,7 @@ class _Question:
         self.in_flight.update(dict.fromkeys(partitions, _AskedOf(node, now)))
 
     def to_ask(self) -> list[TopicPartition]:
-        """Neither answered nor in flight."""
+        """The partitions whose offset is neither found nor asked for."""
         return [tp for tp in self.asked.timestamps if not self._has(tp)]
 
     def _has(self, tp: TopicPartition) -> bool:
@@ -274,7 +274,8 @@ class PositionManager(RequestManager):
         super().__init__(*args, **kwargs)
         self._cluster = Cluster()
         self._partitions: dict[TopicPartition, _Partition] = {}
-        #: Those in AWAIT_RESET, in the order in which they came to be: to be quick when none are.
+        #: The partitions in AWAIT_RESET, in the order in which they got there. Kept, because most
+        #: polls find none and must be quick.
         self._awaiting: dict[TopicPartition, None] = {}
         self._questions: dict[int, _Question] = {}
 
@@ -313,7 +314,7 @@ class PositionManager(RequestManager):
 
     @handles(SeekPartitions)
     def on_seek_partitions(self, sought: SeekPartitions) -> None:
-        """The application knows where to read: whatever is under way for it is void."""
+        """The application knows where to read: drop what is under way for these partitions."""
         for tp, to in sought.partitions.items():
             partition = self._assigned(tp, because="a seek")
             if partition is not None:
@@ -355,7 +356,7 @@ class PositionManager(RequestManager):
         """Start at what is committed; reset the others, and only these (KAFKA-17674)."""
         resolved: dict[TopicPartition, Assigned] = {}
         uncommitted: list[TopicPartition] = []
-        for tp in sorted(found.offsets):  # asked for as a set, whose order hangs on hashes
+        for tp in sorted(found.offsets):  # a set was asked for, whose order depends on hashes
             committed, partition = found.offsets[tp], self._partitions.get(tp)
             if partition is None or partition.state is not State.INITIALIZING:
                 continue
@@ -381,7 +382,7 @@ class PositionManager(RequestManager):
 
     @handles(StartingOffsetsFailed)
     def on_starting_offsets_failed(self, failed: StartingOffsetsFailed) -> None:
-        """What is committed will not be known: the application decides."""
+        """The committed offsets cannot be found: tell the application, which decides."""
         waiting = [
             tp
             for tp in sorted(failed.partitions)
@@ -577,7 +578,8 @@ class PositionManager(RequestManager):
         self._resets_listed(sent, listed, failed.now, failed.jitter)
 
     def _still_wanted(self, context: _ResetsSent) -> list[TopicPartition]:
-        """A seek, a new assignment or another reset wins over a reset in flight."""
+        """The partitions that still want this reset: after a seek, a new assignment or another
+        reset they do not."""
         wanted: list[TopicPartition] = []
         dropped: list[TopicPartition] = []
         for tp, then in context.wanted.items():
@@ -634,7 +636,8 @@ class PositionManager(RequestManager):
         self._resolve(positions, because="reset")
 
     def _refresh_after(self, answer: Answer, troubles: Mapping[TopicPartition, Exception]) -> None:
-        """Without a refresh the next attempt would go to the same node (KAFKA-18469)."""
+        """Refresh the metadata after errors of a broker that may not lead any more: otherwise the
+        next attempt would go to the same node (KAFKA-18469)."""
         if not troubles:
             return
         reasons = sorted({str(error) for error in troubles.values()})
@@ -646,7 +649,7 @@ class PositionManager(RequestManager):
 
     @answers_to(ListOffsetsRequest, note=_TimesSent)
     def on_times_listed(self, received: ResponseReceived) -> None:
-        """What one leader has found; the question ends with the last, or with a refusal."""
+        """One leader has answered. The question ends with the last answer, or with a refusal."""
         sent: _TimesSent = received.request.context
         listed = _take_apart(Answer.LIST_OFFSETS_BY_TIME, received.response, sent.partitions)
         self._times_listed(sent, listed, received.now, received.jitter)
@@ -695,7 +698,8 @@ class PositionManager(RequestManager):
         self._tell(end)
 
     def _end_overdue(self, now: float, _jitter: float) -> float:
-        """Say why a question has no answer by its deadline."""
+        """Fail each question whose deadline has passed. The error says what each offset waited
+        for."""
         if not self._questions:
             return NEVER
         overdue = [one for one in self._questions.values() if now >= one.asked.deadline]
@@ -734,7 +738,7 @@ class PositionManager(RequestManager):
     def _obstacle(
         self, tp: TopicPartition, asked: _AskedOf | None, trouble: object, now: float
     ) -> str:
-        """What stands between a partition and its offset."""
+        """Why the offset of a partition is not found yet."""
         info = self._cluster.leader(*tp)
         if asked is not None:
             silence = f"{self._name(asked.node)} has not answered for {now - asked.at:.1f} s"
@@ -767,7 +771,8 @@ def _want_leaders(leaderless: list[TopicPartition]) -> RefreshMetadata:
 
 
 def _take_apart(answer: Answer, response: Any, asked: Iterable[TopicPartition]) -> _Listed:
-    """What an answer says of each partition that was asked about; silence is a trouble, too."""
+    """What an answer says of each partition that was asked about. One that is left out counts as
+    UNKNOWN_TOPIC_OR_PARTITION."""
     listed = _Listed(troubles={tp: UnknownTopicOrPartitionError() for tp in asked})
     for topic in response.topics:
         for one in topic.partitions:

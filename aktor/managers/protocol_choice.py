@@ -12,7 +12,7 @@ CLASSIC = "classic"
 
 @dataclass(slots=True, kw_only=True)
 class ProtocolChoice:
-    """Owns what was found to be spoken, "consumer" or "classic": a restarted manager stays with it.
+    """Owns the protocol that the group was found to speak: a restarted manager keeps to it.
 
     `falls_back`: the classic protocol takes over if the consumer protocol is not spoken.
     """
@@ -26,7 +26,7 @@ class ProtocolChoice:
         return self.falls_back and not self.protocol
 
     def settle(self, protocol: str) -> bool:
-        """This one is spoken; False if that was known."""
+        """The group speaks this protocol; False if that was known."""
         is_new = self.protocol != protocol
         self.protocol = protocol
         return is_new

@@ -38,7 +38,7 @@ class Rebalance:
         return self.number == self._first
 
     def next(self) -> None:
-        """Answers to steps of the one before are late from now on."""
+        """The next rebalance: answers to steps of the one before are dropped from now on."""
         self.number += 1
 
     def begin(self, now: float) -> None:
@@ -59,7 +59,7 @@ class Rebalance:
         self.callback_succeeded = succeeded
 
     def note_added(self, partitions: frozenset[TopicPartition]) -> None:
-        """The application is given these, and had them not before."""
+        """The application is given these partitions, which it did not have before."""
         self.added = partitions
 
     def note_revoked(self, count: int) -> None:
@@ -67,7 +67,7 @@ class Rebalance:
         self.revoked += count
 
     def trace_triggered(self, log: Trace, *, member_id: str, generation: int, owned: int) -> None:
-        """It begins."""
+        """Trace that the rebalance begins."""
         log.info(
             "rebalance.triggered",
             rebalance=self.number,
@@ -78,7 +78,7 @@ class Rebalance:
         )
 
     def trace_completed(self, log: Trace, now: float, *, generation: int, owned: int) -> None:
-        """The member has what it was assigned."""
+        """Trace that the member has its assignment."""
         log.info(
             "rebalance.completed",
             rebalance=self.number,

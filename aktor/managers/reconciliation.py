@@ -32,19 +32,20 @@ class ReconciliationStage(enum.Enum):
     """How far the member is on the way."""
 
     RESOLVING = "resolving"
-    """What of the target can be reached is found out: its topics are named by ids, and the metadata
-    manager may have yet to say what some of them are."""
+    """The member finds out which part of the target it can reach: the target has topic ids, and the
+    metadata manager may not have told the names of some of them yet."""
 
     LOSING = "losing"
-    """A topic that we own partitions of was deleted and created anew. The application loses the old
-    topic's partitions first: another member may own the new topic's by now."""
+    """A topic that we own partitions of was deleted and created again. The application loses the
+    old topic's partitions first: another member may own the new topic's by now."""
 
     REVOKING = "revoking"
-    """What is not in the target leaves the application: stopped, committed, callback run."""
+    """Partitions that are not in the target are revoked: delivery stops, their positions are
+    committed, the callback runs."""
 
     ADDING = "adding"
-    """What is missing may be assigned as soon as no heartbeat is unanswered that says that we do
-    not own it: the coordinator may give it to another member because of that heartbeat."""
+    """Missing partitions are assigned as soon as each heartbeat is answered that reported what we
+    own without them: because of it the coordinator may give them to another member."""
 
     ASSIGNING = "assigning"
     """The application applies the assignment and runs its assigned callback."""
@@ -81,19 +82,20 @@ STAGES: Final[Mapping[ReconciliationStage, Mapping[Event, ReconciliationStage]]]
 
 
 class Reconciliation:
-    """Owns the stage, the part of a target that is being reached, and what is left to call back.
+    """Owns the stage, the part of a target that is being reached, and the partitions for which the
+    assigned callback has yet to succeed.
 
     It lives as long as the membership: a member that joins again has another one.
     """
 
     def __init__(self) -> None:
         self.stage = ReconciliationStage.RESOLVING
-        #: Which target it is of.
+        #: The number of the target that is being reached.
         self.of_target = 0
         #: The part of the target whose topics have names: by topic id, and as partitions.
         self.reachable: Assignment = {}
         self.wanted: frozenset[TopicPartition] = frozenset()
-        #: The ids of topics that were created anew, while the application gives up the old ones.
+        #: The old ids of topics that were created again, while the application gives them up.
         self.losing: frozenset[Any] = frozenset()
         #: Applied, but the assigned callback has yet to succeed: the application has it already.
         self._pending: frozenset[TopicPartition] = frozenset()
@@ -109,14 +111,14 @@ class Reconciliation:
         return bool(self._pending) or (self._is_first and not names_are_awaited)
 
     def lose(self, topics: frozenset[Any]) -> None:
-        """These were deleted and created anew: what is owned of them is lost first."""
+        """These topics were deleted and created again: their old partitions are lost first."""
         self.on(Event.RECREATED)
         self.losing = topics
 
     def begin(
         self, of_target: int, reachable: Assignment, wanted: frozenset[TopicPartition]
     ) -> None:
-        """This is to be reached: first what is not in it is revoked."""
+        """Begin to reach this part of a target: what is not in it is revoked first."""
         self.on(Event.DIFFERS)
         self.of_target = of_target
         self.reachable = reachable

@@ -1,4 +1,4 @@
-"""What the group has of a KIP-848 member, as far as is known here, and which fields it was told."""
+"""Whether the group has this KIP-848 member, as far as we know, and which fields it was told."""
 
 from __future__ import annotations
 

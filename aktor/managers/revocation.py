@@ -40,8 +40,8 @@ class RevocationStage(enum.Enum):
 
 _S: Final = RevocationStage
 
-#: Which message, heard or said, leads from one stage to the next. There is no commit if nothing is
-#: to be stored, and the callback is run without its end when that takes too long.
+#: Which message, heard or said, leads from one stage to the next. If there is nothing to store, no
+#: commit is made. If the commit takes too long, the callback is run without waiting for it.
 STAGES: Final[Mapping[RevocationStage, Mapping[type, RevocationStage]]] = {
     _S.RELEASING:  {PartitionsReleased: _S.RELEASED},
     _S.RELEASED:   {CommitBeforeRevocation: _S.COMMITTING, RunRevokedCallback: _S.CALLING},
@@ -74,13 +74,13 @@ class Revocation:
         self._positions: Mapping[TopicPartition, OffsetAndMetadata] = {}
 
     def begin(self, because: str) -> RevokePartitions:
-        """What the application is told first."""
+        """The first message to the application."""
         return RevokePartitions(
             rebalance=self.rebalance, partitions=self.partitions, loss=self.loss, because=because
         )
 
     def heard(self, answer: StepAnswer) -> bool:
-        """Note an answer; False if this is not what it answers."""
+        """Note an answer; False if it belongs to another rebalance or to another stage."""
         if answer.rebalance != self.rebalance or type(answer) not in STAGES[self.stage]:
             return False
         self._move(answer)
@@ -95,7 +95,7 @@ class Revocation:
         return True
 
     def say(self, now: float) -> CommitBeforeRevocation | RunRevokedCallback | None:
-        """What is to be said next, if it can be said now."""
+        """The next message of the revocation, if it can be sent now."""
         said: CommitBeforeRevocation | RunRevokedCallback
         if self.stage is RevocationStage.RELEASED and self._commits and self._positions:
             self._commit_until = now + self._commit_time

@@ -20,7 +20,8 @@ from aktor.managers.fetch_session import FetchSession, Wanted
 
 __all__ = ["SessionlessFetch"]
 
-#: How soon a partition of which there was nothing is asked for again, and at the latest.
+#: After this wait a partition that had no records is asked for again. The wait doubles up to the
+#: longest one.
 FIRST_WAIT: Final = 0.05
 LONGEST_WAIT: Final = 0.5
 
@@ -34,7 +35,7 @@ SHORTLY: Final = 0.1
 FIRST_DIVISOR: Final = 64
 LEAST_DIVISOR: Final = 4
 
-#: Whether the session's Fetch in flight asks for a partition where it is.
+#: Whether the session's Fetch in flight asks for a partition at its present offset.
 Covered = Callable[[FetchCursor], bool]
 
 
@@ -57,7 +58,7 @@ class SessionlessFetch:
         #: id 0, epoch -1), and the broker remembers nothing.
         self.session = FetchSession(enabled=False)
         self.asked: Asked | None = None
-        #: What may have to be asked for; and that this is everything which is ready.
+        #: Partitions that may have to be asked for; or, if the flag is set, all that are ready.
         self._news: dict[TopicPartition, None] = {}
         self._everything = True
         self._tried: dict[TopicPartition, Wanted] = {}
@@ -67,7 +68,7 @@ class SessionlessFetch:
         self.divisor = FIRST_DIVISOR
 
     def begin(self) -> None:
-        """The session's Fetch was sent just now: it covers all that is wanted."""
+        """The session's Fetch was sent just now: it covers all partitions that are wanted."""
         self._everything = False
         self._news.clear()
         self._tried.clear()
@@ -76,7 +77,7 @@ class SessionlessFetch:
         self.divisor = FIRST_DIVISOR
 
     def brought(self, size: int, *, asked: int) -> None:
-        """So many bytes came, of those that were asked for."""
+        """An answer brought `size` bytes; the Fetch asked for `asked` bytes."""
         if 2 * size >= asked:
             self.divisor = max(LEAST_DIVISOR, self.divisor // 2)
 
@@ -119,7 +120,7 @@ class SessionlessFetch:
         return found
 
     def sent(self, asked: Asked) -> None:
-        """This was asked."""
+        """This Fetch was sent."""
         self.asked = asked
         self._tried.update(asked.wanted)
         if self._again_at == NEVER:
@@ -129,12 +130,12 @@ class SessionlessFetch:
             self._again_at = asked.sent_at + self._wait
 
     def ended(self) -> None:
-        """What was asked is answered, or will not be."""
+        """The Fetch was answered, or has failed."""
         self.asked = None
 
     @property
     def again_at(self) -> float:
-        """When those of which there was nothing are asked for again."""
+        """When partitions that had no records are asked for again."""
         return NEVER if self.asked is not None else self._again_at
 
     def answers_until(self, now: float) -> float:

@@ -26,7 +26,7 @@ class TopicNames:
         self._names: dict[Any, str] = {}
         #: Ids that no snapshot has: the metadata manager was asked to look them up.
         self._unnamed: frozenset[Any] = frozenset()
-        #: Ids whose name is that of another topic by now: a snapshot or the coordinator is late.
+        #: Ids whose name belongs to another topic now: the metadata or the coordinator is behind.
         self._doubtful: frozenset[Any] = frozenset()
         self._tracked: frozenset[str] = frozenset()
         self._cluster = Cluster()
@@ -51,7 +51,7 @@ class TopicNames:
             if name is not None:
                 self._names[topic_id] = name
         unnamed = frozenset(target) - self._names.keys()
-        # Either the coordinator or the metadata has yet to hear that a topic was created anew.
+        # Either the coordinator or the metadata does not know yet that a topic was created again.
         doubtful = frozenset(self.recreated(target))
         if doubtful - self._doubtful:
             self._tell(RefreshMetadata(because="a topic has another id than its partitions have"))
@@ -69,7 +69,8 @@ class TopicNames:
         self._tell(NameTopics(topic_ids=unnamed))
 
     def recreated(self, topic_ids: Iterable[Any]) -> list[Any]:
-        """Those whose names are those of other topics by now: deleted and created anew."""
+        """Topic ids whose name belongs to another topic now: the topic was deleted and created
+        again."""
         return [one for one in topic_ids if self._is_recreated(one)]
 
     def _is_recreated(self, topic_id: Any) -> bool:
@@ -77,20 +78,20 @@ class TopicNames:
         return info is not None and info.topic_id not in (None, topic_id)
 
     def learn(self, names: Mapping[Any, str]) -> None:
-        """The metadata manager has found these."""
+        """The metadata manager has found these names."""
         self._names.update(names)
 
     def doubt_anew(self) -> None:
-        """The coordinator has answered: if a name is in doubt still, metadata is asked again."""
+        """The coordinator has answered: if a name is still in doubt, ask for metadata again."""
         self._doubtful = frozenset()
 
     def track(self, target: Iterable[Any], owned: Iterable[str]) -> None:
         """Have the metadata manager keep these topics fresh: nobody else asks for a topic that a
         broker-side pattern has found.
 
-        They are the topics of the target, also if one was created anew: without metadata it would
-        be taken for the old topic. And those of which the application still has partitions: until
-        these are released the fetch manager needs their leaders.
+        They are the topics of the target, also if one was created again: without metadata it would
+        be taken for the old topic. And the topics of which the application still has partitions:
+        until these are released, the fetch manager needs their leaders.
         """
         targets = {self._names[one] for one in target if one in self._names}
         topics = frozenset(targets.union(owned))
@@ -99,7 +100,7 @@ class TopicNames:
             self._tell(TrackTopics(owner=MEMBERSHIP, topics=topics))
 
     def track_again(self) -> None:
-        """The metadata manager was restarted."""
+        """The metadata manager was restarted: ask it for the same topics and names again."""
         self._tell(TrackTopics(owner=MEMBERSHIP, topics=self._tracked))
         if self._unnamed:
             self._tell(NameTopics(topic_ids=self._unnamed))
