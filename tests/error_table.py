@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 from pathlib import Path
 
 from aktor.protocol.error_codes import LASTING, ROWS, Answer, Do, Rows, name_of
+from tests.state_tables import docstrings
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "errors.md"
 
@@ -38,17 +37,8 @@ HEAD = (
 
 def actions() -> list[str]:
     """Each action and its docstring, which a row of the page has on one line."""
-    (kind,) = ast.parse(inspect.getsource(Do)).body
-    assert isinstance(kind, ast.ClassDef)
-    rows = ["| action | what is done |", "|---|---|"]
-    for name, text in zip(kind.body[1::2], kind.body[2::2], strict=True):
-        assert isinstance(name, ast.Assign)
-        assert isinstance(name.targets[0], ast.Name)
-        assert isinstance(text, ast.Expr)
-        assert isinstance(text.value, ast.Constant)
-        what = " ".join(str(text.value.value).split())
-        rows.append(f"| {name.targets[0].id} | {what} |")
-    return rows
+    rows = [f"| {one.name} | {docstrings(Do)[str(one.name)]} |" for one in Do]
+    return ["| action | what is done |", "|---|---|", *rows]
 
 
 def _written(action: Do) -> str:

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 import pytest
 
@@ -22,10 +22,8 @@ from aktor.actors.manager import RequestManager
 from aktor.events.message import Message
 from aktor.events.metadata import TopicsNamed
 from aktor.events.routes import BY_NAME, FACTS, ROUTES
-from aktor.managers import classic_states, consumer_states
-from aktor.state_table import mermaid
 from aktor.values import Value
-from tests import protocol_table, settings_table
+from tests import protocol_table, settings_table, state_tables
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "aktor"
@@ -559,10 +557,25 @@ def test_every_trace_event_stands_in_the_trace_document() -> None:
     assert documented - emitted == set()
 
 
-@pytest.mark.parametrize("states", [classic_states, consumer_states])
-def test_the_diagram_of_the_members_states_is_the_table(states: Any) -> None:
-    printed = f"```mermaid\n{mermaid(states.TRANSITIONS).strip()}\n```"
-    assert printed in (ROOT / "docs" / "architecture.md").read_text()
+@pytest.mark.parametrize("name", state_tables.found())
+def test_a_state_machine_is_drawn_and_its_states_and_triggers_say_what_they_mean(name: str) -> None:
+    """A trigger may be a message, and its value may be a sentence."""
+    table, states = state_tables.table(name), state_tables.states_of(name)
+    triggers = state_tables.triggers_of(name) or ()
+
+    assert any(name in machines for machines in state_tables.NAMES.values()), "name it in `NAMES`"
+    assert state_tables.drawing(name) in state_tables.DOCUMENT.read_text()
+    assert set(table) == set(states)
+    assert {one.name for one in states} == set(state_tables.docstrings(states))
+    for one in triggers:
+        documented = one.name in state_tables.docstrings(type(one))
+        assert documented or len(one.value.split()) > 2, one
+
+
+def test_the_document_of_the_state_machines_is_made_from_their_tables() -> None:
+    assert state_tables.DOCUMENT.read_text() == state_tables.document(), (
+        "python -m tests.state_tables writes it anew"
+    )
 
 
 def test_no_file_names_a_machine() -> None:

@@ -110,9 +110,13 @@ class ConversationEvent(enum.Enum):
     """What moves the conversation from one state to the next."""
 
     BEGUN = "begun"
+    """There is a connection."""
     LOGIN_WANTED = "login wanted"
+    """The versions are known, and the settings ask for a login."""
     OPENED = "opened"
+    """All is known that requests need: the versions, and who we are if that is asked for."""
     LOGIN_ENDS = "login ends"
+    """The login is valid for a short time only from now on."""
 
 
 _S, _E = ConversationState, ConversationEvent

@@ -33,12 +33,19 @@ class LinkEvent(enum.Enum):
     """What moves a link."""
 
     WANTED = "wanted"
+    """A request waits for a connection, or one is opened in advance."""
     OPENED = "opened"
+    """The attempt has become a connection."""
     FAILED = "failed"
+    """The attempt has failed."""
     LOST = "lost"
+    """The connection has broken, or the broker has closed it."""
     DROPPED = "dropped"
+    """We have closed the connection, or given up the attempt."""
     ADOPTED = "adopted"
+    """The open connection of another link to the same address is taken over."""
     GIVEN = "given"
+    """Another link has taken the connection over."""
 
 
 _S, _E = LinkState, LinkEvent

@@ -62,10 +62,15 @@ class CoordinatorEvent(enum.Enum):
     """What leads from one state to the next."""
 
     SENT = "sent"
+    """FindCoordinator is sent."""
     FOUND = "found"
+    """A broker has named the coordinator."""
     FAILED = "failed"
+    """The broker did not answer, or answered with an error."""
     SUSPECTED = "suspected"
+    """The coordinator did not act as one, or the client goes back to its bootstrap servers."""
     NOTED = "noted"
+    """The time of the suspicion is noted."""
 
 
 _S, _E = CoordinatorState, CoordinatorEvent
