@@ -179,6 +179,10 @@ class MessageHandler:
             handler(message)
         return self._outgoing.messages()
 
+    def _say(self, message: Message) -> None:
+        """Have it said when the handler returns: told to each receiver that the routes name."""
+        self._outgoing.say(message)
+
     def drop(self, message: Message) -> None:
         """A dead letter: there is no handler for this type of message. Trace it."""
         self.log.warning("message.dropped", message=type(message).__name__, because="unknown")

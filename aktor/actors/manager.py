@@ -1,7 +1,7 @@
 """A request manager: an actor that holds rules of Kafka and decides what to send and when.
 
 A handler takes one message. What depends on the time is a duty: a method that does what is due, and
-returns when it is due next. Both say messages by `_tell` and send requests by `send`: these collect
+returns when it is due next. Both say messages by `_say` and send requests by `send`: these collect
 in the manager, until `handle` returns what was said, and `poll`, which goes through the duties,
 returns what is to be sent, too, and when the manager wants to be asked again. None of these has a
 clock, a socket, a thread or randomness, so a test calls them and reads the result:
@@ -161,10 +161,6 @@ class RequestManager(CooperativeActor):
         """Send this request after the present poll."""
         self._outgoing.send(request)
 
-    def _tell(self, message: Message) -> None:
-        """Tell this message after the present message or poll."""
-        self._outgoing.say(message)
-
     def request(
         self,
         body: Any,
@@ -211,7 +207,7 @@ class RequestManager(CooperativeActor):
     def _on_tick(self, tick: Tick) -> None:
         requests, wake_at, said = self.poll(tick.now, tick.jitter)
         for message in said:
-            self._tell(message)
+            self._say(message)
         last = self._outgoing.ticked
         if last is None or requests or last.requests or wake_at != last.wake_at:
             last = Ticked(

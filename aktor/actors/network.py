@@ -330,7 +330,7 @@ class NetworkActor(CooperativeActor):
         link.attempts.pause(self._moment.now + stretched(REFUSED_PAUSE, self._moment.next_jitter()))
         while self._anywhere:
             self._fail(self._anywhere.popleft(), error, node=link.node)
-        self._outgoing.say(BrokerRefused(error=error))
+        self._say(BrokerRefused(error=error))
 
     @handles(ConnectionClosed)
     def on_connection_closed(self, report: ConnectionClosed) -> None:
@@ -379,7 +379,7 @@ class NetworkActor(CooperativeActor):
             ms=milliseconds(now - waiting.sent_at),
             throttle_ms=milliseconds(report.throttle),
         )
-        self._outgoing.say(
+        self._say(
             ResponseReceived(
                 request=waiting.request,
                 response=report.response,
@@ -394,7 +394,7 @@ class NetworkActor(CooperativeActor):
             link.prove()
             self._complaints.advertised.answered(link.address, as_broker=link.node >= 0)
             if self._bootstrap.answered():
-                self._outgoing.say(BrokersReached())
+                self._say(BrokersReached())
 
     @handles(RequestBroken)
     def on_request_broken(self, report: RequestBroken) -> None:
@@ -416,7 +416,7 @@ class NetworkActor(CooperativeActor):
         wake_at = AGAIN
         while wake_at == AGAIN:
             wake_at = min([duty(now) for duty in self._handlers.duties])
-        self._outgoing.say(
+        self._say(
             Ticked(actor=self.name, incarnation=self.incarnation, requests=(), wake_at=wake_at)
         )
 
@@ -667,7 +667,7 @@ class NetworkActor(CooperativeActor):
         anybody = bool(self._anywhere)
         said, again_at = self._complaints.due(self._links(), now, anybody=anybody)
         for one in said:
-            self._outgoing.say(one)
+            self._say(one)
         return again_at
 
     @handles(ReportBootstrap)
@@ -676,7 +676,7 @@ class NetworkActor(CooperativeActor):
         bootstrap = self._bootstrap
         wanted = bootstrap.is_begun and bootstrap.is_nobody_there
         value = bootstrap.error() if wanted else None
-        self._outgoing.say(Answered(ticket=asked.ticket, value=value))
+        self._say(Answered(ticket=asked.ticket, value=value))
 
     # -- answers out
 
@@ -688,7 +688,7 @@ class NetworkActor(CooperativeActor):
             request=waiting.request_id,
             because=error,
         )
-        self._outgoing.say(
+        self._say(
             RequestFailed(
                 request=waiting.request,
                 error=error,

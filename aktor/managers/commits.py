@@ -110,7 +110,7 @@ class CommitManager(RequestManager):
             self.settings,
             consumed=self._consumed,
             request=self.request,
-            tell=self._tell,
+            say=self._say,
             log=self.log,
         )
 
@@ -189,13 +189,13 @@ class CommitManager(RequestManager):
         """Put the commit into the queue."""
         self._consumed.commit_asked()
         if self.settings.group_id is None:
-            self._tell(Failed(ticket=asked.ticket, error=self._errors.no_group("commit")))
+            self._say(Failed(ticket=asked.ticket, error=self._errors.no_group("commit")))
             return
         if not asked.offsets:
-            self._tell(Answered(ticket=asked.ticket))
+            self._say(Answered(ticket=asked.ticket))
             return
         if len(self._queue) >= QUEUE_MAX:
-            self._tell(Failed(ticket=asked.ticket, error=self._errors.queue_is_full(QUEUE_MAX)))
+            self._say(Failed(ticket=asked.ticket, error=self._errors.queue_is_full(QUEUE_MAX)))
             return
         self._queue.add(
             Commit(
@@ -215,7 +215,7 @@ class CommitManager(RequestManager):
     def on_commit_before_revocation(self, asked: CommitBeforeRevocation) -> None:
         """Commit before the whole queue: the revocation goes on when this commit has ended."""
         if self.settings.group_id is None or not asked.offsets:
-            self._tell(RevocationCommitted(rebalance=asked.rebalance))
+            self._say(RevocationCommitted(rebalance=asked.rebalance))
             return
         self._consumed.released(asked.offsets)
         self._queue.add(
@@ -248,7 +248,7 @@ class CommitManager(RequestManager):
     def on_explain_starting_offset(self, asked: ExplainStartingOffset) -> None:
         """Say what the look-up of a committed offset waits for."""
         why = self._look_ups.why_not_found(asked.partition, asked.now, self._coordinator_now)
-        self._tell(Answered(ticket=asked.ticket, value=f"the group's committed offset: {why}"))
+        self._say(Answered(ticket=asked.ticket, value=f"the group's committed offset: {why}"))
 
     @handles(Poll)
     def on_poll(self, poll: Poll) -> None:
@@ -328,7 +328,7 @@ class CommitManager(RequestManager):
         """Say that `node` is not the coordinator, and hold back until there is a new one."""
         if self._coordinator.node_id == node:
             self._coordinator.lost(because)
-            self._tell(SuspectCoordinator(node_id=node, because=because))
+            self._say(SuspectCoordinator(node_id=node, because=because))
 
     # -- commits on the way
 
@@ -481,12 +481,12 @@ class CommitManager(RequestManager):
         if Do.FIND_COORDINATOR in meaning:
             self._suspect(sent.node, because)
         if Do.REFRESH_METADATA in meaning:
-            self._tell(RefreshMetadata(because=because))
+            self._say(RefreshMetadata(because=because))
         if Do.CONFIRM_MEMBERSHIP in meaning and (
             Do.RETRY in meaning or commit.kind is not Kind.REVOCATION
         ):
             # The heartbeat would find out too, but only when its interval is over.
-            self._tell(ConfirmSession())
+            self._say(ConfirmSession())
         self._attempt_failed(commit, sent, error, received.now, received.jitter)
 
     def _note_stored(self, commit: Commit, stored: Offsets, sent: _CommitSent) -> None:
@@ -582,7 +582,7 @@ class CommitManager(RequestManager):
                 partitions=sorted(commit.offsets),
                 attempts=commit.attempts.made,
             )
-        self._tell(commit.outcome(error))
+        self._say(commit.outcome(error))
 
     def _end_passed(self, commit: Commit) -> None:
         """A last commit before a revocation may be stored although no answer came: commits that it

@@ -41,15 +41,15 @@ class ConsumerMember(GroupMember[State, Trigger]):
         *,
         member_id: str,
         incarnation: int,
-        tell: Callable[[Message], None],
+        say: Callable[[Message], None],
         log: Trace,
     ) -> None:
-        super().__init__(settings, incarnation=incarnation, tell=tell, log=log)
+        super().__init__(settings, incarnation=incarnation, say=say, log=log)
         self.member_id = member_id
         self.epoch = 0
         self._target = Target()
         self._claim = Claim()
-        self._names = TopicNames(tell=tell, log=log)
+        self._names = TopicNames(say=say, log=log)
         self._reconciliation = Reconciliation()
 
     @property

@@ -85,7 +85,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         super().__init__(settings, incarnation=incarnation, dispatcher=dispatcher, trace=trace)
         self.log = self.log.bind(member=member_id)
         self._member = ConsumerMember(
-            settings, member_id=member_id, incarnation=incarnation, tell=self._tell, log=self.log
+            settings, member_id=member_id, incarnation=incarnation, say=self._say, log=self.log
         )
         self._registration = Registration(settings, has_predecessor=incarnation > 1)
         self._heartbeat_state.set_times(interval=FIRST_INTERVAL, session=SESSION_MAX)
@@ -131,7 +131,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         else:
             if self._registration.is_member:
                 self._registration.ended(is_member=False)  # it remains until its session ends
-            self._tell(Answered(ticket=message.ticket))
+            self._say(Answered(ticket=message.ticket))
         if member.in_group:
             member.move(Trigger.DEPART, message.because)
         out = self.state in (State.FENCED, State.STALE)
@@ -161,7 +161,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
 
     def _not_found(self, error: Exception) -> None:
         """As in the Java client the member keeps its state: a coordinator may be found later."""
-        self._tell(GroupFailed(error=error))
+        self._say(GroupFailed(error=error))
 
     def _abandon_requests(self, because: str) -> None:
         self._registration.forget_fields()
@@ -312,7 +312,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         elif Do.RAISE in meaning and Do.RETRY in meaning:
             # The member stays; it recovers when the right is granted.
             if self._heartbeat_state.forbidden():
-                self._tell(GroupFailed(error=self._refusal(error, error_message)))
+                self._say(GroupFailed(error=self._refusal(error, error_message)))
         elif Do.RAISE in meaning:
             # If we could not free our `group_instance_id`, another member has it: say that.
             if self.state is State.FREEING_INSTANCE_ID:
@@ -411,7 +411,7 @@ class ConsumerMembershipManager(GroupMembershipManager[ConsumerMember]):
         if self._failure is not None and not self._member.is_revoking:
             self._failure.told(self._timer.now)
             self._member.subscription.await_poll()
-            self._tell(GroupFailed(error=self._failure.error))
+            self._say(GroupFailed(error=self._failure.error))
 
     def _tell_failure_again(self, now: float, _jitter: float) -> float:
         """The application polls after it was told that the member has failed: tell it again. If it

@@ -174,7 +174,7 @@ class CoordinatorManager(RequestManager):
             node=result.node_id,
             address=f"{result.host}:{result.port}",
         )
-        self._tell(CoordinatorFound(broker=self.broker))
+        self._say(CoordinatorFound(broker=self.broker))
 
     @failure_of(FindCoordinatorRequest)
     def on_find_failed(self, failed: RequestFailed) -> None:
@@ -200,7 +200,7 @@ class CoordinatorManager(RequestManager):
                 wait_ms=round((retry_at - now) * 1000),
             )
             because = str(error.args[0]) if error.args else str(error)
-            self._tell(CoordinatorMissing(because=because))
+            self._say(CoordinatorMissing(because=because))
             return
 
         pause = stretched(max(self.settings.retry_backoff_max, REFUSED_PAUSE), jitter)
@@ -211,7 +211,7 @@ class CoordinatorManager(RequestManager):
             because=error,
             wait_ms=round(pause * 1000),
         )
-        self._tell(CoordinatorRefused(error=error))
+        self._say(CoordinatorRefused(error=error))
 
     def _explain(self, error_type: Any, error_message: str) -> str:
         group = f"group {self.settings.group_id!r}"
@@ -255,4 +255,4 @@ class CoordinatorManager(RequestManager):
             node=broker.node_id,
             because=because,
         )
-        self._tell(CoordinatorLost(because=because))
+        self._say(CoordinatorLost(because=because))

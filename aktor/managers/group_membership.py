@@ -247,7 +247,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         """The group has confirmed the member: it answered a request sent at `asked_at`."""
         until = self._heartbeat_state.extend(asked_at)
         if until is not None:
-            self._tell(SessionExtended(until=until))
+            self._say(SessionExtended(until=until))
 
     def _hurry_if_over(self) -> None:
         """Ask again if the process was suspended after it sent what is answered now: the answer may
@@ -355,7 +355,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
         """The LeaveGroup is over, whether the group was told or not: the application waits no
         longer."""
         for ticket in self._leaves.end(leave):
-            self._tell(Answered(ticket=ticket))
+            self._say(Answered(ticket=ticket))
 
     # -- the coordinator's faults
 
@@ -369,7 +369,7 @@ class GroupMembershipManager(RequestManager, Generic[M]):
 
     def _suspect(self, node: int, because: str) -> None:
         self.log.info("coordinator.suspected", node=node, because=because)
-        self._tell(SuspectCoordinator(node_id=node, because=because))
+        self._say(SuspectCoordinator(node_id=node, because=because))
 
     def _dropped(self, request: Request, because: str) -> None:
         self.log.info("answer.dropped", request=type(request.body).__name__, because=because)

@@ -35,15 +35,15 @@ class Member(GroupMember[State, Trigger]):
         assignors: Assignors,
         *,
         incarnation: int,
-        tell: Callable[[Message], None],
+        say: Callable[[Message], None],
         log: Trace,
     ) -> None:
-        super().__init__(settings, incarnation=incarnation, tell=tell, log=log)
+        super().__init__(settings, incarnation=incarnation, say=say, log=log)
         self._assignors = assignors
         # the member's id and generation
         self.me = Identity()
         self.assignor: str | None = None
-        self.leader = Leader(settings, assignors, tell)
+        self.leader = Leader(settings, assignors, say)
         # the rebalance under way
         self.rejoin: str | None = None
         self._target = NOTHING

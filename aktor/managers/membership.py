@@ -83,7 +83,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         super().__init__(settings, incarnation=incarnation, dispatcher=dispatcher, trace=trace)
         assignors = Assignors(settings.partition_assignment_strategy)
         self._member = Member(
-            settings, assignors, incarnation=incarnation, tell=self._tell, log=self.log
+            settings, assignors, incarnation=incarnation, say=self._say, log=self.log
         )
         #: JoinGroup and SyncGroup: one of them is in flight at a time.
         self._calls = Exchange(settings)
@@ -128,7 +128,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
         self._failure = None
         self._member.leave()
         if leave is None:
-            self._tell(Answered(ticket=message.ticket))
+            self._say(Answered(ticket=message.ticket))
             if self._member.in_group or self.state is State.LOSING:
                 self._member.move(Trigger.LEAVE, message.because)
                 self._member.move(Trigger.LEFT, "there is nobody to tell")
@@ -426,7 +426,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
 
     def _doubt_assignment(self) -> None:
         """Give nothing out before the answer to a heartbeat that is sent from now on."""
-        self._tell(SessionExtended(until=self._heartbeat_state.end_session(self._timer.now)))
+        self._say(SessionExtended(until=self._heartbeat_state.end_session(self._timer.now)))
 
     def _heartbeat_refused(self, error: type[Exception], received: ResponseReceived) -> None:
         meaning, because = means(Answer.HEARTBEAT, error), name_of(error)
@@ -447,7 +447,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
             self._heartbeat_state.refused(self._timer.now)
             # What is owned may be another member's by now: nothing of it is given out until the
             # group confirms the member.
-            self._tell(SessionExtended(until=math.nextafter(self._timer.now, -math.inf)))
+            self._say(SessionExtended(until=math.nextafter(self._timer.now, -math.inf)))
         return self._heartbeat_state.tolerates(self._timer.now)
 
     # -- what a leader that skips the assignment has to learn
@@ -567,7 +567,7 @@ class ClassicMembershipManager(GroupMembershipManager[Member]):
     def _tell_failure(self) -> None:
         # The application must have given up its partitions before it hears of the error.
         if self._failure is not None and self.state is State.UNJOINED:
-            self._tell(GroupFailed(error=self._failure.error))
+            self._say(GroupFailed(error=self._failure.error))
             self._failure = None
 
     def _depart(self, because: str, meaning: Do) -> None:

@@ -310,7 +310,7 @@ class PositionManager(RequestManager):
         if self.settings.group_id is None:
             self._reset_by_policy(partitions, because="there is no group to commit for")
             return
-        self._tell(FindStartingOffsets(partitions=frozenset(partitions)))
+        self._say(FindStartingOffsets(partitions=frozenset(partitions)))
 
     @handles(SeekPartitions)
     def on_seek_partitions(self, sought: SeekPartitions) -> None:
@@ -397,7 +397,7 @@ class PositionManager(RequestManager):
             return
         offsets = {tp: one.position.offset for tp, one in positions.items() if one.position}
         self.log.info("position.resolved", partitions=offsets, because=because)
-        self._tell(PositionsResolved(partitions=positions))
+        self._say(PositionsResolved(partitions=positions))
 
     def _fail(self, partitions: Iterable[TopicPartition], error: Exception) -> None:
         epochs: dict[TopicPartition, int] = {}
@@ -408,7 +408,7 @@ class PositionManager(RequestManager):
         if not epochs:
             return
         self.log.warning("position.failed", partitions=list(epochs), because=error)
-        self._tell(PositionsFailed(epochs=epochs, error=error))
+        self._say(PositionsFailed(epochs=epochs, error=error))
 
     def _refuse_for_policy(self, partitions: list[TopicPartition]) -> None:
         """With `auto_offset_reset="none"` the application must say where to go."""
@@ -448,7 +448,7 @@ class PositionManager(RequestManager):
     def on_look_up_offsets(self, asked: LookUpOffsets) -> None:
         """Keep the question; `poll` asks the leaders."""
         if not asked.timestamps:
-            self._tell(Answered(ticket=asked.ticket, value={}))
+            self._say(Answered(ticket=asked.ticket, value={}))
             return
         backoff = Backoff(self.settings.retry_backoff, self.settings.retry_backoff_max)
         self._questions[asked.ticket] = _Question(asked=asked, backoff=backoff)
@@ -473,7 +473,7 @@ class PositionManager(RequestManager):
         for tp in leaderless:
             self._partitions[tp].failed(None, now, jitter)
         if leaderless:
-            self._tell(_want_leaders(leaderless))
+            self._say(_want_leaders(leaderless))
         for node, partitions in by_leader.items():
             timestamps: dict[TopicPartition, int] = {}
             wanted: dict[TopicPartition, _Wanted] = {}
@@ -505,7 +505,7 @@ class PositionManager(RequestManager):
             question.backoff.failed(now, jitter)
             for tp in leaderless:
                 question.troubles.pop(tp, None)
-            self._tell(_want_leaders(leaderless))
+            self._say(_want_leaders(leaderless))
         for node, partitions in by_leader.items():
             question.sent(partitions, node, now)
             timestamps = {tp: question.asked.timestamps[tp] for tp in partitions}
@@ -643,7 +643,7 @@ class PositionManager(RequestManager):
         reasons = sorted({str(error) for error in troubles.values()})
         self.log.warning("position.retrying", partitions=sorted(troubles), because=reasons)
         if any(Do.REFRESH_METADATA in means(answer, type(one)) for one in troubles.values()):
-            self._tell(RefreshMetadata(because=f"offsets were not listed: {reasons[0]}"))
+            self._say(RefreshMetadata(because=f"offsets were not listed: {reasons[0]}"))
 
     # -- questions
 
@@ -695,7 +695,7 @@ class PositionManager(RequestManager):
             return
         if isinstance(end, Failed):
             self.log.warning("lookup.failed", ticket=end.ticket, because=end.error)
-        self._tell(end)
+        self._say(end)
 
     def _end_overdue(self, now: float, _jitter: float) -> float:
         """Fail each question whose deadline has passed. The error says what each offset waited
@@ -724,16 +724,16 @@ class PositionManager(RequestManager):
         tp = asked.partition
         partition = self._partitions.get(tp)
         if partition is not None and partition.state is State.INITIALIZING:
-            self._tell(ExplainStartingOffset(ticket=asked.ticket, partition=tp, now=asked.now))
+            self._say(ExplainStartingOffset(ticket=asked.ticket, partition=tp, now=asked.now))
             return
         if partition is None or partition.state is not State.AWAIT_RESET:
-            self._tell(Answered(ticket=asked.ticket, value="it was not looked up in time"))
+            self._say(Answered(ticket=asked.ticket, value="it was not looked up in time"))
             return
         where = {ResetStrategy.EARLIEST: "begins", ResetStrategy.LATEST: "ends"}
         of = where.get(partition.strategy) if partition.strategy is not None else None
         asked_of = partition.asked if partition.exchange.in_flight else None
         why = self._obstacle(tp, asked_of, partition.trouble, asked.now)
-        self._tell(Answered(ticket=asked.ticket, value=f"where its log {of or 'is'}: {why}"))
+        self._say(Answered(ticket=asked.ticket, value=f"where its log {of or 'is'}: {why}"))
 
     def _obstacle(
         self, tp: TopicPartition, asked: _AskedOf | None, trouble: object, now: float
