@@ -279,7 +279,9 @@ SET_BY_OTHERS = {
     # From letting go of a consumer to the return of its method there must be no call, for Python
     # may run a signal handler in it.
     ("facade.py", "guard.begun"),
+    ("facade.py", "guard.holder"),
     ("guard.py", "guard.begun"),
+    ("guard.py", "guard.holder"),
     # Done for each record: a call would cost as much as the rest.
     ("iteration.py", "batch.handed"),
 }
@@ -292,11 +294,14 @@ def test_the_applications_half_sets_no_attribute_of_another_object() -> None:
     assert found == SET_BY_OTHERS
 
 
-#: Attributes of objects of other libraries that are set: their classes have no method for it.
+#: Attributes of objects of other libraries that are set or changed: their classes have no method
+#: for it.
 SET_OF_LIBRARIES = {
     # kafka-python sets the version of a body that it encodes. Its setter refuses None, which says
     # that the body has none.
     ("in_flight.py", "body._version"),
+    # A list of kafka-python's, in what this function has just made.
+    ("fetch_request.py", "topics[-1].partitions"),
     # Python's `ssl.SSLContext` is configured so.
     ("tls.py", "context.check_hostname"),
     ("tls.py", "context.minimum_version"),
@@ -310,16 +315,32 @@ def test_no_actor_sets_an_attribute_of_another_object() -> None:
     assert {(path.name, target) for path in paths for target in foreign(path)} == SET_OF_LIBRARIES
 
 
+#: The methods that change a list, a deque, a dictionary or a set.
+CHANGES = {"append", "appendleft", "extend", "insert", "remove", "pop", "popleft", "clear"} | {
+    *("add", "discard", "update", "setdefault", "popitem", "sort"),
+}
+
+
 def foreign(path: Path) -> Iterator[str]:
-    """Attributes that are set of what is neither `self` nor was just made by the function; Python's
-    own ones (`__cause__` of an error) are not counted."""
+    """Attributes that are set of what is neither `self` nor was just made by the function, and
+    containers in such attributes that are changed. Python's own attributes (`__cause__` of an
+    error) are not counted."""
     for function in ast.walk(ast.parse(path.read_text())):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             own = {"self", "cls", *just_made(function)}
             for node in ast.walk(function):
-                is_set = isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
-                if is_set and not node.attr.startswith("__"):
-                    yield from {ast.unparse(node)} if ast.unparse(node.value) not in own else ()
+                changed = changed_by(node)
+                if isinstance(changed, ast.Attribute) and ast.unparse(changed.value) not in own:
+                    yield from {ast.unparse(changed)} if not changed.attr.startswith("__") else ()
+
+
+def changed_by(node: ast.AST) -> ast.expr | None:
+    """What this sets, or the container that it changes."""
+    if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
+        return node if isinstance(node, ast.Attribute) else node.value
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.value if node.func.attr in CHANGES else None
+    return None
 
 
 def just_made(function: ast.AST) -> Iterator[str]:
@@ -327,7 +348,7 @@ def just_made(function: ast.AST) -> Iterator[str]:
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             maker = ast.unparse(node.value.func)
-            if re.fullmatch(r"[A-Z]\w*|copy\.copy|.*\.__new__", maker):
+            if re.fullmatch(r"_?[A-Z]\w*|copy\.copy|.*\.__new__", maker):
                 yield from (one.id for one in node.targets if isinstance(one, ast.Name))
 
 

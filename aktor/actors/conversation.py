@@ -163,6 +163,10 @@ class Conversation:
 
     # -- beginning
 
+    def next_news(self) -> News:
+        """Take the oldest news."""
+        return self.news.popleft()
+
     def begin(self, host: str) -> None:
         """Ask for versions, then log in. `host` is the broker's name, as Kerberos knows it."""
         self._host = host

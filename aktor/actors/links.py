@@ -148,6 +148,22 @@ class Link:
         self.used_at = now
         self.throttled_until = -math.inf
 
+    def queue(self, waiting: ClientRequest) -> None:
+        """This request is to be sent on this link."""
+        self.unsent.append(waiting)
+
+    def next_unsent(self) -> ClientRequest:
+        """Take the first request out of the queue."""
+        return self.unsent.popleft()
+
+    def unqueue(self, waiting: ClientRequest) -> None:
+        """This request is not sent any more."""
+        self.unsent.remove(waiting)
+
+    def take(self, request_id: int) -> ClientRequest | None:
+        """This request is over; None if it was not in flight."""
+        return self.in_flight.pop(request_id, None)
+
     def sent(self, waiting: ClientRequest, now: float) -> None:
         """This request is sent."""
         waiting.sent(now)

@@ -195,9 +195,9 @@ class NetworkActor(CooperativeActor):
             if not self._lanes.is_coordinator_known:
                 self._fail(waiting, CoordinatorNotAvailableError("no coordinator is known"))
             else:
-                self._lanes.to_coordinator(waiting.request.lane).unsent.append(waiting)
+                self._lanes.to_coordinator(waiting.request.lane).queue(waiting)
         elif to in self._lanes.nodes:
-            self._lanes.to_node(to, waiting.request.lane).unsent.append(waiting)
+            self._lanes.to_node(to, waiting.request.lane).queue(waiting)
         else:
             text = f"broker {to} is not in the cluster's metadata (it may have left, or be new)"
             self._fail(waiting, KafkaConnectionError(text), node=to)
@@ -355,7 +355,7 @@ class NetworkActor(CooperativeActor):
     def on_request_answered(self, report: RequestAnswered) -> None:
         """Tell the answer to the sender of the request."""
         link = self._lanes.of_key(report.key)
-        waiting = link.in_flight.pop(report.request_id, None) if link is not None else None
+        waiting = link.take(report.request_id) if link is not None else None
         if link is None or waiting is None:
             self.log.info(
                 "answer.dropped",
@@ -400,7 +400,7 @@ class NetworkActor(CooperativeActor):
     def on_request_broken(self, report: RequestBroken) -> None:
         """This request cannot be sent to this broker; the connection is still usable."""
         link = self._lanes.of_key(report.key)
-        waiting = link.in_flight.pop(report.request_id, None) if link is not None else None
+        waiting = link.take(report.request_id) if link is not None else None
         self._moment.heed(report.now)
         if link is not None and waiting is not None:
             self._fail(waiting, report.error, node=link.node)
@@ -448,7 +448,7 @@ class NetworkActor(CooperativeActor):
 
     def _give_up_unsent(self, link: Link, now: float) -> None:
         for waiting in [one for one in link.unsent if one.request.deadline <= now]:
-            link.unsent.remove(waiting)
+            link.unqueue(waiting)
             error = self._late(waiting, now, f"it was not sent to broker {link.address}", link)
             self._fail(waiting, error, node=link.node)
 
@@ -465,7 +465,7 @@ class NetworkActor(CooperativeActor):
         """Close a connection that brings no answer, as Java's NetworkClient does: all requests in
         flight on it fail."""
         for waiting in late:
-            del link.in_flight[waiting.request_id]
+            link.take(waiting.request_id)
             error = self._late(waiting, now, f"broker {link.address} did not answer")
             self._fail(waiting, error, node=link.node)
         names = {one.body_name for one in late}
@@ -500,7 +500,7 @@ class NetworkActor(CooperativeActor):
             if not isinstance(way, Link):
                 return way
             if way.state is LinkState.READY:
-                way.unsent.append(self._anywhere.popleft())
+                way.queue(self._anywhere.popleft())
             else:
                 self._trace_bootstrap(way)
                 self._connect(way, now)
@@ -539,7 +539,7 @@ class NetworkActor(CooperativeActor):
             if link.unsent:
                 self._connect_if_due(link, now)
                 while self._send_at(link) <= now:
-                    self._send(link, link.unsent.popleft(), now)
+                    self._send(link, link.next_unsent(), now)
                 if link.unsent:
                     wake_at = min(wake_at, link.connect_at, self._send_at(link))
         return wake_at
@@ -619,15 +619,13 @@ class NetworkActor(CooperativeActor):
         for waiting in link.take_unsent():
             self._fail(waiting, error, node=link.node)
         if link.in_flight:
-            self._lanes.leaving.append(link)
+            self._lanes.retire(link)
         else:
             self._drop(link, because)
 
     def _close_unneeded(self, now: float) -> float:
         """Close connections that nobody needs any more."""
-        leaving = self._lanes.leaving
-        for link in [one for one in leaving if not one.in_flight]:
-            leaving.remove(link)
+        for link in self._lanes.take_retired():
             self._drop(link, "its broker is not needed any more")
         for link in self._lanes.take_spare():
             self._drop(link, "the request that it was for is over")

@@ -195,7 +195,7 @@ class Assignment:
         """Fetch partitions anew from their positions, where the records that came had a gap."""
         for one in list(self._delivery.offset_gaps):
             self.seek(one, self._delivery.partitions[one].position)
-        self._delivery.offset_gaps.clear()
+        self._delivery.forget_offset_gaps()
 
     def fetch_anew(self, states: Iterable[Partition]) -> None:
         """Fetch partitions anew from their positions, where the bytes that came were corrupt."""

@@ -69,6 +69,10 @@ class Call:
         """It begins to change something."""
         self.touched = True
 
+    def does_not_wait_for(self, ticket: int) -> None:
+        """This question goes on if the call is interrupted."""
+        self.asked.remove(ticket)
+
     def begin_nested(self) -> bool:
         """A call in the middle of this one begins; whether this one has changed anything."""
         touched, self.touched = self.touched, False

@@ -98,4 +98,4 @@ class Commits:
         self._publish(
             CommitOffsets(ticket=ticket, offsets=dict(offsets), deadline=math.inf, retry=False)
         )
-        self._call.asked.remove(ticket)
+        self._call.does_not_wait_for(ticket)

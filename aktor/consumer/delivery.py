@@ -566,6 +566,10 @@ class Delivery:
             return None
         return state.read_by(self._make_reader(chunk))
 
+    def forget_offset_gaps(self) -> None:
+        """These partitions are fetched anew."""
+        self.offset_gaps.clear()
+
     def _has_offset_gap(self, state: Partition) -> bool:
         """Whether the next chunk does not continue where the last one ended."""
         return state.reader is None and state.chunks[0].offset != state.taken

@@ -226,6 +226,22 @@ class _Question:
         """This broker is asked for these."""
         self.in_flight.update(dict.fromkeys(partitions, _AskedOf(node, now)))
 
+    def answered(self, tp: TopicPartition) -> None:
+        """The request for this partition is over."""
+        self.in_flight.pop(tp, None)
+
+    def finds(self, tp: TopicPartition, offset: OffsetAndTimestamp | None) -> None:
+        """The leader has answered with this offset; None: it has no record that young."""
+        self.found[tp] = offset
+
+    def failed(self, troubles: Mapping[TopicPartition, Exception]) -> None:
+        """These partitions are to be asked for again, because of these errors."""
+        self.troubles.update(troubles)
+
+    def not_tried(self, tp: TopicPartition) -> None:
+        """No leader is known of this partition: an earlier error says nothing about it."""
+        self.troubles.pop(tp, None)
+
     def to_ask(self) -> list[TopicPartition]:
         """The partitions whose offset is neither found nor asked for."""
         return [tp for tp in self.asked.timestamps if not self._has(tp)]
@@ -241,6 +257,10 @@ class _Listed:
     offsets: dict[TopicPartition, OffsetAndTimestamp | None] = field(default_factory=dict)
     troubles: dict[TopicPartition, Exception] = field(default_factory=dict)
     refused: dict[TopicPartition, type[Exception]] = field(default_factory=dict)
+
+    def is_not_available(self, tp: TopicPartition) -> None:
+        """The leader does not know the offset yet (KIP-207)."""
+        self.troubles[tp] = OffsetNotAvailableError()
 
     def refusals(
         self, of: Iterable[TopicPartition]
@@ -504,7 +524,7 @@ class PositionManager(RequestManager):
         if leaderless:
             question.backoff.failed(now, jitter)
             for tp in leaderless:
-                question.troubles.pop(tp, None)
+                question.not_tried(tp)
             self._say(_want_leaders(leaderless))
         for node, partitions in by_leader.items():
             question.sent(partitions, node, now)
@@ -671,21 +691,21 @@ class PositionManager(RequestManager):
         if question is None:
             return  # another leader's refusal or the deadline has ended it
         for tp in context.partitions:
-            question.in_flight.pop(tp, None)
+            question.answered(tp)
         for error, _ in listed.refusals(context.partitions):
             self._end_question(Failed(ticket=context.ticket, error=error))
             return
         for tp, offset in listed.offsets.items():
             if offset is None and question.asked.timestamps[tp] < 0:
-                listed.troubles[tp] = OffsetNotAvailableError()
+                listed.is_not_available(tp)
             else:
-                question.found[tp] = offset
+                question.finds(tp, offset)
         if question.found.keys() >= question.asked.timestamps.keys():
             self._end_question(Answered(ticket=context.ticket, value=question.found))
             return
         if not listed.troubles:
             return
-        question.troubles.update(listed.troubles)
+        question.failed(listed.troubles)
         if now >= question.backoff.retry_at:
             question.backoff.failed(now, jitter)
         self._refresh_after(Answer.LIST_OFFSETS_BY_TIME, listed.troubles)
