@@ -177,7 +177,8 @@ class MessageHandler:
             self.drop(message)
         else:
             handler(message)
-        return self._outgoing.messages()
+        # Most messages are answered by nothing.
+        return self._outgoing.messages() if self._outgoing.said else []
 
     def _say(self, message: Message) -> None:
         """Have it said when the handler returns: told to each receiver that the routes name."""

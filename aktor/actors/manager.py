@@ -206,14 +206,12 @@ class RequestManager(CooperativeActor):
     @handles(Tick)
     def _on_tick(self, tick: Tick) -> None:
         requests, wake_at, said = self.poll(tick.now, tick.jitter)
-        for message in said:
-            self._say(message)
         last = self._outgoing.ticked
         if last is None or requests or last.requests or wake_at != last.wake_at:
             last = Ticked(
                 actor=self.name, incarnation=self.incarnation, requests=requests, wake_at=wake_at
             )
-        self._outgoing.answer_tick(last)
+        self._outgoing.answer_tick(said, last)
 
     @handles(ActorsRestarted)
     def _on_restarted(self, restarted: ActorsRestarted) -> None:

@@ -12,17 +12,18 @@ __all__ = ["Outgoing"]
 class Outgoing:
     """Owns what an actor has to say and, if it is a manager, to send, until it is taken."""
 
-    __slots__ = ("_messages", "_requests", "ticked")
+    __slots__ = ("_requests", "said", "ticked")
 
     def __init__(self) -> None:
-        self._messages: list[Message] = []
+        #: What is to be said.
+        self.said: list[Message] = []
         self._requests: list[Request] = []
         #: The last answer to a tick: most ticks are answered alike.
         self.ticked: Ticked | None = None
 
     def say(self, message: Message) -> None:
         """One more to be said."""
-        self._messages.append(message)
+        self.said.append(message)
 
     def send(self, request: Request) -> None:
         """One more to be sent."""
@@ -30,9 +31,7 @@ class Outgoing:
 
     def messages(self) -> list[Message]:
         """Take what is to be said."""
-        if not self._messages:
-            return []
-        said, self._messages = self._messages, []
+        said, self.said = self.said, []
         return said
 
     def requests(self) -> tuple[Request, ...]:
@@ -42,7 +41,7 @@ class Outgoing:
         sent, self._requests = tuple(self._requests), []
         return sent
 
-    def answer_tick(self, ticked: Ticked) -> None:
-        """Say it, and keep it."""
+    def answer_tick(self, said: tuple[Message, ...], ticked: Ticked) -> None:
+        """Say these, then the answer to the tick, which is kept."""
         self.ticked = ticked
-        self.say(ticked)
+        self.said += (*said, ticked)

@@ -94,11 +94,10 @@ class Supervisor(CooperativeActor):
     def on_ticked(self, ticked: Ticked) -> None:
         """An actor has answered: keep its requests, and ask the next one."""
         known = ticked.incarnation == self.incarnations[ticked.actor]
-        if not known or not self._round.expects(ticked.actor):
+        if not (known and self._round.answered(ticked)):
             # An answer to a round that a crash cut short; its requests are answered as stale.
             self.log.debug("tick.dropped", of=ticked.actor, of_incarnation=ticked.incarnation)
             return
-        self._round.answered(ticked)
         self._ask_next()
 
     # -- the children

@@ -54,33 +54,30 @@ class TickRound:
     def next(self, has_news: Callable[[str], bool]) -> str | None:
         """The next actor that was told something (`has_news`), or whose wake time has come; None at
         the end of the round."""
-        to_ask, now = self._to_ask, self.tick.now
+        to_ask, wake_at, now = self._to_ask, self._wake_at, self.tick.now
+        taker = self._order[-1] if self._requests else None
         while to_ask:
             name = to_ask[0]
-            if self._has_requests_for(name) or has_news(name) or self._wake_at[name] <= now:
+            if name == taker or has_news(name) or wake_at[name] <= now:
                 return name
             del to_ask[0]
         return None
 
     def take_requests_for(self, name: str) -> tuple[Request, ...]:
         """What this actor is to send: nothing, unless it is the last one."""
-        if not self._has_requests_for(name):
+        if not self._requests or name != self._order[-1]:
             return ()
         requests, self._requests = tuple(self._requests), []
         return requests
 
-    def _has_requests_for(self, name: str) -> bool:
-        return bool(self._requests) and name == self._order[-1]
-
-    def expects(self, actor: str) -> bool:
-        """Whether it is this one that was asked last, and has not answered."""
-        return bool(self._to_ask) and self._to_ask[0] == actor
-
-    def answered(self, ticked: Ticked) -> None:
-        """The actor that was asked last has answered: keep its requests."""
-        self._to_ask.pop(0)
-        self._requests.extend(ticked.requests)
+    def answered(self, ticked: Ticked) -> bool:
+        """An actor has answered: keep its requests. False: it is not the one that was asked."""
+        if not self._to_ask or self._to_ask[0] != ticked.actor:
+            return False
+        del self._to_ask[0]
+        self._requests += ticked.requests
         self._wake_at[ticked.actor] = ticked.wake_at
+        return True
 
     @property
     def wake_at(self) -> float:
