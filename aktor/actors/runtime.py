@@ -309,8 +309,6 @@ class Dispatcher:
         self._others: dict[str, Receiver] = {}
         self._order: Order = order or InOrder()
         self._rounds = Rounds(seed)
-        #: Whether an actor got a message, other than of a round, since it was last asked for.
-        self.has_news: Callable[[str], bool] = self._rounds.take_news
         self._sleeping = False
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -415,6 +413,11 @@ class Dispatcher:
             return rounds.wake_at
         self.publish(due)
         return None
+
+    @property
+    def has_news(self) -> Callable[[str], bool]:
+        """Whether an actor got a message, other than of a round, since this was last asked."""
+        return self._rounds.take_news
 
     def round_finished(self, wake_at: float) -> None:
         """The supervisor has asked every actor: sleep until `wake_at` unless a message comes."""
