@@ -116,7 +116,7 @@ def mending(of: type) -> Mapping[str, str]:
 
 
 def bound(actor: object, names: Mapping[Any, str]) -> dict[Any, Callable[[Any], None]]:
-    """One of the mappings above with the methods of this actor: the table it dispatches by."""
+    """One of the mappings above, with the bound methods of this actor in place of names."""
     return {key: getattr(actor, name) for key, name in names.items()}
 
 

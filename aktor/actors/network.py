@@ -164,7 +164,7 @@ class NetworkActor(CooperativeActor):
     # -- what the runtime and the tests call
 
     def handle(self, message: Message) -> list[Message]:
-        """Handle one message; returns what is to be said, answers to requests included."""
+        """Handle one message; returns the messages to send, answers to requests included."""
         handler = self._handlers.of_message.get(type(message))
         if handler is None:
             self.drop(message)
@@ -186,7 +186,7 @@ class NetworkActor(CooperativeActor):
         self._net.close()
 
     def _report(self, report: Message) -> None:
-        """What the net calls: the report waits its turn in the inbox like any message."""
+        """The sockets call this: the report waits its turn in the inbox like any message."""
         self.tell(self.name, report)
 
     # -- requests in

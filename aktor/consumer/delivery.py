@@ -134,7 +134,8 @@ class Delivery:
         self._queue: OrderedDict[Partition, None] = OrderedDict()
         #: Paused partitions with buffered records, and some that had such records.
         self._idle: OrderedDict[Partition, None] = OrderedDict()
-        #: What the positions were before the last records were given out: (its epoch, offset, ...).
+        #: The positions before the last records were given out: (partition, its epoch, its offset,
+        #: its leader epoch).
         self._given: list[tuple[Partition, int, int | None, int]] = []
 
     # -- assignment

@@ -30,7 +30,7 @@ _BRACKETS: Final = 300
 _DIGITS: Final = 4300
 _DIGITS_ALIKE: Final = bytes.maketrans(b"123456789", b"000000000")
 
-#: What the reader takes for a number, and JSON does not.
+#: Words that the reader takes for a number, although they are not JSON.
 _NO_NUMBER: Final = re.compile(rb"[:,\[][ \t\r\n]*-?(?:NaN|Inf)")
 
 #: From here on, a float may not be the integer that was written.

@@ -189,7 +189,7 @@ def _wrong(values: Sequence[Any], kind: pa.DataType, first: int) -> dict[int, st
     return {}
 
 
-#: What pyarrow raises about a value that is not of the type.
+#: The errors that pyarrow raises about a value that is not of the type.
 _WRONG: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 _NONE: Final = type(None)

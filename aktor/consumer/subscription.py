@@ -1,4 +1,4 @@
-"""What the user wants to read: topics, a pattern of them, or partitions assigned by hand."""
+"""The user's subscription: topics, a pattern of topics, or partitions assigned by hand."""
 
 from __future__ import annotations
 

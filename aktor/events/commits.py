@@ -52,8 +52,7 @@ class FetchCommittedOffsets(Message):
 
 
 class FindStartingOffsets(Message):
-    """positions ▶ commits: look up the committed offsets of these partitions, until they are known.
-    """
+    """positions ▶ commits: look up these committed offsets, and repeat it until they are known."""
 
     partitions: frozenset[TopicPartition]
 

@@ -97,7 +97,7 @@ class CallbackFinished(Message):
 
 
 class Operation(enum.Enum):
-    """What becomes of the membership when a consumer is closed (KIP-1092)."""
+    """Whether the member leaves its group when a consumer is closed (KIP-1092)."""
 
     DEFAULT = "default"
     """A dynamic member leaves, a static one keeps its place for a while."""

@@ -116,7 +116,7 @@ class Leader:
         return self.plan.missing(self._cluster) if self.plan is not None else frozenset()
 
     def learn(self, assignments: Iterable[bytes]) -> None:
-        """This is what the members are assigned; raises whatever the decoding raises."""
+        """DescribeGroups has told the members' assignments; raises whatever the decoding raises."""
         assert self.plan is not None, "only the leader, which has a plan, asks DescribeGroups"
         assigned: defaultdict[str, set[int]] = defaultdict(set)
         for one in read_assignments(assignments):
@@ -134,7 +134,8 @@ class Leader:
         self._assigned_by = partition_ids(self._cluster, self.plan.topics)
 
     def reason_to_assign_again(self) -> str | None:
-        """Which topics have other partitions than those we assigned, if any have."""
+        """The topics that have other partitions than those we assigned, as a reason to rebalance;
+        None if there are none."""
         if self._assigned_by is None:
             return None
         current = partition_ids(self._cluster, self._assigned_by)

@@ -23,7 +23,7 @@ from aktor.state_table import follow
 
 __all__ = ["STAGES", "Revocation", "RevocationStage", "StepAnswer"]
 
-#: What the application or the commit manager says when a step is done.
+#: The messages by which the application or the commit manager says that a step is done.
 StepAnswer: TypeAlias = PartitionsReleased | RevocationCommitted | CallbackFinished
 
 
